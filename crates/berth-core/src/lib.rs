@@ -1,0 +1,6 @@
+//! Volume-aware scheduling decisions for Kubernetes.
+//!
+//! This crate is pure: it reads no files, opens no sockets, looks at no clock and keeps no
+//! global state. Objects come in, decisions come out.
+
+pub mod names;

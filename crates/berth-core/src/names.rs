@@ -1,0 +1,52 @@
+//! The fixed names of Kubernetes that decisions read or write: annotations, labels, provisioners.
+//!
+//! Each stands here once. Nothing else in the workspace spells them out.
+
+/// Annotation on a claim: its binding to a volume is complete.
+pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+/// Annotation on a claim or a volume: the controller, not the user, set the reference to the other side.
+pub const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
+/// Annotation on a volume: the provisioner that made it.
+pub const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
+/// Annotation on a claim: the node that the scheduler chose for its first consumer.
+pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+/// The name that [`SELECTED_NODE`] had in the first design. Read, never written.
+pub const SELECTED_NODE_ALPHA: &str = "volume.alpha.kubernetes.io/selectedNode";
+/// Annotation on a claim: the provisioner that should make a volume for it.
+pub const STORAGE_PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
+/// The older twin of [`STORAGE_PROVISIONER`]. Both are written.
+pub const STORAGE_PROVISIONER_BETA: &str = "volume.beta.kubernetes.io/storage-provisioner";
+/// Annotation on a claim or a volume that names its class, older than `spec.storageClassName`.
+pub const STORAGE_CLASS_BETA: &str = "volume.beta.kubernetes.io/storage-class";
+/// Annotation on a class: claims that name no class get this one.
+pub const IS_DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
+/// The older twin of [`IS_DEFAULT_CLASS`].
+pub const IS_DEFAULT_CLASS_BETA: &str = "storageclass.beta.kubernetes.io/is-default-class";
+/// Annotation on a class: its weight in the volume capacity score.
+pub const CLASS_WEIGHT: &str = "storageclass.kubernetes.io/weight";
+/// Annotation on a claim or a volume that an in-tree plugin owned and a CSI driver now serves.
+pub const MIGRATED_TO: &str = "pv.kubernetes.io/migrated-to";
+/// Annotation on a CSINode: the in-tree plugins whose volumes are served by CSI drivers on that node.
+pub const MIGRATED_PLUGINS: &str = "storage.alpha.kubernetes.io/migrated-plugins";
+
+/// The provisioner that provisions nothing: only existing volumes are bound.
+pub const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
+
+/// Finalizer on a claim that a pod still uses.
+pub const CLAIM_PROTECTION: &str = "kubernetes.io/pvc-protection";
+/// Finalizer on a volume that a claim still holds.
+pub const VOLUME_PROTECTION: &str = "kubernetes.io/pv-protection";
+
+/// Node label: the host name.
+pub const HOSTNAME: &str = "kubernetes.io/hostname";
+/// Label: the zone of a node or a volume.
+pub const ZONE: &str = "topology.kubernetes.io/zone";
+/// Label: the region of a node or a volume.
+pub const REGION: &str = "topology.kubernetes.io/region";
+/// The older name of [`ZONE`].
+pub const ZONE_BETA: &str = "failure-domain.beta.kubernetes.io/zone";
+/// The older name of [`REGION`].
+pub const REGION_BETA: &str = "failure-domain.beta.kubernetes.io/region";
+
+/// Separates the zones of a volume whose label names several.
+pub const ZONE_DELIMITER: &str = "__";
