@@ -3,4 +3,6 @@
 //! This crate is pure: it reads no files, opens no sockets, looks at no clock and keeps no
 //! global state. Objects come in, decisions come out.
 
+pub mod api;
 pub mod names;
+pub mod quantity;

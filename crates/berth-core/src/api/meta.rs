@@ -1,0 +1,134 @@
+//! What every Kubernetes object carries, and selectors over labels.
+
+use super::nullable;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// Labels or annotations as they stand in an object.
+pub type StringMap = BTreeMap<String, String>;
+
+/// The metadata that decisions read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ObjectMeta {
+    /// Unique within its namespace and kind. The oldest examples spell the key `Name`.
+    #[serde(alias = "Name", deserialize_with = "nullable")]
+    pub name: String,
+    /// Empty for objects of the cluster.
+    #[serde(deserialize_with = "nullable")]
+    pub namespace: String,
+    /// Tells two objects of one name apart that lived one after the other.
+    #[serde(deserialize_with = "nullable")]
+    pub uid: String,
+    /// The version of this state of the object.
+    #[serde(deserialize_with = "nullable")]
+    pub resource_version: String,
+    /// Labels.
+    #[serde(deserialize_with = "nullable")]
+    pub labels: StringMap,
+    /// Annotations.
+    #[serde(deserialize_with = "nullable")]
+    pub annotations: StringMap,
+    /// When it was created, in RFC 3339.
+    pub creation_timestamp: Option<String>,
+    /// Set while the object is being deleted.
+    pub deletion_timestamp: Option<String>,
+    /// Who still has to clean up before the object goes.
+    #[serde(deserialize_with = "nullable")]
+    pub finalizers: Vec<String>,
+    /// The objects that own this one.
+    #[serde(deserialize_with = "nullable")]
+    pub owner_references: Vec<OwnerReference>,
+}
+
+impl ObjectMeta {
+    /// Whether the object is being deleted.
+    #[must_use]
+    pub fn is_deleting(&self) -> bool {
+        self.deletion_timestamp.is_some()
+    }
+
+    /// `namespace/name`, or the name alone for an object of the cluster.
+    #[must_use]
+    pub fn full_name(&self) -> String {
+        if self.namespace.is_empty() {
+            self.name.clone()
+        } else {
+            format!("{}/{}", self.namespace, self.name)
+        }
+    }
+
+    /// The value of an annotation.
+    #[must_use]
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.annotations.get(key).map(String::as_str)
+    }
+}
+
+/// A reference from an object to its owner.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct OwnerReference {
+    /// API version of the owner.
+    #[serde(deserialize_with = "nullable")]
+    pub api_version: String,
+    /// Kind of the owner.
+    #[serde(deserialize_with = "nullable")]
+    pub kind: String,
+    /// Name of the owner.
+    #[serde(deserialize_with = "nullable")]
+    pub name: String,
+    /// Uid of the owner.
+    #[serde(deserialize_with = "nullable")]
+    pub uid: String,
+    /// Whether the owner is the one that manages the object.
+    pub controller: Option<bool>,
+}
+
+/// A selector over labels: all of its parts must match.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LabelSelector {
+    /// Each label must have this value.
+    #[serde(deserialize_with = "nullable")]
+    pub match_labels: StringMap,
+    /// Each requirement must hold.
+    #[serde(deserialize_with = "nullable")]
+    pub match_expressions: Vec<Requirement>,
+}
+
+/// One requirement on a label (or, in a node selector term, on a field).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Requirement {
+    /// The label's key.
+    #[serde(deserialize_with = "nullable")]
+    pub key: String,
+    /// `In`, `NotIn`, `Exists`, `DoesNotExist`, and for nodes `Gt` and `Lt`.
+    #[serde(deserialize_with = "nullable")]
+    pub operator: String,
+    /// The operator's operands.
+    #[serde(deserialize_with = "nullable")]
+    pub values: Vec<String>,
+}
+
+/// A selector over nodes: one of its terms must match.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeSelector {
+    /// The terms, ORed. No term matches no node.
+    #[serde(deserialize_with = "nullable")]
+    pub node_selector_terms: Vec<NodeSelectorTerm>,
+}
+
+/// Requirements on one node, ANDed. An empty term matches no node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeSelectorTerm {
+    /// Requirements on labels.
+    #[serde(deserialize_with = "nullable")]
+    pub match_expressions: Vec<Requirement>,
+    /// Requirements on fields: `metadata.name`.
+    #[serde(deserialize_with = "nullable")]
+    pub match_fields: Vec<Requirement>,
+}

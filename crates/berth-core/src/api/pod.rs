@@ -1,0 +1,412 @@
+//! Pods, namespaces and priorities.
+
+use super::{
+    AwsElasticBlockStore, AzureDisk, CinderVolume, CsiSource, GcePersistentDisk, HostPathVolume, IscsiVolume,
+    LabelSelector, LocalVolume, NfsVolume, NodeSelector, NodeSelectorTerm, ObjectMeta, PersistentVolumeClaimSpec,
+    RbdVolume, ResourceList, nullable,
+};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// A pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Pod {
+    /// Metadata.
+    #[serde(deserialize_with = "nullable")]
+    pub metadata: ObjectMeta,
+    /// What it needs.
+    #[serde(deserialize_with = "nullable")]
+    pub spec: PodSpec,
+    /// Where it stands.
+    #[serde(deserialize_with = "nullable")]
+    pub status: PodStatus,
+}
+
+/// See [`Pod`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodSpec {
+    /// The node it runs on; empty until it is bound.
+    #[serde(deserialize_with = "nullable")]
+    pub node_name: String,
+    /// Who schedules it.
+    pub scheduler_name: Option<String>,
+    /// Its priority.
+    pub priority: Option<i32>,
+    /// The class its priority comes from.
+    #[serde(deserialize_with = "nullable")]
+    pub priority_class_name: String,
+    /// `Never` keeps it from evicting others.
+    pub preemption_policy: Option<String>,
+    /// Labels its node must have.
+    #[serde(deserialize_with = "nullable")]
+    pub node_selector: BTreeMap<String, String>,
+    /// Affinities.
+    pub affinity: Option<Affinity>,
+    /// The taints it can live with.
+    #[serde(deserialize_with = "nullable")]
+    pub tolerations: Vec<Toleration>,
+    /// How it is to be spread.
+    #[serde(deserialize_with = "nullable")]
+    pub topology_spread_constraints: Vec<TopologySpreadConstraint>,
+    /// Containers.
+    #[serde(deserialize_with = "nullable")]
+    pub containers: Vec<Container>,
+    /// Containers that run before the others, or beside them if they restart always.
+    #[serde(deserialize_with = "nullable")]
+    pub init_containers: Vec<Container>,
+    /// What running it costs on top of its containers.
+    #[serde(deserialize_with = "nullable")]
+    pub overhead: ResourceList,
+    /// Resources of the pod as a whole.
+    pub resources: Option<ContainerResources>,
+    /// Volumes.
+    #[serde(deserialize_with = "nullable")]
+    pub volumes: Vec<PodVolume>,
+    /// Uses the node's network: its container ports are host ports.
+    #[serde(deserialize_with = "nullable")]
+    pub host_network: bool,
+    /// Not to be scheduled before these are gone.
+    #[serde(deserialize_with = "nullable")]
+    pub scheduling_gates: Vec<SchedulingGate>,
+    /// Seconds it may take to stop.
+    pub termination_grace_period_seconds: Option<i64>,
+}
+
+/// See [`PodSpec`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SchedulingGate {
+    /// Its name.
+    #[serde(deserialize_with = "nullable")]
+    pub name: String,
+}
+
+/// See [`Pod`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodStatus {
+    /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
+    #[serde(deserialize_with = "nullable")]
+    pub phase: String,
+    /// The node that room is being made on.
+    #[serde(deserialize_with = "nullable")]
+    pub nominated_node_name: String,
+    /// Conditions.
+    #[serde(deserialize_with = "nullable")]
+    pub conditions: Vec<PodCondition>,
+    /// When the kubelet first saw it.
+    pub start_time: Option<String>,
+}
+
+/// See [`PodStatus`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodCondition {
+    /// What it is about.
+    #[serde(rename = "type", deserialize_with = "nullable")]
+    pub kind: String,
+    /// `True`, `False` or `Unknown`.
+    #[serde(deserialize_with = "nullable")]
+    pub status: String,
+    /// A short word why.
+    #[serde(deserialize_with = "nullable")]
+    pub reason: String,
+    /// A sentence why.
+    #[serde(deserialize_with = "nullable")]
+    pub message: String,
+}
+
+/// A container.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Container {
+    /// Its name.
+    #[serde(deserialize_with = "nullable")]
+    pub name: String,
+    /// Its image.
+    #[serde(deserialize_with = "nullable")]
+    pub image: String,
+    /// Its resources.
+    #[serde(deserialize_with = "nullable")]
+    pub resources: ContainerResources,
+    /// Its ports.
+    #[serde(deserialize_with = "nullable")]
+    pub ports: Vec<ContainerPort>,
+    /// `Always` on an init container makes it a sidecar.
+    pub restart_policy: Option<String>,
+}
+
+/// What a container asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ContainerResources {
+    /// At least this much.
+    #[serde(deserialize_with = "nullable")]
+    pub requests: ResourceList,
+    /// At most this much.
+    #[serde(deserialize_with = "nullable")]
+    pub limits: ResourceList,
+}
+
+/// A port of a container.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ContainerPort {
+    /// In the container.
+    #[serde(deserialize_with = "nullable")]
+    pub container_port: i32,
+    /// On the node; 0 for none.
+    #[serde(deserialize_with = "nullable")]
+    pub host_port: i32,
+    /// On this address of the node; empty for all.
+    #[serde(rename = "hostIP", deserialize_with = "nullable")]
+    pub host_ip: String,
+    /// `TCP` if not given.
+    pub protocol: Option<String>,
+}
+
+/// Where a pod wants to be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Affinity {
+    /// Relative to nodes.
+    pub node_affinity: Option<NodeAffinity>,
+    /// Near pods.
+    pub pod_affinity: Option<PodAffinity>,
+    /// Away from pods.
+    pub pod_anti_affinity: Option<PodAffinity>,
+}
+
+/// See [`Affinity`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeAffinity {
+    /// Must hold.
+    #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
+    pub required: Option<NodeSelector>,
+    /// Would be good.
+    #[serde(
+        rename = "preferredDuringSchedulingIgnoredDuringExecution",
+        deserialize_with = "nullable"
+    )]
+    pub preferred: Vec<PreferredSchedulingTerm>,
+}
+
+/// A node selector term with a weight.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PreferredSchedulingTerm {
+    /// Weight.
+    #[serde(deserialize_with = "nullable")]
+    pub weight: i32,
+    /// Term.
+    #[serde(deserialize_with = "nullable")]
+    pub preference: NodeSelectorTerm,
+}
+
+/// See [`Affinity`]: the form of affinity and anti-affinity.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodAffinity {
+    /// Must hold.
+    #[serde(
+        rename = "requiredDuringSchedulingIgnoredDuringExecution",
+        deserialize_with = "nullable"
+    )]
+    pub required: Vec<PodAffinityTerm>,
+    /// Would be good.
+    #[serde(
+        rename = "preferredDuringSchedulingIgnoredDuringExecution",
+        deserialize_with = "nullable"
+    )]
+    pub preferred: Vec<WeightedPodAffinityTerm>,
+}
+
+/// A pod affinity term with a weight.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WeightedPodAffinityTerm {
+    /// Weight.
+    #[serde(deserialize_with = "nullable")]
+    pub weight: i32,
+    /// Term.
+    #[serde(deserialize_with = "nullable")]
+    pub pod_affinity_term: PodAffinityTerm,
+}
+
+/// Which pods, and what counts as near.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodAffinityTerm {
+    /// The pods; none matches none.
+    pub label_selector: Option<LabelSelector>,
+    /// Their namespaces by name.
+    #[serde(deserialize_with = "nullable")]
+    pub namespaces: Vec<String>,
+    /// Nodes with one value of this label are near each other.
+    #[serde(deserialize_with = "nullable")]
+    pub topology_key: String,
+    /// Their namespaces by label; an empty one means all.
+    pub namespace_selector: Option<LabelSelector>,
+    /// Labels whose value the other pod must share.
+    #[serde(deserialize_with = "nullable")]
+    pub match_label_keys: Vec<String>,
+    /// Labels whose value the other pod must not share.
+    #[serde(deserialize_with = "nullable")]
+    pub mismatch_label_keys: Vec<String>,
+}
+
+/// A taint that a pod can live with.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Toleration {
+    /// Key; empty for all.
+    #[serde(deserialize_with = "nullable")]
+    pub key: String,
+    /// `Equal` if not given, `Exists`, `Gt`, `Lt`.
+    #[serde(deserialize_with = "nullable")]
+    pub operator: String,
+    /// Value.
+    #[serde(deserialize_with = "nullable")]
+    pub value: String,
+    /// Effect; empty for all.
+    #[serde(deserialize_with = "nullable")]
+    pub effect: String,
+    /// For how long.
+    pub toleration_seconds: Option<i64>,
+}
+
+/// How pods are to be spread.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TopologySpreadConstraint {
+    /// The largest difference.
+    #[serde(deserialize_with = "nullable")]
+    pub max_skew: i32,
+    /// What is spread over.
+    #[serde(deserialize_with = "nullable")]
+    pub topology_key: String,
+    /// `DoNotSchedule` or `ScheduleAnyway`.
+    #[serde(deserialize_with = "nullable")]
+    pub when_unsatisfiable: String,
+    /// The pods.
+    pub label_selector: Option<LabelSelector>,
+    /// The fewest domains to count.
+    pub min_domains: Option<i32>,
+    /// `Honor` if not given, or `Ignore`.
+    pub node_affinity_policy: Option<String>,
+    /// `Ignore` if not given, or `Honor`.
+    pub node_taints_policy: Option<String>,
+    /// Labels whose value the other pods must share.
+    #[serde(deserialize_with = "nullable")]
+    pub match_label_keys: Vec<String>,
+}
+
+/// A volume of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodVolume {
+    /// Its name in the pod.
+    #[serde(deserialize_with = "nullable")]
+    pub name: String,
+    /// A claim.
+    pub persistent_volume_claim: Option<ClaimSource>,
+    /// A claim made for the pod.
+    pub ephemeral: Option<EphemeralSource>,
+    /// A CSI driver's volume.
+    pub csi: Option<CsiSource>,
+    /// A Google disk.
+    pub gce_persistent_disk: Option<GcePersistentDisk>,
+    /// An Amazon disk.
+    pub aws_elastic_block_store: Option<AwsElasticBlockStore>,
+    /// An Azure disk.
+    pub azure_disk: Option<AzureDisk>,
+    /// An OpenStack disk.
+    pub cinder: Option<CinderVolume>,
+    /// An iSCSI disk.
+    pub iscsi: Option<IscsiVolume>,
+    /// A Ceph block device.
+    pub rbd: Option<RbdVolume>,
+    /// A directory or disk of one node.
+    pub local: Option<LocalVolume>,
+    /// A directory of whatever node the pod is on.
+    pub host_path: Option<HostPathVolume>,
+    /// A network file system.
+    pub nfs: Option<NfsVolume>,
+}
+
+/// A claim by name, in the pod's namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClaimSource {
+    /// Name.
+    #[serde(deserialize_with = "nullable")]
+    pub claim_name: String,
+    /// Not writable.
+    #[serde(deserialize_with = "nullable")]
+    pub read_only: bool,
+}
+
+/// A claim that is made for the pod and goes with it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct EphemeralSource {
+    /// What the claim looks like.
+    pub volume_claim_template: Option<ClaimTemplate>,
+}
+
+/// See [`EphemeralSource`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClaimTemplate {
+    /// Labels and annotations of the claim.
+    #[serde(deserialize_with = "nullable")]
+    pub metadata: ObjectMeta,
+    /// Spec of the claim.
+    #[serde(deserialize_with = "nullable")]
+    pub spec: PersistentVolumeClaimSpec,
+}
+
+/// A namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Namespace {
+    /// Metadata.
+    #[serde(deserialize_with = "nullable")]
+    pub metadata: ObjectMeta,
+}
+
+/// A priority class.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PriorityClass {
+    /// Metadata.
+    #[serde(deserialize_with = "nullable")]
+    pub metadata: ObjectMeta,
+    /// The priority.
+    #[serde(deserialize_with = "nullable")]
+    pub value: i32,
+    /// Pods that name no class get this one.
+    #[serde(deserialize_with = "nullable")]
+    pub global_default: bool,
+    /// Default for pods of this class.
+    pub preemption_policy: Option<String>,
+}
+
+impl PodVolume {
+    /// The name of the claim behind this volume: given, or derived from the pod's name.
+    #[must_use]
+    pub fn claim_name(&self, pod_name: &str) -> Option<String> {
+        if let Some(claim) = &self.persistent_volume_claim {
+            Some(claim.claim_name.clone())
+        } else if self.ephemeral.is_some() {
+            Some(format!("{pod_name}-{}", self.name))
+        } else {
+            None
+        }
+    }
+}
+
+super::storage::volume_source!(PodVolume);

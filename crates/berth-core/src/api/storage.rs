@@ -1,0 +1,602 @@
+//! Volumes, claims, classes and what drivers publish.
+
+use super::{LabelSelector, NodeSelector, ObjectMeta, ResourceList, nullable};
+use crate::names;
+use crate::quantity::Quantity;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// A volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PersistentVolume {
+    /// Metadata.
+    #[serde(deserialize_with = "nullable")]
+    pub metadata: ObjectMeta,
+    /// What it is.
+    #[serde(deserialize_with = "nullable")]
+    pub spec: PersistentVolumeSpec,
+    /// Where it stands.
+    #[serde(deserialize_with = "nullable")]
+    pub status: PersistentVolumeStatus,
+}
+
+/// See [`PersistentVolume`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PersistentVolumeSpec {
+    /// Its size, under `storage`.
+    #[serde(deserialize_with = "nullable")]
+    pub capacity: ResourceList,
+    /// The ways it can be mounted.
+    #[serde(deserialize_with = "nullable")]
+    pub access_modes: Vec<String>,
+    /// The claim it is bound to, or reserved for.
+    pub claim_ref: Option<ObjectReference>,
+    /// The class it belongs to.
+    #[serde(deserialize_with = "nullable")]
+    pub storage_class_name: String,
+    /// `Filesystem` unless `Block`.
+    pub volume_mode: Option<String>,
+    /// `Retain`, `Delete` or `Recycle`.
+    pub persistent_volume_reclaim_policy: Option<String>,
+    /// The nodes that can reach it.
+    pub node_affinity: Option<VolumeNodeAffinity>,
+    /// The attributes class it was made with.
+    pub volume_attributes_class_name: Option<String>,
+    /// A CSI driver's volume.
+    pub csi: Option<CsiSource>,
+    /// A Google disk.
+    pub gce_persistent_disk: Option<GcePersistentDisk>,
+    /// An Amazon disk.
+    pub aws_elastic_block_store: Option<AwsElasticBlockStore>,
+    /// An Azure disk.
+    pub azure_disk: Option<AzureDisk>,
+    /// An OpenStack disk.
+    pub cinder: Option<CinderVolume>,
+    /// An iSCSI disk.
+    pub iscsi: Option<IscsiVolume>,
+    /// A Ceph block device.
+    pub rbd: Option<RbdVolume>,
+    /// A directory or disk of one node.
+    pub local: Option<LocalVolume>,
+    /// A directory of whatever node the pod is on.
+    pub host_path: Option<HostPathVolume>,
+    /// A network file system.
+    pub nfs: Option<NfsVolume>,
+}
+
+/// The nodes that can reach a volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct VolumeNodeAffinity {
+    /// None means every node.
+    pub required: Option<NodeSelector>,
+}
+
+/// See [`PersistentVolume`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PersistentVolumeStatus {
+    /// `Pending`, `Available`, `Bound`, `Released` or `Failed`.
+    #[serde(deserialize_with = "nullable")]
+    pub phase: String,
+    /// Why it is in this phase.
+    #[serde(deserialize_with = "nullable")]
+    pub message: String,
+    /// A short word for the same.
+    #[serde(deserialize_with = "nullable")]
+    pub reason: String,
+}
+
+/// A reference to an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ObjectReference {
+    /// API version.
+    #[serde(deserialize_with = "nullable")]
+    pub api_version: String,
+    /// Kind.
+    #[serde(deserialize_with = "nullable")]
+    pub kind: String,
+    /// Namespace.
+    #[serde(deserialize_with = "nullable")]
+    pub namespace: String,
+    /// Name.
+    #[serde(deserialize_with = "nullable")]
+    pub name: String,
+    /// Uid; empty if whoever wrote it did not know.
+    #[serde(deserialize_with = "nullable")]
+    pub uid: String,
+    /// Resource version.
+    #[serde(deserialize_with = "nullable")]
+    pub resource_version: String,
+}
+
+/// Where a volume's bytes are, as far as decisions tell the sources apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VolumeSource<'a> {
+    /// A CSI driver's volume.
+    Csi(&'a CsiSource),
+    /// A Google disk.
+    GcePersistentDisk(&'a GcePersistentDisk),
+    /// An Amazon disk.
+    AwsElasticBlockStore(&'a AwsElasticBlockStore),
+    /// An Azure disk.
+    AzureDisk(&'a AzureDisk),
+    /// An OpenStack disk.
+    Cinder(&'a CinderVolume),
+    /// An iSCSI disk.
+    Iscsi(&'a IscsiVolume),
+    /// A Ceph block device.
+    Rbd(&'a RbdVolume),
+    /// A directory or disk of one node.
+    Local(&'a LocalVolume),
+    /// Anything else, or nothing.
+    Other,
+}
+
+macro_rules! volume_source {
+    ($holder:ty) => {
+        impl $holder {
+            /// Where the bytes are.
+            #[must_use]
+            pub fn source(&self) -> $crate::api::VolumeSource<'_> {
+                use $crate::api::VolumeSource as Source;
+                None.or(self.csi.as_ref().map(Source::Csi))
+                    .or(self.gce_persistent_disk.as_ref().map(Source::GcePersistentDisk))
+                    .or(self
+                        .aws_elastic_block_store
+                        .as_ref()
+                        .map(Source::AwsElasticBlockStore))
+                    .or(self.azure_disk.as_ref().map(Source::AzureDisk))
+                    .or(self.cinder.as_ref().map(Source::Cinder))
+                    .or(self.iscsi.as_ref().map(Source::Iscsi))
+                    .or(self.rbd.as_ref().map(Source::Rbd))
+                    .or(self.local.as_ref().map(Source::Local))
+                    .unwrap_or(Source::Other)
+            }
+        }
+    };
+}
+pub(super) use volume_source;
+
+volume_source!(PersistentVolumeSpec);
+
+/// A volume of a CSI driver, as a volume's source or inline in a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CsiSource {
+    /// The driver.
+    #[serde(deserialize_with = "nullable")]
+    pub driver: String,
+    /// The driver's name for the volume (not inline).
+    #[serde(deserialize_with = "nullable")]
+    pub volume_handle: String,
+    /// Not writable.
+    pub read_only: Option<bool>,
+    /// File system.
+    pub fs_type: Option<String>,
+    /// Size of an inline volume.
+    pub fs_size: Option<Quantity>,
+    /// The driver's own parameters.
+    #[serde(deserialize_with = "nullable")]
+    pub volume_attributes: BTreeMap<String, String>,
+}
+
+/// See [`VolumeSource`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct GcePersistentDisk {
+    /// The disk's name. The first design spelled the key `diskName`.
+    #[serde(alias = "diskName", deserialize_with = "nullable")]
+    pub pd_name: String,
+    /// File system.
+    pub fs_type: Option<String>,
+    /// Partition.
+    pub partition: Option<i32>,
+    /// Not writable.
+    #[serde(deserialize_with = "nullable")]
+    pub read_only: bool,
+}
+
+/// See [`VolumeSource`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AwsElasticBlockStore {
+    /// The disk's id.
+    #[serde(rename = "volumeID", deserialize_with = "nullable")]
+    pub volume_id: String,
+    /// File system.
+    pub fs_type: Option<String>,
+    /// Partition.
+    pub partition: Option<i32>,
+    /// Not writable.
+    #[serde(deserialize_with = "nullable")]
+    pub read_only: bool,
+}
+
+/// See [`VolumeSource`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AzureDisk {
+    /// The disk's name.
+    #[serde(deserialize_with = "nullable")]
+    pub disk_name: String,
+    /// The disk's address.
+    #[serde(rename = "diskURI", deserialize_with = "nullable")]
+    pub disk_uri: String,
+    /// `Shared`, `Dedicated` or `Managed`.
+    pub kind: Option<String>,
+    /// Not writable.
+    pub read_only: Option<bool>,
+}
+
+/// See [`VolumeSource`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CinderVolume {
+    /// The disk's id.
+    #[serde(rename = "volumeID", deserialize_with = "nullable")]
+    pub volume_id: String,
+    /// Not writable.
+    #[serde(deserialize_with = "nullable")]
+    pub read_only: bool,
+}
+
+/// See [`VolumeSource`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct IscsiVolume {
+    /// The portal.
+    #[serde(deserialize_with = "nullable")]
+    pub target_portal: String,
+    /// The target.
+    #[serde(deserialize_with = "nullable")]
+    pub iqn: String,
+    /// The unit.
+    #[serde(deserialize_with = "nullable")]
+    pub lun: i32,
+    /// Not writable.
+    #[serde(deserialize_with = "nullable")]
+    pub read_only: bool,
+}
+
+/// See [`VolumeSource`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RbdVolume {
+    /// The monitors, as a pod's volume or a volume's source spells them.
+    #[serde(deserialize_with = "nullable")]
+    pub monitors: Vec<String>,
+    /// The image.
+    #[serde(deserialize_with = "nullable")]
+    pub image: String,
+    /// The pool; `rbd` if not given.
+    #[serde(deserialize_with = "nullable")]
+    pub pool: String,
+    /// Not writable.
+    #[serde(deserialize_with = "nullable")]
+    pub read_only: bool,
+}
+
+/// See [`VolumeSource`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LocalVolume {
+    /// Where on the node.
+    #[serde(deserialize_with = "nullable")]
+    pub path: String,
+}
+
+/// See [`VolumeSource`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct HostPathVolume {
+    /// Where on the node.
+    #[serde(deserialize_with = "nullable")]
+    pub path: String,
+}
+
+/// See [`VolumeSource`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NfsVolume {
+    /// The server.
+    #[serde(deserialize_with = "nullable")]
+    pub server: String,
+    /// The exported path.
+    #[serde(deserialize_with = "nullable")]
+    pub path: String,
+}
+
+/// A claim for a volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PersistentVolumeClaim {
+    /// Metadata.
+    #[serde(deserialize_with = "nullable")]
+    pub metadata: ObjectMeta,
+    /// What is asked for.
+    #[serde(deserialize_with = "nullable")]
+    pub spec: PersistentVolumeClaimSpec,
+    /// What was got.
+    #[serde(deserialize_with = "nullable")]
+    pub status: PersistentVolumeClaimStatus,
+}
+
+/// See [`PersistentVolumeClaim`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PersistentVolumeClaimSpec {
+    /// The ways it is to be mounted.
+    #[serde(deserialize_with = "nullable")]
+    pub access_modes: Vec<String>,
+    /// Only volumes with these labels.
+    pub selector: Option<LabelSelector>,
+    /// The size, under `requests.storage`.
+    #[serde(deserialize_with = "nullable")]
+    pub resources: VolumeResources,
+    /// The class; `Some("")` means none, and none given means the default one.
+    pub storage_class_name: Option<String>,
+    /// `Filesystem` unless `Block`.
+    pub volume_mode: Option<String>,
+    /// The volume it is bound to, or wants.
+    #[serde(deserialize_with = "nullable")]
+    pub volume_name: String,
+    /// The attributes class it wants.
+    pub volume_attributes_class_name: Option<String>,
+}
+
+/// What a claim asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct VolumeResources {
+    /// At least this much.
+    #[serde(deserialize_with = "nullable")]
+    pub requests: ResourceList,
+}
+
+/// See [`PersistentVolumeClaim`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PersistentVolumeClaimStatus {
+    /// `Pending`, `Bound` or `Lost`.
+    #[serde(deserialize_with = "nullable")]
+    pub phase: String,
+    /// The ways the bound volume can be mounted.
+    #[serde(deserialize_with = "nullable")]
+    pub access_modes: Vec<String>,
+    /// The bound volume's size.
+    #[serde(deserialize_with = "nullable")]
+    pub capacity: ResourceList,
+}
+
+/// A storage class.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StorageClass {
+    /// Metadata.
+    #[serde(deserialize_with = "nullable")]
+    pub metadata: ObjectMeta,
+    /// Who makes volumes for it.
+    #[serde(deserialize_with = "nullable")]
+    pub provisioner: String,
+    /// The provisioner's parameters.
+    #[serde(deserialize_with = "nullable")]
+    pub parameters: BTreeMap<String, String>,
+    /// What becomes of its volumes: `Delete` if not given.
+    pub reclaim_policy: Option<String>,
+    /// `Immediate` unless `WaitForFirstConsumer`. The first design spelled the key `bindingMode`.
+    #[serde(alias = "bindingMode")]
+    pub volume_binding_mode: Option<String>,
+    /// Where volumes may be made.
+    #[serde(deserialize_with = "nullable")]
+    pub allowed_topologies: Vec<TopologySelectorTerm>,
+    /// Mount options for its volumes.
+    #[serde(deserialize_with = "nullable")]
+    pub mount_options: Vec<String>,
+}
+
+/// Requirements on node labels, ANDed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TopologySelectorTerm {
+    /// The requirements.
+    #[serde(deserialize_with = "nullable")]
+    pub match_label_expressions: Vec<TopologyRequirement>,
+}
+
+/// A label must have one of these values.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TopologyRequirement {
+    /// The label's key.
+    #[serde(deserialize_with = "nullable")]
+    pub key: String,
+    /// The allowed values.
+    #[serde(deserialize_with = "nullable")]
+    pub values: Vec<String>,
+}
+
+/// A CSI driver.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CsiDriver {
+    /// Metadata.
+    #[serde(deserialize_with = "nullable")]
+    pub metadata: ObjectMeta,
+    /// What it can do.
+    #[serde(deserialize_with = "nullable")]
+    pub spec: CsiDriverSpec,
+    /// What it reports.
+    #[serde(deserialize_with = "nullable")]
+    pub status: CsiDriverStatus,
+}
+
+/// See [`CsiDriver`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CsiDriverSpec {
+    /// It publishes its capacity as objects of their own.
+    pub storage_capacity: Option<bool>,
+    /// It publishes its capacity in its own status.
+    pub capacity_tracking: Option<bool>,
+    /// Its volumes are attached before they are mounted.
+    pub attach_required: Option<bool>,
+    /// It wants to know the pod when it mounts.
+    pub pod_info_on_mount: Option<bool>,
+}
+
+/// See [`CsiDriver`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CsiDriverStatus {
+    /// Free space by class.
+    #[serde(deserialize_with = "nullable")]
+    pub storage: Vec<CsiStorage>,
+}
+
+/// The pools from which one class is served.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CsiStorage {
+    /// A class, `<fallback>` or `<ephemeral>`.
+    #[serde(deserialize_with = "nullable")]
+    pub storage_class_name: String,
+    /// The pools.
+    #[serde(deserialize_with = "nullable")]
+    pub pools: Vec<CsiStoragePool>,
+}
+
+/// A pool of storage that some nodes can reach.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CsiStoragePool {
+    /// Unique among the pools of its class.
+    #[serde(deserialize_with = "nullable")]
+    pub name: String,
+    /// The nodes that can reach it, by label.
+    pub node_topology: Option<NodeSelector>,
+    /// The nodes that can reach it, by name.
+    #[serde(deserialize_with = "nullable")]
+    pub node_list: Vec<String>,
+    /// The largest volume that can be made now.
+    pub capacity: Option<Quantity>,
+    /// When this entry stops counting.
+    pub expiry_time: Option<String>,
+}
+
+/// Free space of one class in one topology segment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CsiStorageCapacity {
+    /// Metadata.
+    #[serde(deserialize_with = "nullable")]
+    pub metadata: ObjectMeta,
+    /// The class.
+    #[serde(deserialize_with = "nullable")]
+    pub storage_class_name: String,
+    /// The nodes that can reach it. None means that no node can.
+    pub node_topology: Option<LabelSelector>,
+    /// Free space.
+    pub capacity: Option<Quantity>,
+    /// The largest volume that can be made.
+    pub maximum_volume_size: Option<Quantity>,
+}
+
+/// A volume attached to a node, or about to be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct VolumeAttachment {
+    /// Metadata.
+    #[serde(deserialize_with = "nullable")]
+    pub metadata: ObjectMeta,
+    /// What is attached where.
+    #[serde(deserialize_with = "nullable")]
+    pub spec: VolumeAttachmentSpec,
+    /// How far it got.
+    #[serde(deserialize_with = "nullable")]
+    pub status: VolumeAttachmentStatus,
+}
+
+/// See [`VolumeAttachment`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct VolumeAttachmentSpec {
+    /// The driver.
+    #[serde(deserialize_with = "nullable")]
+    pub attacher: String,
+    /// The node.
+    #[serde(deserialize_with = "nullable")]
+    pub node_name: String,
+    /// The volume.
+    #[serde(deserialize_with = "nullable")]
+    pub source: VolumeAttachmentSource,
+}
+
+/// See [`VolumeAttachment`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct VolumeAttachmentSource {
+    /// A volume by name.
+    pub persistent_volume_name: Option<String>,
+    /// A volume that a pod holds inline.
+    pub inline_volume_spec: Option<PersistentVolumeSpec>,
+}
+
+/// See [`VolumeAttachment`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct VolumeAttachmentStatus {
+    /// It is attached.
+    #[serde(deserialize_with = "nullable")]
+    pub attached: bool,
+}
+
+impl PersistentVolume {
+    /// The class: the legacy annotation wins over the field, as in Kubernetes.
+    #[must_use]
+    pub fn class_name(&self) -> &str {
+        self.metadata
+            .annotation(names::STORAGE_CLASS_BETA)
+            .unwrap_or(&self.spec.storage_class_name)
+    }
+}
+
+impl PersistentVolumeClaim {
+    /// The class: the legacy annotation wins over the field. `None` if neither is there, which is
+    /// not the same as an empty one.
+    #[must_use]
+    pub fn class_name(&self) -> Option<&str> {
+        self.metadata
+            .annotation(names::STORAGE_CLASS_BETA)
+            .or(self.spec.storage_class_name.as_deref())
+    }
+
+    /// The node chosen for the claim's first consumer, in today's annotation or the first design's.
+    #[must_use]
+    pub fn selected_node(&self) -> Option<&str> {
+        self.metadata
+            .annotation(names::SELECTED_NODE)
+            .or_else(|| self.metadata.annotation(names::SELECTED_NODE_ALPHA))
+    }
+
+    /// The requested size in bytes.
+    #[must_use]
+    pub fn requested_bytes(&self) -> i64 {
+        self.spec
+            .resources
+            .requests
+            .get("storage")
+            .map_or(0, |quantity| quantity.value())
+    }
+}
+
+impl StorageClass {
+    /// Whether volumes are bound only when a pod that uses the claim is scheduled.
+    #[must_use]
+    pub fn is_delayed(&self) -> bool {
+        self.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer")
+    }
+}

@@ -1,0 +1,301 @@
+//! Checks an object before it becomes part of the model.
+//!
+//! A Kubernetes API server has made most of these checks already; files have not been checked by
+//! anyone. What passes here is never the cause of an error later on.
+
+use super::{
+    Affinity, DecodeError, LabelSelector, NodeSelector, NodeSelectorTerm, Object, PersistentVolumeClaimSpec, Pod,
+    PodAffinity, PodAffinityTerm, Requirement, ResourceList, StorageClass, TopologySpreadConstraint,
+};
+
+/// A field's path and what is wrong with it.
+type Problem = (String, String);
+
+impl Object {
+    /// Checks the fields that decisions read.
+    pub(super) fn validate(&self) -> Result<(), DecodeError> {
+        let checked = match self {
+            Self::Node(node) => resources("status.allocatable", &node.status.allocatable).and_then(|()| {
+                each("spec.taints", &node.spec.taints, |path, taint| {
+                    one_of(
+                        &format!("{path}.effect"),
+                        &taint.effect,
+                        &["NoSchedule", "PreferNoSchedule", "NoExecute"],
+                    )
+                })
+            }),
+            Self::Pod(pod) => validate_pod(pod),
+            Self::PersistentVolume(volume) => resources("spec.capacity", &volume.spec.capacity)
+                .and_then(|()| access_modes("spec.accessModes", &volume.spec.access_modes))
+                .and_then(|()| volume_mode("spec.volumeMode", volume.spec.volume_mode.as_deref()))
+                .and_then(|()| {
+                    let required = volume.spec.node_affinity.as_ref().and_then(|a| a.required.as_ref());
+                    optional(required, |selector| {
+                        node_selector("spec.nodeAffinity.required", selector)
+                    })
+                }),
+            Self::PersistentVolumeClaim(claim) => claim_spec("spec", &claim.spec),
+            Self::StorageClass(class) => validate_class(class),
+            Self::CsiDriver(driver) => each("status.storage", &driver.status.storage, |path, storage| {
+                each(&format!("{path}.pools"), &storage.pools, |path, pool| {
+                    optional(pool.node_topology.as_ref(), |selector| {
+                        node_selector(&format!("{path}.nodeTopology"), selector)
+                    })
+                })
+            }),
+            Self::CsiStorageCapacity(capacity) => optional(capacity.node_topology.as_ref(), |selector| {
+                label_selector("nodeTopology", selector)
+            }),
+            Self::CsiNode(_) | Self::VolumeAttachment(_) | Self::Namespace(_) | Self::PriorityClass(_) => Ok(()),
+        };
+        checked.map_err(|(field, problem)| self.field_error(field, problem))
+    }
+}
+
+fn each<T>(path: &str, items: &[T], check: impl Fn(&str, &T) -> Result<(), Problem>) -> Result<(), Problem> {
+    items
+        .iter()
+        .enumerate()
+        .try_for_each(|(index, item)| check(&format!("{path}[{index}]"), item))
+}
+
+fn optional<T>(value: Option<&T>, check: impl FnOnce(&T) -> Result<(), Problem>) -> Result<(), Problem> {
+    value.map_or(Ok(()), check)
+}
+
+fn one_of(path: &str, value: &str, allowed: &[&str]) -> Result<(), Problem> {
+    if allowed.contains(&value) {
+        return Ok(());
+    }
+    Err((
+        path.to_owned(),
+        format!("found {value:?}, expected one of {}", allowed.join(", ")),
+    ))
+}
+
+fn resources(path: &str, amounts: &ResourceList) -> Result<(), Problem> {
+    match amounts.iter().find(|(_, amount)| amount.is_negative()) {
+        Some((name, _)) => Err((
+            format!("{path}.{name}"),
+            "found a negative quantity, expected zero or more".to_owned(),
+        )),
+        None => Ok(()),
+    }
+}
+
+fn access_modes(path: &str, modes: &[String]) -> Result<(), Problem> {
+    each(path, modes, |path, mode| {
+        one_of(
+            path,
+            mode,
+            &["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"],
+        )
+    })
+}
+
+fn volume_mode(path: &str, mode: Option<&str>) -> Result<(), Problem> {
+    one_of(path, mode.unwrap_or("Filesystem"), &["Filesystem", "Block"])
+}
+
+fn claim_spec(path: &str, spec: &PersistentVolumeClaimSpec) -> Result<(), Problem> {
+    access_modes(&format!("{path}.accessModes"), &spec.access_modes)?;
+    volume_mode(&format!("{path}.volumeMode"), spec.volume_mode.as_deref())?;
+    resources(&format!("{path}.resources.requests"), &spec.resources.requests)?;
+    optional(spec.selector.as_ref(), |selector| {
+        label_selector(&format!("{path}.selector"), selector)
+    })
+}
+
+fn validate_class(class: &StorageClass) -> Result<(), Problem> {
+    let mode = class.volume_binding_mode.as_deref().unwrap_or("Immediate");
+    one_of("volumeBindingMode", mode, &["Immediate", "WaitForFirstConsumer"])?;
+    if class.provisioner.is_empty() {
+        return Err((
+            "provisioner".to_owned(),
+            "expected the name of a provisioner, or kubernetes.io/no-provisioner".to_owned(),
+        ));
+    }
+    each("allowedTopologies", &class.allowed_topologies, |path, term| {
+        each(
+            &format!("{path}.matchLabelExpressions"),
+            &term.match_label_expressions,
+            |path, requirement| {
+                if requirement.values.is_empty() {
+                    return Err((format!("{path}.values"), "expected at least one value".to_owned()));
+                }
+                named(&format!("{path}.key"), &requirement.key)
+            },
+        )
+    })
+}
+
+fn named(path: &str, key: &str) -> Result<(), Problem> {
+    if key.is_empty() {
+        return Err((path.to_owned(), "expected a label's key".to_owned()));
+    }
+    Ok(())
+}
+
+fn requirement(path: &str, requirement: &Requirement, operators: &[&str]) -> Result<(), Problem> {
+    named(&format!("{path}.key"), &requirement.key)?;
+    one_of(&format!("{path}.operator"), &requirement.operator, operators)?;
+    let values = format!("{path}.values");
+    match (requirement.operator.as_str(), requirement.values.as_slice()) {
+        ("In" | "NotIn", []) => Err((
+            values,
+            format!("expected at least one value for {}", requirement.operator),
+        )),
+        ("Exists" | "DoesNotExist", [_, ..]) => {
+            Err((values, format!("expected no values for {}", requirement.operator)))
+        }
+        ("Gt" | "Lt", found) => match found {
+            [number] if number.parse::<i64>().is_ok() => Ok(()),
+            _ => Err((
+                values,
+                format!("found {found:?}, expected one integer for {}", requirement.operator),
+            )),
+        },
+        _ => Ok(()),
+    }
+}
+
+fn label_selector(path: &str, selector: &LabelSelector) -> Result<(), Problem> {
+    each(
+        &format!("{path}.matchExpressions"),
+        &selector.match_expressions,
+        |path, found| requirement(path, found, &["In", "NotIn", "Exists", "DoesNotExist"]),
+    )
+}
+
+fn node_selector(path: &str, selector: &NodeSelector) -> Result<(), Problem> {
+    each(
+        &format!("{path}.nodeSelectorTerms"),
+        &selector.node_selector_terms,
+        node_selector_term,
+    )
+}
+
+fn node_selector_term(path: &str, term: &NodeSelectorTerm) -> Result<(), Problem> {
+    each(
+        &format!("{path}.matchExpressions"),
+        &term.match_expressions,
+        |path, found| requirement(path, found, &["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]),
+    )?;
+    each(&format!("{path}.matchFields"), &term.match_fields, |path, found| {
+        one_of(&format!("{path}.key"), &found.key, &["metadata.name"])?;
+        requirement(path, found, &["In", "NotIn"])
+    })
+}
+
+fn validate_pod(pod: &Pod) -> Result<(), Problem> {
+    resources("spec.overhead", &pod.spec.overhead)?;
+    for (path, containers) in [
+        ("spec.containers", &pod.spec.containers),
+        ("spec.initContainers", &pod.spec.init_containers),
+    ] {
+        each(path, containers, |path, container| {
+            resources(&format!("{path}.resources.requests"), &container.resources.requests)
+        })?;
+    }
+    optional(pod.spec.resources.as_ref(), |found| {
+        resources("spec.resources.requests", &found.requests)
+    })?;
+    each("spec.volumes", &pod.spec.volumes, |path, volume| {
+        let template = volume.ephemeral.as_ref().and_then(|e| e.volume_claim_template.as_ref());
+        optional(template, |template| {
+            claim_spec(&format!("{path}.ephemeral.volumeClaimTemplate.spec"), &template.spec)
+        })
+    })?;
+    each("spec.tolerations", &pod.spec.tolerations, |path, toleration| {
+        one_of(
+            &format!("{path}.operator"),
+            &toleration.operator,
+            &["", "Equal", "Exists", "Gt", "Lt"],
+        )?;
+        one_of(
+            &format!("{path}.effect"),
+            &toleration.effect,
+            &["", "NoSchedule", "PreferNoSchedule", "NoExecute"],
+        )
+    })?;
+    each(
+        "spec.topologySpreadConstraints",
+        &pod.spec.topology_spread_constraints,
+        spread_constraint,
+    )?;
+    optional(pod.spec.affinity.as_ref(), |found| affinity("spec.affinity", found))
+}
+
+fn spread_constraint(path: &str, constraint: &TopologySpreadConstraint) -> Result<(), Problem> {
+    one_of(
+        &format!("{path}.whenUnsatisfiable"),
+        &constraint.when_unsatisfiable,
+        &["DoNotSchedule", "ScheduleAnyway"],
+    )?;
+    named(&format!("{path}.topologyKey"), &constraint.topology_key)?;
+    for (field, policy) in [
+        ("nodeAffinityPolicy", &constraint.node_affinity_policy),
+        ("nodeTaintsPolicy", &constraint.node_taints_policy),
+    ] {
+        one_of(
+            &format!("{path}.{field}"),
+            policy.as_deref().unwrap_or("Honor"),
+            &["Honor", "Ignore"],
+        )?;
+    }
+    if constraint.max_skew < 1 {
+        return Err((
+            format!("{path}.maxSkew"),
+            format!("found {}, expected 1 or more", constraint.max_skew),
+        ));
+    }
+    optional(constraint.label_selector.as_ref(), |selector| {
+        label_selector(&format!("{path}.labelSelector"), selector)
+    })
+}
+
+fn affinity(path: &str, affinity: &Affinity) -> Result<(), Problem> {
+    optional(affinity.node_affinity.as_ref(), |found| {
+        optional(found.required.as_ref(), |selector| {
+            node_selector(
+                &format!("{path}.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"),
+                selector,
+            )
+        })?;
+        each(
+            &format!("{path}.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution"),
+            &found.preferred,
+            |path, preferred| node_selector_term(&format!("{path}.preference"), &preferred.preference),
+        )
+    })?;
+    for (field, found) in [
+        ("podAffinity", &affinity.pod_affinity),
+        ("podAntiAffinity", &affinity.pod_anti_affinity),
+    ] {
+        optional(found.as_ref(), |found| pod_affinity(&format!("{path}.{field}"), found))?;
+    }
+    Ok(())
+}
+
+fn pod_affinity(path: &str, affinity: &PodAffinity) -> Result<(), Problem> {
+    each(
+        &format!("{path}.requiredDuringSchedulingIgnoredDuringExecution"),
+        &affinity.required,
+        pod_affinity_term,
+    )?;
+    each(
+        &format!("{path}.preferredDuringSchedulingIgnoredDuringExecution"),
+        &affinity.preferred,
+        |path, weighted| pod_affinity_term(&format!("{path}.podAffinityTerm"), &weighted.pod_affinity_term),
+    )
+}
+
+fn pod_affinity_term(path: &str, term: &PodAffinityTerm) -> Result<(), Problem> {
+    named(&format!("{path}.topologyKey"), &term.topology_key)?;
+    optional(term.label_selector.as_ref(), |selector| {
+        label_selector(&format!("{path}.labelSelector"), selector)
+    })?;
+    optional(term.namespace_selector.as_ref(), |selector| {
+        label_selector(&format!("{path}.namespaceSelector"), selector)
+    })
+}
