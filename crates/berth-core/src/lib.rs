@@ -4,5 +4,11 @@
 //! global state. Objects come in, decisions come out.
 
 pub mod api;
+pub mod binder;
+pub mod label;
+pub mod mask;
 pub mod names;
+pub mod node_selector;
+pub mod nodes;
 pub mod quantity;
+pub mod symbols;
