@@ -264,7 +264,7 @@ fn affinity(path: &str, affinity: &Affinity) -> Result<(), Problem> {
         })?;
         each(
             &format!("{path}.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution"),
-            &found.preferred,
+            found.preferred.as_deref().unwrap_or_default(),
             |path, preferred| node_selector_term(&format!("{path}.preference"), &preferred.preference),
         )
     })?;
