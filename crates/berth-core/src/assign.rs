@@ -6,7 +6,8 @@
 //! smallest to the largest, and to keep each one for which an augmenting path is found.
 
 /// For each claim, the volumes that could serve it, as indexes into a list of volumes ordered from
-/// the most to the least wanted. Returns for each claim the volume assigned to it.
+/// the most to the least wanted. Returns for each claim the volume assigned to it. Of two claims that
+/// could as well have each other's volume, the first one gets the more wanted.
 ///
 /// ```
 /// use berth_core::assign::assign;
@@ -29,7 +30,24 @@ pub fn assign(volumes: usize, candidates: &[Vec<usize>]) -> Vec<Option<usize>> {
             break;
         }
     }
+    untangle(candidates, &mut assigned);
     assigned
+}
+
+/// Swaps volumes between claims where that costs nothing, so that claims in the order of their size get
+/// volumes in the order of theirs.
+fn untangle(candidates: &[Vec<usize>], assigned: &mut [Option<usize>]) {
+    for first in 0..assigned.len() {
+        for second in first + 1..assigned.len() {
+            if let (Some(a), Some(b)) = (assigned[first], assigned[second])
+                && a > b
+                && candidates[first].contains(&b)
+                && candidates[second].contains(&a)
+            {
+                assigned.swap(first, second);
+            }
+        }
+    }
 }
 
 /// Finds a place for a volume, moving others to their alternatives. Whatever was assigned stays so.
