@@ -1,5 +1,7 @@
 //! What must hold for every cluster, not only for those of the stories.
 
+#![allow(clippy::expect_used, reason = "a story that cannot be told is a failed test")]
+
 mod support;
 
 use berth_core::api::Kind;

@@ -1,5 +1,7 @@
 //! The unit tests that the design documents list, by name, and their examples.
 
+#![allow(clippy::expect_used, reason = "a story that cannot be told is a failed test")]
+
 mod support;
 
 use berth_core::binder::{CapacityScore, ScoreGate};

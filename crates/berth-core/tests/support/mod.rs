@@ -1,6 +1,12 @@
 //! Builders for the objects of a story.
 
 #![allow(dead_code, reason = "every test file uses some of the builders")]
+#![allow(
+    unreachable_pub,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a story that cannot be told is a failed test"
+)]
 
 use berth_core::api::{self, Object};
 use berth_core::binder::{NodeVolumes, PodVolumes, PreparedPod, VolumeBinder};
