@@ -82,7 +82,7 @@ impl Cluster {
                 let labels = Labels::new(symbols, &namespace.metadata.labels);
                 self.namespaces.insert(name, labels);
             }
-            _ => {}
+            other => self.binder.upsert(other),
         }
     }
 
@@ -102,7 +102,7 @@ impl Cluster {
                     self.namespaces.remove(&name);
                 }
             }
-            _ => {}
+            other => self.binder.remove(other, namespace, name),
         }
     }
 

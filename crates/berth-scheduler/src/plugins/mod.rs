@@ -15,6 +15,7 @@ pub mod node_unschedulable;
 mod normalize;
 pub mod pod_topology_spread;
 pub mod taint_toleration;
+pub mod volume_binding;
 
 use crate::cluster::Cluster;
 use crate::framework::{PluginName, PreFilter, Refusal};
@@ -26,7 +27,7 @@ use berth_core::nodes::NodeId;
 macro_rules! filters {
     ($($plugin:ident, $module:ident, |$cluster:ident, $pod:ident, $profile:ident| $pre_filter:expr;)*) => {
         /// What a filter plugin found out about a pod.
-        #[derive(Clone, Debug, PartialEq)]
+        #[derive(Clone, Debug)]
         pub enum FilterState { $(#[doc = concat!("Of ", stringify!($plugin), ".")] $plugin($module::State),)* }
 
         impl FilterState {
@@ -74,8 +75,20 @@ filters! {
     NodeAffinity, node_affinity, |_cluster, pod, _profile| node_affinity::pre_filter(pod);
     NodePorts, node_ports, |cluster, pod, _profile| node_ports::pre_filter(cluster, pod);
     NodeResourcesFit, node_resources_fit, |_cluster, pod, _profile| node_resources_fit::pre_filter(pod);
+    VolumeBinding, volume_binding, |cluster, pod, _profile| volume_binding::pre_filter(cluster, pod);
     PodTopologySpread, pod_topology_spread, |cluster, pod, profile| pod_topology_spread::pre_filter(cluster, pod, profile);
     InterPodAffinity, inter_pod_affinity, |cluster, pod, _profile| inter_pod_affinity::pre_filter(cluster, pod);
+}
+
+impl FilterState {
+    /// The state of VolumeBinding among those of a pod.
+    #[must_use]
+    pub fn volume_binding(states: &[Self]) -> Option<&volume_binding::State> {
+        states.iter().find_map(|state| match state {
+            Self::VolumeBinding(state) => Some(state),
+            _ => None,
+        })
+    }
 }
 
 /// What a score plugin may look at.
@@ -99,8 +112,8 @@ pub fn score(plugin: PluginName, context: &mut ScoreContext<'_>, out: &mut Vec<i
         cluster,
         pod,
         profile,
+        states,
         nodes,
-        ..
     } = context;
     match plugin {
         PluginName::TaintToleration => taint_toleration::score(cluster, pod, profile, nodes, out),
@@ -112,12 +125,14 @@ pub fn score(plugin: PluginName, context: &mut ScoreContext<'_>, out: &mut Vec<i
             node_resources_balanced_allocation::score(cluster, pod, profile, nodes, out)
         }
         PluginName::ImageLocality => image_locality::score(cluster, pod, nodes, out),
+        PluginName::VolumeBinding => {
+            volume_binding::score(cluster, FilterState::volume_binding(states), profile, nodes, out)
+        }
         PluginName::NodeUnschedulable
         | PluginName::NodeName
         | PluginName::NodePorts
         | PluginName::VolumeRestrictions
         | PluginName::NodeVolumeLimits
-        | PluginName::VolumeBinding
         | PluginName::VolumeZone => false,
     }
 }

@@ -13,7 +13,7 @@ pub use spread::SpreadConstraint;
 pub use toleration::{Effect, Taint, Toleration};
 
 use berth_core::api;
-use berth_core::binder::VolumeBinder;
+use berth_core::binder::{PodVolumes, VolumeBinder};
 use berth_core::node_selector::{NodeSelector, NodeSelectorTerm};
 use berth_core::nodes::SelectorId;
 use berth_core::symbols::{Symbol, Symbols};
@@ -50,6 +50,8 @@ pub struct Pod {
     pub images: Box<[Symbol]>,
     /// How many containers of either sort it has.
     pub container_count: i64,
+    /// Its volumes, as far as binding is concerned, if it has any.
+    pub volumes: Option<Box<PodVolumes>>,
     /// The owner that manages it: kind and name.
     pub controller: Option<(Symbol, Box<str>)>,
     /// Whether it must not evict other pods.
@@ -74,6 +76,7 @@ impl Pod {
         let tolerations = tolerations.filter_map(|toleration| Toleration::new(symbols, toleration));
         let tolerations = tolerations.collect();
         let images = images(symbols, spec);
+        let volumes = PodVolumes::new(symbols, pod);
         let node_name = (!spec.node_name.is_empty()).then(|| symbols.intern(&spec.node_name));
         let mut owners = pod.metadata.owner_references.iter();
         let controller = owners.find(|owner| owner.controller == Some(true));
@@ -103,6 +106,7 @@ impl Pod {
             hard_spread,
             soft_spread,
             images,
+            volumes: (!volumes.is_empty()).then(|| Box::new(volumes)),
             container_count: (spec.containers.len() + spec.init_containers.len()) as i64,
             controller,
             never_preempts: spec.preemption_policy.as_deref() == Some("Never"),
