@@ -174,7 +174,7 @@ mod tests {
             let mut grown = NodeMask::default();
             first.iter().for_each(|node| grown.grow_to(NodeId(*node)));
             prop_assert_eq!(&ids(&grown), &first);
-            let mut rest = mask.clone();
+            let mut rest = mask;
             rest.subtract(&second.iter().copied().collect());
             prop_assert_eq!(ids(&rest), &first - &second);
         }

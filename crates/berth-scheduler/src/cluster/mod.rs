@@ -82,7 +82,7 @@ impl Cluster {
                 let labels = Labels::new(symbols, &namespace.metadata.labels);
                 self.namespaces.insert(name, labels);
             }
-            _ => {}
+            _ => self.binder.upsert(object),
         }
     }
 
@@ -102,7 +102,7 @@ impl Cluster {
                     self.namespaces.remove(&name);
                 }
             }
-            _ => {}
+            _ => self.binder.remove(kind, namespace, name),
         }
     }
 

@@ -5,6 +5,7 @@
 use super::affinity::PodTerms;
 use super::requests::{PodRequests, Requests, ScoringRequests};
 use berth_core::api;
+use berth_core::binder::{PodClaim, PodVolumes};
 use berth_core::label::Labels;
 use berth_core::symbols::{Symbol, Symbols};
 
@@ -46,15 +47,6 @@ pub struct HostPort {
     pub ip: Symbol,
 }
 
-/// A claim that a pod uses.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct PodClaim {
-    /// The claim's name, in the pod's namespace.
-    pub name: Box<str>,
-    /// Whether the claim is made for the pod and goes with it.
-    pub ephemeral: bool,
-}
-
 /// The address that stands for all addresses of a node.
 pub const ANY_ADDRESS: &str = "0.0.0.0";
 
@@ -62,11 +54,16 @@ impl Footprint {
     /// Compiles a pod.
     #[must_use]
     pub fn new(symbols: &mut Symbols, pod: &api::Pod) -> Self {
-        Self::with_requests(symbols, pod).0
+        let volumes = PodVolumes::new(symbols, pod);
+        Self::with_requests(symbols, pod, &volumes).0
     }
 
     /// Compiles a pod, and gives what scoring takes it to ask for while it is being placed.
-    pub(super) fn with_requests(symbols: &mut Symbols, pod: &api::Pod) -> (Self, ScoringRequests) {
+    pub(super) fn with_requests(
+        symbols: &mut Symbols,
+        pod: &api::Pod,
+        volumes: &PodVolumes,
+    ) -> (Self, ScoringRequests) {
         let PodRequests {
             requests,
             incoming,
@@ -84,7 +81,7 @@ impl Footprint {
             scoring: running,
             ports: host_ports(symbols, pod),
             terms: PodTerms::new(symbols, namespace, pod.spec.affinity.as_ref()).map(Box::new),
-            claims: claims(pod),
+            claims: volumes.claims.clone(),
         };
         (footprint, incoming)
     }
@@ -112,17 +109,4 @@ fn host_ports(symbols: &mut Symbols, pod: &api::Pod) -> Box<[HostPort]> {
     ports.sort_unstable();
     ports.dedup();
     ports.into()
-}
-
-fn claims(pod: &api::Pod) -> Box<[PodClaim]> {
-    pod.spec
-        .volumes
-        .iter()
-        .filter_map(|volume| {
-            Some(PodClaim {
-                name: volume.claim_name(&pod.metadata.name)?.into(),
-                ephemeral: volume.persistent_volume_claim.is_none(),
-            })
-        })
-        .collect()
 }

@@ -7,13 +7,13 @@ mod spread;
 mod toleration;
 
 pub use affinity::{PodTerm, PodTerms, WeightedPodTerm};
-pub use footprint::{ANY_ADDRESS, Footprint, HostPort, PodClaim};
+pub use footprint::{ANY_ADDRESS, Footprint, HostPort};
 pub use requests::{DEFAULT_CPU_MILLI, DEFAULT_MEMORY_BYTES, PodRequests, Requests, ScoringRequests, is_scalar};
 pub use spread::SpreadConstraint;
 pub use toleration::{Effect, Taint, Toleration};
 
 use berth_core::api;
-use berth_core::binder::VolumeBinder;
+use berth_core::binder::{PodVolumes, VolumeBinder};
 use berth_core::node_selector::{NodeSelector, NodeSelectorTerm};
 use berth_core::nodes::SelectorId;
 use berth_core::symbols::{Symbol, Symbols};
@@ -30,6 +30,8 @@ pub struct Pod {
     pub footprint: Arc<Footprint>,
     /// What scoring takes it to ask for.
     pub scoring: ScoringRequests,
+    /// What it says about its volumes.
+    pub volumes: PodVolumes,
     /// The node that it names.
     pub node_name: Option<Symbol>,
     /// The nodes that its `nodeSelector` selects.
@@ -61,7 +63,8 @@ impl Pod {
     pub(crate) fn new(binder: &mut VolumeBinder, pod: &api::Pod) -> Self {
         let spec = &pod.spec;
         let symbols = binder.symbols_mut();
-        let (footprint, scoring) = Footprint::with_requests(symbols, pod);
+        let volumes = PodVolumes::new(symbols, pod);
+        let (footprint, scoring) = Footprint::with_requests(symbols, pod, &volumes);
         let mut spread = |action: &str| -> Box<[_]> {
             let constraints = spec.topology_spread_constraints.iter();
             constraints
@@ -88,6 +91,7 @@ impl Pod {
         Self {
             footprint: Arc::new(footprint),
             scoring,
+            volumes,
             node_name,
             node_selector: (!spec.node_selector.is_empty()).then(|| {
                 let selector = NodeSelector::with_labels(binder.symbols_mut(), &spec.node_selector);
