@@ -16,7 +16,10 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 /// The kinds that are replayed.
-const KINDS: &[&str] = &["general"];
+const KINDS: &[&str] = &["general", "limits", "restrict", "zone"];
+
+/// Plugins that are not there yet: what was recorded of them is left out.
+const ABSENT: &[&str] = &["VolumeBinding"];
 
 #[test]
 fn recorded_decisions_are_met() {
@@ -106,7 +109,7 @@ fn recorded(refusals: &Value) -> BTreeMap<String, Verdict> {
     };
     let refusals = refusals.as_object().into_iter().flatten();
     refusals
-        .filter(|(_, refusal)| refusal.get("code").is_some())
+        .filter(|(plugin, refusal)| refusal.get("code").is_some() && !ABSENT.contains(&plugin.as_str()))
         .map(|(plugin, refusal)| (plugin.clone(), verdict(refusal)))
         .collect()
 }
@@ -139,10 +142,15 @@ fn compare(examination: &Examination, expect: &Value) -> Vec<String> {
     }
     let recorded_nodes = expect["fits"].as_object().expect("fits is a map");
     assert_eq!(recorded_nodes.len(), examination.nodes.len());
+    let by_absent = |refusals: &Value| ABSENT.iter().any(|plugin| refusals.get(plugin).is_some());
     let mut same_fitting = true;
     for node in &examination.nodes {
         let refused = recorded(&expect["refused"][&node.name]);
-        let fits = recorded_nodes[&node.name] == true;
+        let mut fits = recorded_nodes[&node.name] == true;
+        if by_absent(&expect["preFilter"]) || by_absent(&expect["refused"][&node.name]) {
+            fits = early.is_empty() && refused.is_empty();
+            same_fitting = false;
+        }
         if fits != node.fits {
             same_fitting = false;
             if excused(&refused, node) {

@@ -222,6 +222,12 @@ impl VolumeBinder {
         self.csi_nodes.get(&node)
     }
 
+    /// Whether pods with volumes of a driver only run on nodes that have it.
+    #[must_use]
+    pub fn must_be_installed(&self, driver: Symbol) -> bool {
+        self.drivers.get(&driver).is_some_and(|driver| driver.must_be_installed)
+    }
+
     /// The volumes that are attached to a node, or about to be.
     pub fn attachments(&self, node: Symbol) -> impl Iterator<Item = &Attachment> + '_ {
         self.attachments.get(&node).into_iter().flat_map(FxHashMap::values)

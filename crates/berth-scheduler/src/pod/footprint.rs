@@ -4,8 +4,8 @@
 
 use super::affinity::PodTerms;
 use super::requests::{PodRequests, Requests, ScoringRequests};
+use super::volumes::{PodVolume, SharedDisk, pod_volumes, shared_disks};
 use berth_core::api;
-use berth_core::binder::{PodClaim, PodVolumes};
 use berth_core::label::Labels;
 use berth_core::symbols::{Symbol, Symbols};
 
@@ -32,8 +32,10 @@ pub struct Footprint {
     pub ports: Box<[HostPort]>,
     /// Pod affinity and anti-affinity, if it has any.
     pub terms: Option<Box<PodTerms>>,
-    /// The claims that it names, in the order of its volumes.
-    pub claims: Box<[PodClaim]>,
+    /// The volumes that its node may have to attach.
+    pub volumes: Box<[PodVolume]>,
+    /// The disks that it names itself and does not share with everyone.
+    pub disks: Box<[SharedDisk]>,
 }
 
 /// A port on a node.
@@ -54,16 +56,11 @@ impl Footprint {
     /// Compiles a pod.
     #[must_use]
     pub fn new(symbols: &mut Symbols, pod: &api::Pod) -> Self {
-        let volumes = PodVolumes::new(symbols, pod);
-        Self::with_requests(symbols, pod, &volumes).0
+        Self::with_requests(symbols, pod).0
     }
 
     /// Compiles a pod, and gives what scoring takes it to ask for while it is being placed.
-    pub(super) fn with_requests(
-        symbols: &mut Symbols,
-        pod: &api::Pod,
-        volumes: &PodVolumes,
-    ) -> (Self, ScoringRequests) {
+    pub(super) fn with_requests(symbols: &mut Symbols, pod: &api::Pod) -> (Self, ScoringRequests) {
         let PodRequests {
             requests,
             incoming,
@@ -81,7 +78,8 @@ impl Footprint {
             scoring: running,
             ports: host_ports(symbols, pod),
             terms: PodTerms::new(symbols, namespace, pod.spec.affinity.as_ref()).map(Box::new),
-            claims: volumes.claims.clone(),
+            volumes: pod_volumes(pod),
+            disks: shared_disks(pod),
         };
         (footprint, incoming)
     }

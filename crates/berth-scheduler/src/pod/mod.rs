@@ -5,12 +5,14 @@ mod footprint;
 mod requests;
 mod spread;
 mod toleration;
+mod volumes;
 
 pub use affinity::{PodTerm, PodTerms, WeightedPodTerm};
 pub use footprint::{ANY_ADDRESS, Footprint, HostPort};
 pub use requests::{DEFAULT_CPU_MILLI, DEFAULT_MEMORY_BYTES, PodRequests, Requests, ScoringRequests, is_scalar};
 pub use spread::SpreadConstraint;
 pub use toleration::{Effect, Taint, Toleration};
+pub use volumes::{DiskKey, PodVolume, SharedDisk};
 
 use berth_core::api;
 use berth_core::binder::{PodVolumes, VolumeBinder};
@@ -64,7 +66,7 @@ impl Pod {
         let spec = &pod.spec;
         let symbols = binder.symbols_mut();
         let volumes = PodVolumes::new(symbols, pod);
-        let (footprint, scoring) = Footprint::with_requests(symbols, pod, &volumes);
+        let (footprint, scoring) = Footprint::with_requests(symbols, pod);
         let mut spread = |action: &str| -> Box<[_]> {
             let constraints = spec.topology_spread_constraints.iter();
             constraints
