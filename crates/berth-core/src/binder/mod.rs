@@ -261,7 +261,13 @@ impl VolumeBinder {
             api::Object::CsiDriver(driver) => self.upsert_driver(driver),
             api::Object::CsiStorageCapacity(capacity) => self.upsert_capacity(capacity),
             api::Object::VolumeAttachment(attachment) => self.upsert_attachment(attachment),
-            api::Object::Pod(_) | api::Object::Namespace(_) | api::Object::PriorityClass(_) => {}
+            api::Object::Pod(_)
+            | api::Object::Namespace(_)
+            | api::Object::PriorityClass(_)
+            | api::Object::Service(_)
+            | api::Object::ReplicationController(_)
+            | api::Object::ReplicaSet(_)
+            | api::Object::StatefulSet(_) => {}
         }
     }
 
@@ -278,7 +284,13 @@ impl VolumeBinder {
             api::Kind::CsiDriver => self.remove_driver(name),
             api::Kind::CsiStorageCapacity => self.remove_capacity(namespace, name),
             api::Kind::VolumeAttachment => self.remove_attachment(name),
-            api::Kind::Pod | api::Kind::Namespace | api::Kind::PriorityClass => {}
+            api::Kind::Pod
+            | api::Kind::Namespace
+            | api::Kind::PriorityClass
+            | api::Kind::Service
+            | api::Kind::ReplicationController
+            | api::Kind::ReplicaSet
+            | api::Kind::StatefulSet => {}
         }
     }
 }

@@ -13,6 +13,7 @@ mod resources;
 mod running_terms;
 mod taints;
 mod topology;
+mod workloads;
 
 pub use attached::{Attached, Counted, DriverColumn, Handle, VolumeKey, count_volume};
 pub use disks::Disks;
@@ -24,6 +25,7 @@ pub use resources::{Column, Resources};
 pub use running_terms::{Presence, RunningTerm, RunningTerms, TermKind};
 pub use taints::{TaintList, Taints};
 pub use topology::{Topology, TopologyColumn};
+pub use workloads::Workloads;
 
 use crate::pod::{Footprint, Pod, Taint};
 use berth_core::api::{self, Kind, Object};
@@ -64,6 +66,7 @@ pub struct Cluster {
     pod_counts: PodCounts,
     running_terms: RunningTerms,
     namespaces: FxHashMap<Symbol, Labels>,
+    workloads: Workloads,
     assumptions: u64,
 }
 
@@ -87,6 +90,9 @@ impl Cluster {
                 let name = symbols.intern(&namespace.metadata.name);
                 let labels = Labels::new(symbols, &namespace.metadata.labels);
                 self.namespaces.insert(name, labels);
+            }
+            Object::Service(_) | Object::ReplicationController(_) | Object::ReplicaSet(_) | Object::StatefulSet(_) => {
+                self.workloads.upsert(self.binder.symbols_mut(), object);
             }
             _ => {
                 self.binder.upsert(object);
@@ -115,6 +121,9 @@ impl Cluster {
                 if let Some(name) = self.symbols().get(name) {
                     self.namespaces.remove(&name);
                 }
+            }
+            Kind::Service | Kind::ReplicationController | Kind::ReplicaSet | Kind::StatefulSet => {
+                self.workloads.remove(self.binder.symbols(), kind, namespace, name);
             }
             _ => {
                 self.binder.remove(kind, namespace, name);
@@ -145,7 +154,11 @@ impl Cluster {
             | Kind::CsiDriver
             | Kind::CsiStorageCapacity
             | Kind::Namespace
-            | Kind::PriorityClass => {}
+            | Kind::PriorityClass
+            | Kind::Service
+            | Kind::ReplicationController
+            | Kind::ReplicaSet
+            | Kind::StatefulSet => {}
         }
     }
 
@@ -426,6 +439,12 @@ impl Cluster {
     /// The namespaces that have an object, with their labels.
     pub fn namespaces(&self) -> impl Iterator<Item = (Symbol, &Labels)> {
         self.namespaces.iter().map(|(name, labels)| (*name, labels))
+    }
+
+    /// Services and workloads.
+    #[must_use]
+    pub fn workloads(&self) -> &Workloads {
+        &self.workloads
     }
 
     /// Whether two clusters that were fed in the same order hold the same nodes, pods and counts.

@@ -14,7 +14,7 @@ pub use spread::SpreadConstraint;
 pub use toleration::{Effect, Taint, Toleration};
 pub use volumes::{DiskKey, PodVolume, SharedDisk};
 
-use berth_core::api;
+use berth_core::api::{self, Kind};
 use berth_core::binder::{PodVolumes, VolumeBinder};
 use berth_core::node_selector::{NodeSelector, NodeSelectorTerm};
 use berth_core::nodes::SelectorId;
@@ -54,8 +54,8 @@ pub struct Pod {
     pub images: Box<[Symbol]>,
     /// How many containers of either sort it has.
     pub container_count: i64,
-    /// The owner that manages it: kind and name.
-    pub controller: Option<(Symbol, Box<str>)>,
+    /// The workload that manages it, if it is of a kind that selects pods.
+    pub controller: Option<(Kind, Box<str>)>,
     /// Whether it must not evict other pods.
     pub never_preempts: bool,
 }
@@ -82,7 +82,7 @@ impl Pod {
         let node_name = (!spec.node_name.is_empty()).then(|| symbols.intern(&spec.node_name));
         let mut owners = pod.metadata.owner_references.iter();
         let controller = owners.find(|owner| owner.controller == Some(true));
-        let controller = controller.map(|owner| (symbols.intern(&owner.kind), owner.name.as_str().into()));
+        let controller = controller.and_then(|owner| Some((workload(owner)?, owner.name.as_str().into())));
         let node_affinity = spec
             .affinity
             .as_ref()
@@ -128,6 +128,16 @@ impl Pod {
     #[must_use]
     pub fn has_spread_constraints(&self) -> bool {
         !self.hard_spread.is_empty() || !self.soft_spread.is_empty()
+    }
+}
+
+/// The kind of an owner that selects pods.
+fn workload(owner: &api::OwnerReference) -> Option<Kind> {
+    match (owner.api_version.as_str(), owner.kind.as_str()) {
+        ("v1", "ReplicationController") => Some(Kind::ReplicationController),
+        ("apps/v1", "ReplicaSet") => Some(Kind::ReplicaSet),
+        ("apps/v1", "StatefulSet") => Some(Kind::StatefulSet),
+        _ => None,
     }
 }
 
