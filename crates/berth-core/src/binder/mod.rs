@@ -222,6 +222,12 @@ impl VolumeBinder {
         self.csi_nodes.get(&node)
     }
 
+    /// Whether pods with volumes of a driver only run on nodes that have it.
+    #[must_use]
+    pub fn must_be_installed(&self, driver: Symbol) -> bool {
+        self.drivers.get(&driver).is_some_and(|driver| driver.must_be_installed)
+    }
+
     /// The volumes that are attached to a node, or about to be.
     pub fn attachments(&self, node: Symbol) -> impl Iterator<Item = &Attachment> + '_ {
         self.attachments.get(&node).into_iter().flat_map(FxHashMap::values)
@@ -269,7 +275,13 @@ impl VolumeBinder {
             api::Object::CsiDriver(driver) => self.upsert_driver(driver),
             api::Object::CsiStorageCapacity(capacity) => self.upsert_capacity(capacity),
             api::Object::VolumeAttachment(attachment) => self.upsert_attachment(attachment),
-            api::Object::Pod(_) | api::Object::Namespace(_) | api::Object::PriorityClass(_) => {}
+            api::Object::Pod(_)
+            | api::Object::Namespace(_)
+            | api::Object::PriorityClass(_)
+            | api::Object::Service(_)
+            | api::Object::ReplicationController(_)
+            | api::Object::ReplicaSet(_)
+            | api::Object::StatefulSet(_) => {}
         }
     }
 
@@ -286,7 +298,13 @@ impl VolumeBinder {
             api::Kind::CsiDriver => self.remove_driver(name),
             api::Kind::CsiStorageCapacity => self.remove_capacity(namespace, name),
             api::Kind::VolumeAttachment => self.remove_attachment(name),
-            api::Kind::Pod | api::Kind::Namespace | api::Kind::PriorityClass => {}
+            api::Kind::Pod
+            | api::Kind::Namespace
+            | api::Kind::PriorityClass
+            | api::Kind::Service
+            | api::Kind::ReplicationController
+            | api::Kind::ReplicaSet
+            | api::Kind::StatefulSet => {}
         }
     }
 }
