@@ -169,7 +169,12 @@ impl VolumeBinder {
                         volume: (*volume.name).into(),
                         problem: problem.to_string().into(),
                     };
-                    bound.broken.push((migrated.clone(), reason));
+                    // A node that cannot reach an earlier volume is refused for that.
+                    let asked = match &bound.reachable {
+                        Some(before) => before & migrated,
+                        None => migrated.clone(),
+                    };
+                    bound.broken.push((asked, reason));
                 }
             } else if volume.affinity == SelectorId::ALL {
                 continue;
