@@ -67,6 +67,8 @@ struct BoundClaims {
 #[derive(Clone, Copy, Debug)]
 struct Need {
     claim: ClaimId,
+    /// Its place among the pod's claims.
+    position: usize,
     class: Symbol,
     request: i64,
     provision: Provision,
@@ -119,11 +121,11 @@ impl VolumeBinder {
             ..PreparedPod::default()
         };
         let mut open: SmallVec<[(Need, ClaimShape); 2]> = SmallVec::new();
-        for id in &claims.delayed {
+        for (position, id) in claims.delayed.iter().enumerate() {
             let Some(claim) = self.claim(*id) else {
                 continue;
             };
-            let need = self.need(*id, claim);
+            let need = self.need(*id, claim, position);
             if !claim.selected_node.is_empty() {
                 prepared.selected.push((need, claim.selected_node));
                 continue;
@@ -187,7 +189,7 @@ impl VolumeBinder {
         bound
     }
 
-    fn need(&self, id: ClaimId, claim: &Claim) -> Need {
+    fn need(&self, id: ClaimId, claim: &Claim, position: usize) -> Need {
         let class_name = claim.class.unwrap_or(Symbol::EMPTY);
         let provision = match self.classes.get(&class_name) {
             Some(class) => Provision {
@@ -203,6 +205,7 @@ impl VolumeBinder {
         };
         Need {
             claim: id,
+            position,
             class: class_name,
             request: claim.shape.request,
             provision,
@@ -312,7 +315,7 @@ impl VolumeBinder {
             }
         }
         if !to_provision.is_empty() || !pod.inline.is_empty() {
-            to_provision[pod.selected.len()..].sort_by_key(|need| need.request);
+            to_provision[pod.selected.len()..].sort_by_key(|need| (need.request, need.position));
             self.check_provisions(&to_provision, &pod.inline, node)?;
             volumes.provisions = to_provision.iter().map(|need| need.claim).collect();
         }
@@ -426,7 +429,7 @@ impl VolumeBinder {
         }
         if by_class.is_empty() && gate == ScoreGate::StorageCapacityScoring {
             for (id, claim) in volumes.provisions.iter().filter_map(|id| Some((*id, self.claim(*id)?))) {
-                let need = self.need(id, claim);
+                let need = self.need(id, claim, 0);
                 let mut pools = need
                     .provision
                     .pools
