@@ -10,7 +10,7 @@ use crate::profile::Profile;
 use berth_core::nodes::NodeId;
 
 /// What every plugin says about a pod.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct Examination {
     /// Refusals before any node was looked at, in plugin order. Any of them makes every node unfit.
     pub refused: Vec<Refusal>,

@@ -3,7 +3,10 @@
 //! Plain values with kube-scheduler's defaults; reading a configuration file is another crate's work.
 
 use crate::framework::PluginName;
-use std::collections::BTreeMap;
+use berth_core::binder::{CapacityScore, ScoreGate};
+use std::time::Duration;
+
+pub use berth_core::score::ShapePoint;
 
 /// A scheduler's profile.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,15 +83,6 @@ pub enum ScoringForm {
     RequestedToCapacityRatio(Vec<ShapePoint>),
 }
 
-/// A point of a broken line from utilization to score.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ShapePoint {
-    /// In percent.
-    pub utilization: i64,
-    /// From 0 to 10.
-    pub score: i64,
-}
-
 /// How pods without spread constraints of their own are spread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefaultSpread {
@@ -99,12 +93,21 @@ pub enum DefaultSpread {
 }
 
 /// Arguments of VolumeBinding.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeBindingArgs {
-    /// Replaces the default shape of the volume capacity score.
-    pub shape: Option<Vec<ShapePoint>>,
-    /// Weights of classes in that score. They win over the class's annotation.
-    pub storage_class_weights: BTreeMap<String, i64>,
+    /// How long binding a pod's volumes may take.
+    pub bind_timeout: Duration,
+    /// How volumes are scored.
+    pub score: CapacityScore,
+}
+
+impl Default for VolumeBindingArgs {
+    fn default() -> Self {
+        Self {
+            bind_timeout: Duration::from_secs(600),
+            score: CapacityScore::default(),
+        }
+    }
 }
 
 /// Feature gates.
@@ -132,6 +135,18 @@ impl Default for FeatureGates {
 }
 
 impl FeatureGates {
+    /// Which of the two volume capacity scores is on. Today's Kubernetes one wins, as it must be asked for.
+    #[must_use]
+    pub fn score_gate(&self) -> ScoreGate {
+        if self.storage_capacity_scoring {
+            ScoreGate::StorageCapacityScoring
+        } else if self.volume_capacity_priority {
+            ScoreGate::VolumeCapacityPriority
+        } else {
+            ScoreGate::Off
+        }
+    }
+
     /// Sets a gate by its name; false if there is none of that name.
     pub fn set(&mut self, gate: &str, on: bool) -> bool {
         let gate = match gate {

@@ -1,5 +1,6 @@
 //! Why a node, or every node, is refused: one value for each reason, worded here and nowhere else.
 
+use berth_core::reason::VolumeReason;
 use std::fmt;
 use std::sync::Arc;
 
@@ -12,6 +13,8 @@ macro_rules! reasons {
                 #[doc = concat!("The ", stringify!($field), ".")]
                 $field: Arc<str>
             ),* })?,)*
+            /// Claims and volumes keep the pod away.
+            Volume(VolumeReason),
         }
 
         impl Reason {
@@ -21,13 +24,19 @@ macro_rules! reasons {
             /// The stable code, which starts with the plugin's name.
             #[must_use]
             pub fn code(&self) -> &'static str {
-                match self { $(Self::$name $({ $($field: _),* })? => $code,)* }
+                match self {
+                    $(Self::$name $({ $($field: _),* })? => $code,)*
+                    Self::Volume(reason) => reason.code(),
+                }
             }
         }
 
         impl fmt::Display for Reason {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match self { $(Self::$name $({ $($field),* })? => write!(f, $wording),)* }
+                match self {
+                    $(Self::$name $({ $($field),* })? => write!(f, $wording),)*
+                    Self::Volume(reason) => reason.fmt(f),
+                }
             }
         }
     };

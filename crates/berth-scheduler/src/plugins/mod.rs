@@ -16,6 +16,7 @@ pub mod node_volume_limits;
 mod normalize;
 pub mod pod_topology_spread;
 pub mod taint_toleration;
+pub mod volume_binding;
 pub mod volume_restrictions;
 pub mod volume_zone;
 
@@ -29,7 +30,7 @@ use berth_core::nodes::NodeId;
 macro_rules! filters {
     ($($plugin:ident, $module:ident, |$cluster:ident, $pod:ident, $profile:ident| $pre_filter:expr;)*) => {
         /// What a filter plugin found out about a pod.
-        #[derive(Clone, Debug, PartialEq)]
+        #[derive(Clone, Debug)]
         pub enum FilterState { $(#[doc = concat!("Of ", stringify!($plugin), ".")] $plugin($module::State),)* }
 
         impl FilterState {
@@ -79,9 +80,21 @@ filters! {
     NodeResourcesFit, node_resources_fit, |_cluster, pod, _profile| node_resources_fit::pre_filter(pod);
     VolumeRestrictions, volume_restrictions, |cluster, pod, _profile| volume_restrictions::pre_filter(cluster, pod);
     NodeVolumeLimits, node_volume_limits, |cluster, pod, profile| node_volume_limits::pre_filter(cluster, pod, profile);
+    VolumeBinding, volume_binding, |cluster, pod, _profile| volume_binding::pre_filter(cluster, pod);
     VolumeZone, volume_zone, |cluster, pod, _profile| volume_zone::pre_filter(cluster, pod);
     PodTopologySpread, pod_topology_spread, |cluster, pod, profile| pod_topology_spread::pre_filter(cluster, pod, profile);
     InterPodAffinity, inter_pod_affinity, |cluster, pod, _profile| inter_pod_affinity::pre_filter(cluster, pod);
+}
+
+impl FilterState {
+    /// The state of VolumeBinding among those of a pod.
+    #[must_use]
+    pub fn volume_binding(states: &[Self]) -> Option<&volume_binding::State> {
+        states.iter().find_map(|state| match state {
+            Self::VolumeBinding(state) => Some(state),
+            _ => None,
+        })
+    }
 }
 
 /// What a score plugin may look at.
@@ -105,8 +118,8 @@ pub fn score(plugin: PluginName, context: &mut ScoreContext<'_>, out: &mut Vec<i
         cluster,
         pod,
         profile,
+        states,
         nodes,
-        ..
     } = context;
     match plugin {
         PluginName::TaintToleration => taint_toleration::score(cluster, pod, profile, nodes, out),
@@ -118,12 +131,14 @@ pub fn score(plugin: PluginName, context: &mut ScoreContext<'_>, out: &mut Vec<i
             node_resources_balanced_allocation::score(cluster, pod, profile, nodes, out)
         }
         PluginName::ImageLocality => image_locality::score(cluster, pod, nodes, out),
+        PluginName::VolumeBinding => {
+            volume_binding::score(cluster, FilterState::volume_binding(states), profile, nodes, out)
+        }
         PluginName::NodeUnschedulable
         | PluginName::NodeName
         | PluginName::NodePorts
         | PluginName::VolumeRestrictions
         | PluginName::NodeVolumeLimits
-        | PluginName::VolumeBinding
         | PluginName::VolumeZone => false,
     }
 }
