@@ -1,6 +1,6 @@
 //! Disks that running pods name themselves, by disk, and the claims that running pods use, by claim.
 
-use crate::pod::{DiskKey, Footprint, PodVolume, SharedDisk};
+use crate::pod::{DiskKey, Footprint, SharedDisk};
 use berth_core::nodes::NodeId;
 use berth_core::symbols::Symbol;
 use rustc_hash::FxHashMap;
@@ -31,8 +31,8 @@ impl Disks {
                 &mut users.writers
             } += 1;
         }
-        for name in plain_claims(pod) {
-            *self.claims.entry((pod.namespace, name.clone())).or_default() += 1;
+        for name in pod.named_claims() {
+            *self.claims.entry((pod.namespace, name.into())).or_default() += 1;
         }
     }
 
@@ -55,8 +55,8 @@ impl Disks {
                 self.disks.remove(&disk.key);
             }
         }
-        for name in plain_claims(pod) {
-            let key = (pod.namespace, name.clone());
+        for name in pod.named_claims() {
+            let key = (pod.namespace, name.into());
             if let Some(count) = self.claims.get_mut(&key) {
                 *count -= 1;
                 if *count == 0 {
@@ -90,12 +90,4 @@ impl Disks {
 
 fn conflict(users: &Users, wanted: &SharedDisk) -> bool {
     !wanted.read_only || users.writers > 0
-}
-
-/// The claims that a pod uses by name, each mention.
-fn plain_claims(pod: &Footprint) -> impl Iterator<Item = &Box<str>> {
-    pod.volumes.iter().filter_map(|volume| match volume {
-        PodVolume::Claim { name, ephemeral: false } => Some(name),
-        PodVolume::Claim { .. } | PodVolume::InTree { .. } => None,
-    })
 }

@@ -18,10 +18,10 @@ pub struct State {
 
 /// Sorts and prepares the claims of a pod.
 pub fn pre_filter(cluster: &mut Cluster, pod: &Pod) -> PreFilter<State> {
-    if pod.volumes.is_empty() {
+    let Some(volumes) = &pod.volumes else {
         return PreFilter::Skip;
-    }
-    match cluster.binder().claims(&pod.volumes) {
+    };
+    match cluster.binder().claims(volumes) {
         Ok(claims) => PreFilter::ready(State {
             prepared: Box::new(cluster.binder_mut().prepare(&claims)),
         }),

@@ -21,14 +21,14 @@ pub struct State {
 pub fn pre_filter(cluster: &Cluster, pod: &Pod) -> PreFilter<State> {
     let namespace = pod.footprint.namespace;
     let mut claim_in_use = false;
-    for named in pod.volumes.claims.iter().filter(|claim| !claim.ephemeral) {
-        let Some(claim) = cluster.binder().claim_named(namespace, &named.name) else {
-            let claim = named.name.as_ref().into();
+    for name in pod.footprint.named_claims() {
+        let Some(claim) = cluster.binder().claim_named(namespace, name) else {
+            let claim = name.into();
             let reason = Reason::RestrictedClaimNotFound { claim };
             return PreFilter::Refused(Refusal::unresolvable(PluginName::VolumeRestrictions, reason));
         };
         let alone = claim.shape.access_modes.contains(AccessModes::READ_WRITE_ONCE_POD);
-        claim_in_use |= alone && cluster.disks().is_claim_used(namespace, &named.name);
+        claim_in_use |= alone && cluster.disks().is_claim_used(namespace, name);
     }
     let disks = pod.footprint.disks.clone();
     if disks.is_empty() && !claim_in_use {

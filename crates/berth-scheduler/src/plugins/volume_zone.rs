@@ -47,8 +47,8 @@ pub fn pre_filter(cluster: &mut Cluster, pod: &Pod) -> PreFilter<State> {
         keys: labels.map(|(key, _)| key),
         demands: Vec::new(),
     };
-    for named in pod.volumes.claims.iter().filter(|claim| !claim.ephemeral) {
-        let volume = match volume_of(cluster, namespace, &named.name) {
+    for name in pod.footprint.named_claims() {
+        let volume = match volume_of(cluster, namespace, name) {
             Ok(volume) => volume,
             Err(reason) => return PreFilter::Refused(Refusal::unresolvable(PluginName::VolumeZone, reason)),
         };

@@ -85,6 +85,16 @@ impl Footprint {
     }
 }
 
+impl Footprint {
+    /// The claims that the pod's volumes name, each mention; ephemeral ones are not named.
+    pub fn named_claims(&self) -> impl Iterator<Item = &str> {
+        self.volumes.iter().filter_map(|volume| match volume {
+            PodVolume::Claim { name, ephemeral: false } => Some(&**name),
+            PodVolume::Claim { .. } | PodVolume::InTree { .. } => None,
+        })
+    }
+}
+
 fn host_ports(symbols: &mut Symbols, pod: &api::Pod) -> Box<[HostPort]> {
     let sidecars = pod.spec.init_containers.iter().filter(|init| init.is_sidecar());
     let containers = pod.spec.containers.iter().chain(sidecars);

@@ -1,0 +1,171 @@
+//! What must hold on any cluster: both forms of a verdict agree, the order of input is irrelevant, and what is undone
+//! leaves no trace.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "a broken generator fails the test")]
+
+mod objects;
+
+use berth_core::api::{self, Object};
+use berth_core::mask::NodeMask;
+use berth_scheduler::cluster::Cluster;
+use berth_scheduler::decide::{Decision, Scratch, decide};
+use berth_scheduler::examine::examine;
+use berth_scheduler::framework::{PreFilter, Refusal};
+use berth_scheduler::plugins;
+use berth_scheduler::profile::Profile;
+use objects::{objects, pod, target};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+fn cluster_of<'a>(objects: impl IntoIterator<Item = &'a Object>) -> Cluster {
+    let mut cluster = Cluster::default();
+    for object in objects {
+        cluster.upsert(object);
+    }
+    cluster
+}
+
+fn as_pod(object: &Object) -> &api::Pod {
+    match object {
+        Object::Pod(pod) => pod,
+        other => panic!("expected a pod, found a {}", other.kind()),
+    }
+}
+
+fn profile() -> Profile {
+    let mut profile = Profile::default();
+    profile.gates.set("StorageCapacityScoring", true);
+    profile
+}
+
+/// What an examination says, without the ids that depend on the order of input.
+type Verdicts = (
+    Vec<Refusal>,
+    Vec<(String, bool, Vec<Refusal>, Vec<(String, i64)>, Option<i64>)>,
+);
+
+fn verdicts(cluster: &mut Cluster, target: &Object) -> Verdicts {
+    let pod = cluster.compile(as_pod(target));
+    let examination = examine(cluster, &pod, &profile());
+    cluster.release(&pod);
+    let nodes = examination.nodes.into_iter().map(|node| {
+        let scores = node.scores.iter().map(|(plugin, score)| (plugin.to_string(), *score));
+        (node.name, node.fits, node.refusals, scores.collect(), node.total)
+    });
+    (examination.refused, nodes.collect())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// A plugin's quick verdict on all nodes is its verdict in words on each.
+    #[test]
+    fn narrowing_is_filtering(objects in objects(), target in target()) {
+        let mut cluster = cluster_of(&objects);
+        let pod = cluster.compile(as_pod(&target));
+        let profile = profile();
+        for plugin in &profile.filters {
+            if let PreFilter::Ready { state, .. } = plugins::pre_filter(*plugin, &mut cluster, &pod, &profile) {
+                let mut narrowed = NodeMask::all(cluster.nodes());
+                state.narrow(&cluster, &mut narrowed);
+                for node in cluster.nodes().ids() {
+                    let refusal = state.filter(&cluster, node);
+                    prop_assert_eq!(refusal.is_none(), narrowed.contains(node), "{} {:?}", plugin, refusal);
+                }
+            }
+        }
+    }
+
+    /// Deciding finds a node with the highest total that examining finds, or the same refusals.
+    #[test]
+    fn deciding_is_examining(objects in objects(), target in target(), seed: u64) {
+        let mut cluster = cluster_of(&objects);
+        let pod = cluster.compile(as_pod(&target));
+        let examination = examine(&mut cluster, &pod, &profile());
+        let best = examination.nodes.iter().filter_map(|node| node.total).max();
+        match decide(&mut cluster, &pod, &profile(), &mut Scratch::new(seed)) {
+            Decision::Place(placement) => {
+                let chosen = examination.nodes.iter().find(|node| node.node == placement.node);
+                prop_assert!(chosen.is_some_and(|chosen| chosen.fits));
+                let fitting = examination.nodes.iter().filter(|node| node.fits).count();
+                prop_assert_eq!(placement.fitting, fitting);
+                // A single node need not be scored.
+                prop_assert!(fitting == 1 || chosen.and_then(|chosen| chosen.total) == best);
+            }
+            Decision::Refuse(diagnosis) => {
+                prop_assert_eq!(best, None);
+                prop_assert_eq!(diagnosis.early.as_ref(), examination.refused.first());
+                if diagnosis.early.is_none() {
+                    prop_assert_eq!(diagnosis.nodes.len(), examination.nodes.len());
+                }
+            }
+        }
+    }
+
+    /// The order in which objects arrive is irrelevant.
+    #[test]
+    fn order_of_input_is_irrelevant(
+        (objects, shuffled) in objects().prop_flat_map(|objects| (Just(objects.clone()), Just(objects).prop_shuffle())),
+        target in target(),
+    ) {
+        let (mut first, mut second) = (cluster_of(&objects), cluster_of(&shuffled));
+        prop_assert_eq!(verdicts(&mut first, &target), verdicts(&mut second, &target));
+    }
+
+    /// What came, changed and went while questions were asked leaves the same verdicts as the last state alone.
+    #[test]
+    fn history_leaves_no_trace(before in objects(), after in objects(), target in target(), removed_first: bool) {
+        let mut cluster = cluster_of(&before);
+        verdicts(&mut cluster, &target);
+        let key = |object: &Object| (object.kind(), object.metadata().namespace.clone(), object.metadata().name.clone());
+        let last: BTreeMap<_, _> = after.iter().map(|object| (key(object), object)).collect();
+        let remove = |cluster: &mut Cluster| {
+            for (kind, namespace, name) in before.iter().map(key).filter(|key| !last.contains_key(key)) {
+                cluster.remove(kind, &namespace, &name);
+            }
+        };
+        if removed_first {
+            remove(&mut cluster);
+            verdicts(&mut cluster, &target);
+        }
+        for object in &after {
+            cluster.upsert(object);
+        }
+        if !removed_first {
+            verdicts(&mut cluster, &target);
+            remove(&mut cluster);
+        }
+        prop_assert_eq!(verdicts(&mut cluster, &target), verdicts(&mut cluster_of(&after), &target));
+    }
+
+    /// A pod that is assumed and forgotten leaves the cluster as it was, columns, postings and kept answers included.
+    #[test]
+    fn assume_then_forget_restores_the_cluster(
+        objects in objects(),
+        targets in proptest::collection::vec((pod("assumed".to_owned(), false), 0..6_usize), 1..4),
+    ) {
+        let mut cluster = cluster_of(&objects);
+        let nodes: Vec<_> = cluster.nodes().ids().collect();
+        prop_assume!(!nodes.is_empty());
+        for (target, _) in &targets {
+            verdicts(&mut cluster, target);
+        }
+        cluster.refresh_attached();
+        let before = cluster.clone();
+        let mut assumed = Vec::new();
+        for (number, (target, node)) in targets.iter().enumerate() {
+            let mut pod = as_pod(target).clone();
+            pod.metadata.name = format!("assumed{number}");
+            let pod = cluster.compile(&pod);
+            assumed.push(cluster.assume_pod(&pod, nodes[node % nodes.len()]));
+            verdicts(&mut cluster, target);
+            cluster.release(&pod);
+        }
+        prop_assert!(!cluster.same_state(&before));
+        for assumed in assumed.into_iter().rev() {
+            cluster.forget(assumed);
+        }
+        cluster.refresh_attached();
+        prop_assert!(cluster.same_state(&before));
+    }
+}
