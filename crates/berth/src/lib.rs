@@ -3,4 +3,10 @@
 //! This crate is the composition root: it reads files and arguments, asks the pure crates, and prints. No
 //! decision is made here.
 
+pub mod bench;
+pub mod cli;
+pub mod config;
+pub mod explain;
 pub mod input;
+pub mod run;
+pub mod terminal;

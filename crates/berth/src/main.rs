@@ -1,3 +1,8 @@
 //! The `berth` command.
 
-fn main() {}
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    berth::run::run(&berth::cli::Cli::parse())
+}

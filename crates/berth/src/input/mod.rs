@@ -21,7 +21,6 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-#[allow(unused_imports, reason = "the reader of scheduler configurations comes next")]
 pub(crate) use yaml::value_of;
 
 /// Something to read from.

@@ -75,26 +75,27 @@ pub(super) fn read(file: &Arc<str>, text: &str, gather: &mut Gather<'_>) {
 ///
 /// # Errors
 /// If it is not YAML, or more than one document.
-pub(crate) fn value_of(file: &Arc<str>, text: &str) -> Result<Value, Problem> {
+pub(crate) fn value_of(file: &Arc<str>, text: &str) -> Result<Value, Box<Problem>> {
     let mut composer = Composer::new(text);
     let place = |marker: Marker, document| Place::document(file, document, marker.line());
     let first = composer
         .next_document()
-        .map_err(|fault| fault.in_document(Place::document(file, 1, 1)))?;
+        .map_err(|fault| Box::new(fault.in_document(Place::document(file, 1, 1))))?;
     let Some(first) = first else {
         return Ok(Value::Null);
     };
     let value = composer
         .value()
         .and_then(|value| composer.end_of_document().map(|()| value))
-        .map_err(|fault| fault.in_document(place(first, 1)))?;
-    match composer.next_document() {
-        Ok(None) => Ok(value),
+        .map_err(|fault| Box::new(fault.in_document(place(first, 1))))?;
+    let problem = match composer.next_document() {
+        Ok(None) => return Ok(value),
         Ok(Some(second)) => {
-            Err(Fault::at(second, "found a second document, expected one alone").in_document(place(second, 2)))
+            Fault::at(second, "found a second document, expected one alone").in_document(place(second, 2))
         }
-        Err(fault) => Err(fault.in_document(Place::document(file, 2, 1))),
-    }
+        Err(fault) => fault.in_document(Place::document(file, 2, 1)),
+    };
+    Err(Box::new(problem))
 }
 
 impl Fault {

@@ -1,0 +1,182 @@
+//! What would help: concrete steps, taken from the reasons for which nodes refuse the pod.
+//!
+//! A step is worth the more, the more nodes would fit if it alone were taken.
+
+use super::layout::names;
+use super::report::{ClaimReport, ClaimState, Report};
+use berth_core::quantity::Bytes;
+use std::collections::BTreeMap;
+
+/// How many steps are listed. More is a list of everything, not advice.
+const STEPS_MAX: usize = 6;
+/// How many nodes are named in a step.
+const NAMES_SHOWN: usize = 3;
+
+/// The nodes that refuse the pod for a reason.
+#[derive(Default)]
+struct Refusing<'r> {
+    nodes: Vec<&'r str>,
+    /// How many of them refuse it for nothing else.
+    alone: usize,
+}
+
+/// Lists what would help a pod that fits nowhere.
+pub(super) fn steps(report: &Report) -> Vec<String> {
+    if report.schedulable {
+        return Vec::new();
+    }
+    if report.nodes.is_empty() {
+        return vec!["add Node objects to the input: without nodes there is nothing to decide".to_owned()];
+    }
+    let mut steps: Vec<String> = report
+        .claims
+        .iter()
+        .filter_map(|claim| step_for_claim(report, claim))
+        .collect();
+    let mut by_reason: BTreeMap<(&str, &str), Refusing<'_>> = BTreeMap::new();
+    for node in &report.nodes {
+        let reasons: usize = node.refused.iter().map(|refusal| refusal.reasons.len()).sum();
+        for refusal in &node.refused {
+            for reason in &refusal.reasons {
+                let refusing = by_reason.entry((&refusal.plugin, reason)).or_default();
+                refusing.nodes.push(&node.name);
+                refusing.alone += usize::from(reasons == 1);
+            }
+        }
+    }
+    let mut by_reason: Vec<_> = by_reason.into_iter().collect();
+    by_reason.sort_by_key(|(_, refusing)| std::cmp::Reverse((refusing.alone, refusing.nodes.len())));
+    for ((plugin, reason), refusing) in by_reason {
+        for step in steps_for_reason(report, plugin, reason, &refusing) {
+            if !steps.contains(&step) {
+                steps.push(step);
+            }
+        }
+    }
+    steps.truncate(STEPS_MAX);
+    steps
+}
+
+/// What a claim needs before any node can be considered.
+fn step_for_claim(report: &Report, claim: &ClaimReport) -> Option<String> {
+    let name = &claim.claim;
+    let namespace = report.pod.split_once('/').map_or("default", |(namespace, _)| namespace);
+    Some(match claim.state {
+        ClaimState::Missing if claim.summary.contains("ephemeral") => {
+            format!("have claim {namespace}/{name} made by the ephemeral volume controller, with the pod as its owner")
+        }
+        ClaimState::Missing => format!("create claim {namespace}/{name}, or correct the name in the pod"),
+        ClaimState::Lost => format!("restore the volume of claim {name}, or delete the claim and create it anew"),
+        ClaimState::Deleting => format!("wait until claim {name} is gone, and create it anew"),
+        ClaimState::NotOwned => format!("delete or rename claim {name}, so that one can be made for the pod"),
+        ClaimState::Unbound => {
+            let class = claim.class.as_deref().filter(|class| !class.is_empty());
+            let delay = class.map_or(String::new(), |class| {
+                format!(", or give class {class} `volumeBindingMode: WaitForFirstConsumer`")
+            });
+            format!("have claim {name} bound to a volume{delay}")
+        }
+        ClaimState::Bound | ClaimState::Delayed => return None,
+    })
+}
+
+fn steps_for_reason(report: &Report, plugin: &str, reason: &str, refusing: &Refusing<'_>) -> Vec<String> {
+    let nodes = names(&refusing.nodes, NAMES_SHOWN);
+    let on = if refusing.nodes.len() == 1 {
+        format!("on {nodes}")
+    } else {
+        format!("on one of {nodes}")
+    };
+    let step = match plugin {
+        "VolumeBinding" => return volume_steps(report, reason, refusing, &on),
+        "NodeUnschedulable" => format!("uncordon a node: kubectl uncordon {}", refusing.nodes[0]),
+        "NodeName" => "take `spec.nodeName` out of the pod, or name a node that fits".to_owned(),
+        "TaintToleration" => format!("let the pod tolerate the taints {on}, or remove them"),
+        "NodeAffinity" => {
+            format!(
+                "give a node the labels that the pod's node affinity or selector asks for ({nodes}), or ask for less"
+            )
+        }
+        "NodePorts" => format!("free the pod's host ports {on}, or let the pod use others"),
+        "NodeResourcesFit" => match reason.strip_prefix("Insufficient ") {
+            Some(resource) => format!("free {resource} {on}, add a node, or let the pod request less {resource}"),
+            None => format!("remove pods {on}, raise its limit of pods, or add a node"),
+        },
+        "VolumeRestrictions" => {
+            format!("stop the pod that uses the same disk or ReadWriteOncePod claim ({nodes})")
+        }
+        "NodeVolumeLimits" => format!("detach volumes {on}, or add a node: the driver's limit of volumes is reached"),
+        "VolumeZone" => format!("make room in the zone of the pod's volumes: {nodes} are not in it"),
+        "PodTopologySpread" => "add nodes in the domains with the fewest pods, or raise `maxSkew`".to_owned(),
+        "InterPodAffinity" => {
+            format!("relax the pod's (anti-)affinity to other pods, or that of the pods near {nodes}")
+        }
+        _ => return Vec::new(),
+    };
+    vec![step]
+}
+
+fn volume_steps(report: &Report, reason: &str, refusing: &Refusing<'_>, on: &str) -> Vec<String> {
+    let named = |state| report.claims.iter().filter(move |claim| claim.state == state);
+    if reason.contains("node affinity") {
+        let bound = named(ClaimState::Bound).filter(|claim| claim.summary.contains(" can reach"));
+        return bound
+            .filter(|claim| !claim.summary.contains("every node"))
+            .map(|claim| {
+                let (name, summary) = (&claim.claim, &claim.summary);
+                format!("claim {name} {summary}: make the pod fit there, or move the data")
+            })
+            .collect();
+    }
+    if reason.contains("non-existent") {
+        let bound = named(ClaimState::Bound).filter(|claim| claim.summary.contains("does not exist"));
+        return bound
+            .map(|claim| format!("restore the volume of claim {}, or create the claim anew", claim.claim))
+            .collect();
+    }
+    if !reason.contains("free storage") && !reason.contains("persistent volumes to bind") {
+        return vec![format!("repair what the reason names: {reason}")];
+    }
+    let mut steps: Vec<String> = named(ClaimState::Delayed)
+        .filter_map(|claim| larger_volume_step(claim, refusing, on))
+        .collect();
+    if steps.is_empty() {
+        steps.push(format!(
+            "add volumes or storage {on}: each claim would find its place alone, but not all together"
+        ));
+    }
+    steps
+}
+
+fn larger_volume_step(claim: &ClaimReport, refusing: &Refusing<'_>, on: &str) -> Option<String> {
+    let here = |node: &String| refusing.nodes.contains(&node.as_str());
+    let short = claim.offers.iter().filter(|offer| !offer.suffices);
+    let short: Vec<_> = short.filter(|offer| offer.nodes.iter().any(here)).collect();
+    if short.is_empty() {
+        return None;
+    }
+    let class = match claim.class.as_deref() {
+        None | Some("") => "without a class".to_owned(),
+        Some(class) => format!("of class {class}"),
+    };
+    let size = Bytes(claim.request_bytes);
+    let best = short
+        .iter()
+        .filter(|offer| {
+            offer
+                .largest_bytes
+                .is_some_and(|bytes| bytes > 0 && bytes < claim.request_bytes)
+        })
+        .max_by_key(|offer| offer.largest_bytes);
+    let or_less = best.map_or(String::new(), |offer| {
+        let largest = Bytes(offer.largest_bytes.unwrap_or(0));
+        format!(
+            ", or let claim {} ask for {largest}, which {} could give",
+            claim.claim, offer.nodes[0]
+        )
+    });
+    Some(format!(
+        "provide {size} {class} for claim {} {on}{or_less}",
+        claim.claim
+    ))
+}

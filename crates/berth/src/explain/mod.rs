@@ -1,0 +1,286 @@
+//! `berth explain`: where a pod can run, with which volumes, how good each node is, and why not elsewhere.
+//!
+//! The decisions are those of `berth-scheduler`; here they are asked for and put into words.
+
+mod advice;
+mod claims;
+mod layout;
+pub mod report;
+mod table;
+
+pub use report::Report;
+pub use table::render;
+
+use crate::cli::ExplainArgs;
+use crate::config::{self, ConfigError, Configuration, FeatureGateError};
+use crate::input::{self, Progress, ReadError, Source, Summary};
+use berth_core::api::{self, Object};
+use berth_core::binder::{PodVolumes, PreparedPod};
+use berth_core::nodes::NodeId;
+use berth_scheduler::cluster::Cluster;
+use berth_scheduler::decide::{Decision, Scratch, decide};
+use berth_scheduler::examine::{Examination, NodeExamination, examine};
+use berth_scheduler::framework::{self, PluginName};
+use berth_scheduler::pod::Pod;
+use berth_scheduler::profile::Profile;
+use report::{NodeReport, NodeVolumes, Refusal};
+use std::collections::BTreeMap;
+use std::io::Read;
+
+/// How many near matches are named for a pod that is not there.
+const NEAR_MATCHES: usize = 3;
+/// How alike names must be to be named, from 0 to 1.
+const NEAR_ENOUGH: f64 = 0.75;
+
+/// Why there is no explanation.
+#[derive(Debug, thiserror::Error)]
+pub enum ExplainError {
+    /// The input is broken.
+    #[error(transparent)]
+    Input(#[from] ReadError),
+    /// The configuration is broken.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The feature gates are broken.
+    #[error("--feature-gates: {0}")]
+    FeatureGates(#[from] FeatureGateError),
+    /// The pod's name is broken.
+    #[error("--pod: found {0:?}, expected NAMESPACE/NAME, or NAME for the namespace default")]
+    PodName(String),
+    /// The pod is not in the input.
+    #[error("there is no pod {pod} in the input; {hint}")]
+    NoPod {
+        /// The pod.
+        pod: String,
+        /// What is there instead.
+        hint: String,
+    },
+}
+
+/// A cluster as it was read, and the pod that is asked about.
+struct Question {
+    cluster: Cluster,
+    pod: api::Pod,
+    summary: Summary,
+}
+
+/// An explanation, and what to say beside it on standard error.
+#[derive(Debug)]
+pub struct Explanation {
+    /// The answer.
+    pub report: Report,
+    /// Remarks, each a line.
+    pub remarks: Vec<String>,
+}
+
+/// Reads the input and explains the pod.
+///
+/// # Errors
+/// If the input, the configuration or the arguments are broken, or the pod is not there.
+pub fn explain(
+    args: &ExplainArgs,
+    standard_input: &mut dyn Read,
+    progress: &mut dyn Progress,
+) -> Result<Explanation, ExplainError> {
+    let gates = config::feature_gates(&args.feature_gates)?;
+    let mut configuration = match &args.config {
+        Some(path) => Configuration::from_file(path)?,
+        None => Configuration::default(),
+    };
+    configuration.set_feature_gates(&gates);
+    let sources: Vec<Source> = args.filename.iter().map(|name| name.as_os_str().into()).collect();
+    let mut question = read(&args.pod, &sources, standard_input, progress)?;
+    let mut remarks = Vec::new();
+    let summary = question.summary.to_string();
+    if !summary.is_empty() {
+        remarks.push(summary);
+    }
+    remarks.extend(as_if_new(&mut question.pod));
+    let profile = match &args.config {
+        Some(_) => configuration.profile_for(&question.pod)?,
+        // Without a configuration, Berth's defaults speak for whichever scheduler the pod names.
+        None => &configuration.profiles[0],
+    };
+    let report = explain_pod(&mut question.cluster, &question.pod, &profile.profile);
+    Ok(Explanation { report, remarks })
+}
+
+fn read(
+    pod: &str,
+    sources: &[Source],
+    standard_input: &mut dyn Read,
+    progress: &mut dyn Progress,
+) -> Result<Question, ExplainError> {
+    let (namespace, name) = pod.split_once('/').unwrap_or(("default", pod));
+    if namespace.is_empty() || name.is_empty() || name.contains('/') {
+        return Err(ExplainError::PodName(pod.to_owned()));
+    }
+    let mut cluster = Cluster::default();
+    let mut found = None;
+    let mut others = Vec::new();
+    let summary = input::read(sources, standard_input, progress, &mut |object| match object {
+        Object::Pod(pod) if pod.metadata.name == name && pod.metadata.namespace == namespace => found = Some(*pod),
+        object => {
+            if let Object::Pod(pod) = &object {
+                others.push(pod.metadata.full_name());
+            }
+            cluster.upsert(&object);
+        }
+    })?;
+    match found {
+        Some(pod) => Ok(Question { cluster, pod, summary }),
+        None => Err(ExplainError::NoPod {
+            hint: near_matches(namespace, name, &others),
+            pod: format!("{namespace}/{name}"),
+        }),
+    }
+}
+
+/// Pods whose names are like the one that is not there.
+fn near_matches(namespace: &str, name: &str, pods: &[String]) -> String {
+    if pods.is_empty() {
+        return "there is no pod in it at all".to_owned();
+    }
+    let wanted = format!("{namespace}/{name}");
+    let mut near: Vec<(f64, &String)> = pods
+        .iter()
+        .map(|pod| {
+            let own_name = pod.split_once('/').map_or("", |(_, name)| name);
+            let alike = if own_name == name {
+                1.0
+            } else {
+                strsim::jaro_winkler(&wanted, pod)
+            };
+            (alike, pod)
+        })
+        .filter(|(alike, _)| *alike >= NEAR_ENOUGH)
+        .collect();
+    near.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
+    let near: Vec<&str> = near
+        .into_iter()
+        .take(NEAR_MATCHES)
+        .map(|(_, pod)| pod.as_str())
+        .collect();
+    match near.as_slice() {
+        [] => format!(
+            "it holds {}, none with a name like that",
+            layout::count(pods.len(), "other pod", "other pods")
+        ),
+        near => format!("did you mean {}?", near.join(" or ")),
+    }
+}
+
+/// A pod that runs is explained as if it were to be placed anew.
+fn as_if_new(pod: &mut api::Pod) -> Option<String> {
+    let runs = !matches!(pod.status.phase.as_str(), "" | "Pending");
+    if !runs || pod.spec.node_name.is_empty() {
+        return None;
+    }
+    let node = std::mem::take(&mut pod.spec.node_name);
+    let name = pod.metadata.full_name();
+    Some(format!(
+        "pod {name} has node {node}; it is explained as if it were to be placed anew"
+    ))
+}
+
+/// Explains a pod that is not itself in the cluster.
+#[must_use]
+pub fn explain_pod(cluster: &mut Cluster, pod: &api::Pod, profile: &Profile) -> Report {
+    let compiled = cluster.compile(pod);
+    let volumes = PodVolumes::new(cluster.binder_mut().symbols_mut(), pod);
+    let examination = examine(cluster, &compiled, profile);
+    let prepared = match cluster.binder().claims(&volumes) {
+        Ok(claims) => Some(cluster.binder_mut().prepare(&claims)),
+        Err(_) => None,
+    };
+    let node_report = |node: &NodeExamination| node_report(cluster, prepared.as_ref(), node);
+    let mut report = Report {
+        pod: pod.metadata.full_name(),
+        schedulable: examination.nodes.iter().any(|node| node.fits),
+        pre_filter: examination.refused.iter().map(refusal).collect(),
+        nodes: examination.nodes.iter().map(node_report).collect(),
+        ..Report::default()
+    };
+    let by_volumes = |refusal: &framework::Refusal| refusal.plugin == PluginName::VolumeBinding;
+    let refused = examination
+        .nodes
+        .iter()
+        .filter(|node| node.refusals.iter().any(by_volumes));
+    let refused: Vec<NodeId> = refused.map(|node| node.node).collect();
+    report.claims = claims::report(cluster.binder(), &volumes, &refused);
+    report.message = message(cluster, &compiled, profile, &examination);
+    report.advice = advice::steps(&report);
+    cluster.release(&compiled);
+    report
+}
+
+fn refusal(refusal: &framework::Refusal) -> Refusal {
+    Refusal {
+        plugin: refusal.plugin.to_string(),
+        code: refusal.code.to_string(),
+        reasons: refusal.reasons.iter().map(ToString::to_string).collect(),
+        reason_codes: refusal.reasons.iter().map(|reason| reason.code().to_owned()).collect(),
+    }
+}
+
+fn node_report(cluster: &Cluster, prepared: Option<&PreparedPod>, node: &NodeExamination) -> NodeReport {
+    let mut report = NodeReport {
+        name: node.name.clone(),
+        fits: node.fits,
+        refused: node.refusals.iter().map(refusal).collect(),
+        ..NodeReport::default()
+    };
+    if node.fits {
+        let volumes = prepared.and_then(|prepared| cluster.binder().on_node(prepared, node.node).ok());
+        report.volumes = Some(volumes.map_or_else(NodeVolumes::default, |volumes| {
+            let (existing, provision) = cluster.binder().describe(&volumes);
+            NodeVolumes {
+                existing: existing
+                    .into_iter()
+                    .map(|(claim, volume)| (claim.to_owned(), volume.to_owned()))
+                    .collect(),
+                provision: provision.into_iter().map(str::to_owned).collect(),
+            }
+        }));
+        report.scores = Some(
+            node.scores
+                .iter()
+                .map(|(plugin, score)| (plugin.to_string(), *score))
+                .collect(),
+        );
+        report.total = node.total;
+    }
+    report
+}
+
+/// One line in kube-scheduler's form: each refused node counts for the reasons of the first plugin that refuses it.
+fn message(cluster: &mut Cluster, pod: &Pod, profile: &Profile, examination: &Examination) -> String {
+    let all = examination.nodes.len();
+    let fitting = examination.nodes.iter().filter(|node| node.fits).count();
+    if fitting == 0 {
+        // A decision words it; the seed has no bearing on a refusal.
+        let Decision::Refuse(diagnosis) = decide(cluster, pod, profile, &mut Scratch::new(0)) else {
+            return format!("0/{all} nodes are available.");
+        };
+        let preemption = diagnosis.preemption_message(cluster, pod);
+        let preemption = preemption
+            .filter(|_| all > 0)
+            .map_or(String::new(), |words| format!(" {words}"));
+        return format!("{}{preemption}", diagnosis.message());
+    }
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for node in examination.nodes.iter().filter(|node| !node.fits) {
+        for reason in node.refusals.first().into_iter().flat_map(|refusal| &refusal.reasons) {
+            *counts.entry(reason.to_string()).or_default() += 1;
+        }
+    }
+    let mut reasons: Vec<String> = counts
+        .into_iter()
+        .map(|(reason, count)| format!("{count} {reason}"))
+        .collect();
+    reasons.sort_unstable();
+    match reasons.as_slice() {
+        [] => format!("{fitting}/{all} nodes are available."),
+        reasons => format!("{fitting}/{all} nodes are available: {}.", reasons.join(", ")),
+    }
+}
