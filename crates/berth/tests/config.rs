@@ -3,8 +3,10 @@
 
 use berth::config::{Configuration, feature_gates};
 use berth_core::api;
+use berth_core::score::Shape;
 use berth_scheduler::framework::PluginName;
 use berth_scheduler::profile::{DefaultSpread, Profile, ScoringForm, ShapePoint};
+use std::time::Duration;
 
 const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
 
@@ -68,12 +70,12 @@ fn arguments_of_plugins_are_read() {
         "profiles:\n- pluginConfig:\n  - name: VolumeBinding\n    args:\n      apiVersion: kubescheduler.config.k8s.io/v1\n      kind: VolumeBindingArgs\n      bindTimeoutSeconds: 60\n      shape: [{utilization: 50, score: 0}, {utilization: 80, score: 3}, {utilization: 100, score: 5}]\n      storageClassWeights:\n      - local-ssd: \"5\"\n      - local-hdd: 3\n  - name: InterPodAffinity\n    args: {hardPodAffinityWeight: 9}\n  - name: NodeResourcesFit\n    args:\n      scoringStrategy:\n        type: MostAllocated\n        resources: [{name: cpu, weight: 2}, {name: memory}]\n  - name: NodeResourcesBalancedAllocation\n    args: {resources: [{name: cpu, weight: 1}]}\n  - name: PodTopologySpread\n    args: {defaultingType: List}\n  - name: DefaultPreemption\n    args: {minCandidateNodesPercentage: 10, minCandidateNodesAbsolute: 100}\n",
     );
     let point = |utilization, score| ShapePoint { utilization, score };
-    assert_eq!(
-        found.volume_binding.shape,
-        Some(vec![point(50, 0), point(80, 3), point(100, 5)])
-    );
-    let weights = [("local-hdd".to_owned(), 3), ("local-ssd".to_owned(), 5)];
-    assert_eq!(found.volume_binding.storage_class_weights, weights.into());
+    let args = &found.volume_binding;
+    assert_eq!(args.bind_timeout, Duration::from_secs(60));
+    let shape = Shape::new(&[point(50, 0), point(80, 3), point(100, 5)]).unwrap();
+    assert_eq!(args.score.shape, Some(shape));
+    assert_eq!(args.score.class_weights.get("local-hdd"), Some(&3));
+    assert_eq!(args.score.class_weights.get("local-ssd"), Some(&5));
     assert_eq!(found.hard_pod_affinity_weight, 9);
     assert_eq!(found.scoring_strategy.form, ScoringForm::MostAllocated);
     assert_eq!(

@@ -6,8 +6,11 @@ mod random;
 pub use cluster::Size;
 
 use crate::input::Progress;
+use berth_core::nodes::NodeId;
 use berth_scheduler::cluster::Cluster;
 use berth_scheduler::decide::{Decision, Scratch, decide};
+use berth_scheduler::plugins::FilterState;
+use berth_scheduler::pod::Pod;
 use berth_scheduler::profile::Profile;
 use serde::Serialize;
 use std::fmt::Write;
@@ -107,15 +110,29 @@ fn load(size: &Size, progress: &mut dyn Progress) -> Cluster {
 fn place(cluster: &mut Cluster, pod: &berth_core::api::Pod, profile: &Profile, scratch: &mut Scratch) -> bool {
     let compiled = cluster.compile(pod);
     let placed = match decide(cluster, &compiled, profile, scratch) {
-        Decision::Place(placement) => {
-            // Nothing is ever bound here: what is assumed stays.
-            std::mem::forget(cluster.assume_pod(&compiled, placement.node));
-            true
-        }
+        Decision::Place(placement) => assume(cluster, &compiled, placement.node, scratch),
         Decision::Refuse(_) => false,
     };
     cluster.release(&compiled);
     placed
+}
+
+/// Nothing is ever bound here, and nothing fails: what is assumed stays.
+fn assume(cluster: &mut Cluster, pod: &Pod, node: NodeId, scratch: &Scratch) -> bool {
+    for state in &scratch.states {
+        let FilterState::VolumeBinding(state) = state else {
+            continue;
+        };
+        let Ok(volumes) = state.on_node(cluster, node) else {
+            return false;
+        };
+        match cluster.binder_mut().assume(node, &volumes) {
+            Ok(assumption) => assumption.keep(),
+            Err(_) => return false,
+        }
+    }
+    let _ = cluster.assume_pod(pod, node);
+    true
 }
 
 /// The time in microseconds that `percent` of the sorted times do not exceed.

@@ -6,8 +6,10 @@ use super::file::{
     ShapePointFile, VolumeBindingArgsFile,
 };
 use super::{API_VERSION, ConfigError, Reader, SchedulerProfile};
+use berth_core::score::Shape;
 use berth_scheduler::profile::{DefaultSpread, Profile, ScoringForm, ShapePoint};
 use serde_json::Value;
+use std::time::Duration;
 
 impl Reader {
     pub(super) fn plugin_config(
@@ -87,17 +89,20 @@ impl Reader {
                 let problem = format!("found {seconds}, expected 0 or more");
                 return Err(self.error(format!("{at}.bindTimeoutSeconds"), problem));
             }
-            profile.bind_timeout_seconds = seconds;
+            profile.profile.volume_binding.bind_timeout = Duration::from_secs(seconds.unsigned_abs());
         }
         if let Some(points) = args.shape {
-            profile.profile.volume_binding.shape = Some(self.shape(&format!("{at}.shape"), &points)?);
+            let at = format!("{at}.shape");
+            let shape = Shape::new(&self.shape(&at, &points)?);
+            let shape = shape.map_err(|error| self.error(at, error.to_string()))?;
+            profile.profile.volume_binding.score.shape = Some(shape);
         }
         for (index, weights) in args.storage_class_weights.unwrap_or_default().iter().enumerate() {
             for (class, weight) in weights {
                 let at = format!("{at}.storageClassWeights[{index}].{class}");
                 let weight = self.class_weight(&at, weight)?;
-                let weights = &mut profile.profile.volume_binding.storage_class_weights;
-                if weights.insert(class.clone(), weight).is_some() {
+                let weights = &mut profile.profile.volume_binding.score.class_weights;
+                if weights.insert(class.as_str().into(), weight).is_some() {
                     return Err(self.error(at, "found the class a second time, expected one weight for a class"));
                 }
             }

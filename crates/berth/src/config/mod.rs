@@ -89,8 +89,6 @@ pub struct SchedulerProfile {
     pub scheduler_name: String,
     /// What decides.
     pub profile: Profile,
-    /// How long binding of volumes may take, in seconds.
-    pub bind_timeout_seconds: i64,
 }
 
 impl Default for SchedulerProfile {
@@ -98,7 +96,6 @@ impl Default for SchedulerProfile {
         Self {
             scheduler_name: DEFAULT_SCHEDULER_NAME.to_owned(),
             profile: Profile::default(),
-            bind_timeout_seconds: 600,
         }
     }
 }

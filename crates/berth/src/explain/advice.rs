@@ -16,8 +16,8 @@ const NAMES_SHOWN: usize = 3;
 #[derive(Default)]
 struct Refusing<'r> {
     nodes: Vec<&'r str>,
-    /// How many of them refuse it for nothing else.
-    alone: usize,
+    /// Those of them that refuse it for nothing else.
+    alone: Vec<&'r str>,
 }
 
 /// Lists what would help a pod that fits nowhere.
@@ -33,21 +33,29 @@ pub(super) fn steps(report: &Report) -> Vec<String> {
         .iter()
         .filter_map(|claim| step_for_claim(report, claim))
         .collect();
-    let mut by_reason: BTreeMap<(&str, &str), Refusing<'_>> = BTreeMap::new();
+    let mut by_reason: BTreeMap<(&str, &str, &str), Refusing<'_>> = BTreeMap::new();
     for node in &report.nodes {
         let reasons: usize = node.refused.iter().map(|refusal| refusal.reasons.len()).sum();
         for refusal in &node.refused {
-            for reason in &refusal.reasons {
-                let refusing = by_reason.entry((&refusal.plugin, reason)).or_default();
+            for (reason, detail) in refusal.reasons.iter().zip(&refusal.details) {
+                // Each taint is a step of its own; how much is left of a resource is not.
+                let apart = if refusal.plugin == "TaintToleration" {
+                    detail
+                } else {
+                    ""
+                };
+                let refusing = by_reason.entry((&refusal.plugin, reason, apart)).or_default();
                 refusing.nodes.push(&node.name);
-                refusing.alone += usize::from(reasons == 1);
+                if reasons == 1 {
+                    refusing.alone.push(&node.name);
+                }
             }
         }
     }
     let mut by_reason: Vec<_> = by_reason.into_iter().collect();
-    by_reason.sort_by_key(|(_, refusing)| std::cmp::Reverse((refusing.alone, refusing.nodes.len())));
-    for ((plugin, reason), refusing) in by_reason {
-        for step in steps_for_reason(report, plugin, reason, &refusing) {
+    by_reason.sort_by_key(|(_, refusing)| std::cmp::Reverse((refusing.alone.len(), refusing.nodes.len())));
+    for ((plugin, reason, detail), refusing) in by_reason {
+        for step in steps_for_reason(report, (plugin, reason, detail), &refusing) {
             if !steps.contains(&step) {
                 steps.push(step);
             }
@@ -80,18 +88,25 @@ fn step_for_claim(report: &Report, claim: &ClaimReport) -> Option<String> {
     })
 }
 
-fn steps_for_reason(report: &Report, plugin: &str, reason: &str, refusing: &Refusing<'_>) -> Vec<String> {
-    let nodes = names(&refusing.nodes, NAMES_SHOWN);
-    let on = if refusing.nodes.len() == 1 {
+fn steps_for_reason(report: &Report, why: (&str, &str, &str), refusing: &Refusing<'_>) -> Vec<String> {
+    let (plugin, reason, detail) = why;
+    // Nodes that would fit at once are worth naming before those that would not.
+    let named = if refusing.alone.is_empty() {
+        &refusing.nodes
+    } else {
+        &refusing.alone
+    };
+    let nodes = names(named, NAMES_SHOWN);
+    let on = if named.len() == 1 {
         format!("on {nodes}")
     } else {
         format!("on one of {nodes}")
     };
     let step = match plugin {
         "VolumeBinding" => return volume_steps(report, reason, refusing, &on),
-        "NodeUnschedulable" => format!("uncordon a node: kubectl uncordon {}", refusing.nodes[0]),
+        "NodeUnschedulable" => format!("uncordon a node: kubectl uncordon {}", named[0]),
         "NodeName" => "take `spec.nodeName` out of the pod, or name a node that fits".to_owned(),
-        "TaintToleration" => format!("let the pod tolerate the taints {on}, or remove them"),
+        "TaintToleration" => format!("let the pod tolerate {detail}, or remove it {on}"),
         "NodeAffinity" => {
             format!(
                 "give a node the labels that the pod's node affinity or selector asks for ({nodes}), or ask for less"
@@ -155,11 +170,7 @@ fn larger_volume_step(claim: &ClaimReport, refusing: &Refusing<'_>, on: &str) ->
     if short.is_empty() {
         return None;
     }
-    let class = match claim.class.as_deref() {
-        None | Some("") => "without a class".to_owned(),
-        Some(class) => format!("of class {class}"),
-    };
-    let size = Bytes(claim.request_bytes);
+    let at_once = |node: &String| refusing.alone.contains(&node.as_str());
     let best = short
         .iter()
         .filter(|offer| {
@@ -167,16 +178,18 @@ fn larger_volume_step(claim: &ClaimReport, refusing: &Refusing<'_>, on: &str) ->
                 .largest_bytes
                 .is_some_and(|bytes| bytes > 0 && bytes < claim.request_bytes)
         })
-        .max_by_key(|offer| offer.largest_bytes);
+        .max_by_key(|offer| (offer.nodes.iter().any(at_once), offer.largest_bytes));
     let or_less = best.map_or(String::new(), |offer| {
         let largest = Bytes(offer.largest_bytes.unwrap_or(0));
         format!(
             ", or let claim {} ask for {largest}, which {} could give",
-            claim.claim, offer.nodes[0]
+            claim.claim,
+            offer.nodes.iter().find(|node| at_once(node)).unwrap_or(&offer.nodes[0])
         )
     });
+    let wanted = claim.summary.strip_prefix("wants ").unwrap_or(&claim.summary);
     Some(format!(
-        "provide {size} {class} for claim {} {on}{or_less}",
+        "provide storage for claim {} {on}: {wanted}{or_less}",
         claim.claim
     ))
 }

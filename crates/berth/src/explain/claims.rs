@@ -149,7 +149,8 @@ fn wanted(binder: &VolumeBinder, claim: &Claim) -> String {
     format!("wants {} {class}{demands}", Bytes(shape.request))
 }
 
-/// What the nodes have to offer, nodes with the same offer together. Offers that suffice come last.
+/// What the nodes have to offer, nodes with the same offer together. The closest to what is wanted come first, but those
+/// that suffice, which stand against nothing, last.
 fn offers(binder: &VolumeBinder, claim: &Claim, nodes: &[NodeId]) -> Vec<Offer> {
     let affordable = (SURVEYED_VOLUMES_MAX / (binder.volume_count() + 1)).max(SURVEYED_NODES_MIN);
     let mut offers: Vec<Offer> = Vec::new();
@@ -167,7 +168,7 @@ fn offers(binder: &VolumeBinder, claim: &Claim, nodes: &[NodeId]) -> Vec<Offer> 
             }),
         }
     }
-    offers.sort_by_key(|offer| offer.suffices);
+    offers.sort_by_key(|offer| (offer.suffices, std::cmp::Reverse(offer.largest_bytes)));
     offers
 }
 

@@ -4,6 +4,7 @@
 
 mod advice;
 mod claims;
+mod details;
 mod layout;
 pub mod report;
 mod table;
@@ -15,14 +16,16 @@ use crate::cli::ExplainArgs;
 use crate::config::{self, ConfigError, Configuration, FeatureGateError};
 use crate::input::{self, Progress, ReadError, Source, Summary};
 use berth_core::api::{self, Object};
-use berth_core::binder::{PodVolumes, PreparedPod};
+use berth_core::binder::PodVolumes;
 use berth_core::nodes::NodeId;
 use berth_scheduler::cluster::Cluster;
 use berth_scheduler::decide::{Decision, Scratch, decide};
 use berth_scheduler::examine::{Examination, NodeExamination, examine};
 use berth_scheduler::framework::{self, PluginName};
+use berth_scheduler::plugins::{FilterState, volume_binding};
 use berth_scheduler::pod::Pod;
 use berth_scheduler::profile::Profile;
+use berth_scheduler::reason::Reason;
 use report::{NodeReport, NodeVolumes, Refusal};
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -189,16 +192,29 @@ pub fn explain_pod(cluster: &mut Cluster, pod: &api::Pod, profile: &Profile) -> 
     let compiled = cluster.compile(pod);
     let volumes = PodVolumes::new(cluster.binder_mut().symbols_mut(), pod);
     let examination = examine(cluster, &compiled, profile);
-    let prepared = match cluster.binder().claims(&volumes) {
-        Ok(claims) => Some(cluster.binder_mut().prepare(&claims)),
-        Err(_) => None,
+    let asker = Asker {
+        cluster,
+        pod: &compiled,
+        profile,
+        volumes: examination.states.iter().find_map(|state| match state {
+            FilterState::VolumeBinding(state) => Some(state),
+            _ => None,
+        }),
     };
-    let node_report = |node: &NodeExamination| node_report(cluster, prepared.as_ref(), node);
     let mut report = Report {
         pod: pod.metadata.full_name(),
         schedulable: examination.nodes.iter().any(|node| node.fits),
-        pre_filter: examination.refused.iter().map(refusal).collect(),
-        nodes: examination.nodes.iter().map(node_report).collect(),
+        pre_filter: examination
+            .refused
+            .iter()
+            .map(|found| refusal(found, |_| String::new()))
+            .collect(),
+        nodes: examination.nodes.iter().map(|node| asker.node_report(node)).collect(),
+        weights: profile
+            .scores
+            .iter()
+            .map(|(plugin, weight)| (plugin.to_string(), *weight))
+            .collect(),
         ..Report::default()
     };
     let by_volumes = |refusal: &framework::Refusal| refusal.plugin == PluginName::VolumeBinding;
@@ -214,43 +230,55 @@ pub fn explain_pod(cluster: &mut Cluster, pod: &api::Pod, profile: &Profile) -> 
     report
 }
 
-fn refusal(refusal: &framework::Refusal) -> Refusal {
+fn refusal(refusal: &framework::Refusal, detail: impl Fn(&Reason) -> String) -> Refusal {
     Refusal {
         plugin: refusal.plugin.to_string(),
         code: refusal.code.to_string(),
         reasons: refusal.reasons.iter().map(ToString::to_string).collect(),
         reason_codes: refusal.reasons.iter().map(|reason| reason.code().to_owned()).collect(),
+        details: refusal.reasons.iter().map(detail).collect(),
     }
 }
 
-fn node_report(cluster: &Cluster, prepared: Option<&PreparedPod>, node: &NodeExamination) -> NodeReport {
-    let mut report = NodeReport {
-        name: node.name.clone(),
-        fits: node.fits,
-        refused: node.refusals.iter().map(refusal).collect(),
-        ..NodeReport::default()
-    };
-    if node.fits {
-        let volumes = prepared.and_then(|prepared| cluster.binder().on_node(prepared, node.node).ok());
-        report.volumes = Some(volumes.map_or_else(NodeVolumes::default, |volumes| {
-            let (existing, provision) = cluster.binder().describe(&volumes);
-            NodeVolumes {
-                existing: existing
-                    .into_iter()
-                    .map(|(claim, volume)| (claim.to_owned(), volume.to_owned()))
-                    .collect(),
-                provision: provision.into_iter().map(str::to_owned).collect(),
-            }
-        }));
-        report.scores = Some(
-            node.scores
-                .iter()
-                .map(|(plugin, score)| (plugin.to_string(), *score))
-                .collect(),
-        );
-        report.total = node.total;
+/// What is asked about each node.
+struct Asker<'a> {
+    cluster: &'a Cluster,
+    pod: &'a Pod,
+    profile: &'a Profile,
+    volumes: Option<&'a volume_binding::State>,
+}
+
+impl Asker<'_> {
+    fn node_report(&self, node: &NodeExamination) -> NodeReport {
+        let detail = |reason: &Reason| details::detail(self.cluster, self.pod, self.profile, node.node, reason);
+        let mut report = NodeReport {
+            name: node.name.clone(),
+            fits: node.fits,
+            refused: node.refusals.iter().map(|found| refusal(found, detail)).collect(),
+            ..NodeReport::default()
+        };
+        if node.fits {
+            report.volumes = Some(self.node_volumes(node.node));
+            let scores = node.scores.iter().map(|(plugin, score)| (plugin.to_string(), *score));
+            report.scores = Some(scores.collect());
+            report.total = node.total;
+        }
+        report
     }
-    report
+
+    fn node_volumes(&self, node: NodeId) -> NodeVolumes {
+        let volumes = self.volumes.and_then(|state| state.on_node(self.cluster, node).ok());
+        let (existing, provision) = volumes
+            .as_ref()
+            .map_or_else(Default::default, |volumes| self.cluster.binder().describe(volumes));
+        let existing = existing
+            .into_iter()
+            .map(|(claim, volume)| (claim.to_owned(), volume.to_owned()));
+        NodeVolumes {
+            existing: existing.collect(),
+            provision: provision.into_iter().map(str::to_owned).collect(),
+        }
+    }
 }
 
 /// One line in kube-scheduler's form: each refused node counts for the reasons of the first plugin that refuses it.

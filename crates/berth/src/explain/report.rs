@@ -19,6 +19,8 @@ pub struct Report {
     pub pre_filter: Vec<Refusal>,
     /// Every node, by name.
     pub nodes: Vec<NodeReport>,
+    /// The weights with which scores are added up, by plugin.
+    pub weights: BTreeMap<String, i64>,
     /// Every claim of the pod, in the order in which the pod names them.
     pub claims: Vec<ClaimReport>,
     /// What would help, if nothing fits; most promising first.
@@ -38,6 +40,13 @@ pub struct Refusal {
     pub reasons: Vec<String>,
     /// The stable codes of the reasons.
     pub reason_codes: Vec<String>,
+    /// For each reason what its words leave out, such as which taint; empty where there is nothing.
+    #[serde(skip_serializing_if = "nothing_to_add")]
+    pub details: Vec<String>,
+}
+
+fn nothing_to_add(details: &[String]) -> bool {
+    details.iter().all(String::is_empty)
 }
 
 /// What was found about a node.

@@ -11,6 +11,8 @@ const FITTING_SHOWN: usize = 5;
 const NAMES_SHOWN: usize = 4;
 /// How many groups of refused nodes are shown.
 const GROUPS_SHOWN: usize = 12;
+/// For how many nodes of a group details are shown.
+const DETAILS_SHOWN: usize = 2;
 /// How many offers are shown for a claim.
 const OFFERS_SHOWN: usize = 8;
 
@@ -34,14 +36,15 @@ pub fn render(report: &Report, width: usize) -> String {
     if !report.advice.is_empty() {
         heading(&mut out, "What would help");
         for advice in &report.advice {
-            let row = Row {
-                label: "-".to_owned(),
-                text: vec![advice.clone()],
-            };
-            out.push_str(&rows(&[row], 2, width).replacen("-  ", "- ", 1));
+            out.push_str(&bullet(advice, width));
         }
     }
     out
+}
+
+fn bullet(text: &str, width: usize) -> String {
+    let lines = wrap(text, width.saturating_sub(4).max(20));
+    format!("  - {}\n", lines.join("\n    "))
 }
 
 fn heading(out: &mut String, text: &str) {
@@ -94,7 +97,7 @@ fn fitting_nodes(out: &mut String, report: &Report, width: usize) {
     let shown: Vec<Row> = ranking
         .iter()
         .take(FITTING_SHOWN)
-        .map(|node| fitting_row(node))
+        .map(|node| fitting_row(report, node))
         .collect();
     out.push_str(&rows(&shown, 2, width));
     if let Some(more) = ranking.len().checked_sub(FITTING_SHOWN).filter(|more| *more > 0) {
@@ -106,7 +109,7 @@ fn fitting_nodes(out: &mut String, report: &Report, width: usize) {
     }
 }
 
-fn fitting_row(node: &NodeReport) -> Row {
+fn fitting_row(report: &Report, node: &NodeReport) -> Row {
     let mut text = Vec::new();
     if let Some(volumes) = &node.volumes {
         let existing = volumes
@@ -119,8 +122,12 @@ fn fitting_row(node: &NodeReport) -> Row {
             text.push(listed.join(", "));
         }
     }
-    let scores = node.scores.iter().flatten();
-    let scores: Vec<String> = scores.map(|(plugin, score)| format!("{plugin} {score}")).collect();
+    let scores = node.scores.iter().flatten().filter(|(_, score)| **score != 0);
+    let scores = scores.map(|(plugin, score)| match report.weights.get(plugin) {
+        None | Some(1) => format!("{plugin} {score}"),
+        Some(weight) => format!("{plugin} {weight}×{score}"),
+    });
+    let scores: Vec<String> = scores.collect();
     let total = format!("total {}", node.total.unwrap_or(0));
     text.push(match scores.as_slice() {
         [] => total,
@@ -132,27 +139,66 @@ fn fitting_row(node: &NodeReport) -> Row {
     }
 }
 
-/// Nodes with the same refusals.
+/// Nodes that refuse the pod for the same reasons.
 struct Group<'r> {
-    refused: &'r [Refusal],
-    nodes: Vec<&'r str>,
+    nodes: Vec<&'r NodeReport>,
+}
+
+impl<'r> Group<'r> {
+    fn names(&self) -> Vec<&'r str> {
+        self.nodes.iter().map(|node| node.name.as_str()).collect()
+    }
+
+    fn row(&self) -> Row {
+        let names_of_all = self.names();
+        let mut text = Vec::new();
+        for (at, refusal) in self.nodes[0].refused.iter().enumerate() {
+            for (index, reason) in refusal.reasons.iter().enumerate() {
+                let detail = self.detail(at, index);
+                text.push(format!("{}: {reason}{detail}", refusal.plugin));
+            }
+        }
+        Row {
+            label: match names_of_all.as_slice() {
+                [one] => (*one).to_owned(),
+                many => format!("{} nodes: {}", many.len(), names(many, NAMES_SHOWN)),
+            },
+            text,
+        }
+    }
+
+    /// What the words of a reason leave out: once if it is the same for all nodes, else for a few of them.
+    fn detail(&self, at: usize, index: usize) -> String {
+        let detail = |node: &&'r NodeReport| node.refused[at].details.get(index).map_or("", String::as_str);
+        let first = detail(&self.nodes[0]);
+        if first.is_empty() {
+            String::new()
+        } else if self.nodes.iter().all(|node| detail(node) == first) {
+            format!(" ({first})")
+        } else {
+            let shown = self.nodes.iter().take(DETAILS_SHOWN);
+            let shown: Vec<String> = shown.map(|node| format!("{} {}", node.name, detail(node))).collect();
+            format!(" ({})", shown.join("; "))
+        }
+    }
 }
 
 fn groups(report: &Report) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
-    let refused = report.nodes.iter().filter(|node| !node.refused.is_empty());
     let mut index = std::collections::HashMap::new();
-    for node in refused {
-        let at = *index.entry(&node.refused[..]).or_insert_with(|| {
-            groups.push(Group {
-                refused: &node.refused,
-                nodes: Vec::new(),
-            });
+    for node in report.nodes.iter().filter(|node| !node.refused.is_empty()) {
+        let reasons: Vec<(&str, &[String])> = node
+            .refused
+            .iter()
+            .map(|refusal| (refusal.plugin.as_str(), refusal.reasons.as_slice()))
+            .collect();
+        let at = *index.entry(reasons).or_insert_with(|| {
+            groups.push(Group { nodes: Vec::new() });
             groups.len() - 1
         });
-        groups[at].nodes.push(&node.name);
+        groups[at].nodes.push(node);
     }
-    groups.sort_by(|a, b| b.nodes.len().cmp(&a.nodes.len()).then_with(|| a.nodes.cmp(&b.nodes)));
+    groups.sort_by_key(|group| (std::cmp::Reverse(group.nodes.len()), group.nodes[0].name.clone()));
     groups
 }
 
@@ -162,20 +208,7 @@ fn refused_nodes(out: &mut String, report: &Report, width: usize) {
         return;
     }
     heading(out, "Refused nodes, by reason");
-    let row = |group: &Group<'_>| {
-        let reasons = group.refused.iter().flat_map(|refusal| {
-            let plugin = &refusal.plugin;
-            refusal.reasons.iter().map(move |reason| format!("{plugin}: {reason}"))
-        });
-        Row {
-            label: match group.nodes.len() {
-                1 => group.nodes[0].to_owned(),
-                many => format!("{many} nodes: {}", names(&group.nodes, NAMES_SHOWN)),
-            },
-            text: reasons.collect(),
-        }
-    };
-    let shown: Vec<Row> = groups.iter().take(GROUPS_SHOWN).map(row).collect();
+    let shown: Vec<Row> = groups.iter().take(GROUPS_SHOWN).map(Group::row).collect();
     out.push_str(&rows(&shown, 2, width));
     let more: usize = groups.iter().skip(GROUPS_SHOWN).map(|group| group.nodes.len()).sum();
     if more > 0 {
