@@ -213,8 +213,12 @@ fn existing_volumes(survey: &ClaimSurvey, request: i64) -> (bool, String) {
         return (false, "no free volume".to_owned());
     }
     if survey.fitting > 0 {
-        let of = volumes(survey.reachable);
-        return (true, format!("{of}, of which {} would do", survey.fitting));
+        let all = volumes(survey.reachable);
+        let fitting = match (survey.reachable, survey.fitting) {
+            (1, _) => "which would do".to_owned(),
+            (_, fitting) => format!("of which {fitting} would do"),
+        };
+        return (true, format!("{all}, {fitting}"));
     }
     let largest = size(survey.largest_reachable);
     let reachable = match survey.reachable {
@@ -223,7 +227,8 @@ fn existing_volumes(survey: &ClaimSurvey, request: i64) -> (bool, String) {
     };
     let text = match survey.suitable {
         0 if survey.largest_reachable >= Some(request) => {
-            format!("{reachable}, none with the access modes, volume mode or labels that the claim asks for")
+            let without = if survey.reachable == 1 { "without" } else { "none with" };
+            format!("{reachable}, {without} the access modes, volume mode or labels that the claim asks for")
         }
         suitable if suitable == survey.reachable || suitable == 0 => reachable,
         _ => {

@@ -57,6 +57,7 @@ fn verdict(out: &mut String, report: &Report, width: usize) {
     let nodes = count(all, "node", "nodes");
     let (style, words) = match (report.fitting(), report.ranking().first()) {
         (_, None) if all == 0 => (BAD, format!("{}: there are no nodes", report.pod)),
+        (_, None) if all == 1 => (BAD, format!("{} does not fit on the only node", report.pod)),
         (_, None) => (BAD, format!("{} fits on none of {nodes}", report.pod)),
         (fitting, Some(best)) => {
             let of = if fitting == all && all == 1 {
