@@ -65,6 +65,41 @@ reasons! {
     InsufficientEphemeralStorage = "NodeResourcesFit.InsufficientEphemeralStorage", "Insufficient ephemeral-storage";
     /// Too little of another resource is left.
     InsufficientResource { resource } = "NodeResourcesFit.InsufficientResource", "Insufficient {resource}";
+    /// A disk is in use on the node and cannot be shared.
+    DiskConflict = "VolumeRestrictions.DiskConflict", "node(s) had no available disk";
+    /// A claim for one pod alone is in use.
+    ClaimInUse = "VolumeRestrictions.ClaimInUse",
+        "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod";
+    /// The pod names a claim that is not there.
+    RestrictedClaimNotFound { claim } = "VolumeRestrictions.ClaimNotFound", "persistentvolumeclaim \"{claim}\" not found";
+    /// The node holds as many volumes as it can.
+    TooManyVolumes = "NodeVolumeLimits.TooManyVolumes", "node(s) exceed max volume count";
+    /// The node lacks a driver.
+    DriverNotInstalled { driver } = "NodeVolumeLimits.DriverNotInstalled", "{driver} CSI driver is not installed on the node";
+    /// The pod names a claim that is not there.
+    CountedClaimNotFound { namespace, claim } = "NodeVolumeLimits.ClaimNotFound",
+        "looking up PVC {namespace}/{claim}: persistentvolumeclaim \"{claim}\" not found";
+    /// The claim that an ephemeral volume would use belongs to something else.
+    CountedClaimNotOwned { claim, pod } = "NodeVolumeLimits.ClaimNotOwned",
+        "PVC {claim} was not created for pod {pod} (pod is not owner)";
+    /// An inline disk cannot be served by the driver that took over from its plugin.
+    NotTranslatable { volume, problem } = "NodeVolumeLimits.NotTranslatable",
+        "converting volume({volume}) from inline to csi: {problem}";
+    /// A volume is in another zone.
+    ZoneConflict = "VolumeZone.Conflict", "node(s) had no available volume zone";
+    /// The pod names a claim that is not there.
+    ZonedClaimNotFound { claim } = "VolumeZone.ClaimNotFound", "persistentvolumeclaim \"{claim}\" not found";
+    /// The pod names a claim without a name.
+    ClaimNotNamed = "VolumeZone.ClaimNotNamed", "PersistentVolumeClaim had no name";
+    /// A claim has neither a volume nor a class.
+    NeitherVolumeNorClass = "VolumeZone.NeitherVolumeNorClass",
+        "PersistentVolumeClaim had no pv name and storageClass name";
+    /// A claim's class is not there.
+    ZonedClassNotFound { class } = "VolumeZone.ClassNotFound", "storageclass.storage.k8s.io \"{class}\" not found";
+    /// A claim that should be bound by now is not.
+    VolumeNotNamed = "VolumeZone.VolumeNotNamed", "PersistentVolume had no name";
+    /// A claim's volume is not there.
+    ZonedVolumeNotFound { volume } = "VolumeZone.VolumeNotFound", "persistentvolume \"{volume}\" not found";
     /// The node lacks the label that pods are spread over.
     SpreadLabelMissing = "PodTopologySpread.MissingLabel",
         "node(s) didn't match pod topology spread constraints (missing required label)";

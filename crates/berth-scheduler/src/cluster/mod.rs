@@ -3,6 +3,8 @@
 //! Objects go in one by one, in any order. Nothing here decides anything; see the plugins for that.
 
 mod anchors;
+mod attached;
+mod disks;
 mod images;
 mod pod_counts;
 mod pods;
@@ -11,7 +13,10 @@ mod resources;
 mod running_terms;
 mod taints;
 mod topology;
+mod workloads;
 
+pub use attached::{Attached, Counted, DriverColumn, Handle, VolumeKey, count_volume};
+pub use disks::Disks;
 pub use images::Images;
 pub use pod_counts::{NodeCounts, PodClause, PodCounts, PodQuery, QueryId, Scope};
 pub use pods::{PodId, Pods, RunningPod};
@@ -20,6 +25,7 @@ pub use resources::{Column, Resources};
 pub use running_terms::{Presence, RunningTerm, RunningTerms, TermKind};
 pub use taints::{TaintList, Taints};
 pub use topology::{Topology, TopologyColumn};
+pub use workloads::Workloads;
 
 use crate::pod::{Footprint, Pod, Taint};
 use berth_core::api::{self, Kind, Object};
@@ -52,12 +58,15 @@ pub struct Cluster {
     resources: Resources,
     taints: Taints,
     ports: Ports,
+    disks: Disks,
+    attached: Attached,
     images: Images,
     topology: Topology,
     pods: Pods,
     pod_counts: PodCounts,
     running_terms: RunningTerms,
     namespaces: FxHashMap<Symbol, Labels>,
+    workloads: Workloads,
     assumptions: u64,
 }
 
@@ -82,7 +91,18 @@ impl Cluster {
                 let labels = Labels::new(symbols, &namespace.metadata.labels);
                 self.namespaces.insert(name, labels);
             }
-            other => self.binder.upsert(other),
+            Object::Service(_) | Object::ReplicationController(_) | Object::ReplicaSet(_) | Object::StatefulSet(_) => {
+                self.workloads.upsert(self.binder.symbols_mut(), object);
+            }
+            _ => {
+                self.binder.upsert(object);
+                let metadata = object.metadata();
+                self.volumes_changed(object.kind(), &metadata.namespace, &metadata.name);
+                if let Object::VolumeAttachment(new) = object {
+                    let name = &metadata.name;
+                    self.attached.attachment_changed(&mut self.binder, name, Some(new));
+                }
+            }
         }
     }
 
@@ -102,7 +122,43 @@ impl Cluster {
                     self.namespaces.remove(&name);
                 }
             }
-            other => self.binder.remove(other, namespace, name),
+            Kind::Service | Kind::ReplicationController | Kind::ReplicaSet | Kind::StatefulSet => {
+                self.workloads.remove(self.binder.symbols(), kind, namespace, name);
+            }
+            _ => {
+                self.binder.remove(kind, namespace, name);
+                self.volumes_changed(kind, namespace, name);
+            }
+        }
+    }
+
+    /// An object changed that the number of attached volumes may depend on.
+    fn volumes_changed(&mut self, kind: Kind, namespace: &str, name: &str) {
+        match kind {
+            Kind::PersistentVolumeClaim => {
+                if let Some(namespace) = self.symbols().get(namespace) {
+                    self.attached.claim_changed(&self.binder, namespace, name);
+                }
+            }
+            Kind::PersistentVolume => self.attached.volume_changed(&self.binder, name),
+            Kind::CsiNode => {
+                if let Some(node) = self.binder.node(name) {
+                    self.attached.node_changed(node);
+                }
+            }
+            Kind::VolumeAttachment => self.attached.attachment_changed(&mut self.binder, name, None),
+            // Rare, and claims of the class may be in use anywhere.
+            Kind::StorageClass => self.attached.all_changed(),
+            Kind::Node
+            | Kind::Pod
+            | Kind::CsiDriver
+            | Kind::CsiStorageCapacity
+            | Kind::Namespace
+            | Kind::PriorityClass
+            | Kind::Service
+            | Kind::ReplicationController
+            | Kind::ReplicaSet
+            | Kind::StatefulSet => {}
         }
     }
 
@@ -133,6 +189,7 @@ impl Cluster {
             self.topology.node_changed(self.binder.nodes(), id);
         }
         if !known {
+            self.attached.node_changed(id);
             for pod in self.pods.on_node(name).to_vec() {
                 self.place(pod, id);
             }
@@ -154,6 +211,7 @@ impl Cluster {
         self.taints.set(id, Vec::new());
         self.images.set(id, Box::default());
         self.topology.node_changed(self.binder.nodes(), id);
+        self.attached.node_changed(id);
         self.all_nodes.remove(id);
         self.unschedulable.remove(id);
     }
@@ -199,6 +257,8 @@ impl Cluster {
         let footprint = &running.footprint;
         self.resources.count(node, footprint, 1);
         self.ports.add(node, &footprint.ports);
+        self.disks.add(footprint, node);
+        self.attached.add(&self.binder, footprint, node);
         self.pod_counts.add(footprint, node);
         self.running_terms.add(footprint, node);
     }
@@ -214,6 +274,8 @@ impl Cluster {
         let footprint = &running.footprint;
         self.resources.count(node, footprint, -1);
         self.ports.remove(node, &footprint.ports);
+        self.disks.remove(footprint, node);
+        self.attached.remove(footprint, node);
         self.pod_counts.remove(footprint, node);
         self.running_terms.remove(footprint, node);
     }
@@ -249,6 +311,11 @@ impl Cluster {
 
     /// Takes an assumption back, unless the watch has replaced it.
     pub fn forget(&mut self, assumed: AssumedPod) {
+        self.forget_assumed(&assumed);
+    }
+
+    /// The same for a while: assume the pod again.
+    pub(crate) fn forget_assumed(&mut self, assumed: &AssumedPod) {
         if let Some(pod) = self.pods.find(assumed.namespace, &assumed.name)
             && let Some(running) = self.pods.get(pod)
             && running.assumed == Some(assumed.number)
@@ -310,6 +377,23 @@ impl Cluster {
         &self.ports
     }
 
+    /// The disks and claims in use.
+    #[must_use]
+    pub fn disks(&self) -> &Disks {
+        &self.disks
+    }
+
+    /// The attached volumes of nodes, as of the last [`Cluster::refresh_attached`].
+    #[must_use]
+    pub fn attached(&self) -> &Attached {
+        &self.attached
+    }
+
+    /// Works out the attached volumes of the nodes that changed.
+    pub fn refresh_attached(&mut self) {
+        self.attached.refresh(&self.binder, &self.pods);
+    }
+
     /// The images on nodes.
     #[must_use]
     pub fn images(&self) -> &Images {
@@ -362,6 +446,12 @@ impl Cluster {
         self.namespaces.iter().map(|(name, labels)| (*name, labels))
     }
 
+    /// Services and workloads.
+    #[must_use]
+    pub fn workloads(&self) -> &Workloads {
+        &self.workloads
+    }
+
     /// Whether two clusters that were fed in the same order hold the same nodes, pods and counts.
     ///
     /// Only what two clusters both were asked before is compared of the kept answers.
@@ -377,6 +467,8 @@ impl Cluster {
             && self.resources == other.resources
             && self.taints == other.taints
             && self.ports == other.ports
+            && self.disks == other.disks
+            && self.attached.same_counts(&other.attached)
             && self.images == other.images
             && self.pods == other.pods
             && self.running_terms.presences() == other.running_terms.presences()

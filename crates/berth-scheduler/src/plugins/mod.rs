@@ -12,10 +12,13 @@ pub mod node_ports;
 pub mod node_resources_balanced_allocation;
 pub mod node_resources_fit;
 pub mod node_unschedulable;
+pub mod node_volume_limits;
 mod normalize;
 pub mod pod_topology_spread;
 pub mod taint_toleration;
 pub mod volume_binding;
+pub mod volume_restrictions;
+pub mod volume_zone;
 
 use crate::cluster::Cluster;
 use crate::framework::{PluginName, PreFilter, Refusal};
@@ -75,7 +78,10 @@ filters! {
     NodeAffinity, node_affinity, |_cluster, pod, _profile| node_affinity::pre_filter(pod);
     NodePorts, node_ports, |cluster, pod, _profile| node_ports::pre_filter(cluster, pod);
     NodeResourcesFit, node_resources_fit, |_cluster, pod, _profile| node_resources_fit::pre_filter(pod);
+    VolumeRestrictions, volume_restrictions, |cluster, pod, _profile| volume_restrictions::pre_filter(cluster, pod);
+    NodeVolumeLimits, node_volume_limits, |cluster, pod, profile| node_volume_limits::pre_filter(cluster, pod, profile);
     VolumeBinding, volume_binding, |cluster, pod, _profile| volume_binding::pre_filter(cluster, pod);
+    VolumeZone, volume_zone, |cluster, pod, _profile| volume_zone::pre_filter(cluster, pod);
     PodTopologySpread, pod_topology_spread, |cluster, pod, profile| pod_topology_spread::pre_filter(cluster, pod, profile);
     InterPodAffinity, inter_pod_affinity, |cluster, pod, _profile| inter_pod_affinity::pre_filter(cluster, pod);
 }

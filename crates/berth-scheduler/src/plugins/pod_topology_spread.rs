@@ -4,13 +4,14 @@ use super::{node_affinity, taint_toleration};
 use crate::cluster::{Cluster, PodClause, PodQuery, QueryId, Scope, TopologyColumn};
 use crate::framework::{MAX_NODE_SCORE, PluginName, PreFilter, Refusal};
 use crate::pod::{Pod, SpreadConstraint};
-use crate::profile::Profile;
+use crate::profile::{DefaultSpread, Profile};
 use crate::reason::Reason;
 use berth_core::mask::NodeMask;
 use berth_core::names;
 use berth_core::nodes::NodeId;
 use berth_core::symbols::Symbol;
 use smallvec::{SmallVec, smallvec};
+use std::borrow::Cow;
 
 /// The hard constraints, with the pods counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -180,36 +181,46 @@ enum SoftCounts {
 
 /// Scores nodes by how few pods their domains have; skips pods without soft constraints.
 pub fn score(cluster: &mut Cluster, pod: &Pod, profile: &Profile, nodes: &[NodeId], out: &mut Vec<i64>) -> bool {
-    if pod.soft_spread.is_empty() {
+    let own = pod.has_spread_constraints();
+    let constraints = if own {
+        Cow::Borrowed(&*pod.soft_spread)
+    } else {
+        Cow::Owned(default_constraints(cluster, pod, profile))
+    };
+    if constraints.is_empty() {
         return false;
     }
-    ensure_topologies(cluster, &pod.soft_spread);
-    let with_all_keys = nodes_with_keys(cluster, &pod.soft_spread);
-    let scored: Vec<NodeId> = nodes
+    ensure_topologies(cluster, &constraints);
+    // Only what a pod says itself leaves out the nodes that lack a label.
+    let counted = if own {
+        nodes_with_keys(cluster, &constraints)
+    } else {
+        cluster.all_nodes().clone()
+    };
+    let scored: Vec<NodeId> = nodes.iter().copied().filter(|node| counted.contains(*node)).collect();
+    let weighed: SmallVec<[Weighed; 2]> = constraints
         .iter()
-        .copied()
-        .filter(|node| with_all_keys.contains(*node))
+        .map(|constraint| weigh(cluster, pod, profile, constraint, &counted, &scored))
         .collect();
-    let weighed: SmallVec<[Weighed; 2]> = pod
-        .soft_spread
+    let columns: SmallVec<[_; 2]> = weighed
         .iter()
-        .map(|constraint| weigh(cluster, pod, profile, constraint, &with_all_keys, &scored))
+        .map(|constraint| (constraint, cluster.topology().column(constraint.topology_key)))
         .collect();
     out.extend(nodes.iter().map(|node| {
-        if !with_all_keys.contains(*node) {
+        if !counted.contains(*node) {
             return IGNORED;
         }
         let mut sum = 0.0;
-        for constraint in &weighed {
+        for (constraint, column) in &columns {
+            let Some(domain) = column.domain(*node) else {
+                continue;
+            };
             let count = match &constraint.counts {
                 SoftCounts::ByNode(query) => {
                     let pods = query.and_then(|query| cluster.answer(query).get(node));
                     pods.copied().unwrap_or(0).into()
                 }
-                SoftCounts::ByDomain(counts) => {
-                    let column = cluster.topology().column(constraint.topology_key);
-                    column.domain(*node).map_or(0, |domain| counts[domain])
-                }
+                SoftCounts::ByDomain(counts) => counts[domain],
             };
             sum += count as f64 * constraint.weight + constraint.allowance;
         }
@@ -217,6 +228,29 @@ pub fn score(cluster: &mut Cluster, pod: &Pod, profile: &Profile, nodes: &[NodeI
     }));
     normalize(out);
     true
+}
+
+/// How pods that say nothing are spread: over hosts and zones, with the pods that belong with them.
+fn default_constraints(cluster: &mut Cluster, pod: &Pod, profile: &Profile) -> Vec<SpreadConstraint> {
+    if profile.default_spread == DefaultSpread::Off {
+        return Vec::new();
+    }
+    let Some(selector) = cluster.workloads().selector_for(pod) else {
+        return Vec::new();
+    };
+    let symbols = cluster.binder_mut().symbols_mut();
+    [(names::HOSTNAME, 3), (names::ZONE, 5)]
+        .into_iter()
+        .map(|(key, max_skew)| SpreadConstraint {
+            topology_key: symbols.intern(key),
+            max_skew,
+            min_domains: 1,
+            matches_self: selector.matches(&pod.footprint.labels),
+            selector: selector.clone(),
+            honor_affinity: true,
+            honor_taints: false,
+        })
+        .collect()
 }
 
 /// The raw score of a node that lacks a key; no raw score is negative.
@@ -227,10 +261,10 @@ fn weigh(
     pod: &Pod,
     profile: &Profile,
     constraint: &SpreadConstraint,
-    with_all_keys: &NodeMask,
+    counted: &NodeMask,
     scored: &[NodeId],
 ) -> Weighed {
-    let eligible = eligible_nodes(cluster, pod, profile, constraint, with_all_keys);
+    let eligible = eligible_nodes(cluster, pod, profile, constraint, counted);
     let is_host = cluster.symbols().get(names::HOSTNAME) == Some(constraint.topology_key);
     let query = matching_pods(cluster, pod, constraint);
     let column = cluster.topology().column(constraint.topology_key);
@@ -241,7 +275,9 @@ fn weigh(
         for domain in scored.iter().filter_map(|node| column.domain(*node)) {
             seen[domain] = true;
         }
-        let size = seen.iter().filter(|seen| **seen).count();
+        // Nodes without the label are one more domain, where they count.
+        let elsewhere = scored.iter().any(|node| column.domain(*node).is_none());
+        let size = seen.iter().filter(|seen| **seen).count() + usize::from(elsewhere);
         let counts = query.into_iter().flat_map(|query| cluster.answer(query));
         (size, SoftCounts::ByDomain(by_domain(column, counts, &eligible)))
     };

@@ -4,6 +4,7 @@
 
 use super::affinity::PodTerms;
 use super::requests::{PodRequests, Requests, ScoringRequests};
+use super::volumes::{PodVolume, SharedDisk, pod_volumes, shared_disks};
 use berth_core::api;
 use berth_core::label::Labels;
 use berth_core::symbols::{Symbol, Symbols};
@@ -31,8 +32,10 @@ pub struct Footprint {
     pub ports: Box<[HostPort]>,
     /// Pod affinity and anti-affinity, if it has any.
     pub terms: Option<Box<PodTerms>>,
-    /// The claims that it names, in the order of its volumes.
-    pub claims: Box<[PodClaim]>,
+    /// The volumes that its node may have to attach.
+    pub volumes: Box<[PodVolume]>,
+    /// The disks that it names itself and does not share with everyone.
+    pub disks: Box<[SharedDisk]>,
 }
 
 /// A port on a node.
@@ -44,15 +47,6 @@ pub struct HostPort {
     pub port: i32,
     /// The address, `0.0.0.0` if not given.
     pub ip: Symbol,
-}
-
-/// A claim that a pod uses.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct PodClaim {
-    /// The claim's name, in the pod's namespace.
-    pub name: Box<str>,
-    /// Whether the claim is made for the pod and goes with it.
-    pub ephemeral: bool,
 }
 
 /// The address that stands for all addresses of a node.
@@ -84,7 +78,8 @@ impl Footprint {
             scoring: running,
             ports: host_ports(symbols, pod),
             terms: PodTerms::new(symbols, namespace, pod.spec.affinity.as_ref()).map(Box::new),
-            claims: claims(pod),
+            volumes: pod_volumes(pod),
+            disks: shared_disks(pod),
         };
         (footprint, incoming)
     }
@@ -112,17 +107,4 @@ fn host_ports(symbols: &mut Symbols, pod: &api::Pod) -> Box<[HostPort]> {
     ports.sort_unstable();
     ports.dedup();
     ports.into()
-}
-
-fn claims(pod: &api::Pod) -> Box<[PodClaim]> {
-    pod.spec
-        .volumes
-        .iter()
-        .filter_map(|volume| {
-            Some(PodClaim {
-                name: volume.claim_name(&pod.metadata.name)?.into(),
-                ephemeral: volume.persistent_volume_claim.is_none(),
-            })
-        })
-        .collect()
 }

@@ -5,14 +5,16 @@ mod footprint;
 mod requests;
 mod spread;
 mod toleration;
+mod volumes;
 
 pub use affinity::{PodTerm, PodTerms, WeightedPodTerm};
-pub use footprint::{ANY_ADDRESS, Footprint, HostPort, PodClaim};
+pub use footprint::{ANY_ADDRESS, Footprint, HostPort};
 pub use requests::{DEFAULT_CPU_MILLI, DEFAULT_MEMORY_BYTES, PodRequests, Requests, ScoringRequests, is_scalar};
 pub use spread::SpreadConstraint;
 pub use toleration::{Effect, Taint, Toleration};
+pub use volumes::{DiskKey, PodVolume, SharedDisk};
 
-use berth_core::api;
+use berth_core::api::{self, Kind};
 use berth_core::binder::{PodVolumes, VolumeBinder};
 use berth_core::node_selector::{NodeSelector, NodeSelectorTerm};
 use berth_core::nodes::SelectorId;
@@ -30,6 +32,8 @@ pub struct Pod {
     pub footprint: Arc<Footprint>,
     /// What scoring takes it to ask for.
     pub scoring: ScoringRequests,
+    /// What it says about its volumes.
+    pub volumes: PodVolumes,
     /// The node that it names.
     pub node_name: Option<Symbol>,
     /// The nodes that its `nodeSelector` selects.
@@ -50,10 +54,8 @@ pub struct Pod {
     pub images: Box<[Symbol]>,
     /// How many containers of either sort it has.
     pub container_count: i64,
-    /// Its volumes, as far as binding is concerned, if it has any.
-    pub volumes: Option<Box<PodVolumes>>,
-    /// The owner that manages it: kind and name.
-    pub controller: Option<(Symbol, Box<str>)>,
+    /// The workload that manages it, if it is of a kind that selects pods.
+    pub controller: Option<(Kind, Box<str>)>,
     /// Whether it must not evict other pods.
     pub never_preempts: bool,
 }
@@ -80,7 +82,7 @@ impl Pod {
         let node_name = (!spec.node_name.is_empty()).then(|| symbols.intern(&spec.node_name));
         let mut owners = pod.metadata.owner_references.iter();
         let controller = owners.find(|owner| owner.controller == Some(true));
-        let controller = controller.map(|owner| (symbols.intern(&owner.kind), owner.name.as_str().into()));
+        let controller = controller.and_then(|owner| Some((workload(owner)?, owner.name.as_str().into())));
         let node_affinity = spec
             .affinity
             .as_ref()
@@ -91,6 +93,7 @@ impl Pod {
         Self {
             footprint: Arc::new(footprint),
             scoring,
+            volumes,
             node_name,
             node_selector: (!spec.node_selector.is_empty()).then(|| {
                 let selector = NodeSelector::with_labels(binder.symbols_mut(), &spec.node_selector);
@@ -106,7 +109,6 @@ impl Pod {
             hard_spread,
             soft_spread,
             images,
-            volumes: (!volumes.is_empty()).then(|| Box::new(volumes)),
             container_count: (spec.containers.len() + spec.init_containers.len()) as i64,
             controller,
             never_preempts: spec.preemption_policy.as_deref() == Some("Never"),
@@ -126,6 +128,16 @@ impl Pod {
     #[must_use]
     pub fn has_spread_constraints(&self) -> bool {
         !self.hard_spread.is_empty() || !self.soft_spread.is_empty()
+    }
+}
+
+/// The kind of an owner that selects pods.
+fn workload(owner: &api::OwnerReference) -> Option<Kind> {
+    match (owner.api_version.as_str(), owner.kind.as_str()) {
+        ("v1", "ReplicationController") => Some(Kind::ReplicationController),
+        ("apps/v1", "ReplicaSet") => Some(Kind::ReplicaSet),
+        ("apps/v1", "StatefulSet") => Some(Kind::StatefulSet),
+        _ => None,
     }
 }
 

@@ -21,7 +21,20 @@ use std::path::{Path, PathBuf};
 use volumes::{Chosen, Storage};
 
 /// The kinds that are replayed.
-const KINDS: &[&str] = &["general", "static", "capacity", "score", "mixed", "matching"];
+const KINDS: &[&str] = &[
+    "general",
+    "static",
+    "bound",
+    "dynamic",
+    "capacity",
+    "score",
+    "limits",
+    "zone",
+    "restrict",
+    "mixed",
+    "ephemeral",
+    "matching",
+];
 
 #[test]
 fn recorded_decisions_are_met() {
