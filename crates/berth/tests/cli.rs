@@ -104,13 +104,13 @@ fn standard_input_is_read_and_skipped_kinds_are_counted() {
         .spawn()
         .unwrap();
     let text =
-        "{apiVersion: v1, kind: Pod, metadata: {name: p}}\n---\n{apiVersion: v1, kind: Service, metadata: {name: s}}\n";
+        "{apiVersion: v1, kind: Pod, metadata: {name: p}}\n---\n{apiVersion: v1, kind: Secret, metadata: {name: s}}\n";
     child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(
         stderr(&output),
-        "skipped 1 object of kinds that decisions do not read: Service 1\n"
+        "skipped 1 object of kinds that decisions do not read: Secret 1\n"
     );
     assert!(stdout(&output).starts_with("default/p: there are no nodes\nno nodes available to schedule pods\n"));
 }

@@ -82,13 +82,13 @@ fn lists_of_typed_and_untyped_items() {
 
 #[test]
 fn kinds_that_decisions_do_not_read_are_counted() {
-    let text = "{apiVersion: v1, kind: Service, metadata: {name: a}}\n---\n{apiVersion: v1, kind: ConfigMap}\n---\n\
-                {apiVersion: v1, kind: Service, metadata: {name: b}}\n---\n{apiVersion: example.com/v1, kind: Node}\n---\n\
+    let text = "{apiVersion: v1, kind: Secret, metadata: {name: a}}\n---\n{apiVersion: v1, kind: ConfigMap}\n---\n\
+                {apiVersion: v1, kind: Secret, metadata: {name: b}}\n---\n{apiVersion: example.com/v1, kind: Node}\n---\n\
                 {apiVersion: example.com/v1, kind: Recipe, items: [{flour: 1}]}\n";
     let summary = input::read_text("in.yaml", text, &mut |object| panic!("{}", named(&object))).unwrap();
     assert_eq!(
         summary.to_string(),
-        "skipped 5 objects of kinds that decisions do not read: Service 2, ConfigMap 1, Node 1, Recipe 1"
+        "skipped 5 objects of kinds that decisions do not read: Secret 2, ConfigMap 1, Node 1, Recipe 1"
     );
 }
 
