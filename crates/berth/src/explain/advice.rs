@@ -33,29 +33,10 @@ pub(super) fn steps(report: &Report) -> Vec<String> {
         .iter()
         .filter_map(|claim| step_for_claim(report, claim))
         .collect();
-    let mut by_reason: BTreeMap<(&str, &str, &str), Refusing<'_>> = BTreeMap::new();
-    for node in &report.nodes {
-        let reasons: usize = node.refused.iter().map(|refusal| refusal.reasons.len()).sum();
-        for refusal in &node.refused {
-            for (reason, detail) in refusal.reasons.iter().zip(&refusal.details) {
-                // Each taint is a step of its own; how much is left of a resource is not.
-                let apart = if refusal.plugin == "TaintToleration" {
-                    detail
-                } else {
-                    ""
-                };
-                let refusing = by_reason.entry((&refusal.plugin, reason, apart)).or_default();
-                refusing.nodes.push(&node.name);
-                if reasons == 1 {
-                    refusing.alone.push(&node.name);
-                }
-            }
-        }
-    }
-    let mut by_reason: Vec<_> = by_reason.into_iter().collect();
+    let mut by_reason: Vec<_> = refusing_nodes(report).into_iter().collect();
     by_reason.sort_by_key(|(_, refusing)| std::cmp::Reverse((refusing.alone.len(), refusing.nodes.len())));
-    for ((plugin, reason, detail), refusing) in by_reason {
-        for step in steps_for_reason(report, (plugin, reason, detail), &refusing) {
+    for (why, refusing) in by_reason {
+        for step in steps_for_reason(report, why, &refusing) {
             if !steps.contains(&step) {
                 steps.push(step);
             }
@@ -63,6 +44,39 @@ pub(super) fn steps(report: &Report) -> Vec<String> {
     }
     steps.truncate(STEPS_MAX);
     steps
+}
+
+/// A reason: its stable code, its words, and what keeps it apart from the same reason elsewhere.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Why<'r> {
+    code: &'r str,
+    reason: &'r str,
+    detail: &'r str,
+}
+
+fn refusing_nodes(report: &Report) -> BTreeMap<Why<'_>, Refusing<'_>> {
+    let mut by_reason: BTreeMap<Why<'_>, Refusing<'_>> = BTreeMap::new();
+    for node in &report.nodes {
+        let reasons: usize = node.refused.iter().map(|refusal| refusal.reasons.len()).sum();
+        for refusal in &node.refused {
+            let codes = refusal.reason_codes.iter().zip(&refusal.details);
+            for (reason, (code, detail)) in refusal.reasons.iter().zip(codes) {
+                // Each taint is a step of its own; how much is left of a resource is not.
+                let apart = code == "TaintToleration.UntoleratedTaint";
+                let why = Why {
+                    code,
+                    reason,
+                    detail: if apart { detail } else { "" },
+                };
+                let refusing = by_reason.entry(why).or_default();
+                refusing.nodes.push(&node.name);
+                if reasons == 1 {
+                    refusing.alone.push(&node.name);
+                }
+            }
+        }
+    }
+    by_reason
 }
 
 /// What a claim needs before any node can be considered.
@@ -88,8 +102,8 @@ fn step_for_claim(report: &Report, claim: &ClaimReport) -> Option<String> {
     })
 }
 
-fn steps_for_reason(report: &Report, why: (&str, &str, &str), refusing: &Refusing<'_>) -> Vec<String> {
-    let (plugin, reason, detail) = why;
+/// The steps for a reason for which nodes refuse the pod. Reasons that a claim's own step deals with have none.
+fn steps_for_reason(report: &Report, why: Why<'_>, refusing: &Refusing<'_>) -> Vec<String> {
     // Nodes that would fit at once are worth naming before those that would not.
     let named = if refusing.alone.is_empty() {
         &refusing.nodes
@@ -102,57 +116,66 @@ fn steps_for_reason(report: &Report, why: (&str, &str, &str), refusing: &Refusin
     } else {
         format!("on one of {nodes}")
     };
-    let step = match plugin {
-        "VolumeBinding" => return volume_steps(report, reason, refusing, &on),
-        "NodeUnschedulable" => format!("uncordon a node: kubectl uncordon {}", named[0]),
-        "NodeName" => "take `spec.nodeName` out of the pod, or name a node that fits".to_owned(),
-        "TaintToleration" => format!("let the pod tolerate {detail}, or remove it {on}"),
-        "NodeAffinity" => {
+    let step = match why.code {
+        "VolumeBinding.NodeConflict" => return out_of_reach_steps(report),
+        "VolumeBinding.VolumeNotFound" => return gone_volume_steps(report),
+        "VolumeBinding.BindConflict" | "VolumeBinding.NotEnoughSpace" => return storage_steps(report, refusing, &on),
+        "NodeUnschedulable.Unschedulable" => format!("uncordon a node: kubectl uncordon {}", named[0]),
+        "NodeName.OtherNode" => "take `spec.nodeName` out of the pod, or name a node that fits".to_owned(),
+        "TaintToleration.UntoleratedTaint" => format!("let the pod tolerate {}, or remove it {on}", why.detail),
+        "NodeAffinity.Mismatch" => {
             format!(
                 "give a node the labels that the pod's node affinity or selector asks for ({nodes}), or ask for less"
             )
         }
-        "NodePorts" => format!("free the pod's host ports {on}, or let the pod use others"),
-        "NodeResourcesFit" => match reason.strip_prefix("Insufficient ") {
-            Some(resource) => format!("free {resource} {on}, add a node, or let the pod request less {resource}"),
-            None => format!("remove pods {on}, raise its limit of pods, or add a node"),
-        },
-        "VolumeRestrictions" => {
+        "NodePorts.Taken" => format!("free the pod's host ports {on}, or let the pod use others"),
+        "NodeResourcesFit.TooManyPods" => format!("remove pods {on}, let it run more, or add a node"),
+        "VolumeRestrictions.DiskConflict" | "VolumeRestrictions.ClaimInUse" => {
             format!("stop the pod that uses the same disk or ReadWriteOncePod claim ({nodes})")
         }
-        "NodeVolumeLimits" => format!("detach volumes {on}, or add a node: the driver's limit of volumes is reached"),
-        "VolumeZone" => format!("make room in the zone of the pod's volumes: {nodes} are not in it"),
-        "PodTopologySpread" => "add nodes in the domains with the fewest pods, or raise `maxSkew`".to_owned(),
-        "InterPodAffinity" => {
-            format!("relax the pod's (anti-)affinity to other pods, or that of the pods near {nodes}")
+        "NodeVolumeLimits.TooManyVolumes" => {
+            format!("detach volumes {on}, or add a node: as many are attached as the driver allows")
+        }
+        "NodeVolumeLimits.DriverNotInstalled" => format!("install the driver of the pod's volumes {on}"),
+        "VolumeZone.Conflict" => format!("make room in the zone of the pod's volumes, in which {nodes} is not"),
+        "PodTopologySpread.MissingLabel" => {
+            format!("give {nodes} the label that the pod's spread constraints name")
+        }
+        "PodTopologySpread.Skew" => "add nodes in the domains with the fewest pods, or raise `maxSkew`".to_owned(),
+        "InterPodAffinity.Affinity" => "run a pod that this one wants to be near, or relax its affinity".to_owned(),
+        "InterPodAffinity.AntiAffinity" => format!("relax the pod's anti-affinity to pods near {nodes}, or add a node"),
+        "InterPodAffinity.ExistingPods" => format!("relax the anti-affinity of pods near {nodes}, or add a node"),
+        code if code.starts_with("NodeResourcesFit.Insufficient") => {
+            let resource = why.reason.strip_prefix("Insufficient ").unwrap_or(why.reason);
+            format!("free {resource} {on}, add a node, or let the pod request less {resource}")
         }
         _ => return Vec::new(),
     };
     vec![step]
 }
 
-fn volume_steps(report: &Report, reason: &str, refusing: &Refusing<'_>, on: &str) -> Vec<String> {
-    let named = |state| report.claims.iter().filter(move |claim| claim.state == state);
-    if reason.contains("node affinity") {
-        let bound = named(ClaimState::Bound).filter(|claim| claim.summary.contains(" can reach"));
-        return bound
-            .filter(|claim| !claim.summary.contains("every node"))
-            .map(|claim| {
-                let (name, summary) = (&claim.claim, &claim.summary);
-                format!("claim {name} {summary}: make the pod fit there, or move the data")
-            })
-            .collect();
-    }
-    if reason.contains("non-existent") {
-        let bound = named(ClaimState::Bound).filter(|claim| claim.summary.contains("does not exist"));
-        return bound
-            .map(|claim| format!("restore the volume of claim {}, or create the claim anew", claim.claim))
-            .collect();
-    }
-    if !reason.contains("free storage") && !reason.contains("persistent volumes to bind") {
-        return vec![format!("repair what the reason names: {reason}")];
-    }
-    let mut steps: Vec<String> = named(ClaimState::Delayed)
+fn out_of_reach_steps(report: &Report) -> Vec<String> {
+    let bound = report.claims.iter().filter(|claim| claim.state == ClaimState::Bound);
+    bound
+        .filter(|claim| claim.summary.contains(" can reach") && !claim.summary.contains("every node"))
+        .map(|claim| {
+            let (name, summary) = (&claim.claim, &claim.summary);
+            format!("claim {name} {summary}: make the pod fit there, or move the data")
+        })
+        .collect()
+}
+
+fn gone_volume_steps(report: &Report) -> Vec<String> {
+    let bound = report.claims.iter().filter(|claim| claim.state == ClaimState::Bound);
+    bound
+        .filter(|claim| claim.summary.contains("does not exist"))
+        .map(|claim| format!("restore the volume of claim {}, or create the claim anew", claim.claim))
+        .collect()
+}
+
+fn storage_steps(report: &Report, refusing: &Refusing<'_>, on: &str) -> Vec<String> {
+    let delayed = report.claims.iter().filter(|claim| claim.state == ClaimState::Delayed);
+    let mut steps: Vec<String> = delayed
         .filter_map(|claim| larger_volume_step(claim, refusing, on))
         .collect();
     if steps.is_empty() {
