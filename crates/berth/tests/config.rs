@@ -87,6 +87,44 @@ fn arguments_of_plugins_are_read() {
 }
 
 #[test]
+fn arguments_can_change_pods() {
+    let configuration = read(
+        "profiles:\n- pluginConfig:\n  - name: NodeResourcesFit\n    args: {ignoredResources: [example.com/foo], ignoredResourceGroups: [gpu.example.com]}\n  - name: NodeAffinity\n    args:\n      addedAffinity:\n        requiredDuringSchedulingIgnoredDuringExecution:\n          nodeSelectorTerms:\n          - matchExpressions: [{key: pool, operator: In, values: [a]}]\n          - matchExpressions: [{key: pool, operator: In, values: [b]}]\n",
+    );
+    let changes = configuration.unwrap().profiles.remove(0).pod_changes;
+    let mut pod: api::Pod = serde_json::from_value(serde_json::json!({
+        "spec": {
+            "containers": [{"resources": {"requests": {"cpu": 1, "example.com/foo": 1, "example.com/bar": 1, "gpu.example.com/a": 1}}}],
+            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+                {"matchExpressions": [{"key": "disk", "operator": "Exists"}]}, {}]}}}}
+    }))
+    .unwrap();
+    changes.apply(&mut pod);
+    let requests: Vec<_> = pod.spec.containers[0].resources.requests.keys().collect();
+    assert_eq!(requests, ["cpu", "example.com/bar"]);
+    let affinity = pod.spec.affinity.unwrap().node_affinity.unwrap();
+    let terms = affinity.required.unwrap().node_selector_terms;
+    let keys: Vec<Vec<_>> = terms
+        .iter()
+        .map(|term| {
+            term.match_expressions
+                .iter()
+                .map(|found| format!("{}{:?}", found.key, found.values))
+                .collect()
+        })
+        .collect();
+    assert_eq!(
+        keys,
+        [["disk[]", "pool[\"a\"]"], ["disk[]", "pool[\"b\"]"]],
+        "an empty term matches nothing and is left out"
+    );
+    check_error(
+        "profiles:\n- pluginConfig:\n  - name: NodeAffinity\n    args: {addedAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Like}]}]}}}\n",
+        "config.yaml: profiles[0].pluginConfig[0].args.addedAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0].operator: found \"Like\", expected one of In, NotIn, Exists, DoesNotExist, Gt, Lt",
+    );
+}
+
+#[test]
 fn unknown_fields_are_named_all_of_them() {
     check_error(
         "paralelism: 16\nprofiles:\n- schedulerNam: x\n  plugins: {filters: {}, score: {enabled: [{nam: x, name: NodeName}]}}\n  pluginConfig:\n  - name: VolumeBinding\n    args: {bindTimeout: 3, shape: [{utilisation: 1}]}\n",

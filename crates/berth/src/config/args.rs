@@ -6,9 +6,10 @@ use super::file::{
     ShapePointFile, VolumeBindingArgsFile,
 };
 use super::{API_VERSION, ConfigError, Reader, SchedulerProfile};
+use berth_core::api::{DecodeError, Object};
 use berth_core::score::Shape;
 use berth_scheduler::profile::{DefaultSpread, Profile, ScoringForm, ShapePoint};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::time::Duration;
 
 impl Reader {
@@ -28,7 +29,7 @@ impl Reader {
             }
             "NodeResourcesFit" => {
                 let args = self.typed(&at, args)?;
-                self.resources_fit(&at, args, &mut profile.profile)
+                self.resources_fit(&at, args, profile)
             }
             "NodeResourcesBalancedAllocation" => {
                 let args = self.typed(&at, args)?;
@@ -43,11 +44,11 @@ impl Reader {
                 self.topology_spread(&at, &args, &mut profile.profile)
             }
             "NodeAffinity" => {
-                let args: NodeAffinityArgsFile = self.typed(&at, args)?;
-                if args.added_affinity.is_some() {
-                    let problem = "Berth does not add affinity to pods; write it into the pods, or take it out";
-                    return Err(self.error(format!("{at}.addedAffinity"), problem));
+                if let Some(added) = args.get("addedAffinity") {
+                    self.check_affinity(&format!("{at}.addedAffinity"), added)?;
                 }
+                let args: NodeAffinityArgsFile = self.typed(&at, args)?;
+                profile.pod_changes.added_affinity = args.added_affinity;
                 Ok(())
             }
             "DefaultPreemption" => self.typed::<DefaultPreemptionArgsFile>(&at, args).map(|_| ()),
@@ -171,26 +172,32 @@ impl Reader {
         Ok(weights)
     }
 
+    /// Added affinity must be as sound as a pod's own.
+    fn check_affinity(&self, at: &str, added: &Value) -> Result<(), ConfigError> {
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "any"},
+                         "spec": {"affinity": {"nodeAffinity": added}}});
+        match Object::decode(pod) {
+            Ok(_) => Ok(()),
+            Err(DecodeError::Field { field, problem, .. }) => {
+                let field = field.strip_prefix("spec.affinity.nodeAffinity").unwrap_or(&field);
+                Err(self.error(format!("{at}{field}"), problem))
+            }
+            Err(error @ DecodeError::NotAnObject { .. }) => Err(self.error(at, error.to_string())),
+        }
+    }
+
     fn resources_fit(
         &self,
         at: &str,
         args: NodeResourcesFitArgsFile,
-        profile: &mut Profile,
+        profile: &mut SchedulerProfile,
     ) -> Result<(), ConfigError> {
-        for (field, found) in [
-            ("ignoredResources", &args.ignored_resources),
-            ("ignoredResourceGroups", &args.ignored_resource_groups),
-        ] {
-            if !found.is_empty() {
-                let problem =
-                    "Berth counts every resource; take it out, and let pods not request what is to be ignored";
-                return Err(self.error(format!("{at}.{field}"), problem));
-            }
-        }
+        profile.pod_changes.ignored_resources = args.ignored_resources;
+        profile.pod_changes.ignored_resource_groups = args.ignored_resource_groups;
         let Some(strategy) = args.scoring_strategy else {
             return Ok(());
         };
-        self.scoring_strategy(&format!("{at}.scoringStrategy"), strategy, profile)
+        self.scoring_strategy(&format!("{at}.scoringStrategy"), strategy, &mut profile.profile)
     }
 
     fn scoring_strategy(&self, at: &str, file: ScoringStrategyFile, profile: &mut Profile) -> Result<(), ConfigError> {

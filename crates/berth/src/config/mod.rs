@@ -3,9 +3,12 @@
 //! A file that was written for kube-scheduler means the same here. What Berth cannot do as the file asks is an
 //! error, never passed over, and so is every field that is not known.
 
+mod adapt;
 mod args;
 mod file;
 mod plugins;
+
+pub use adapt::PodChanges;
 
 use crate::input;
 use berth_core::api;
@@ -89,6 +92,8 @@ pub struct SchedulerProfile {
     pub scheduler_name: String,
     /// What decides.
     pub profile: Profile,
+    /// What is changed in pods before.
+    pub pod_changes: PodChanges,
 }
 
 impl Default for SchedulerProfile {
@@ -96,6 +101,7 @@ impl Default for SchedulerProfile {
         Self {
             scheduler_name: DEFAULT_SCHEDULER_NAME.to_owned(),
             profile: Profile::default(),
+            pod_changes: PodChanges::default(),
         }
     }
 }

@@ -99,11 +99,13 @@ pub fn explain(
         remarks.push(summary);
     }
     remarks.extend(as_if_new(&mut question.pod));
+    remarks.extend(held_back(&question.pod));
     let profile = match &args.config {
         Some(_) => configuration.profile_for(&question.pod)?,
         // Without a configuration, Berth's defaults speak for whichever scheduler the pod names.
         None => &configuration.profiles[0],
     };
+    profile.pod_changes.apply(&mut question.pod);
     let report = explain_pod(&mut question.cluster, &question.pod, &profile.profile);
     Ok(Explanation { report, remarks })
 }
@@ -121,7 +123,9 @@ fn read(
     let mut cluster = Cluster::default();
     let mut found = None;
     let mut others = Vec::new();
+    let mut priorities = Priorities::default();
     let summary = input::read(sources, standard_input, progress, &mut |object| match object {
+        Object::PriorityClass(class) => priorities.add(&class),
         Object::Pod(pod) if pod.metadata.name == name && pod.metadata.namespace == namespace => found = Some(*pod),
         object => {
             if let Object::Pod(pod) = &object {
@@ -131,11 +135,44 @@ fn read(
         }
     })?;
     match found {
-        Some(pod) => Ok(Question { cluster, pod, summary }),
+        Some(mut pod) => {
+            priorities.resolve(&mut pod);
+            Ok(Question { cluster, pod, summary })
+        }
         None => Err(ExplainError::NoPod {
             hint: near_matches(namespace, name, &others),
             pod: format!("{namespace}/{name}"),
         }),
+    }
+}
+
+/// The priority classes. A pod from an API server has its priority; one from a manifest only names the class.
+#[derive(Default)]
+struct Priorities {
+    by_name: BTreeMap<String, api::PriorityClass>,
+    default: Option<String>,
+}
+
+impl Priorities {
+    fn add(&mut self, class: &api::PriorityClass) {
+        let name = &class.metadata.name;
+        if class.global_default {
+            self.default = Some(name.clone());
+        }
+        self.by_name.insert(name.clone(), class.clone());
+    }
+
+    fn resolve(&self, pod: &mut api::Pod) {
+        let spec = &mut pod.spec;
+        let named = Some(&spec.priority_class_name).filter(|name| !name.is_empty());
+        let class = named.or(self.default.as_ref()).and_then(|name| self.by_name.get(name));
+        if let (None, Some(class)) = (spec.priority, class) {
+            spec.priority = Some(class.value);
+            spec.preemption_policy = spec
+                .preemption_policy
+                .take()
+                .or_else(|| class.preemption_policy.clone());
+        }
     }
 }
 
@@ -183,6 +220,24 @@ fn as_if_new(pod: &mut api::Pod) -> Option<String> {
     let name = pod.metadata.full_name();
     Some(format!(
         "pod {name} has node {node}; it is explained as if it were to be placed anew"
+    ))
+}
+
+/// A pod with scheduling gates waits for them to be taken away before anything is decided.
+fn held_back(pod: &api::Pod) -> Option<String> {
+    let gates: Vec<&str> = pod
+        .spec
+        .scheduling_gates
+        .iter()
+        .map(|gate| gate.name.as_str())
+        .collect();
+    if gates.is_empty() {
+        return None;
+    }
+    let name = pod.metadata.full_name();
+    let gates = gates.join(", ");
+    Some(format!(
+        "pod {name} is held back by its scheduling gates ({gates}); it is explained as if they were gone"
     ))
 }
 
