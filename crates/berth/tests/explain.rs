@@ -185,3 +185,94 @@ fn the_report_as_json() {
         + &target(&["data"], "");
     insta::assert_json_snapshot!("report", explained(&yaml));
 }
+
+/// Values that are wrong, extreme or of another kind in most places.
+const NASTY: &[&str] = &[
+    "-1",
+    "0",
+    "1",
+    "9223372036854775807",
+    "18446744073709551616",
+    "-9223372036854775808",
+    "1e30",
+    "100Ei",
+    "0.0001",
+    "~",
+    "[]",
+    "{}",
+    "''",
+    "x",
+    "yes",
+    "a__b",
+    "n1",
+    "n2",
+    "local",
+    "lvm",
+    "shop",
+    "Bound",
+    "NoExecute",
+    "Exists",
+    "DoesNotExist",
+    "Gt",
+    "ReadWriteOncePod",
+    "Immediate",
+    "Block",
+    "../..",
+    "\"\\u0000\"",
+];
+
+/// A text with some of its values replaced, and some of its lines gone.
+fn mutated(text: &str, edits: &[(proptest::sample::Index, proptest::sample::Index)]) -> String {
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    for (line, value) in edits {
+        let at = line.index(lines.len());
+        let value = NASTY[value.index(NASTY.len())];
+        let line = lines[at].clone();
+        lines[at] = match (line.find(": "), line.find('{')) {
+            // Within a map in braces: the value of one of its keys.
+            (_, Some(brace)) if line[brace..].contains(": ") => {
+                let start = brace + line[brace..].find(": ").unwrap() + 2;
+                let end = line[start..].find([',', '}']).map_or(line.len(), |end| start + end);
+                format!("{}{value}{}", &line[..start], &line[end..])
+            }
+            (Some(colon), _) => format!("{}: {value}", &line[..colon]),
+            (None, _) => String::new(),
+        };
+    }
+    lines.join("\n")
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(200))]
+
+    /// Whatever stands in the files, there is an error or an answer, and the answer can be shown.
+    #[test]
+    fn any_cluster_is_explained_or_refused(
+        which in 0..2_usize,
+        edits in proptest::collection::vec(proptest::prelude::any::<(proptest::sample::Index, proptest::sample::Index)>(), 0..6),
+        width in 0..200_usize,
+    ) {
+        let text = [
+            include_str!("../../../examples/explain/local-volumes.yaml"),
+            include_str!("../../../examples/explain/storage-capacity.yaml"),
+        ][which];
+        let mut objects = Vec::new();
+        let read = input::read_text("cluster.yaml", &mutated(text, &edits), &mut |object| objects.push(object));
+        if read.is_err() {
+            return Ok(());
+        }
+        let pods: Vec<usize> = (0..objects.len()).filter(|at| matches!(objects[*at], Object::Pod(_))).collect();
+        for at in pods {
+            let mut cluster = Cluster::default();
+            let others = objects.iter().enumerate().filter(|(other, _)| *other != at);
+            others.for_each(|(_, object)| cluster.upsert(object));
+            let Object::Pod(pod) = &objects[at] else {
+                continue;
+            };
+            let report = explain_pod(&mut cluster, pod, &Profile::default());
+            proptest::prop_assert_eq!(report.schedulable, report.fitting() > 0);
+            proptest::prop_assert!(!render(&report, width).is_empty());
+            serde_json::to_string(&report).unwrap();
+        }
+    }
+}
