@@ -1,0 +1,224 @@
+//! A cluster made up from a seed: nodes in zones, local volumes, claims and pods.
+//!
+//! Objects are made one by one in the form in which an API server would give them, and whoever takes them need
+//! not keep them: a hundred thousand nodes with a million volumes pass through without being held.
+
+use super::random::Random;
+use berth_core::api::{ClaimSource, Namespace, Node};
+use berth_core::api::{
+    Container, LocalVolume, NodeSelector, NodeSelectorTerm, Object, ObjectMeta, PersistentVolume,
+    PersistentVolumeClaim, Pod, PodVolume, Requirement, ResourceList, StorageClass, StringMap, VolumeNodeAffinity,
+};
+use berth_core::names;
+use berth_core::quantity::Quantity;
+
+const GIB: i64 = 1 << 30;
+const CLASS: &str = "local";
+const NAMESPACE: &str = "bench";
+
+/// Sizes of disks in GiB, as local volumes are usually cut.
+const VOLUME_SIZES: [i64; 6] = [10, 20, 50, 100, 200, 500];
+/// Sizes that claims ask for in GiB: often a little less than a disk has.
+const CLAIM_SIZES: [i64; 6] = [5, 10, 20, 40, 80, 100];
+/// Processors and memory in GiB of nodes.
+const NODE_SIZES: [(i64, i64); 6] = [(8, 32), (16, 64), (16, 128), (32, 128), (64, 256), (96, 384)];
+/// Milli-processors and memory in MiB that pods ask for.
+const POD_SIZES: [(i64, i64); 6] = [(50, 64), (100, 128), (250, 256), (500, 512), (500, 1024), (1000, 2048)];
+/// Pods belong to so many applications.
+const APPLICATIONS: usize = 50;
+
+/// What to make up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Nodes.
+    pub nodes: usize,
+    /// Local volumes on each of them.
+    pub volumes_per_node: usize,
+    /// Pods to place.
+    pub pods: usize,
+    /// Claims of each of them.
+    pub claims: usize,
+    /// Where chance begins.
+    pub seed: u64,
+}
+
+impl Size {
+    /// How many zones the nodes are in: at least three, and some hundred nodes in each.
+    #[must_use]
+    pub fn zones(&self) -> usize {
+        (self.nodes / 500).clamp(3, 60)
+    }
+}
+
+/// Makes every object but the pods, and hands each on.
+pub(super) fn objects(size: &Size, sink: &mut dyn FnMut(&Object)) {
+    let mut random = Random::new(size.seed);
+    sink(
+        &Namespace {
+            metadata: named(NAMESPACE, ""),
+        }
+        .into(),
+    );
+    sink(&class());
+    for index in 0..size.nodes {
+        let zone = random.below(size.zones());
+        sink(&node(index, zone, &mut random));
+        for volume in 0..size.volumes_per_node {
+            sink(&local_volume(index, volume, &mut random));
+        }
+    }
+    for pod in 0..size.pods {
+        for claim in 0..size.claims {
+            sink(&local_claim(pod, claim, &mut random));
+        }
+    }
+}
+
+/// Makes a pod. Pods are made from their number alone, so that one can be made without those before it.
+pub(super) fn pod(size: &Size, index: usize) -> Pod {
+    let mut random = Random::new(size.seed ^ (index as u64 + 1).wrapping_mul(0xA24B_AED4_963E_E407));
+    let (milli_cpu, memory_mib) = random.one_of(&POD_SIZES);
+    let application = format!("app-{}", random.below(APPLICATIONS));
+    let mut pod = Pod {
+        metadata: named(&pod_name(index), NAMESPACE),
+        ..Pod::default()
+    };
+    pod.metadata.labels = labels(&[("app", &application)]);
+    pod.status.phase = "Pending".to_owned();
+    let mut container = Container {
+        name: "main".to_owned(),
+        image: format!("registry.example/{application}:v1"),
+        ..Container::default()
+    };
+    container.resources.requests = [
+        ("cpu".to_owned(), milli(milli_cpu)),
+        ("memory".to_owned(), Quantity::from_units(memory_mib << 20)),
+    ]
+    .into();
+    pod.spec.containers.push(container);
+    pod.spec.volumes = (0..size.claims)
+        .map(|claim| PodVolume {
+            name: format!("data-{claim}"),
+            persistent_volume_claim: Some(ClaimSource {
+                claim_name: claim_name(index, claim),
+                read_only: false,
+            }),
+            ..PodVolume::default()
+        })
+        .collect();
+    pod
+}
+
+fn pod_name(index: usize) -> String {
+    format!("pod-{index}")
+}
+
+fn claim_name(pod: usize, claim: usize) -> String {
+    format!("data-{claim}-{}", pod_name(pod))
+}
+
+fn node_name(index: usize) -> String {
+    format!("node-{index}")
+}
+
+fn named(name: &str, namespace: &str) -> ObjectMeta {
+    ObjectMeta {
+        name: name.to_owned(),
+        namespace: namespace.to_owned(),
+        uid: format!("uid-{namespace}-{name}"),
+        ..ObjectMeta::default()
+    }
+}
+
+fn labels(pairs: &[(&str, &str)]) -> StringMap {
+    pairs
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+        .collect()
+}
+
+fn milli(amount: i64) -> Quantity {
+    // Thousandths always parse; zero would only make the benchmark's pods lighter.
+    format!("{amount}m").parse().unwrap_or_default()
+}
+
+fn storage(gib: i64) -> ResourceList {
+    [("storage".to_owned(), Quantity::from_units(gib * GIB))].into()
+}
+
+fn class() -> Object {
+    StorageClass {
+        metadata: named(CLASS, ""),
+        provisioner: names::NO_PROVISIONER.to_owned(),
+        volume_binding_mode: Some("WaitForFirstConsumer".to_owned()),
+        ..StorageClass::default()
+    }
+    .into()
+}
+
+fn node(index: usize, zone: usize, random: &mut Random) -> Object {
+    let name = node_name(index);
+    let (cpu, memory) = random.one_of(&NODE_SIZES);
+    let mut node = Node {
+        metadata: named(&name, ""),
+        ..Node::default()
+    };
+    node.metadata.labels = labels(&[
+        (names::HOSTNAME, &name),
+        (names::ZONE, &format!("zone-{zone}")),
+        (names::REGION, "region-0"),
+        ("node.kubernetes.io/instance-type", &format!("m{cpu}")),
+        ("kubernetes.io/os", "linux"),
+        ("kubernetes.io/arch", "amd64"),
+    ]);
+    node.status.allocatable = [
+        ("cpu".to_owned(), Quantity::from_units(cpu)),
+        ("memory".to_owned(), Quantity::from_units(memory * GIB)),
+        ("ephemeral-storage".to_owned(), Quantity::from_units(100 * GIB)),
+        ("pods".to_owned(), Quantity::from_units(110)),
+    ]
+    .into();
+    node.into()
+}
+
+fn local_volume(node: usize, index: usize, random: &mut Random) -> Object {
+    let mut volume = PersistentVolume {
+        metadata: named(&format!("local-{node}-{index}"), ""),
+        ..PersistentVolume::default()
+    };
+    let spec = &mut volume.spec;
+    spec.capacity = storage(random.one_of(&VOLUME_SIZES));
+    spec.access_modes = vec!["ReadWriteOnce".to_owned()];
+    spec.storage_class_name = CLASS.to_owned();
+    spec.persistent_volume_reclaim_policy = Some("Delete".to_owned());
+    spec.local = Some(LocalVolume {
+        path: format!("/mnt/disks/{index}"),
+    });
+    let on_its_node = Requirement {
+        key: names::HOSTNAME.to_owned(),
+        operator: "In".to_owned(),
+        values: vec![node_name(node)],
+    };
+    spec.node_affinity = Some(VolumeNodeAffinity {
+        required: Some(NodeSelector {
+            node_selector_terms: vec![NodeSelectorTerm {
+                match_expressions: vec![on_its_node],
+                match_fields: Vec::new(),
+            }],
+        }),
+    });
+    volume.status.phase = "Available".to_owned();
+    volume.into()
+}
+
+fn local_claim(pod: usize, index: usize, random: &mut Random) -> Object {
+    let mut claim = PersistentVolumeClaim {
+        metadata: named(&claim_name(pod, index), NAMESPACE),
+        ..PersistentVolumeClaim::default()
+    };
+    claim.spec.access_modes = vec!["ReadWriteOnce".to_owned()];
+    claim.spec.storage_class_name = Some(CLASS.to_owned());
+    claim.spec.resources.requests = storage(random.one_of(&CLAIM_SIZES));
+    claim.status.phase = "Pending".to_owned();
+    claim.into()
+}

@@ -1,0 +1,231 @@
+//! `berth bench decide`: how fast decisions are, in memory and with placement.
+
+mod cluster;
+mod random;
+
+pub use cluster::Size;
+
+use crate::input::Progress;
+use berth_core::nodes::NodeId;
+use berth_scheduler::cluster::Cluster;
+use berth_scheduler::decide::{Decision, Scratch, decide};
+use berth_scheduler::plugins::FilterState;
+use berth_scheduler::pod::Pod;
+use berth_scheduler::profile::Profile;
+use serde::Serialize;
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+/// How many steps lie between two looks at the clock for progress.
+const PROGRESS_EVERY: usize = 1000;
+
+/// What was measured. The field names are a contract with users' scripts.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Measurement {
+    /// Nodes in the cluster.
+    pub nodes: usize,
+    /// Volumes in the cluster.
+    pub volumes: usize,
+    /// Pods decided on.
+    pub pods: usize,
+    /// Pods that got a node.
+    pub placed: usize,
+    /// Seconds to make up the cluster and load it.
+    pub load_s: f64,
+    /// Seconds to decide on all pods and to assume each decision.
+    pub decide_s: f64,
+    /// Pods in a second of that.
+    pub pods_per_s: f64,
+    /// Microseconds for a pod: half took no longer.
+    pub p50_us: f64,
+    /// Microseconds for a pod: 99 in 100 took no longer.
+    pub p99_us: f64,
+    /// Memory of the process at the end.
+    pub rss_bytes: u64,
+    /// The most memory that the process had.
+    pub peak_rss_bytes: u64,
+    /// Claims of each pod.
+    pub claims: usize,
+    /// Zones that the nodes are in.
+    pub zones: usize,
+    /// The seed of the cluster.
+    pub seed: u64,
+}
+
+/// Makes up a cluster, decides on its pods one after the other, and measures.
+pub fn measure(size: &Size, progress: &mut dyn Progress) -> Measurement {
+    let begun = Instant::now();
+    let mut cluster = load(size, progress);
+    let load = begun.elapsed();
+    let profile = Profile::default();
+    let mut scratch = Scratch::new(size.seed);
+    let mut times = Vec::with_capacity(size.pods);
+    let mut placed = 0;
+    for index in 0..size.pods {
+        let pod = cluster::pod(size, index);
+        let begun = Instant::now();
+        placed += usize::from(place(&mut cluster, &pod, &profile, &mut scratch));
+        times.push(begun.elapsed());
+        if index % PROGRESS_EVERY == 0 {
+            progress.step("decided on", index, "pods");
+        }
+    }
+    progress.done();
+    let decide: Duration = times.iter().sum();
+    times.sort_unstable();
+    let memory = memory();
+    Measurement {
+        nodes: size.nodes,
+        volumes: size.nodes * size.volumes_per_node,
+        pods: size.pods,
+        placed,
+        load_s: load.as_secs_f64(),
+        decide_s: decide.as_secs_f64(),
+        pods_per_s: size.pods as f64 / decide.as_secs_f64().max(f64::MIN_POSITIVE),
+        p50_us: percentile(&times, 50),
+        p99_us: percentile(&times, 99),
+        rss_bytes: memory.now,
+        peak_rss_bytes: memory.peak,
+        claims: size.claims,
+        zones: size.zones(),
+        seed: size.seed,
+    }
+}
+
+fn load(size: &Size, progress: &mut dyn Progress) -> Cluster {
+    let mut cluster = Cluster::default();
+    let mut loaded = 0;
+    cluster::objects(size, &mut |object| {
+        cluster.upsert(object);
+        loaded += 1;
+        if loaded % PROGRESS_EVERY == 0 {
+            progress.step("loaded", loaded, "objects");
+        }
+    });
+    progress.done();
+    cluster
+}
+
+/// Decides on a pod and lets it take its node and its volumes. False if it fits nowhere.
+fn place(cluster: &mut Cluster, pod: &berth_core::api::Pod, profile: &Profile, scratch: &mut Scratch) -> bool {
+    let compiled = cluster.compile(pod);
+    let placed = match decide(cluster, &compiled, profile, scratch) {
+        Decision::Place(placement) => assume(cluster, &compiled, placement.node, scratch),
+        Decision::Refuse(_) => false,
+    };
+    cluster.release(&compiled);
+    placed
+}
+
+/// Nothing is ever bound here, and nothing fails: what is assumed stays.
+fn assume(cluster: &mut Cluster, pod: &Pod, node: NodeId, scratch: &Scratch) -> bool {
+    for state in &scratch.states {
+        let FilterState::VolumeBinding(state) = state else {
+            continue;
+        };
+        let Ok(volumes) = state.on_node(cluster, node) else {
+            return false;
+        };
+        match cluster.binder_mut().assume(node, &volumes) {
+            Ok(assumption) => assumption.keep(),
+            Err(_) => return false,
+        }
+    }
+    let _ = cluster.assume_pod(pod, node);
+    true
+}
+
+/// The time in microseconds that `percent` of the sorted times do not exceed.
+fn percentile(sorted: &[Duration], percent: usize) -> f64 {
+    let rank = (sorted.len() * percent).div_ceil(100).max(1) - 1;
+    sorted.get(rank).map_or(0.0, |time| time.as_secs_f64() * 1e6)
+}
+
+#[derive(Default)]
+struct Memory {
+    now: u64,
+    peak: u64,
+}
+
+/// The memory of this process, where the system says it.
+fn memory() -> Memory {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+        Some(kibibytes * 1024)
+    };
+    Memory {
+        now: field("VmRSS:").unwrap_or(0),
+        peak: field("VmHWM:").unwrap_or(0),
+    }
+}
+
+impl Measurement {
+    /// The measurement for a person.
+    #[must_use]
+    pub fn table(&self) -> String {
+        let mebibytes = |bytes: u64| format!("{:.0} MiB", bytes as f64 / (1 << 20) as f64);
+        let rows = [
+            ("nodes", format!("{} in {} zones", self.nodes, self.zones)),
+            ("volumes", self.volumes.to_string()),
+            (
+                "pods",
+                format!("{} with {} claims each, {} placed", self.pods, self.claims, self.placed),
+            ),
+            ("load", format!("{:.2} s", self.load_s)),
+            (
+                "decide",
+                format!("{:.2} s, {:.0} pods/s", self.decide_s, self.pods_per_s),
+            ),
+            (
+                "a pod",
+                format!("{:.0} µs median, {:.0} µs at 99%", self.p50_us, self.p99_us),
+            ),
+            (
+                "memory",
+                format!(
+                    "{}, at most {}",
+                    mebibytes(self.rss_bytes),
+                    mebibytes(self.peak_rss_bytes)
+                ),
+            ),
+        ];
+        let mut out = String::new();
+        for (label, text) in rows {
+            // Writing to a string cannot fail.
+            let _ = writeln!(out, "{label:<9}{text}");
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::NoProgress;
+
+    #[test]
+    fn percentiles_of_few_times() {
+        let times: Vec<_> = (1..=4).map(Duration::from_micros).collect();
+        assert_eq!(percentile(&[], 50), 0.0);
+        assert!((percentile(&times, 50) - 2.0).abs() < 1e-9);
+        assert!((percentile(&times, 99) - 4.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_small_cluster_is_measured() {
+        let size = Size {
+            nodes: 30,
+            volumes_per_node: 4,
+            pods: 20,
+            claims: 2,
+            seed: 7,
+        };
+        let measured = measure(&size, &mut NoProgress);
+        assert_eq!((measured.nodes, measured.volumes, measured.pods), (30, 120, 20));
+        assert_eq!(measured.placed, 20, "there is room for all");
+        assert!(measured.rss_bytes > 0);
+        assert!(measured.table().contains("pods/s"));
+    }
+}

@@ -1,0 +1,86 @@
+//! Arguments of plugins that change what a pod asks for: they are applied to the pod before it is decided on.
+//!
+//! kube-scheduler words the refusal for added affinity as the scheduler's; here it counts as the pod's own.
+
+use berth_core::api::{Affinity, ContainerResources, NodeAffinity, NodeSelector, NodeSelectorTerm, Pod, ResourceList};
+
+/// What a profile adds to pods, or takes from them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodChanges {
+    /// Node affinity that every pod gets in addition to its own.
+    pub added_affinity: Option<NodeAffinity>,
+    /// Extended resources that are not counted, by name.
+    pub ignored_resources: Vec<String>,
+    /// Extended resources that are not counted, by the part of their names before the slash.
+    pub ignored_resource_groups: Vec<String>,
+}
+
+impl PodChanges {
+    /// Applies the changes to a pod.
+    pub fn apply(&self, pod: &mut Pod) {
+        if let Some(added) = &self.added_affinity {
+            add_affinity(pod, added);
+        }
+        if self.ignored_resources.is_empty() && self.ignored_resource_groups.is_empty() {
+            return;
+        }
+        let spec = &mut pod.spec;
+        for container in spec.containers.iter_mut().chain(&mut spec.init_containers) {
+            self.ignore_in(&mut container.resources);
+        }
+        if let Some(resources) = &mut spec.resources {
+            self.ignore_in(resources);
+        }
+        self.ignore(&mut spec.overhead);
+    }
+
+    fn ignore_in(&self, resources: &mut ContainerResources) {
+        self.ignore(&mut resources.requests);
+        self.ignore(&mut resources.limits);
+    }
+
+    fn ignore(&self, resources: &mut ResourceList) {
+        resources.retain(|name, _| {
+            let Some((group, _)) = name.split_once('/') else {
+                return true;
+            };
+            !self.ignored_resources.contains(name)
+                && !self.ignored_resource_groups.iter().any(|ignored| ignored == group)
+        });
+    }
+}
+
+fn add_affinity(pod: &mut Pod, added: &NodeAffinity) {
+    let affinity = pod.spec.affinity.get_or_insert_with(Affinity::default);
+    let own = affinity.node_affinity.get_or_insert_with(NodeAffinity::default);
+    own.required = match (own.required.take(), &added.required) {
+        (Some(own), Some(added)) => Some(both(&own, added)),
+        (own, added) => own.or_else(|| added.clone()),
+    };
+    if let Some(added) = &added.preferred {
+        own.preferred.get_or_insert_default().extend(added.iter().cloned());
+    }
+}
+
+/// The selector of the nodes that two selectors both match: terms are ORed, so each goes with each.
+fn both(one: &NodeSelector, other: &NodeSelector) -> NodeSelector {
+    // A term without requirements matches no node, and would match many if it were joined with another.
+    let terms = |selector: &NodeSelector| -> Vec<NodeSelectorTerm> {
+        let terms = selector.node_selector_terms.iter();
+        let says_something =
+            |term: &&NodeSelectorTerm| !(term.match_expressions.is_empty() && term.match_fields.is_empty());
+        terms.filter(says_something).cloned().collect()
+    };
+    let others = terms(other);
+    let joined = terms(one).into_iter().flat_map(|term| {
+        others.iter().map(move |other| {
+            let mut term = term.clone();
+            term.match_expressions.extend(other.match_expressions.iter().cloned());
+            term.match_fields.extend(other.match_fields.iter().cloned());
+            term
+        })
+    });
+    NodeSelector {
+        node_selector_terms: joined.collect(),
+    }
+}

@@ -1,0 +1,329 @@
+//! The scheduler's configuration: a `KubeSchedulerConfiguration` of version `v1`, and feature gates.
+//!
+//! A file that was written for kube-scheduler means the same here. What Berth cannot do as the file asks is an
+//! error, never passed over, and so is every field that is not known.
+
+mod adapt;
+mod args;
+mod file;
+mod plugins;
+
+pub use adapt::PodChanges;
+
+use crate::input;
+use berth_core::api;
+use berth_scheduler::profile::{FeatureGates, Profile};
+use file::{File, ProfileFile};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
+const KIND: &str = "KubeSchedulerConfiguration";
+/// The scheduler that pods name if they name none.
+pub const DEFAULT_SCHEDULER_NAME: &str = "default-scheduler";
+
+/// The feature gates that can be set, with what they are by default.
+pub const FEATURE_GATES: &[(&str, bool)] = &[("VolumeCapacityPriority", true), ("StorageCapacityScoring", false)];
+
+/// Why a configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("{file}: {error}; check the path and its permissions")]
+    Unreadable {
+        /// The file.
+        file: Arc<str>,
+        /// What the system said.
+        #[source]
+        error: std::io::Error,
+    },
+    /// The file is not YAML.
+    #[error(transparent)]
+    Syntax(Box<input::Problem>),
+    /// It is a configuration of something else.
+    #[error("{file}: found apiVersion {api_version:?} and kind {kind:?}, expected {API_VERSION:?} and {KIND:?}")]
+    OtherKind {
+        /// The file.
+        file: Arc<str>,
+        /// What it says.
+        api_version: String,
+        /// What it says.
+        kind: String,
+    },
+    /// A field's value is broken or cannot be obeyed.
+    #[error("{file}: {field}: {problem}")]
+    Field {
+        /// The file.
+        file: Arc<str>,
+        /// The path of the field.
+        field: String,
+        /// What was found and what was expected.
+        problem: String,
+    },
+    /// Fields that are not known.
+    #[error("{file}: unknown fields: {}; check the spelling, or take them out", .fields.join(", "))]
+    UnknownFields {
+        /// The file.
+        file: Arc<str>,
+        /// Their paths.
+        fields: Vec<String>,
+    },
+    /// No profile is for the pod's scheduler.
+    #[error(
+        "pod {pod} wants scheduler {wanted:?}, for which the configuration has no profile; it has {}", .known.join(", ")
+    )]
+    NoProfile {
+        /// The pod.
+        pod: String,
+        /// The scheduler it names.
+        wanted: String,
+        /// The schedulers that have profiles.
+        known: Vec<String>,
+    },
+}
+
+/// A profile of a scheduler.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SchedulerProfile {
+    /// The name by which pods choose it.
+    pub scheduler_name: String,
+    /// What decides.
+    pub profile: Profile,
+    /// What is changed in pods before.
+    pub pod_changes: PodChanges,
+}
+
+impl Default for SchedulerProfile {
+    fn default() -> Self {
+        Self {
+            scheduler_name: DEFAULT_SCHEDULER_NAME.to_owned(),
+            profile: Profile::default(),
+            pod_changes: PodChanges::default(),
+        }
+    }
+}
+
+/// The profiles of a scheduler, at least one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Configuration {
+    /// The profiles.
+    pub profiles: Vec<SchedulerProfile>,
+}
+
+impl Default for Configuration {
+    fn default() -> Self {
+        Self {
+            profiles: vec![SchedulerProfile::default()],
+        }
+    }
+}
+
+impl Configuration {
+    /// Reads a configuration from a file.
+    ///
+    /// # Errors
+    /// If it cannot be read, is no such configuration, has unknown fields or asks for what cannot be done.
+    pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
+        let file: Arc<str> = path.display().to_string().into();
+        let text = std::fs::read_to_string(path).map_err(|error| ConfigError::Unreadable {
+            file: Arc::clone(&file),
+            error,
+        })?;
+        Self::from_text(&file, &text)
+    }
+
+    /// Reads a configuration from a text, which `file` names in errors.
+    ///
+    /// # Errors
+    /// As [`Configuration::from_file`].
+    pub fn from_text(file: &Arc<str>, text: &str) -> Result<Self, ConfigError> {
+        let value = input::value_of(file, text).map_err(ConfigError::Syntax)?;
+        let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (api_version, kind) = (text("apiVersion"), text("kind"));
+        if api_version != API_VERSION || kind != KIND {
+            return Err(ConfigError::OtherKind {
+                file: Arc::clone(file),
+                api_version,
+                kind,
+            });
+        }
+        let mut reader = Reader {
+            file: Arc::clone(file),
+            unknown: Vec::new(),
+        };
+        let configuration = reader.configuration(value)?;
+        if reader.unknown.is_empty() {
+            return Ok(configuration);
+        }
+        Err(ConfigError::UnknownFields {
+            file: reader.file,
+            fields: reader.unknown,
+        })
+    }
+
+    /// Sets the gates of all profiles.
+    pub fn set_feature_gates(&mut self, gates: &FeatureGates) {
+        for profile in &mut self.profiles {
+            profile.profile.gates = gates.clone();
+        }
+    }
+
+    /// The profile for a pod, by the scheduler that the pod names.
+    ///
+    /// # Errors
+    /// If there is none for that scheduler.
+    pub fn profile_for(&self, pod: &api::Pod) -> Result<&SchedulerProfile, ConfigError> {
+        let wanted = pod.spec.scheduler_name.as_deref().filter(|name| !name.is_empty());
+        let wanted = wanted.unwrap_or(DEFAULT_SCHEDULER_NAME);
+        let found = self.profiles.iter().find(|profile| profile.scheduler_name == wanted);
+        found.ok_or_else(|| ConfigError::NoProfile {
+            pod: pod.metadata.full_name(),
+            wanted: wanted.to_owned(),
+            known: self
+                .profiles
+                .iter()
+                .map(|profile| format!("{:?}", profile.scheduler_name))
+                .collect(),
+        })
+    }
+}
+
+/// Reads the parts of a configuration and gathers the fields that nothing knows.
+struct Reader {
+    file: Arc<str>,
+    unknown: Vec<String>,
+}
+
+impl Reader {
+    fn error(&self, field: impl Into<String>, problem: impl Into<String>) -> ConfigError {
+        ConfigError::Field {
+            file: Arc::clone(&self.file),
+            field: field.into(),
+            problem: problem.into(),
+        }
+    }
+
+    /// Decodes a part of the file that stands at `at`.
+    fn typed<T: DeserializeOwned>(&mut self, at: &str, value: Value) -> Result<T, ConfigError> {
+        let path = |field: String| match (at, field.as_str()) {
+            (at, "." | "") => at.to_owned(),
+            ("", field) => field.to_owned(),
+            (at, field) => format!("{at}.{field}"),
+        };
+        let mut track = serde_path_to_error::Track::new();
+        let mut unknown = Vec::new();
+        let deserializer = serde_path_to_error::Deserializer::new(value, &mut track);
+        let decoded = serde_ignored::deserialize(deserializer, |ignored| unknown.push(with_brackets(&ignored)));
+        match decoded {
+            Ok(decoded) => {
+                self.unknown.extend(unknown.into_iter().map(path));
+                Ok(decoded)
+            }
+            Err(error) => Err(self.error(path(track.path().to_string()), serde_json::Error::to_string(&error))),
+        }
+    }
+
+    fn configuration(&mut self, value: Value) -> Result<Configuration, ConfigError> {
+        let file: File = self.typed("", value)?;
+        if file.extenders.is_some_and(|extenders| !extenders.is_empty()) {
+            let problem = "found extenders, which Berth does not call; take them out";
+            return Err(self.error("extenders", problem));
+        }
+        let Some(profiles) = file.profiles.filter(|profiles| !profiles.is_empty()) else {
+            return Ok(Configuration::default());
+        };
+        let mut names = BTreeSet::new();
+        let mut configuration = Configuration { profiles: Vec::new() };
+        for (index, profile) in profiles.into_iter().enumerate() {
+            let at = format!("profiles[{index}]");
+            let profile = self.profile(&at, profile)?;
+            if !names.insert(profile.scheduler_name.clone()) {
+                let problem = format!(
+                    "found {:?} a second time, expected another name",
+                    profile.scheduler_name
+                );
+                return Err(self.error(format!("{at}.schedulerName"), problem));
+            }
+            configuration.profiles.push(profile);
+        }
+        Ok(configuration)
+    }
+
+    fn profile(&mut self, at: &str, file: ProfileFile) -> Result<SchedulerProfile, ConfigError> {
+        let mut profile = SchedulerProfile::default();
+        if let Some(name) = file.scheduler_name.filter(|name| !name.is_empty()) {
+            profile.scheduler_name = name;
+        }
+        if let Some(plugins) = file.plugins {
+            self.plugins(&format!("{at}.plugins"), &plugins, &mut profile.profile)?;
+        }
+        let mut configured = BTreeSet::new();
+        for (index, config) in file.plugin_config.unwrap_or_default().into_iter().enumerate() {
+            let at = format!("{at}.pluginConfig[{index}]");
+            if !configured.insert(config.name.clone()) {
+                let problem = format!("found {:?} a second time, expected one entry for a plugin", config.name);
+                return Err(self.error(format!("{at}.name"), problem));
+            }
+            self.plugin_config(&at, config, &mut profile)?;
+        }
+        Ok(profile)
+    }
+}
+
+/// A path with indexes in brackets, as Kubernetes writes them.
+fn with_brackets(path: &serde_ignored::Path<'_>) -> String {
+    use serde_ignored::Path;
+    match path {
+        Path::Root => String::new(),
+        Path::Seq { parent, index } => format!("{}[{index}]", with_brackets(parent)),
+        Path::Map { parent, key } => match with_brackets(parent) {
+            parent if parent.is_empty() => key.clone(),
+            parent => format!("{parent}.{key}"),
+        },
+        Path::Some { parent } | Path::NewtypeStruct { parent } | Path::NewtypeVariant { parent } => {
+            with_brackets(parent)
+        }
+    }
+}
+
+/// Why a list of feature gates cannot be used.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FeatureGateError {
+    /// Not of the form `Name=true`.
+    #[error("found {0:?}, expected NAME=true or NAME=false, several separated by commas")]
+    Form(String),
+    /// Nobody knows it.
+    #[error("there is no feature gate {0:?}; known are {known}", known = known_gates())]
+    Unknown(String),
+}
+
+fn known_gates() -> String {
+    let gates = FEATURE_GATES.iter().map(|(name, on)| format!("{name} (default {on})"));
+    gates.collect::<Vec<_>>().join(", ")
+}
+
+/// Reads `A=true,B=false`.
+///
+/// # Errors
+/// If it is not of that form, or a gate is not known.
+pub fn feature_gates(text: &str) -> Result<FeatureGates, FeatureGateError> {
+    let mut gates = FeatureGates::default();
+    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let (name, value) = part
+            .split_once('=')
+            .ok_or_else(|| FeatureGateError::Form(part.to_owned()))?;
+        let on = match value.trim() {
+            "true" | "True" | "TRUE" | "t" | "T" | "1" => true,
+            "false" | "False" | "FALSE" | "f" | "F" | "0" => false,
+            _ => return Err(FeatureGateError::Form(part.to_owned())),
+        };
+        let known = FEATURE_GATES.iter().any(|(known, _)| *known == name.trim());
+        if !known || !gates.set(name.trim(), on) {
+            return Err(FeatureGateError::Unknown(name.trim().to_owned()));
+        }
+    }
+    Ok(gates)
+}

@@ -1,0 +1,105 @@
+//! Text in a given width: wrapping, and labels with text beside them.
+
+/// How wide a label column may become, as a part of the width; longer labels get a line of their own.
+const LABEL_PART: usize = 3;
+
+/// A label and the text beside it.
+pub(super) struct Row {
+    pub(super) label: String,
+    pub(super) text: Vec<String>,
+}
+
+/// Wraps a text at spaces. A word that is too long for a line gets one of its own.
+pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    for word in text.split(' ') {
+        let needed = line.chars().count() + 1 + word.chars().count();
+        if !line.is_empty() && needed > width {
+            lines.push(std::mem::take(&mut line));
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    lines.push(line);
+    lines
+}
+
+/// Lays rows out: labels in a column, texts wrapped beside them, everything indented.
+pub(super) fn rows(rows: &[Row], indent: usize, width: usize) -> String {
+    let length = |label: &String| label.chars().count();
+    let longest_allowed = width / LABEL_PART;
+    let column = rows
+        .iter()
+        .map(|row| length(&row.label))
+        .filter(|length| *length <= longest_allowed)
+        .max()
+        .unwrap_or(0);
+    let text_indent = if column == 0 { indent + 2 } else { indent + column + 2 };
+    let text_width = width.saturating_sub(text_indent).max(20);
+    let mut out = String::new();
+    for row in rows {
+        let lines: Vec<String> = row.text.iter().flat_map(|text| wrap(text, text_width)).collect();
+        let beside = length(&row.label) <= column;
+        let mut lead = format!("{:indent$}{}", "", row.label);
+        if !beside {
+            for line in wrap(&row.label, width.saturating_sub(indent).max(20)) {
+                out.push_str(&format!("{:indent$}{line}\n", ""));
+            }
+            lead.clear();
+        }
+        for line in lines {
+            let pad = text_indent - lead.chars().count().min(text_indent);
+            out.push_str(&format!("{lead}{:pad$}{line}\n", ""));
+            lead.clear();
+        }
+    }
+    out
+}
+
+/// Some names out of many: `n1, n2, n3 and 4 more`.
+pub(super) fn names<T: AsRef<str>>(names: &[T], at_most: usize) -> String {
+    let shown = if names.len() == at_most + 1 {
+        names.len()
+    } else {
+        at_most
+    };
+    let list: Vec<&str> = names.iter().take(shown).map(AsRef::as_ref).collect();
+    match names.len().saturating_sub(shown) {
+        0 => list.join(", "),
+        more => format!("{} and {more} more", list.join(", ")),
+    }
+}
+
+/// `1 node`, `2 nodes`.
+pub(super) fn count(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn names_are_cut() {
+        assert_eq!(names(&["a", "b"], 2), "a, b");
+        assert_eq!(
+            names(&["a", "b", "c"], 2),
+            "a, b, c",
+            "one more fits in the place of the words"
+        );
+        assert_eq!(names(&["a", "b", "c", "d"], 2), "a, b and 2 more");
+    }
+
+    proptest! {
+        #[test]
+        fn wrapping_keeps_the_words_and_the_width(text in "[a-z]{1,8}( [a-z]{1,8}){0,20}", width in 8..40_usize) {
+            let lines = wrap(&text, width);
+            prop_assert!(lines.iter().all(|line| line.chars().count() <= width));
+            prop_assert_eq!(lines.join(" "), text);
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! `berth explain`: where a pod can run, with which volumes, how good each node is, and why not elsewhere.
+//!
+//! The decisions are those of `berth-scheduler`; here they are asked for and put into words.
+
+mod advice;
+mod claims;
+mod details;
+mod layout;
+mod question;
+pub mod report;
+mod table;
+
+pub use report::Report;
+pub use table::render;
+
+use crate::cli::ExplainArgs;
+use crate::config::{self, ConfigError, Configuration, FeatureGateError};
+use crate::input::{Progress, ReadError, Source};
+use berth_core::api;
+use berth_core::binder::PodVolumes;
+use berth_core::nodes::NodeId;
+use berth_scheduler::cluster::Cluster;
+use berth_scheduler::decide::{Decision, Scratch, decide};
+use berth_scheduler::examine::{Examination, NodeExamination, examine};
+use berth_scheduler::framework::{self, PluginName};
+use berth_scheduler::plugins::{FilterState, volume_binding};
+use berth_scheduler::pod::Pod;
+use berth_scheduler::profile::Profile;
+use berth_scheduler::reason::Reason;
+use question::{Question, as_if_new, held_back};
+use report::{NodeReport, NodeVolumes, Refusal};
+use std::collections::BTreeMap;
+use std::io::Read;
+
+/// Why there is no explanation.
+#[derive(Debug, thiserror::Error)]
+pub enum ExplainError {
+    /// The input is broken.
+    #[error(transparent)]
+    Input(#[from] ReadError),
+    /// The configuration is broken.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The feature gates are broken.
+    #[error("--feature-gates: {0}")]
+    FeatureGates(#[from] FeatureGateError),
+    /// The pod's name is broken.
+    #[error("--pod: found {0:?}, expected NAMESPACE/NAME, or NAME for the namespace default")]
+    PodName(String),
+    /// The pod is not in the input.
+    #[error("there is no pod {pod} in the input; {hint}")]
+    NoPod {
+        /// The pod.
+        pod: String,
+        /// What is there instead.
+        hint: String,
+    },
+}
+
+/// An explanation, and what to say beside it on standard error.
+#[derive(Debug)]
+pub struct Explanation {
+    /// The answer.
+    pub report: Report,
+    /// Remarks, each a line.
+    pub remarks: Vec<String>,
+}
+
+/// Reads the input and explains the pod.
+///
+/// # Errors
+/// If the input, the configuration or the arguments are broken, or the pod is not there.
+pub fn explain(
+    args: &ExplainArgs,
+    standard_input: &mut dyn Read,
+    progress: &mut dyn Progress,
+) -> Result<Explanation, ExplainError> {
+    let gates = config::feature_gates(&args.feature_gates)?;
+    let mut configuration = match &args.config {
+        Some(path) => Configuration::from_file(path)?,
+        None => Configuration::default(),
+    };
+    configuration.set_feature_gates(&gates);
+    let sources: Vec<Source> = args.filename.iter().map(|name| name.as_os_str().into()).collect();
+    let mut question = Question::read(&args.pod, &sources, standard_input, progress)?;
+    let mut remarks = Vec::new();
+    let summary = question.summary.to_string();
+    if !summary.is_empty() {
+        remarks.push(summary);
+    }
+    remarks.extend(as_if_new(&mut question.pod));
+    remarks.extend(held_back(&question.pod));
+    let profile = match &args.config {
+        Some(_) => configuration.profile_for(&question.pod)?,
+        // Without a configuration, Berth's defaults speak for whichever scheduler the pod names.
+        None => &configuration.profiles[0],
+    };
+    profile.pod_changes.apply(&mut question.pod);
+    let report = explain_pod(&mut question.cluster, &question.pod, &profile.profile);
+    Ok(Explanation { report, remarks })
+}
+
+/// Explains a pod that is not itself in the cluster.
+#[must_use]
+pub fn explain_pod(cluster: &mut Cluster, pod: &api::Pod, profile: &Profile) -> Report {
+    let compiled = cluster.compile(pod);
+    let volumes = PodVolumes::new(cluster.binder_mut().symbols_mut(), pod);
+    let examination = examine(cluster, &compiled, profile);
+    let asker = Asker {
+        cluster,
+        pod: &compiled,
+        profile,
+        volumes: examination.states.iter().find_map(|state| match state {
+            FilterState::VolumeBinding(state) => Some(state),
+            _ => None,
+        }),
+    };
+    let mut report = Report {
+        pod: pod.metadata.full_name(),
+        schedulable: examination.nodes.iter().any(|node| node.fits),
+        pre_filter: examination
+            .refused
+            .iter()
+            .map(|found| refusal(found, |_| String::new()))
+            .collect(),
+        nodes: examination.nodes.iter().map(|node| asker.node_report(node)).collect(),
+        weights: profile
+            .scores
+            .iter()
+            .map(|(plugin, weight)| (plugin.to_string(), *weight))
+            .collect(),
+        ..Report::default()
+    };
+    let by_volumes = |refusal: &framework::Refusal| refusal.plugin == PluginName::VolumeBinding;
+    let refused = examination
+        .nodes
+        .iter()
+        .filter(|node| node.refusals.iter().any(by_volumes));
+    let refused: Vec<NodeId> = refused.map(|node| node.node).collect();
+    report.claims = claims::report(cluster.binder(), &volumes, &refused);
+    report.message = message(cluster, &compiled, profile, &examination);
+    report.advice = advice::steps(&report);
+    cluster.release(&compiled);
+    report
+}
+
+fn refusal(refusal: &framework::Refusal, detail: impl Fn(&Reason) -> String) -> Refusal {
+    Refusal {
+        plugin: refusal.plugin.to_string(),
+        code: refusal.code.to_string(),
+        reasons: refusal.reasons.iter().map(ToString::to_string).collect(),
+        reason_codes: refusal.reasons.iter().map(|reason| reason.code().to_owned()).collect(),
+        details: refusal.reasons.iter().map(detail).collect(),
+    }
+}
+
+/// What is asked about each node.
+struct Asker<'a> {
+    cluster: &'a Cluster,
+    pod: &'a Pod,
+    profile: &'a Profile,
+    volumes: Option<&'a volume_binding::State>,
+}
+
+impl Asker<'_> {
+    fn node_report(&self, node: &NodeExamination) -> NodeReport {
+        let detail = |reason: &Reason| details::detail(self.cluster, self.pod, self.profile, node.node, reason);
+        let mut report = NodeReport {
+            name: node.name.clone(),
+            fits: node.fits,
+            refused: node.refusals.iter().map(|found| refusal(found, detail)).collect(),
+            ..NodeReport::default()
+        };
+        if node.fits {
+            report.volumes = Some(self.node_volumes(node.node));
+            let scores = node.scores.iter().map(|(plugin, score)| (plugin.to_string(), *score));
+            report.scores = Some(scores.collect());
+            report.total = node.total;
+        }
+        report
+    }
+
+    fn node_volumes(&self, node: NodeId) -> NodeVolumes {
+        let volumes = self.volumes.and_then(|state| state.on_node(self.cluster, node).ok());
+        let (existing, provision) = volumes
+            .as_ref()
+            .map_or_else(Default::default, |volumes| self.cluster.binder().describe(volumes));
+        let existing = existing
+            .into_iter()
+            .map(|(claim, volume)| (claim.to_owned(), volume.to_owned()));
+        NodeVolumes {
+            existing: existing.collect(),
+            provision: provision.into_iter().map(str::to_owned).collect(),
+        }
+    }
+}
+
+/// One line in kube-scheduler's form: each refused node counts for the reasons of the first plugin that refuses it.
+fn message(cluster: &mut Cluster, pod: &Pod, profile: &Profile, examination: &Examination) -> String {
+    let all = examination.nodes.len();
+    let fitting = examination.nodes.iter().filter(|node| node.fits).count();
+    if fitting == 0 {
+        // A decision words it; the seed has no bearing on a refusal.
+        let Decision::Refuse(diagnosis) = decide(cluster, pod, profile, &mut Scratch::new(0)) else {
+            return format!("0/{all} nodes are available.");
+        };
+        let preemption = diagnosis.preemption_message(cluster, pod);
+        let preemption = preemption
+            .filter(|_| all > 0)
+            .map_or(String::new(), |words| format!(" {words}"));
+        return format!("{}{preemption}", diagnosis.message());
+    }
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for node in examination.nodes.iter().filter(|node| !node.fits) {
+        for reason in node.refusals.first().into_iter().flat_map(|refusal| &refusal.reasons) {
+            *counts.entry(reason.to_string()).or_default() += 1;
+        }
+    }
+    let mut reasons: Vec<String> = counts
+        .into_iter()
+        .map(|(reason, count)| format!("{count} {reason}"))
+        .collect();
+    reasons.sort_unstable();
+    match reasons.as_slice() {
+        [] => format!("{fitting}/{all} nodes are available."),
+        reasons => format!("{fitting}/{all} nodes are available: {}.", reasons.join(", ")),
+    }
+}

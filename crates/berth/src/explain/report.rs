@@ -1,0 +1,151 @@
+//! The answer of `berth explain` as plain values: what the JSON output is, and what the table is made of.
+//!
+//! The field names are a contract with users' scripts.
+
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Where a pod can run, and why not elsewhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// `namespace/name`.
+    pub pod: String,
+    /// Whether some node fits.
+    pub schedulable: bool,
+    /// One line in kube-scheduler's form.
+    pub message: String,
+    /// Refusals before any node was looked at.
+    pub pre_filter: Vec<Refusal>,
+    /// Every node, by name.
+    pub nodes: Vec<NodeReport>,
+    /// The weights with which scores are added up, by plugin.
+    pub weights: BTreeMap<String, i64>,
+    /// Every claim of the pod, in the order in which the pod names them.
+    pub claims: Vec<ClaimReport>,
+    /// What would help, if nothing fits; most promising first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub advice: Vec<String>,
+}
+
+/// A plugin's refusal.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Refusal {
+    /// The plugin, as kube-scheduler names it.
+    pub plugin: String,
+    /// `Unschedulable`, `UnschedulableAndUnresolvable` or `Error`.
+    pub code: String,
+    /// The reasons in kube-scheduler's words.
+    pub reasons: Vec<String>,
+    /// The stable codes of the reasons.
+    pub reason_codes: Vec<String>,
+    /// For each reason what its words leave out, such as which taint; empty where there is nothing.
+    #[serde(skip_serializing_if = "nothing_to_add")]
+    pub details: Vec<String>,
+}
+
+fn nothing_to_add(details: &[String]) -> bool {
+    details.iter().all(String::is_empty)
+}
+
+/// What was found about a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeReport {
+    /// Its name.
+    pub name: String,
+    /// Whether every plugin accepts it.
+    pub fits: bool,
+    /// Every refusal, not just the first.
+    pub refused: Vec<Refusal>,
+    /// The volumes that the pod would get there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub volumes: Option<NodeVolumes>,
+    /// Normalized scores by plugin.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scores: Option<BTreeMap<String, i64>>,
+    /// The scores with their weights, added up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<i64>,
+}
+
+/// The volumes that a pod would get on a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct NodeVolumes {
+    /// Existing volumes, by claim.
+    #[serde(rename = "static")]
+    pub existing: BTreeMap<String, String>,
+    /// Claims for which a volume would be made.
+    pub provision: Vec<String>,
+}
+
+/// What a claim needs, and what stands against it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClaimReport {
+    /// Its name.
+    pub claim: String,
+    /// Where it stands.
+    pub state: ClaimState,
+    /// Its class; absent if it names none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
+    /// The bytes it asks for.
+    pub request_bytes: i64,
+    /// What it needs, or what is the matter with it, in words.
+    pub summary: String,
+    /// What nodes have to offer to it, nodes with the same offer together.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub offers: Vec<Offer>,
+}
+
+/// Where a claim stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum ClaimState {
+    /// Bound to a volume.
+    Bound,
+    /// Gets its volume when the pod gets its node.
+    Delayed,
+    /// Should have a volume by now and has none.
+    Unbound,
+    /// Not there.
+    Missing,
+    /// Its volume is gone.
+    Lost,
+    /// Being deleted.
+    Deleting,
+    /// Belongs to something other than the pod that it should have been made for.
+    NotOwned,
+}
+
+/// What some nodes have to offer to a claim.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Offer {
+    /// Whether it would do for this claim alone.
+    pub suffices: bool,
+    /// In words.
+    pub text: String,
+    /// The nodes.
+    pub nodes: Vec<String>,
+    /// The largest volume that the claim could get there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub largest_bytes: Option<i64>,
+}
+
+impl Report {
+    /// How many nodes fit.
+    #[must_use]
+    pub fn fitting(&self) -> usize {
+        self.nodes.iter().filter(|node| node.fits).count()
+    }
+
+    /// The fitting nodes, best first.
+    #[must_use]
+    pub fn ranking(&self) -> Vec<&NodeReport> {
+        let mut fitting: Vec<_> = self.nodes.iter().filter(|node| node.fits).collect();
+        fitting.sort_by(|a, b| b.total.cmp(&a.total).then_with(|| a.name.cmp(&b.name)));
+        fitting
+    }
+}

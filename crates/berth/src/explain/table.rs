@@ -1,0 +1,259 @@
+//! The answer for a person: the verdict first, then nodes by reason, claims, and what would help.
+
+use super::layout::{Row, count, names, rows, wrap};
+use super::report::{NodeReport, Refusal, Report};
+use anstyle::{AnsiColor, Style};
+use std::fmt::Write;
+
+/// How many fitting nodes are shown.
+const FITTING_SHOWN: usize = 5;
+/// How many node names are shown where nodes are grouped.
+const NAMES_SHOWN: usize = 4;
+/// How many groups of refused nodes are shown.
+const GROUPS_SHOWN: usize = 12;
+/// For how many nodes of a group details are shown.
+const DETAILS_SHOWN: usize = 2;
+/// How many offers are shown for a claim.
+const OFFERS_SHOWN: usize = 8;
+
+const GOOD: Style = AnsiColor::Green.on_default().bold();
+const BAD: Style = AnsiColor::Red.on_default().bold();
+const HEADING: Style = Style::new().bold();
+
+/// Renders a report. The text has colours; whoever writes it to something other than a terminal strips them.
+#[must_use]
+pub fn render(report: &Report, width: usize) -> String {
+    let mut out = String::new();
+    verdict(&mut out, report, width);
+    if !report.pre_filter.is_empty() {
+        heading(&mut out, "Refused before any node was looked at");
+        let refusals: Vec<Row> = report.pre_filter.iter().map(refusal_row).collect();
+        out.push_str(&rows(&refusals, 2, width));
+    }
+    fitting_nodes(&mut out, report, width);
+    refused_nodes(&mut out, report, width);
+    claims(&mut out, report, width);
+    if !report.advice.is_empty() {
+        heading(&mut out, "What would help");
+        for advice in &report.advice {
+            out.push_str(&bullet(advice, width));
+        }
+    }
+    out
+}
+
+fn bullet(text: &str, width: usize) -> String {
+    let lines = wrap(text, width.saturating_sub(4).max(20));
+    format!("  - {}\n", lines.join("\n    "))
+}
+
+fn heading(out: &mut String, text: &str) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(out, "\n{HEADING}{text}{HEADING:#}");
+}
+
+fn verdict(out: &mut String, report: &Report, width: usize) {
+    let all = report.nodes.len();
+    let nodes = count(all, "node", "nodes");
+    let (style, words) = match (report.fitting(), report.ranking().first()) {
+        (_, None) if all == 0 => (BAD, format!("{}: there are no nodes", report.pod)),
+        (_, None) if all == 1 => (BAD, format!("{} does not fit on the only node", report.pod)),
+        (_, None) => (BAD, format!("{} fits on none of {nodes}", report.pod)),
+        (fitting, Some(best)) => {
+            let of = if fitting == all && all == 1 {
+                "the only node".to_owned()
+            } else if fitting == all {
+                format!("all {nodes}")
+            } else {
+                format!("{fitting} of {nodes}")
+            };
+            let best = match fitting {
+                1 => format!(": {}", best.name),
+                _ => format!(", best on {}", best.name),
+            };
+            (GOOD, format!("{} fits on {of}{best}", report.pod))
+        }
+    };
+    for line in wrap(&words, width) {
+        let _ = writeln!(out, "{style}{line}{style:#}");
+    }
+    for line in wrap(&report.message, width) {
+        let _ = writeln!(out, "{line}");
+    }
+}
+
+fn refusal_row(refusal: &Refusal) -> Row {
+    Row {
+        label: refusal.plugin.clone(),
+        text: refusal.reasons.clone(),
+    }
+}
+
+fn fitting_nodes(out: &mut String, report: &Report, width: usize) {
+    let ranking = report.ranking();
+    if ranking.is_empty() {
+        return;
+    }
+    heading(out, "Fits, best first");
+    let shown: Vec<Row> = ranking
+        .iter()
+        .take(FITTING_SHOWN)
+        .map(|node| fitting_row(report, node))
+        .collect();
+    out.push_str(&rows(&shown, 2, width));
+    if let Some(more) = ranking.len().checked_sub(FITTING_SHOWN).filter(|more| *more > 0) {
+        let _ = writeln!(
+            out,
+            "  and {} (all of them: -o json)",
+            count(more, "node more", "nodes more")
+        );
+    }
+}
+
+fn fitting_row(report: &Report, node: &NodeReport) -> Row {
+    let mut text = Vec::new();
+    if let Some(volumes) = &node.volumes {
+        let existing = volumes
+            .existing
+            .iter()
+            .map(|(claim, volume)| format!("{claim} on {volume}"));
+        let new = volumes.provision.iter().map(|claim| format!("{claim} on a new volume"));
+        let listed: Vec<String> = existing.chain(new).collect();
+        if !listed.is_empty() {
+            text.push(listed.join(", "));
+        }
+    }
+    let scores = node.scores.iter().flatten().filter(|(_, score)| **score != 0);
+    let scores = scores.map(|(plugin, score)| match report.weights.get(plugin) {
+        None | Some(1) => format!("{plugin} {score}"),
+        Some(weight) => format!("{plugin} {weight}×{score}"),
+    });
+    let scores: Vec<String> = scores.collect();
+    let total = format!("total {}", node.total.unwrap_or(0));
+    text.push(match scores.as_slice() {
+        [] => total,
+        scores => format!("{total}: {}", scores.join(", ")),
+    });
+    Row {
+        label: node.name.clone(),
+        text,
+    }
+}
+
+/// Nodes that refuse the pod for the same reasons.
+struct Group<'r> {
+    nodes: Vec<&'r NodeReport>,
+}
+
+impl<'r> Group<'r> {
+    fn names(&self) -> Vec<&'r str> {
+        self.nodes.iter().map(|node| node.name.as_str()).collect()
+    }
+
+    fn row(&self) -> Row {
+        let names_of_all = self.names();
+        let mut text = Vec::new();
+        for (at, refusal) in self.nodes[0].refused.iter().enumerate() {
+            for (index, reason) in refusal.reasons.iter().enumerate() {
+                let detail = self.detail(at, index);
+                text.push(format!("{}: {reason}{detail}", refusal.plugin));
+            }
+        }
+        Row {
+            label: match names_of_all.as_slice() {
+                [one] => (*one).to_owned(),
+                many => format!("{} nodes: {}", many.len(), names(many, NAMES_SHOWN)),
+            },
+            text,
+        }
+    }
+
+    /// What the words of a reason leave out: once if it is the same for all nodes, else for a few of them.
+    fn detail(&self, at: usize, index: usize) -> String {
+        let detail = |node: &&'r NodeReport| node.refused[at].details.get(index).map_or("", String::as_str);
+        let first = detail(&self.nodes[0]);
+        if first.is_empty() {
+            String::new()
+        } else if self.nodes.iter().all(|node| detail(node) == first) {
+            format!(" ({first})")
+        } else {
+            let shown = self.nodes.iter().take(DETAILS_SHOWN);
+            let shown: Vec<String> = shown.map(|node| format!("{} {}", node.name, detail(node))).collect();
+            format!(" ({})", shown.join("; "))
+        }
+    }
+}
+
+fn groups(report: &Report) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    let mut index = std::collections::HashMap::new();
+    for node in report.nodes.iter().filter(|node| !node.refused.is_empty()) {
+        let reasons: Vec<(&str, &[String])> = node
+            .refused
+            .iter()
+            .map(|refusal| (refusal.plugin.as_str(), refusal.reasons.as_slice()))
+            .collect();
+        let at = *index.entry(reasons).or_insert_with(|| {
+            groups.push(Group { nodes: Vec::new() });
+            groups.len() - 1
+        });
+        groups[at].nodes.push(node);
+    }
+    groups.sort_by_key(|group| (std::cmp::Reverse(group.nodes.len()), group.nodes[0].name.clone()));
+    groups
+}
+
+fn refused_nodes(out: &mut String, report: &Report, width: usize) {
+    let groups = groups(report);
+    if groups.is_empty() {
+        return;
+    }
+    heading(out, "Refused nodes, by reason");
+    let shown: Vec<Row> = groups.iter().take(GROUPS_SHOWN).map(Group::row).collect();
+    out.push_str(&rows(&shown, 2, width));
+    let more: usize = groups.iter().skip(GROUPS_SHOWN).map(|group| group.nodes.len()).sum();
+    if more > 0 {
+        let _ = writeln!(
+            out,
+            "  and {} for other combinations of reasons (all of them: -o json)",
+            count(more, "node", "nodes")
+        );
+    }
+}
+
+fn claims(out: &mut String, report: &Report, width: usize) {
+    if report.claims.is_empty() {
+        return;
+    }
+    heading(out, "Claims");
+    for claim in &report.claims {
+        let words = format!("claim {} {}", claim.claim, claim.summary);
+        for (index, line) in wrap(&words, width.saturating_sub(4).max(20)).into_iter().enumerate() {
+            let indent = if index == 0 { 2 } else { 4 };
+            let _ = writeln!(out, "{:indent$}{line}", "");
+        }
+        let offers: Vec<Row> = claim
+            .offers
+            .iter()
+            .take(OFFERS_SHOWN)
+            .map(|offer| Row {
+                label: names(&offer.nodes, NAMES_SHOWN),
+                text: vec![offer.text.clone()],
+            })
+            .collect();
+        out.push_str(&rows(&offers, 4, width));
+        let more: usize = claim
+            .offers
+            .iter()
+            .skip(OFFERS_SHOWN)
+            .map(|offer| offer.nodes.len())
+            .sum();
+        if more > 0 {
+            let _ = writeln!(
+                out,
+                "    and {} (all of them: -o json)",
+                count(more, "node more", "nodes more")
+            );
+        }
+    }
+}

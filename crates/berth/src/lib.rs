@@ -1,0 +1,12 @@
+//! The parts of the `berth` command, as a library so that tests can call them.
+//!
+//! This crate is the composition root: it reads files and arguments, asks the pure crates, and prints. No
+//! decision is made here.
+
+pub mod bench;
+pub mod cli;
+pub mod config;
+pub mod explain;
+pub mod input;
+pub mod run;
+pub mod terminal;

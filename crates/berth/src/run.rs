@@ -1,0 +1,95 @@
+//! Runs a command: arguments in, output and exit status out.
+
+use crate::bench;
+use crate::cli::{Bench, Cli, Command, DecideArgs, ExplainArgs, Output};
+use crate::explain;
+use crate::terminal::{self, Color, ProgressLine};
+use anyhow::Context;
+use clap::CommandFactory;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// Done; for `explain`, the pod fits somewhere.
+pub const EXIT_DONE: u8 = 0;
+/// For `explain`: the pod fits nowhere.
+pub const EXIT_REFUSED: u8 = 1;
+/// Bad input or usage.
+pub const EXIT_BAD_INPUT: u8 = 2;
+
+/// Runs a command and says on standard error what went wrong, if anything did.
+#[must_use]
+pub fn run(cli: &Cli) -> ExitCode {
+    match dispatch(cli) {
+        Ok(code) => code.into(),
+        Err(error) if is_closed_pipe(&error) => EXIT_DONE.into(),
+        Err(error) => {
+            let style = anstyle::AnsiColor::Red.on_default().bold();
+            // If even this cannot be written, the exit status has to do.
+            let _ = writeln!(cli.color.stderr(), "{style}error:{style:#} {error:#}");
+            EXIT_BAD_INPUT.into()
+        }
+    }
+}
+
+/// Whether the reader of the output has gone away, as `head` does when it has enough.
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<io::Error>()
+        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+fn dispatch(cli: &Cli) -> anyhow::Result<u8> {
+    match &cli.command {
+        Command::Explain(args) => explain(args, cli.color),
+        Command::Bench {
+            what: Bench::Decide(args),
+        } => decide(args, cli.color),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Cli::command(), "berth", &mut script);
+            io::stdout().write_all(&script)?;
+            Ok(EXIT_DONE)
+        }
+        Command::Version => {
+            writeln!(io::stdout(), "berth {}", env!("CARGO_PKG_VERSION"))?;
+            Ok(EXIT_DONE)
+        }
+    }
+}
+
+fn explain(args: &ExplainArgs, color: Color) -> anyhow::Result<u8> {
+    let explanation = explain::explain(args, &mut io::stdin().lock(), &mut ProgressLine::new())?;
+    for remark in &explanation.remarks {
+        writeln!(color.stderr(), "{remark}")?;
+    }
+    let report = &explanation.report;
+    match args.output {
+        Output::Table => write!(color.stdout(), "{}", explain::render(report, terminal::width()))?,
+        Output::Json => write_json(report)?,
+    }
+    Ok(if report.schedulable { EXIT_DONE } else { EXIT_REFUSED })
+}
+
+fn decide(args: &DecideArgs, color: Color) -> anyhow::Result<u8> {
+    let size = bench::Size {
+        nodes: args.nodes as usize,
+        volumes_per_node: args.volumes_per_node as usize,
+        pods: args.pods as usize,
+        claims: args.claims as usize,
+        seed: args.seed,
+    };
+    let measurement = bench::measure(&size, &mut ProgressLine::new());
+    match args.output {
+        Output::Table => write!(color.stdout(), "{}", measurement.table())?,
+        Output::Json => write_json(&measurement)?,
+    }
+    Ok(EXIT_DONE)
+}
+
+/// Writes a value as one line of JSON.
+fn write_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
+    let mut text = serde_json::to_string(value).context("the answer cannot be written as JSON")?;
+    text.push('\n');
+    io::stdout().write_all(text.as_bytes())?;
+    Ok(())
+}

@@ -1,0 +1,217 @@
+//! Reading scheduler configurations and feature gates.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use berth::config::{Configuration, feature_gates};
+use berth_core::api;
+use berth_core::score::Shape;
+use berth_scheduler::framework::PluginName;
+use berth_scheduler::profile::{DefaultSpread, Profile, ScoringForm, ShapePoint};
+use std::time::Duration;
+
+const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
+
+fn read(rest: &str) -> Result<Configuration, String> {
+    Configuration::from_text(&"config.yaml".into(), &format!("{HEAD}{rest}")).map_err(|error| error.to_string())
+}
+
+#[track_caller]
+fn profile(rest: &str) -> Profile {
+    let configuration = read(rest).unwrap_or_else(|error| panic!("{error}"));
+    configuration.profiles[0].profile.clone()
+}
+
+#[track_caller]
+fn check_error(rest: &str, expected: &str) {
+    assert_eq!(read(rest).expect_err("this must not be accepted"), expected);
+}
+
+#[test]
+fn nothing_said_means_the_defaults() {
+    assert_eq!(read("").unwrap(), Configuration::default());
+    assert_eq!(read("profiles: []\n").unwrap(), Configuration::default());
+    assert_eq!(profile("profiles: [{}]\n"), Profile::default());
+    let full = "parallelism: 16\nleaderElection: {leaderElect: true, leaseDuration: 15s}\n\
+                clientConnection: {kubeconfig: /etc/kubernetes/scheduler.conf, qps: 50, burst: 100}\n\
+                enableProfiling: false\npercentageOfNodesToScore: 0\npodInitialBackoffSeconds: 1\npodMaxBackoffSeconds: 10\n";
+    assert_eq!(read(full).unwrap(), Configuration::default());
+}
+
+#[test]
+fn plugins_are_enabled_disabled_and_weighted() {
+    let found = profile(
+        "profiles:\n- plugins:\n    score:\n      disabled: [{name: ImageLocality}]\n      enabled: [{name: NodeResourcesFit, weight: 7}]\n    filter:\n      disabled: [{name: NodePorts}]\n",
+    );
+    assert!(!found.scores.iter().any(|(name, _)| *name == PluginName::ImageLocality));
+    assert!(found.scores.contains(&(PluginName::NodeResourcesFit, 7)));
+    assert!(
+        found.scores.contains(&(PluginName::TaintToleration, 3)),
+        "others keep their weight"
+    );
+    assert!(!found.filters.contains(&PluginName::NodePorts));
+    assert_eq!(found.filters.len(), Profile::default().filters.len() - 1);
+
+    let found = profile(
+        "profiles:\n- plugins:\n    multiPoint:\n      disabled: [{name: '*'}]\n      enabled: [{name: VolumeBinding, weight: 5}, {name: NodeName}, {name: DefaultBinder}]\n",
+    );
+    assert_eq!(found.filters, [PluginName::VolumeBinding, PluginName::NodeName]);
+    assert_eq!(found.scores, [(PluginName::VolumeBinding, 5)]);
+
+    let found = profile("profiles:\n- plugins:\n    multiPoint:\n      enabled: [{name: TaintToleration}]\n");
+    assert!(
+        found.scores.contains(&(PluginName::TaintToleration, 1)),
+        "named without a weight it has weight 1"
+    );
+    assert_eq!(found.filters, Profile::default().filters, "and it stays in its place");
+}
+
+#[test]
+fn arguments_of_plugins_are_read() {
+    let found = profile(
+        "profiles:\n- pluginConfig:\n  - name: VolumeBinding\n    args:\n      apiVersion: kubescheduler.config.k8s.io/v1\n      kind: VolumeBindingArgs\n      bindTimeoutSeconds: 60\n      shape: [{utilization: 50, score: 0}, {utilization: 80, score: 3}, {utilization: 100, score: 5}]\n      storageClassWeights:\n      - local-ssd: \"5\"\n      - local-hdd: 3\n  - name: InterPodAffinity\n    args: {hardPodAffinityWeight: 9}\n  - name: NodeResourcesFit\n    args:\n      scoringStrategy:\n        type: MostAllocated\n        resources: [{name: cpu, weight: 2}, {name: memory}]\n  - name: NodeResourcesBalancedAllocation\n    args: {resources: [{name: cpu, weight: 1}]}\n  - name: PodTopologySpread\n    args: {defaultingType: List}\n  - name: DefaultPreemption\n    args: {minCandidateNodesPercentage: 10, minCandidateNodesAbsolute: 100}\n",
+    );
+    let point = |utilization, score| ShapePoint { utilization, score };
+    let args = &found.volume_binding;
+    assert_eq!(args.bind_timeout, Duration::from_secs(60));
+    let shape = Shape::new(&[point(50, 0), point(80, 3), point(100, 5)]).unwrap();
+    assert_eq!(args.score.shape, Some(shape));
+    assert_eq!(args.score.class_weights.get("local-hdd"), Some(&3));
+    assert_eq!(args.score.class_weights.get("local-ssd"), Some(&5));
+    assert_eq!(found.hard_pod_affinity_weight, 9);
+    assert_eq!(found.scoring_strategy.form, ScoringForm::MostAllocated);
+    assert_eq!(
+        found.scoring_strategy.resources,
+        [("cpu".to_owned(), 2), ("memory".to_owned(), 1)]
+    );
+    assert_eq!(found.balanced_resources, ["cpu"]);
+    assert_eq!(found.default_spread, DefaultSpread::Off);
+}
+
+#[test]
+fn arguments_can_change_pods() {
+    let configuration = read(
+        "profiles:\n- pluginConfig:\n  - name: NodeResourcesFit\n    args: {ignoredResources: [example.com/foo], ignoredResourceGroups: [gpu.example.com]}\n  - name: NodeAffinity\n    args:\n      addedAffinity:\n        requiredDuringSchedulingIgnoredDuringExecution:\n          nodeSelectorTerms:\n          - matchExpressions: [{key: pool, operator: In, values: [a]}]\n          - matchExpressions: [{key: pool, operator: In, values: [b]}]\n",
+    );
+    let changes = configuration.unwrap().profiles.remove(0).pod_changes;
+    let mut pod: api::Pod = serde_json::from_value(serde_json::json!({
+        "spec": {
+            "containers": [{"resources": {"requests": {"cpu": 1, "example.com/foo": 1, "example.com/bar": 1, "gpu.example.com/a": 1}}}],
+            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+                {"matchExpressions": [{"key": "disk", "operator": "Exists"}]}, {}]}}}}
+    }))
+    .unwrap();
+    changes.apply(&mut pod);
+    let requests: Vec<_> = pod.spec.containers[0].resources.requests.keys().collect();
+    assert_eq!(requests, ["cpu", "example.com/bar"]);
+    let affinity = pod.spec.affinity.unwrap().node_affinity.unwrap();
+    let terms = affinity.required.unwrap().node_selector_terms;
+    let keys: Vec<Vec<_>> = terms
+        .iter()
+        .map(|term| {
+            term.match_expressions
+                .iter()
+                .map(|found| format!("{}{:?}", found.key, found.values))
+                .collect()
+        })
+        .collect();
+    assert_eq!(
+        keys,
+        [["disk[]", "pool[\"a\"]"], ["disk[]", "pool[\"b\"]"]],
+        "an empty term matches nothing and is left out"
+    );
+    check_error(
+        "profiles:\n- pluginConfig:\n  - name: NodeAffinity\n    args: {addedAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Like}]}]}}}\n",
+        "config.yaml: profiles[0].pluginConfig[0].args.addedAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0].operator: found \"Like\", expected one of In, NotIn, Exists, DoesNotExist, Gt, Lt",
+    );
+}
+
+#[test]
+fn unknown_fields_are_named_all_of_them() {
+    check_error(
+        "paralelism: 16\nprofiles:\n- schedulerNam: x\n  plugins: {filters: {}, score: {enabled: [{nam: x, name: NodeName}]}}\n  pluginConfig:\n  - name: VolumeBinding\n    args: {bindTimeout: 3, shape: [{utilisation: 1}]}\n",
+        "config.yaml: unknown fields: paralelism, profiles[0].plugins.filters, profiles[0].plugins.score.enabled[0].nam, \
+         profiles[0].schedulerNam, profiles[0].pluginConfig[0].args.bindTimeout, \
+         profiles[0].pluginConfig[0].args.shape[0].utilisation; check the spelling, or take them out",
+    );
+}
+
+#[test]
+fn broken_values_are_named_with_what_was_expected() {
+    check_error(
+        "profiles: 5\n",
+        "config.yaml: profiles: invalid type: integer `5`, expected a sequence",
+    );
+    check_error(
+        "profiles:\n- pluginConfig:\n  - name: VolumeBinding\n    args: {shape: [{utilization: 200, score: 1}]}\n",
+        "config.yaml: profiles[0].pluginConfig[0].args.shape[0].utilization: found 200, expected 0 to 100",
+    );
+    check_error(
+        "profiles:\n- pluginConfig:\n  - name: VolumeBinding\n    args: {storageClassWeights: [{ssd: heavy}]}\n",
+        "config.yaml: profiles[0].pluginConfig[0].args.storageClassWeights[0].ssd: found \"heavy\", expected a whole number from 0 up, such as \"5\"",
+    );
+    check_error(
+        "profiles:\n- pluginConfig:\n  - name: VolumeBinding\n    args: {kind: NodeAffinityArgs}\n",
+        "config.yaml: profiles[0].pluginConfig[0].args.kind: found \"NodeAffinityArgs\", expected \"VolumeBindingArgs\"",
+    );
+    check_error(
+        "profiles: [{schedulerName: a}, {schedulerName: a}]\n",
+        "config.yaml: profiles[1].schedulerName: found \"a\" a second time, expected another name",
+    );
+    check_error(
+        "extenders: [{urlPrefix: x}]\n",
+        "config.yaml: extenders: found extenders, which Berth does not call; take them out",
+    );
+    let error = read("profiles:\n- plugins: {filter: {enabled: [{name: Coscheduling}]}}\n").unwrap_err();
+    assert!(
+        error.starts_with("config.yaml: profiles[0].plugins.filter.enabled[0].name: found \"Coscheduling\", expected a plugin: one of NodeUnschedulable, "),
+        "{error}"
+    );
+    let error = Configuration::from_text(&"c".into(), "apiVersion: v1\nkind: Pod\n").unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("expected \"kubescheduler.config.k8s.io/v1\""),
+        "{error}"
+    );
+    let error = read("a: [\n").unwrap_err();
+    assert!(error.contains("not YAML"), "{error}");
+}
+
+#[test]
+fn pods_choose_their_profile_by_name() {
+    let configuration = read("profiles: [{schedulerName: default-scheduler}, {schedulerName: batch}]\n").unwrap();
+    let mut pod = api::Pod::default();
+    pod.metadata.name = "p".to_owned();
+    assert_eq!(
+        configuration.profile_for(&pod).unwrap().scheduler_name,
+        "default-scheduler"
+    );
+    pod.spec.scheduler_name = Some("batch".to_owned());
+    assert_eq!(configuration.profile_for(&pod).unwrap().scheduler_name, "batch");
+    pod.spec.scheduler_name = Some("other".to_owned());
+    assert_eq!(
+        configuration.profile_for(&pod).unwrap_err().to_string(),
+        "pod p wants scheduler \"other\", for which the configuration has no profile; it has \"default-scheduler\", \"batch\""
+    );
+}
+
+#[test]
+fn feature_gates_are_read() {
+    assert!(feature_gates("").unwrap().volume_capacity_priority);
+    let gates = feature_gates("VolumeCapacityPriority=false, StorageCapacityScoring=true").unwrap();
+    assert!(!gates.volume_capacity_priority && gates.storage_capacity_scoring);
+    assert_eq!(
+        feature_gates("Volumes=true").unwrap_err().to_string(),
+        "there is no feature gate \"Volumes\"; known are VolumeCapacityPriority (default true), StorageCapacityScoring (default false)"
+    );
+    assert_eq!(
+        feature_gates("StorageCapacityScoring=maybe").unwrap_err().to_string(),
+        "found \"StorageCapacityScoring=maybe\", expected NAME=true or NAME=false, several separated by commas"
+    );
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_configuration_is_read_or_refused(rest in "(profiles|plugins|args|name|shape|[:\\-\\[\\]{} \n,0-9a-c]){0,40}") {
+        let _ = read(&rest);
+    }
+}

@@ -1,0 +1,278 @@
+//! What `berth explain` says about small clusters, as snapshots: the words are the product.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use anstream::adapter::strip_str;
+use berth::explain::{Report, explain_pod, render};
+use berth::input;
+use berth_core::api::{Object, Pod};
+use berth_scheduler::cluster::Cluster;
+use berth_scheduler::profile::Profile;
+
+/// Reads a cluster and explains the pod named `target` in it.
+fn explained(yaml: &str) -> Report {
+    let mut cluster = Cluster::default();
+    let mut target: Option<Pod> = None;
+    let read = input::read_text("cluster.yaml", yaml, &mut |object| match object {
+        Object::Pod(pod) if pod.metadata.name == "target" => target = Some(*pod),
+        object => cluster.upsert(&object),
+    });
+    read.unwrap_or_else(|error| panic!("{error}"));
+    explain_pod(&mut cluster, &target.expect("a pod named target"), &Profile::default())
+}
+
+fn table(report: &Report, width: usize) -> String {
+    strip_str(&render(report, width)).to_string()
+}
+
+fn check(name: &str, yaml: &str) -> Report {
+    let report = explained(yaml);
+    insta::assert_snapshot!(name, table(&report, 100));
+    report
+}
+
+fn node(name: &str, more: &str) -> String {
+    format!(
+        "---\napiVersion: v1\nkind: Node\nmetadata:\n  name: {name}\n  labels: {{kubernetes.io/hostname: {name}}}\n\
+         status: {{allocatable: {{cpu: 4, memory: 8Gi, pods: 10}}}}\n{more}\n"
+    )
+}
+
+const CLASSES: &str = "---\n{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: local}, \
+     provisioner: kubernetes.io/no-provisioner, volumeBindingMode: WaitForFirstConsumer}\n---\n\
+     {apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: now}, provisioner: disk.example.com, \
+     volumeBindingMode: Immediate}\n";
+
+fn volume(name: &str, node: &str, gi: u32, more: &str) -> String {
+    format!(
+        "---\napiVersion: v1\nkind: PersistentVolume\nmetadata: {{name: {name}}}\nstatus: {{phase: Available}}\nspec:\n  \
+         capacity: {{storage: {gi}Gi}}\n  accessModes: [ReadWriteOnce]\n  storageClassName: local\n  nodeAffinity: \
+         {{required: {{nodeSelectorTerms: [{{matchExpressions: [{{key: kubernetes.io/hostname, operator: In, values: \
+         [{node}]}}]}}]}}}}\n{more}\n"
+    )
+}
+
+fn claim(name: &str, class: &str, gi: u32, more: &str) -> String {
+    format!(
+        "---\napiVersion: v1\nkind: PersistentVolumeClaim\nmetadata:\n  name: {name}\n{more}\nspec:\n  accessModes: \
+         [ReadWriteOnce]\n  storageClassName: {class}\n  resources: {{requests: {{storage: {gi}Gi}}}}\n"
+    )
+}
+
+fn target(claims: &[&str], more: &str) -> String {
+    let mut pod = format!(
+        "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: target}}\nspec:\n  containers: [{{name: main, resources: {{requests: \
+         {{cpu: 1}}}}}}]\n{more}\n  volumes:\n"
+    );
+    for claim in claims {
+        pod.push_str(&format!(
+            "  - {{name: {claim}, persistentVolumeClaim: {{claimName: {claim}}}}}\n"
+        ));
+    }
+    pod
+}
+
+#[test]
+fn a_pod_without_claims_fits_everywhere() {
+    let report = check(
+        "fits_everywhere",
+        &(node("n1", "") + &node("n2", "") + &target(&[], "")),
+    );
+    assert!(report.schedulable && report.advice.is_empty());
+}
+
+#[test]
+fn there_are_no_nodes() {
+    check("no_nodes", &target(&[], ""));
+}
+
+#[test]
+fn claims_that_no_node_can_help() {
+    let cluster = node("n1", "") + CLASSES;
+    check("claim_missing", &(cluster.clone() + &target(&["data"], "")));
+    check(
+        "claim_unbound_immediate",
+        &(cluster.clone() + &claim("data", "now", 5, "") + &target(&["data"], "")),
+    );
+    let deleting = "  deletionTimestamp: \"2026-01-01T00:00:00Z\"";
+    check(
+        "claim_deleting",
+        &(cluster.clone() + &claim("data", "local", 5, deleting) + &target(&["data"], "")),
+    );
+    let lost = claim("data", "local", 5, "") + "  volumeName: gone\nstatus: {phase: Lost}\n";
+    check("claim_lost", &(cluster.clone() + &lost + &target(&["data"], "")));
+    let ephemeral = "---\napiVersion: v1\nkind: Pod\nmetadata: {name: target}\nspec:\n  volumes:\n  - name: scratch\n    ephemeral: {}\n";
+    check("claim_ephemeral_missing", &(cluster + ephemeral));
+}
+
+#[test]
+fn a_bound_volume_is_out_of_reach() {
+    let bound = claim(
+        "data",
+        "local",
+        5,
+        "  annotations: {pv.kubernetes.io/bind-completed: \"yes\"}",
+    ) + "  volumeName: pv1\n";
+    let taken = volume("pv1", "n3", 5, "  claimRef: {namespace: default, name: data}").replace("Available", "Bound");
+    let cordoned = "spec: {unschedulable: true}";
+    let cluster = node("n1", "") + &node("n2", "") + &node("n3", cordoned) + CLASSES;
+    check(
+        "bound_out_of_reach",
+        &(cluster.clone() + &taken + &bound + &target(&["data"], "")),
+    );
+    check("bound_to_nothing", &(cluster + &bound + &target(&["data"], "")));
+}
+
+#[test]
+fn claims_compete_for_one_volume() {
+    let yaml = node("n1", "")
+        + CLASSES
+        + &volume("pv1", "n1", 10, "")
+        + &claim("data", "local", 5, "")
+        + &claim("logs", "local", 5, "")
+        + &target(&["data", "logs"], "");
+    let report = check("claims_compete", &yaml);
+    assert!(
+        report.claims.iter().all(|claim| claim.offers[0].suffices),
+        "each alone would find its place"
+    );
+}
+
+#[test]
+fn volumes_that_are_large_enough_but_do_not_suit() {
+    let selector = claim("data", "local", 5, "") + "  selector: {matchLabels: {tier: gold}}\n";
+    let yaml = node("n1", "") + CLASSES + &volume("pv1", "n1", 10, "") + &selector + &target(&["data"], "");
+    check("does_not_suit", &yaml);
+}
+
+#[test]
+fn a_large_cluster_is_grouped() {
+    let mut yaml = CLASSES.to_owned() + &claim("data", "local", 100, "") + &target(&["data"], "");
+    for index in 0..40 {
+        let name = format!("node-{index:02}");
+        let more = match index % 4 {
+            0 => "spec: {taints: [{key: gpu, effect: NoSchedule}]}",
+            1 => "spec: {unschedulable: true}",
+            _ => "",
+        };
+        yaml += &node(&name, more);
+        yaml += &volume(&format!("{name}-disk"), &name, 10 + index % 3, "");
+    }
+    let report = check("large_cluster", &yaml);
+    insta::assert_snapshot!("large_cluster_narrow", table(&report, 50));
+}
+
+#[test]
+fn general_reasons_come_with_details() {
+    let full = "---\n{apiVersion: v1, kind: Pod, metadata: {name: busy}, spec: {nodeName: n1, containers: [{name: c, resources: {requests: {cpu: 3500m, memory: 7Gi}}}]}}\n";
+    let wants = "  nodeSelector: {disk: ssd}\n  tolerations: [{key: gpu, operator: Exists}]";
+    let yaml = node("n1", "")
+        + &node(
+            "n2",
+            "spec: {taints: [{key: gpu, value: a100, effect: NoSchedule}, {key: old, effect: NoExecute}]}",
+        )
+        + full
+        + &target(&[], wants);
+    check("details", &yaml);
+}
+
+#[test]
+fn the_report_as_json() {
+    let yaml = node("n1", "")
+        + &node("n2", "")
+        + CLASSES
+        + &volume("pv1", "n1", 10, "")
+        + &claim("data", "local", 5, "")
+        + &target(&["data"], "");
+    insta::assert_json_snapshot!("report", explained(&yaml));
+}
+
+/// Values that are wrong, extreme or of another kind in most places.
+const NASTY: &[&str] = &[
+    "-1",
+    "0",
+    "1",
+    "9223372036854775807",
+    "18446744073709551616",
+    "-9223372036854775808",
+    "1e30",
+    "100Ei",
+    "0.0001",
+    "~",
+    "[]",
+    "{}",
+    "''",
+    "x",
+    "yes",
+    "a__b",
+    "n1",
+    "n2",
+    "local",
+    "lvm",
+    "shop",
+    "Bound",
+    "NoExecute",
+    "Exists",
+    "DoesNotExist",
+    "Gt",
+    "ReadWriteOncePod",
+    "Immediate",
+    "Block",
+    "../..",
+    "\"\\u0000\"",
+];
+
+/// A text with some of its values replaced, and some of its lines gone.
+fn mutated(text: &str, edits: &[(proptest::sample::Index, proptest::sample::Index)]) -> String {
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    for (line, value) in edits {
+        let at = line.index(lines.len());
+        let value = NASTY[value.index(NASTY.len())];
+        let line = lines[at].clone();
+        lines[at] = match (line.find(": "), line.find('{')) {
+            // Within a map in braces: the value of one of its keys.
+            (_, Some(brace)) if line[brace..].contains(": ") => {
+                let start = brace + line[brace..].find(": ").unwrap() + 2;
+                let end = line[start..].find([',', '}']).map_or(line.len(), |end| start + end);
+                format!("{}{value}{}", &line[..start], &line[end..])
+            }
+            (Some(colon), _) => format!("{}: {value}", &line[..colon]),
+            (None, _) => String::new(),
+        };
+    }
+    lines.join("\n")
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(200))]
+
+    /// Whatever stands in the files, there is an error or an answer, and the answer can be shown.
+    #[test]
+    fn any_cluster_is_explained_or_refused(
+        which in 0..2_usize,
+        edits in proptest::collection::vec(proptest::prelude::any::<(proptest::sample::Index, proptest::sample::Index)>(), 0..6),
+        width in 0..200_usize,
+    ) {
+        let text = [
+            include_str!("../../../examples/explain/local-volumes.yaml"),
+            include_str!("../../../examples/explain/storage-capacity.yaml"),
+        ][which];
+        let mut objects = Vec::new();
+        let read = input::read_text("cluster.yaml", &mutated(text, &edits), &mut |object| objects.push(object));
+        if read.is_err() {
+            return Ok(());
+        }
+        let pods: Vec<usize> = (0..objects.len()).filter(|at| matches!(objects[*at], Object::Pod(_))).collect();
+        for at in pods {
+            let mut cluster = Cluster::default();
+            let others = objects.iter().enumerate().filter(|(other, _)| *other != at);
+            others.for_each(|(_, object)| cluster.upsert(object));
+            let Object::Pod(pod) = &objects[at] else {
+                continue;
+            };
+            let report = explain_pod(&mut cluster, pod, &Profile::default());
+            proptest::prop_assert_eq!(report.schedulable, report.fitting() > 0);
+            proptest::prop_assert!(!render(&report, width).is_empty());
+            serde_json::to_string(&report).unwrap();
+        }
+    }
+}

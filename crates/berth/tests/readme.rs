@@ -1,0 +1,66 @@
+//! Keeps the output that README.md prints true: every `$ berth …` in it is run, and what follows must be what comes out.
+//!
+//! `BERTH_UPDATE_README=1 cargo test -p berth --test readme` writes the new output into README.md.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// What a command prints, as on a terminal without colours that is 100 columns wide.
+fn output_of(command: &str) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_berth"))
+        .args(command.split_whitespace())
+        .current_dir(root())
+        .env("NO_COLOR", "1")
+        .env("COLUMNS", "100")
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stderr).unwrap() + &String::from_utf8(output.stdout).unwrap();
+    text.trim_end().to_owned()
+}
+
+/// README.md with the output of its commands as it is now, and the commands.
+fn refreshed(readme: &str) -> (String, Vec<String>) {
+    let mut out = Vec::new();
+    let mut commands = Vec::new();
+    let mut lines = readme.lines();
+    while let Some(line) = lines.next() {
+        out.push(line.to_owned());
+        if line != "```console" {
+            continue;
+        }
+        for line in lines.by_ref() {
+            if let Some(command) = line.strip_prefix("$ berth ") {
+                out.push(line.to_owned());
+                out.extend(output_of(command).lines().map(str::to_owned));
+                commands.push(command.to_owned());
+            } else if line == "```" {
+                out.push(line.to_owned());
+                break;
+            }
+        }
+    }
+    (out.join("\n") + "\n", commands)
+}
+
+#[test]
+fn what_the_readme_prints_is_what_berth_prints() {
+    let path = root().join("README.md");
+    let readme = std::fs::read_to_string(&path).unwrap();
+    let (now, commands) = refreshed(&readme);
+    assert!(commands.len() >= 2, "README.md shows berth at work");
+    if std::env::var_os("BERTH_UPDATE_README").is_some() {
+        std::fs::write(&path, &now).unwrap();
+        return;
+    }
+    if let Some((old, new)) = readme.lines().zip(now.lines()).find(|(old, new)| old != new) {
+        panic!(
+            "README.md says\n  {old}\nbut berth prints\n  {new}\nrun BERTH_UPDATE_README=1 cargo test -p berth --test readme"
+        );
+    }
+    assert_eq!(readme, now);
+}
