@@ -161,7 +161,8 @@ impl ByClass {
     }
 }
 
-fn utilization(requested: i64, capacity: i64) -> i64 {
+/// Percent of a capacity that a request takes, rounded down; all of it if it does not fit.
+pub(crate) fn utilization(requested: i64, capacity: i64) -> i64 {
     if capacity == 0 || requested > capacity {
         return 100;
     }

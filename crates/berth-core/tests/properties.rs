@@ -148,12 +148,9 @@ fn verdicts(binder: &mut VolumeBinder, claims: &[&str]) -> Vec<(Vec<String>, i64
         .iter()
         .map(|node| {
             let words = outcome(binder, &pod, node);
-            let score = match (prepare(binder, &pod), binder.node(node)) {
-                (Ok(prepared), Some(id)) => {
-                    binder.score(&prepared, id, ScoreGate::default(), &CapacityScore::default())
-                }
-                _ => 0,
-            };
+            let score = prepare(binder, &pod).map_or(0, |prepared| {
+                support::score(binder, &prepared, node, ScoreGate::default(), &CapacityScore::default())
+            });
             (words, score)
         })
         .collect()

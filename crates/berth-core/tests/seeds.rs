@@ -71,14 +71,7 @@ fn ranked(objects: &[Made], claims: &[&str], nodes: &[&'static str], score: &Cap
     let mut binder = binder_of(objects);
     let prepared = prepare(&mut binder, &mk_pod(claims)).expect("claims can be considered");
     let mut ranked = nodes.to_vec();
-    ranked.sort_by_key(|node| {
-        -binder.score(
-            &prepared,
-            binder.node(node).expect("there"),
-            ScoreGate::default(),
-            score,
-        )
-    });
+    ranked.sort_by_key(|node| -support::score(&binder, &prepared, node, ScoreGate::default(), score));
     ranked
 }
 
@@ -101,8 +94,7 @@ fn priority_scoring_changes_the_order() {
     assert_eq!(ranked(&objects, &["data"], &["n1", "n2"], &closest), ["n2", "n1"]);
     let mut binder = binder_of(&objects);
     let prepared = prepare(&mut binder, &mk_pod(&["data"])).expect("claims can be considered");
-    let node = binder.node("n2").expect("there");
-    assert_eq!(binder.score(&prepared, node, ScoreGate::Off, &closest), 0);
+    assert_eq!(support::score(&binder, &prepared, "n2", ScoreGate::Off, &closest), 0);
 }
 
 #[test]

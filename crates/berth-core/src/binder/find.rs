@@ -7,7 +7,7 @@ use crate::mask::NodeMask;
 use crate::model::{Claim, ClaimId, ClaimShape, Disk, VolumeId};
 use crate::nodes::{NodeId, SelectorId};
 use crate::reason::VolumeReason;
-use crate::score::{ByClass, Shape};
+use crate::score::{ByClass, Shape, utilization};
 use crate::symbols::Symbol;
 use roaring::RoaringBitmap;
 use rustc_hash::FxHashMap;
@@ -89,6 +89,20 @@ struct OpenClaims {
     matches: Arc<MatchSet>,
     /// In the order of the set's shapes: the smallest request first.
     needs: SmallVec<[Need; 2]>,
+}
+
+impl OpenClaims {
+    /// What the claims ask for and what their volumes hold on a node where all of them find one.
+    fn capacity_on(&self, node: NodeId) -> Option<(i64, i64)> {
+        let matches = self.matches.on_node(node);
+        let mut sums = (0_i64, 0_i64);
+        for (index, need) in self.needs.iter().enumerate() {
+            let found = matches.get(index).copied().flatten()?;
+            sums.0 = sums.0.saturating_add(need.request);
+            sums.1 = sums.1.saturating_add(found.capacity);
+        }
+        Some(sums)
+    }
 }
 
 /// Which of the two capacity scores is computed.
@@ -395,26 +409,42 @@ impl VolumeBinder {
         });
     }
 
-    /// How well the volumes fit that a pod would use on a node, 0 to 100.
-    #[must_use]
-    pub fn score(&self, pod: &PreparedPod, node: NodeId, gate: ScoreGate, score: &CapacityScore) -> i64 {
+    /// How well the volumes fit that a pod would use on each of these nodes, 0 to 100.
+    pub fn score(
+        &self,
+        pod: &PreparedPod,
+        nodes: &[NodeId],
+        gate: ScoreGate,
+        score: &CapacityScore,
+        out: &mut Vec<i64>,
+    ) {
         let default_shape = match gate {
-            ScoreGate::Off => return 0,
-            ScoreGate::VolumeCapacityPriority => Shape::closest_fit,
-            ScoreGate::StorageCapacityScoring => Shape::most_room,
+            ScoreGate::Off => {
+                out.extend(nodes.iter().map(|_| 0));
+                return;
+            }
+            ScoreGate::VolumeCapacityPriority => Shape::closest_fit(),
+            ScoreGate::StorageCapacityScoring => Shape::most_room(),
         };
-        let by_class = self.sizes_on_node(pod, node, gate);
-        if by_class.is_empty() {
-            return 0;
-        }
+        let shape = score.shape.as_ref().unwrap_or(&default_shape);
         let weight = |class: Symbol| {
             let configured = score.class_weights.get(self.symbols.text(class)).copied();
             configured.or_else(|| self.classes.get(&class)?.weight).unwrap_or(1)
         };
-        match &score.shape {
-            Some(shape) => by_class.score(shape, weight),
-            None => by_class.score(&default_shape(), weight),
-        }
+        // By far the most pods have claims of one class, all of which find a volume. Their weight is of
+        // no consequence unless it is nothing at all.
+        let single = match pod.open.as_slice() {
+            [open] if pod.selected.is_empty() && pod.reserved.is_empty() && pod.inline.is_empty() => Some(open),
+            _ => None,
+        };
+        let single = single.filter(|open| open.needs.iter().all(|need| weight(need.class) > 0));
+        out.extend(nodes.iter().map(|node| {
+            let capacity = single.and_then(|open| open.capacity_on(*node));
+            if let Some((requested, capacity)) = capacity {
+                return shape.score(utilization(requested, capacity));
+            }
+            self.sizes_on_node(pod, *node, gate).score(shape, weight)
+        }));
     }
 
     fn sizes_on_node(&self, pod: &PreparedPod, node: NodeId, gate: ScoreGate) -> ByClass {

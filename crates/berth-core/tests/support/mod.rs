@@ -9,7 +9,7 @@
 )]
 
 use berth_core::api::{self, Object};
-use berth_core::binder::{NodeVolumes, PodVolumes, PreparedPod, VolumeBinder};
+use berth_core::binder::{CapacityScore, NodeVolumes, PodVolumes, PreparedPod, ScoreGate, VolumeBinder};
 use berth_core::reason::VolumeReason;
 use serde_json::{Value, json};
 
@@ -168,4 +168,12 @@ pub fn outcome(binder: &mut VolumeBinder, pod: &api::Pod, node: &str) -> Vec<Str
             .map(|reason| reason.code().trim_start_matches("VolumeBinding.").to_owned())
             .collect(),
     }
+}
+
+/// The score of one node.
+pub fn score(binder: &VolumeBinder, pod: &PreparedPod, node: &str, gate: ScoreGate, score: &CapacityScore) -> i64 {
+    let mut scores = Vec::new();
+    let node = binder.node(node).expect("the node is there");
+    binder.score(pod, &[node], gate, score, &mut scores);
+    scores[0]
 }

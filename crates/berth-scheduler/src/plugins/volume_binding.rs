@@ -81,9 +81,13 @@ pub fn score(
         ScoreGate::StorageCapacityScoring => true,
     };
     if scored {
-        let (binder, args) = (cluster.binder(), &profile.volume_binding.score);
-        let score = |node: &NodeId| prepared.map_or(0, |prepared| binder.score(prepared, *node, gate, args));
-        out.extend(nodes.iter().map(score));
+        match prepared {
+            Some(prepared) => {
+                let args = &profile.volume_binding.score;
+                cluster.binder().score(prepared, nodes, gate, args, out);
+            }
+            None => out.resize(nodes.len(), 0),
+        }
     }
     scored
 }
