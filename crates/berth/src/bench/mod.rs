@@ -16,8 +16,10 @@ use serde::Serialize;
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-/// How many steps lie between two looks at the clock for progress.
+/// How many objects are loaded between two looks at the clock for progress.
 const PROGRESS_EVERY: usize = 1000;
+/// The same for pods, which take longer.
+const PODS_PER_LOOK: usize = 16;
 
 /// What was measured. The field names are a contract with users' scripts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -69,7 +71,7 @@ pub fn measure(size: &Size, progress: &mut dyn Progress) -> Measurement {
         let begun = Instant::now();
         placed += usize::from(place(&mut cluster, &pod, &profile, &mut scratch));
         times.push(begun.elapsed());
-        if index % PROGRESS_EVERY == 0 {
+        if index % PODS_PER_LOOK == 0 {
             progress.step("decided on", index, "pods");
         }
     }
