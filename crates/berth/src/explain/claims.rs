@@ -31,9 +31,9 @@ fn claim_report(binder: &VolumeBinder, pod: &PodVolumes, reference: &PodClaim, n
         return missing(reference);
     };
     let (state, summary) = state_of(binder, pod, reference, claim);
-    let offers = match state {
-        ClaimState::Delayed => offers(binder, claim, nodes),
-        _ => Vec::new(),
+    let asked = match state {
+        ClaimState::Delayed => &nodes[..nodes.len().min(affordable(binder))],
+        _ => &[],
     };
     ClaimReport {
         claim: claim.name.to_string(),
@@ -41,8 +41,17 @@ fn claim_report(binder: &VolumeBinder, pod: &PodVolumes, reference: &PodClaim, n
         class: claim.class.map(|class| binder.symbols().text(class).to_owned()),
         request_bytes: claim.shape.request,
         summary,
-        offers,
+        offers: offers(binder, claim, asked),
+        nodes_not_asked: match state {
+            ClaimState::Delayed => nodes.len() - asked.len(),
+            _ => 0,
+        },
     }
+}
+
+/// How many nodes can be surveyed for a claim in good time.
+fn affordable(binder: &VolumeBinder) -> usize {
+    (SURVEYED_VOLUMES_MAX / (binder.volume_count() + 1)).max(SURVEYED_NODES_MIN)
 }
 
 fn missing(reference: &PodClaim) -> ClaimReport {
@@ -58,6 +67,7 @@ fn missing(reference: &PodClaim) -> ClaimReport {
         request_bytes: 0,
         summary: summary.to_owned(),
         offers: Vec::new(),
+        nodes_not_asked: 0,
     }
 }
 
@@ -152,9 +162,8 @@ fn wanted(binder: &VolumeBinder, claim: &Claim) -> String {
 /// What the nodes have to offer, nodes with the same offer together. The closest to what is wanted come first, but those
 /// that suffice, which stand against nothing, last.
 fn offers(binder: &VolumeBinder, claim: &Claim, nodes: &[NodeId]) -> Vec<Offer> {
-    let affordable = (SURVEYED_VOLUMES_MAX / (binder.volume_count() + 1)).max(SURVEYED_NODES_MIN);
     let mut offers: Vec<Offer> = Vec::new();
-    for node in nodes.iter().copied().take(affordable) {
+    for node in nodes.iter().copied() {
         let name = binder.nodes().name(node);
         let (suffices, text, largest_bytes) = offer(binder, claim, node, name);
         let name = binder.symbols().text(name).to_owned();

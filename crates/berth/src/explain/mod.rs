@@ -136,7 +136,10 @@ pub fn explain_pod(cluster: &mut Cluster, pod: &api::Pod, profile: &Profile) -> 
         .nodes
         .iter()
         .filter(|node| node.refusals.iter().any(by_volumes));
-    let refused: Vec<NodeId> = refused.map(|node| node.node).collect();
+    let mut refused: Vec<&NodeExamination> = refused.collect();
+    // What the volumes of a node lack matters most where nothing else stands against it.
+    refused.sort_by_key(|node| node.refusals.len());
+    let refused: Vec<NodeId> = refused.into_iter().map(|node| node.node).collect();
     report.claims = claims::report(cluster.binder(), &volumes, &refused);
     report.message = message(cluster, &compiled, profile, &examination);
     report.advice = advice::steps(&report);

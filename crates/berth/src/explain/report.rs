@@ -98,6 +98,13 @@ pub struct ClaimReport {
     /// What nodes have to offer to it, nodes with the same offer together.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub offers: Vec<Offer>,
+    /// How many of the nodes that refuse the pod for its volumes were not asked for an offer, to save time.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub nodes_not_asked: usize,
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// Where a claim stands.

@@ -255,5 +255,9 @@ fn claims(out: &mut String, report: &Report, width: usize) {
                 count(more, "node more", "nodes more")
             );
         }
+        if claim.nodes_not_asked > 0 {
+            let nodes = count(claim.nodes_not_asked, "node", "nodes");
+            let _ = writeln!(out, "    and {nodes} that were not asked, to save time");
+        }
     }
 }
