@@ -1,0 +1,41 @@
+//! What an administrator can choose.
+
+/// What to do with volumes that have zone labels and no node affinity.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ZoneUpgrade {
+    /// Leave them alone.
+    #[default]
+    Off,
+    /// Say what would change, change nothing: see [`crate::zone::plan`].
+    DryRun,
+    /// Give them node affinity.
+    On,
+}
+
+/// The choices that change what steps do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Feature gate `VolumeScheduling`. Off: every claim is bound at once, whatever its class says.
+    pub volume_scheduling: bool,
+    /// Bind or provision the delayed claims of pods that were given a node without a scheduler.
+    pub bind_for_placed_pods: bool,
+    /// Turn zone labels into node affinity.
+    pub zone_upgrade: ZoneUpgrade,
+    /// Keep claims and volumes in use from vanishing. A real cluster has its own controllers for it.
+    pub protection: bool,
+    /// Make the claims of generic ephemeral volumes. A real cluster has its own controller for it.
+    pub ephemeral_claims: bool,
+}
+
+impl Default for Settings {
+    /// What is right beside a real cluster's other controllers.
+    fn default() -> Self {
+        Self {
+            volume_scheduling: true,
+            bind_for_placed_pods: true,
+            zone_upgrade: ZoneUpgrade::Off,
+            protection: false,
+            ephemeral_claims: false,
+        }
+    }
+}
