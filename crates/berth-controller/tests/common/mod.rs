@@ -4,6 +4,8 @@
 // Each test crate uses a part of it.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod mk;
+
 use berth_controller::{Confirmation, Effect, Event, Key, NamespacedName, Settings, State, Target, ephemeral, sync};
 use berth_core::api::{Kind, Object};
 use serde_json::{Value, json};
