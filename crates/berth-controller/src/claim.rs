@@ -113,9 +113,11 @@ pub fn sync_claim(claim: &PersistentVolumeClaim, state: &State, settings: &Setti
         (Binding::Completed, NamedVolume::Free(volume)) => bind(volume, claim),
         // All is well, or the last writes of the binding are missing.
         (Binding::Completed, NamedVolume::ReservedByUid(volume)) => bind(volume, claim),
-        (Binding::Completed, NamedVolume::ReservedByName(_) | NamedVolume::Taken(_)) => {
+        (Binding::Completed, NamedVolume::ReservedByName(volume) | NamedVolume::Taken(volume)) => {
             let message = "Two claims are bound to the same volume, this one is bound incorrectly";
-            lose(claim, Reason::ClaimMisbound, message, None)
+            // Another controller may have completed the binding, and the watch of volumes lag behind.
+            let unchanged = Confirmation::Unchanged(Target::of(Kind::PersistentVolume, &volume.metadata));
+            lose(claim, Reason::ClaimMisbound, message, Some(unchanged))
         }
     }
 }

@@ -53,6 +53,8 @@ pub enum Confirmation {
         /// The volume.
         volume: String,
     },
+    /// The object is still in the version that was decided on.
+    Unchanged(Target),
     /// No pod with a node uses the claim.
     ClaimUnused {
         /// The claim.

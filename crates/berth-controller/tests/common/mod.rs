@@ -33,7 +33,8 @@ pub enum Refused {
 #[derive(Clone, Debug, Default)]
 pub struct Cluster {
     pub objects: BTreeMap<Id, Value>,
-    pub log: Vec<Logged>,
+    /// What happened, per kind: watches of different kinds do not keep pace with each other.
+    pub log: BTreeMap<Kind, Vec<Logged>>,
     pub events: BTreeSet<(String, String, String, String)>,
     pub messages: Vec<Event>,
     pub writes: usize,
@@ -93,7 +94,7 @@ impl Cluster {
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         self.objects.insert(id.clone(), object.clone());
         let object = Some(object);
-        self.log.push(Logged { id, object });
+        self.log.entry(id.0).or_default().push(Logged { id, object });
     }
 
     /// Changes an object as a user would, without looking at its version.
@@ -117,7 +118,8 @@ impl Cluster {
         self.objects.remove(id);
         self.version += 1;
         let object = None;
-        self.log.push(Logged { id: id.clone(), object });
+        let id = id.clone();
+        self.log.entry(id.0).or_default().push(Logged { id, object });
     }
 
     pub fn delete(&mut self, id: &Id) {
@@ -152,6 +154,7 @@ impl Cluster {
                 .claim(&claim.namespace, &claim.name)
                 .is_none_or(|found| found["metadata"]["uid"] != uid.as_str()),
             Confirmation::VolumeGone { volume } => self.volume(volume).is_none(),
+            Confirmation::Unchanged(target) => self.current(target, &target.resource_version).is_ok(),
             Confirmation::ClaimUnused { claim } => !self.objects.iter().any(|((kind, namespace, _), pod)| {
                 let volumes = pod.pointer("/spec/volumes").and_then(Value::as_array);
                 *kind == Kind::Pod
@@ -234,7 +237,7 @@ fn finalizers(object: &Value) -> usize {
 pub struct Controller {
     pub state: State,
     pub settings: Settings,
-    seen: usize,
+    seen: BTreeMap<Kind, usize>,
     queue: VecDeque<Key>,
 }
 
@@ -246,14 +249,23 @@ impl Controller {
         }
     }
 
-    /// Reads up to `count` entries of the log.
+    /// Reads up to `count` entries of each kind's log.
     pub fn watch(&mut self, cluster: &Cluster, count: usize) {
-        let end = cluster.log.len().min(self.seen.saturating_add(count));
-        for entry in &cluster.log[self.seen..end] {
+        for kind in cluster.log.keys() {
+            self.watch_kind(cluster, *kind, count);
+        }
+    }
+
+    /// Reads up to `count` entries of one kind's log.
+    pub fn watch_kind(&mut self, cluster: &Cluster, kind: Kind, count: usize) {
+        let log = cluster.log.get(&kind).map_or(&[][..], Vec::as_slice);
+        let seen = self.seen.get(&kind).copied().unwrap_or_default();
+        let end = log.len().min(seen.saturating_add(count));
+        for entry in &log[seen..end] {
             let keys = apply(&mut self.state, entry);
             keys.into_iter().for_each(|key| self.enqueue(key));
         }
-        self.seen = end;
+        self.seen.insert(kind, end);
     }
 
     fn enqueue(&mut self, key: Key) {
@@ -283,21 +295,19 @@ impl Controller {
     /// Watches, works and resyncs (each a second of virtual time) until a resync changes nothing.
     pub fn run_until_quiet(&mut self, cluster: &mut Cluster) {
         for _second in 0..100 {
-            let before = (cluster.log.len(), cluster.events.len());
+            let before = (cluster.version, cluster.events.len());
             self.resync();
             self.watch(cluster, usize::MAX);
             while !self.is_idle() {
                 self.step(cluster, &mut usize::MAX.clone());
                 self.watch(cluster, usize::MAX);
             }
-            if before == (cluster.log.len(), cluster.events.len()) {
+            if before == (cluster.version, cluster.events.len()) {
                 return;
             }
         }
-        panic!(
-            "still moving after 100 seconds: {:#?}",
-            cluster.log.iter().rev().take(6).collect::<Vec<_>>()
-        );
+        let last: Vec<_> = cluster.log.values().filter_map(|log| log.last()).collect();
+        panic!("still moving after 100 seconds: {last:#?}");
     }
 }
 
