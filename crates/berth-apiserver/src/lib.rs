@@ -1,5 +1,19 @@
-//! An embedded Kubernetes API: a versioned store, watches, and REST as a `tower` service.
+//! An embedded Kubernetes API.
 //!
-//! The crate knows the API's objects and rules, and nothing of scheduling or volumes beyond them.
+//! [`Server`] is the whole of it: a `tower` service that a `kube::Client` can sit on without a socket, and a
+//! TLS listener on top for everyone else. It knows the API's objects and rules, and nothing of scheduling.
+//!
+//! Inside, two halves meet. The pure one ([`apply`], [`discovery`], [`openapi`], [`patch`], [`registry`],
+//! [`schema`], [`selector`], [`table`]) turns requests, objects and schemas into values: it opens no sockets
+//! and looks at no clock. The other keeps the objects ([`store`]) and answers requests with the help of the
+//! first. Objects are [`serde_json::Value`] throughout, because a server must keep the fields it does not know.
 
+pub mod apply;
+pub mod discovery;
+pub mod openapi;
+pub mod patch;
+pub mod registry;
+pub mod schema;
+pub mod selector;
 pub mod store;
+pub mod table;
