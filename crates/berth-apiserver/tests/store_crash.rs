@@ -119,7 +119,10 @@ fn last_done(said: &[String], done: &mut HashMap<String, (u64, bool)>) -> u64 {
     let mut writes = 0;
     for line in said.iter().filter(|line| line.ends_with('\n')) {
         // The first line comes after the test runner's own words.
-        let words: Vec<_> = line.split_whitespace().skip_while(|word| *word != "done").collect();
+        let words: Vec<_> = line
+            .split_whitespace()
+            .skip_while(|word| *word != "done")
+            .collect();
         if let ["done", key, version, gone] = words[..] {
             writes += 1;
             done.insert(key.to_owned(), (version.parse().unwrap(), gone == "1"));

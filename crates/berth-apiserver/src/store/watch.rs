@@ -40,11 +40,12 @@ impl Watch {
         }
     }
 
-    /// The changes that are there now, at most `max`; an empty batch if there are none. Never waits.
+    /// The changes that are there now, at most `max` (and at least one if there is any); an empty batch if there are none. Never waits.
     ///
     /// # Errors
     /// If the watch fell so far behind that changes it has not seen are gone.
     pub fn poll_batch(&mut self, max: usize) -> Result<Batch, Compacted> {
+        let max = max.max(1);
         self.signal.mark_unchanged();
         let (events, visible) = self.store.changes(&self.table, self.cursor, max)?;
         self.cursor = match events.last() {
