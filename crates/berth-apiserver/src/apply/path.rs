@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 /// One step of a path into an object.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum PathElement {
     /// A field of a struct, or a key of a map.
     Field(String),
@@ -138,6 +138,11 @@ impl FieldSet {
     /// The paths below an element.
     pub(crate) fn below(&self, element: &PathElement) -> Option<&FieldSet> {
         self.nodes.get(element).map(|node| &node.below)
+    }
+
+    /// The first elements of all paths.
+    pub(crate) fn elements(&self) -> impl Iterator<Item = &PathElement> {
+        self.nodes.keys()
     }
 
     /// Removes an element and all below it.

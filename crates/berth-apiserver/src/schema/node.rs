@@ -56,7 +56,7 @@ pub(crate) enum ListType {
 
 /// One place in the tree: its shape, and the markers that the field carries.
 #[derive(Debug, Clone)]
-pub(super) struct Node {
+pub(crate) struct Node {
     pub(super) shape: Shape,
     pub(super) required: BTreeSet<String>,
     pub(super) list_type: Option<ListType>,
