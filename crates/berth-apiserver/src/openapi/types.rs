@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::ServedType;
 use super::paths::Dialect;
 use crate::registry::ResourceType;
-use crate::schema::{builtin_definitions, list_definition};
+use crate::schema::{builtin_definition_name, builtin_definitions, list_definition};
 
 const REFERENCE_PREFIX: &str = "#/components/schemas/";
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
@@ -15,12 +15,8 @@ const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 /// The definition name of the type: generated kinds carry it in their marker, custom ones are named
 /// by their group in reverse.
 pub(super) fn definition_name(group: &str, version: &str, kind: &str) -> String {
-    let wanted = json!([{"group": group, "version": version, "kind": kind}]);
-    let builtin = builtin_definitions()
-        .iter()
-        .find(|(_, definition)| definition["x-kubernetes-group-version-kind"] == wanted);
-    match builtin {
-        Some((name, _)) => name.clone(),
+    match builtin_definition_name(group, version, kind) {
+        Some(name) => name.to_owned(),
         None => {
             let group: Vec<_> = group.split('.').rev().collect();
             format!("{}.{version}.{kind}", group.join("."))
