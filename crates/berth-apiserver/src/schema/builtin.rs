@@ -79,6 +79,14 @@ pub fn definitions() -> &'static BTreeMap<String, Value> {
     &DEFINITIONS
 }
 
+/// The name of the definition of a built-in kind, if there is one.
+pub(crate) fn definition_name_of(group: &str, version: &str, kind: &str) -> Option<&'static str> {
+    match &Schema::builtin(group, version, kind)?.root.shape {
+        Shape::Reference(name) => Some(name),
+        _ => None,
+    }
+}
+
 pub(super) fn nodes() -> Arc<Definitions> {
     Arc::clone(&NODES)
 }

@@ -56,11 +56,12 @@ pub(crate) enum ListType {
 
 /// One place in the tree: its shape, and the markers that the field carries.
 #[derive(Debug, Clone)]
-pub(super) struct Node {
+pub(crate) struct Node {
     pub(super) shape: Shape,
     pub(super) required: BTreeSet<String>,
     pub(super) list_type: Option<ListType>,
-    pub(super) atomic: bool,
+    /// Whether an object is one value; the type's own word counts where the field says nothing.
+    pub(super) atomic: Option<bool>,
     pub(super) preserve_unknown: bool,
     pub(super) embedded_resource: bool,
     pub(super) patch_merge_key: Option<String>,
@@ -75,7 +76,7 @@ impl Node {
             shape,
             required: BTreeSet::new(),
             list_type: None,
-            atomic: false,
+            atomic: None,
             preserve_unknown: false,
             embedded_resource: false,
             patch_merge_key: None,
@@ -96,7 +97,7 @@ impl Node {
             Some(_) => Some(ListType::Atomic),
             None => None,
         };
-        node.atomic = json["x-kubernetes-map-type"] == "atomic";
+        node.atomic = json["x-kubernetes-map-type"].as_str().map(|map_type| map_type == "atomic");
         node.preserve_unknown = flag("x-kubernetes-preserve-unknown-fields");
         node.embedded_resource = flag("x-kubernetes-embedded-resource");
         node.patch_merge_key = json["x-kubernetes-patch-merge-key"]
@@ -271,7 +272,7 @@ impl<'a> Cursor<'a> {
 
     /// Whether the value is replaced and owned as a whole.
     pub(crate) fn is_atomic(&self) -> bool {
-        self.declared.atomic || self.resolved.atomic
+        self.declared.atomic.or(self.resolved.atomic).unwrap_or(false)
     }
 
     /// How elements of the list are told apart: atomic unless the schema says otherwise.
