@@ -36,7 +36,7 @@ pub use access::AccessModes;
 pub use claim::sync_claim;
 pub use effect::{CapacityChange, Change, Confirmation, Effect, Event, EventType, Reason, Target, Write};
 pub use key::{Key, NamespacedName};
-pub use settings::{Settings, ZoneUpgrade};
+pub use settings::{Protection, Settings, ZoneUpgrade};
 pub use state::{PodUse, State};
 pub use volume::sync_volume;
 
@@ -52,7 +52,7 @@ pub fn sync(key: &Key, state: &State, settings: &Settings) -> Vec<Effect> {
             effects
         }),
         Key::Volume(name) => state.volume(name).map_or_else(Vec::new, |volume| {
-            let mut effects = protection::protect_volume(volume, settings);
+            let mut effects = protection::protect_volume(volume, state, settings);
             if effects.is_empty() {
                 effects = zone::sync_zone(volume, settings);
             }

@@ -4,7 +4,7 @@
 
 use crate::effect::{Change, Confirmation, Effect};
 use crate::key::NamespacedName;
-use crate::settings::Settings;
+use crate::settings::{Protection, Settings};
 use crate::state::State;
 use crate::{claim, volume};
 use berth_core::api::{ObjectMeta, PersistentVolume, PersistentVolumeClaim};
@@ -41,7 +41,7 @@ fn finalizer(metadata: &ObjectMeta, name: &str) -> Finalizer {
 /// The protection step for a claim.
 #[must_use]
 pub fn protect_claim(object: &PersistentVolumeClaim, state: &State, settings: &Settings) -> Vec<Effect> {
-    if !settings.protection {
+    if settings.protection == Protection::Off {
         return Vec::new();
     }
     match finalizer(&object.metadata, names::CLAIM_PROTECTION) {
@@ -49,8 +49,7 @@ pub fn protect_claim(object: &PersistentVolumeClaim, state: &State, settings: &S
         Finalizer::Add(finalizers) => vec![claim::write(object, Change::Finalizers(finalizers))],
         Finalizer::Remove(finalizers) => {
             let name = NamespacedName::of(&object.metadata);
-            let in_use = |pod: &crate::PodUse| !pod.node_name.is_empty() && pod.may_use(object);
-            if state.pods_using(&name).any(in_use) {
+            if is_used_by_pod(object, state) {
                 // The pod's end brings this step back.
                 return Vec::new();
             }
@@ -62,17 +61,37 @@ pub fn protect_claim(object: &PersistentVolumeClaim, state: &State, settings: &S
     }
 }
 
+fn is_used_by_pod(object: &PersistentVolumeClaim, state: &State) -> bool {
+    let name = NamespacedName::of(&object.metadata);
+    let mut pods = state.pods_using(&name);
+    pods.any(|pod| !pod.node_name.is_empty() && pod.may_use(object))
+}
+
+fn is_in_use(object: &PersistentVolume, state: &State, settings: &Settings) -> bool {
+    let claim = || {
+        let reference = object.spec.claim_ref.as_ref()?;
+        let claim = state.claim(&NamespacedName::referred(reference))?;
+        (claim.metadata.uid == reference.uid).then_some(claim)
+    };
+    object.status.phase == "Bound"
+        && match settings.protection {
+            Protection::Off => false,
+            Protection::UsedByPods => claim().is_some_and(|claim| is_used_by_pod(claim, state)),
+            Protection::Bound => true,
+        }
+}
+
 /// The protection step for a volume.
 #[must_use]
-pub fn protect_volume(object: &PersistentVolume, settings: &Settings) -> Vec<Effect> {
-    if !settings.protection {
+pub fn protect_volume(object: &PersistentVolume, state: &State, settings: &Settings) -> Vec<Effect> {
+    if settings.protection == Protection::Off {
         return Vec::new();
     }
     match finalizer(&object.metadata, names::VOLUME_PROTECTION) {
         Finalizer::Fine => Vec::new(),
         Finalizer::Add(finalizers) => vec![volume::write(object, Change::Finalizers(finalizers))],
-        // Its claim still uses it. When the claim goes, the phase changes and the step comes back.
-        Finalizer::Remove(_) if object.status.phase == "Bound" => Vec::new(),
+        // When the claim goes the phase changes, when the pod goes its claim is looked at: the step comes back.
+        Finalizer::Remove(_) if is_in_use(object, state, settings) => Vec::new(),
         Finalizer::Remove(finalizers) => vec![volume::write(object, Change::Finalizers(finalizers))],
     }
 }

@@ -12,6 +12,19 @@ pub enum ZoneUpgrade {
     On,
 }
 
+/// Which claims and volumes are kept from vanishing, by finalizer, while they are in use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protection {
+    /// None: a real cluster has its own controllers for it.
+    #[default]
+    Off,
+    /// Claims that a pod on a node uses, and the volumes of such claims. What no pod uses can be
+    /// deleted at once, a bound volume too: its claim is then lost.
+    UsedByPods,
+    /// As in Kubernetes: claims that a pod on a node uses, and all bound volumes.
+    Bound,
+}
+
 /// The choices that change what steps do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -21,8 +34,8 @@ pub struct Settings {
     pub bind_for_placed_pods: bool,
     /// Turn zone labels into node affinity.
     pub zone_upgrade: ZoneUpgrade,
-    /// Keep claims and volumes in use from vanishing. A real cluster has its own controllers for it.
-    pub protection: bool,
+    /// Keep claims and volumes in use from vanishing.
+    pub protection: Protection,
     /// Make the claims of generic ephemeral volumes. A real cluster has its own controller for it.
     pub ephemeral_claims: bool,
 }
@@ -34,7 +47,7 @@ impl Default for Settings {
             volume_scheduling: true,
             bind_for_placed_pods: true,
             zone_upgrade: ZoneUpgrade::Off,
-            protection: false,
+            protection: Protection::Off,
             ephemeral_claims: false,
         }
     }

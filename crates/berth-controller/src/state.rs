@@ -398,6 +398,8 @@ impl State {
                     self.pods_of_claim.remove(&claim);
                 }
             }
+            let volume = self.claims.get(&claim).map(|claim| claim.spec.volume_name.clone());
+            keys.extend(volume.filter(|name| !name.is_empty()).map(Key::Volume));
             keys.push(Key::Claim(claim));
         }
         keys

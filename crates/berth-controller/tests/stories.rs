@@ -2,7 +2,7 @@
 
 mod common;
 
-use berth_controller::{Settings, ZoneUpgrade};
+use berth_controller::{Protection, Settings, ZoneUpgrade};
 use berth_core::api::Kind;
 use common::mk::{With, mk_claim, mk_class, mk_node, mk_pod, mk_volume};
 use common::{Cluster, Controller};
@@ -446,22 +446,40 @@ fn a_claim_without_class_gets_the_newest_default_one() {
     assert_eq!(class("none"), "");
 }
 
-#[test]
-fn what_is_in_use_is_protected() {
+fn protecting(protection: Protection) -> Story {
     let settings = Settings {
-        protection: true,
+        protection,
         ..Settings::default()
     };
-    let story = Story::with(settings)
+    Story::with(settings)
         .create(mk_volume("v", "5Gi"))
         .create(mk_claim("c", "5Gi"))
-        .create(mk_pod("p", &["c"]).with("/spec/nodeName", json!("n1")))
-        .delete_claim("c")
+}
+
+#[test]
+fn what_is_in_use_is_protected() {
+    for protection in [Protection::UsedByPods, Protection::Bound] {
+        let story = protecting(protection)
+            .create(mk_pod("p", &["c"]).with("/spec/nodeName", json!("n1")))
+            .delete_claim("c")
+            .delete_volume("v")
+            .claim("c", "Bound", "v")
+            .volume("v", "Bound", Some("c"))
+            .delete_pod("p");
+        assert_eq!(story.cluster.claim("ns", "c"), None);
+        assert_eq!(story.cluster.volume("v"), None);
+    }
+}
+
+#[test]
+fn a_bound_volume_that_no_pod_uses_is_protected_as_in_kubernetes_or_not_at_all() {
+    protecting(Protection::Bound)
         .delete_volume("v")
-        .claim("c", "Bound", "v")
         .volume("v", "Bound", Some("c"))
-        .delete_pod("p");
-    assert_eq!(story.cluster.claim("ns", "c"), None);
+        .claim("c", "Bound", "v");
+    let story = protecting(Protection::UsedByPods)
+        .delete_volume("v")
+        .claim("c", "Lost", "v");
     assert_eq!(story.cluster.volume("v"), None);
 }
 
