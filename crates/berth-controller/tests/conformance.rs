@@ -119,14 +119,29 @@ fn same_size_pairs(scenario: &Value) -> Vec<(String, String)> {
     pairs
 }
 
-fn with_names_swapped(scenario: &Value, (one, other): &(String, String)) -> Value {
-    let mut text = scenario.to_string();
-    for (from, to) in [(one.as_str(), "swapped"), (other, one), ("swapped", other)] {
-        for (before, after) in [("\"", "\""), ("PersistentVolume/", "\"")] {
-            text = text.replace(&format!("{before}{from}{after}"), &format!("{before}{to}{after}"));
+fn with_names_swapped(value: &Value, pair: &(String, String)) -> Value {
+    let swapped = |text: &str| {
+        let name = text.strip_prefix("PersistentVolume/").unwrap_or(text);
+        let prefix = &text[..text.len() - name.len()];
+        match name {
+            name if name == pair.0 => format!("{prefix}{}", pair.1),
+            name if name == pair.1 => format!("{prefix}{}", pair.0),
+            _ => text.to_owned(),
         }
+    };
+    match value {
+        Value::String(text) => Value::from(swapped(text)),
+        Value::Array(items) => items.iter().map(|item| with_names_swapped(item, pair)).collect(),
+        Value::Object(fields) => {
+            let field = |(key, value): (&String, &Value)| match key.as_str() {
+                // A volume may be called like a version.
+                "apiVersion" => (key.clone(), value.clone()),
+                _ => (swapped(key), with_names_swapped(value, pair)),
+            };
+            Value::Object(fields.iter().map(field).collect())
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
     }
-    serde_json::from_str(&text).unwrap()
 }
 
 #[test]

@@ -31,13 +31,13 @@ pub struct Metrics {
     pub(super) watch_failures: Family<KindLabel, Counter>,
     pub(super) broken: Family<KindLabel, Counter>,
     pub(super) leader: Gauge,
+    pub(super) quiet_resyncs: Counter,
 }
 
 impl Metrics {
     /// Registers the metrics under `berth_controller_`.
-    #[must_use]
-    pub fn register(registry: &mut Registry) -> Self {
-        let metrics = Self::default();
+    pub fn register(&self, registry: &mut Registry) {
+        let metrics = self;
         let registry = registry.sub_registry_with_prefix("berth_controller");
         registry.register("effects", "Effects carried out, by result", metrics.effects.clone());
         registry.register("steps", "Steps of the state machine", metrics.steps.clone());
@@ -56,6 +56,14 @@ impl Metrics {
             metrics.broken.clone(),
         );
         registry.register("leader", "1 while this copy leads", metrics.leader.clone());
-        metrics
+        let help = "Resyncs after which nothing was left to do";
+        registry.register("quiet_resyncs", help, metrics.quiet_resyncs.clone());
+    }
+
+    /// How many resyncs there were after which nothing was left to do: what has not moved between
+    /// two of them waits for somebody else.
+    #[must_use]
+    pub fn quiet_resyncs(&self) -> u64 {
+        self.quiet_resyncs.get()
     }
 }

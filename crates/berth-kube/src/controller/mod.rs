@@ -58,6 +58,8 @@ pub struct Options {
     pub listen: Option<SocketAddr>,
     /// What it tells of its readiness.
     pub health: Health,
+    /// What it counts.
+    pub metrics: Metrics,
 }
 
 impl Default for Options {
@@ -69,6 +71,7 @@ impl Default for Options {
             leader_election: None,
             listen: None,
             health: Health::default(),
+            metrics: Metrics::default(),
         }
     }
 }
@@ -106,8 +109,7 @@ pub enum RunError {
 /// # Errors
 /// If the endpoint's address cannot be used, the lease is lost, or a part of it fails.
 pub async fn run(client: kube::Client, options: Options, cancel: CancellationToken) -> Result<(), RunError> {
-    let mut registry = Registry::default();
-    let metrics = Metrics::register(&mut registry);
+    let metrics = options.metrics.clone();
     // Whatever ends first takes the rest with it.
     let cancel = cancel.child_token();
     let _stop_all = cancel.clone().drop_guard();
@@ -117,6 +119,8 @@ pub async fn run(client: kube::Client, options: Options, cancel: CancellationTok
         let listener = TcpListener::bind(address)
             .await
             .map_err(|source| RunError::Listen { address, source })?;
+        let mut registry = Registry::default();
+        metrics.register(&mut registry);
         let (health, cancel) = (options.health.clone(), cancel.clone());
         tasks.spawn(async move {
             endpoint::serve(listener, health, Arc::new(registry), cancel).await;

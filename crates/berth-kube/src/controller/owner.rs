@@ -33,6 +33,8 @@ pub(super) struct Owner {
     inbox: mpsc::Receiver<Message>,
     listed: FxHashSet<Kind>,
     workers: JoinSet<Finished>,
+    /// A resync has begun, and what it brought up is not all done.
+    resyncing: bool,
 }
 
 impl Owner {
@@ -45,6 +47,7 @@ impl Owner {
             inbox,
             listed: FxHashSet::default(),
             workers: JoinSet::new(),
+            resyncing: false,
         }
     }
 
@@ -87,6 +90,7 @@ impl Owner {
     }
 
     fn resync(&mut self) {
+        self.resyncing = true;
         for key in self.state.all_keys() {
             self.queue.push(key);
         }
@@ -107,6 +111,11 @@ impl Owner {
             .set(i64::try_from(self.queue.len()).unwrap_or(i64::MAX));
         let in_flight = i64::try_from(self.workers.len()).unwrap_or(i64::MAX);
         self.executor.metrics.in_flight.set(in_flight);
+        let quiet = self.queue.is_empty() && self.workers.is_empty() && self.listed.len() == KINDS.len();
+        if self.resyncing && quiet {
+            self.resyncing = false;
+            self.executor.metrics.quiet_resyncs.inc();
+        }
     }
 
     fn step(&mut self, key: Key) {
