@@ -242,7 +242,7 @@ impl State {
         if let Some(known) = self.claims.get(&name) {
             if known.metadata.uid != claim.metadata.uid {
                 keys = self.remove_claim(&name);
-            } else if is_older(&claim.metadata, &known.metadata) {
+            } else if is_known(&claim.metadata, &known.metadata) {
                 return Vec::new();
             } else {
                 self.stop_waiting(&name);
@@ -296,7 +296,7 @@ impl State {
         if let Some(known) = self.volumes.get(&name) {
             if known.metadata.uid != volume.metadata.uid {
                 keys = self.remove_volume(&name);
-            } else if is_older(&volume.metadata, &known.metadata) {
+            } else if is_known(&volume.metadata, &known.metadata) {
                 return Vec::new();
             }
         }
@@ -416,15 +416,15 @@ impl State {
     }
 }
 
-/// Whether `new` is a version from before `known`. Versions that are no numbers cannot be compared,
-/// and the order of arrival decides.
-fn is_older(new: &ObjectMeta, known: &ObjectMeta) -> bool {
+/// Whether `new` is the version that is known, or one from before. Versions that are no numbers
+/// cannot be compared, and the order of arrival decides.
+fn is_known(new: &ObjectMeta, known: &ObjectMeta) -> bool {
     match (
         new.resource_version.parse::<u64>(),
         known.resource_version.parse::<u64>(),
     ) {
-        (Ok(new), Ok(known)) => new < known,
-        _ => false,
+        (Ok(new), Ok(known)) => new <= known,
+        _ => new.resource_version == known.resource_version && !new.resource_version.is_empty(),
     }
 }
 

@@ -107,3 +107,16 @@ pub async fn eventually<F: Future<Output = bool>>(what: &str, condition: impl Fn
         sleep(Duration::from_millis(5)).await;
     }
 }
+
+/// A volume and a claim of this name that fit each other and no others: they are a class of their own.
+pub async fn create_pair(cluster: &Cluster, name: &str) {
+    let spec = json!({"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": name,
+        "persistentVolumeReclaimPolicy": "Retain", "hostPath": {"path": "/d"}});
+    let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec});
+    cluster.create(&volume).await;
+    let spec = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": name,
+        "resources": {"requests": {"storage": "1Gi"}}});
+    let metadata = json!({"name": name, "namespace": "default"});
+    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec});
+    cluster.create(&claim).await;
+}
