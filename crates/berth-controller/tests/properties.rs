@@ -405,7 +405,7 @@ fn could_bind(claim: &Value, volume: &Value) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn two_controllers_that_crash_bind_all_that_can_be_bound(actions in prop::collection::vec(action(), 1..80)) {

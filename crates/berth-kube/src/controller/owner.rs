@@ -58,7 +58,7 @@ impl Owner {
         loop {
             self.dispatch();
             let due = self.queue.next_due();
-            let more_steps = self.queue.len() > 0 && self.can_step();
+            let more_steps = self.queue.has_ready() && self.can_step();
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => break,

@@ -41,6 +41,11 @@ impl Queue {
         self.ready.len()
     }
 
+    /// Whether a key is ready.
+    pub(super) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
     /// Whether no key is ready or comes back later.
     pub(super) fn is_empty(&self) -> bool {
         self.ready.is_empty() && self.later.is_empty()
