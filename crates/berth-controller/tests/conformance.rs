@@ -1,5 +1,8 @@
 //! Plays the recorded binding scenarios in virtual time and compares every state and event.
 
+// Helpers of tests fail loudly too; the lints spare only the test functions themselves.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 mod common;
 
 use berth_controller::Settings;

@@ -1,5 +1,8 @@
 //! What happens to claims and volumes, told as stories: objects, what a user does, what comes of it.
 
+// Helpers of tests fail loudly too; the lints spare only the test functions themselves.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 mod common;
 
 use berth_controller::{Protection, Settings, ZoneUpgrade};

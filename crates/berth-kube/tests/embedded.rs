@@ -1,6 +1,9 @@
 //! What an embedded cluster needs beside binding: claims for ephemeral volumes, protection, pods that
 //! nobody scheduled, and the zone upgrade.
 
+// Helpers of tests fail loudly too; the lints spare only the test functions themselves.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 mod common;
 
 use berth_controller::{Protection, Settings, ZoneUpgrade};
