@@ -52,12 +52,7 @@ pub fn api_resource_list(types: &[ResourceType], group: &str, version: &str) -> 
     let mut resources = Vec::new();
     for resource in types_of(types, group, version) {
         resources.push(resource_document(resource));
-        resources.extend(
-            resource
-                .subresources
-                .iter()
-                .map(|sub| subresource_document(resource, sub)),
-        );
+        resources.extend(resource.subresources.iter().map(|sub| subresource_document(resource, sub)));
     }
     if resources.is_empty() {
         return None;
@@ -123,11 +118,7 @@ fn aggregated(types: &[ResourceType], groups: &[&str]) -> Value {
                 .into_iter()
                 .map(|version| aggregated_version(types, group, version))
                 .collect();
-            let metadata = if group.is_empty() {
-                json!({})
-            } else {
-                json!({"name": group})
-            };
+            let metadata = if group.is_empty() { json!({}) } else { json!({"name": group}) };
             json!({"metadata": metadata, "versions": versions})
         })
         .collect();
@@ -187,11 +178,7 @@ fn groups(types: &[ResourceType]) -> Vec<&str> {
 
 /// The versions of a group, the preferred one first.
 fn versions<'a>(types: &'a [ResourceType], group: &str) -> Vec<&'a str> {
-    let mut versions: Vec<&str> = types
-        .iter()
-        .filter(|t| t.group == group)
-        .map(|t| t.version.as_str())
-        .collect();
+    let mut versions: Vec<&str> = types.iter().filter(|t| t.group == group).map(|t| t.version.as_str()).collect();
     versions.sort_by(|a, b| priority(b).cmp(&priority(a)).then_with(|| a.cmp(b)));
     versions.dedup();
     versions
@@ -231,21 +218,11 @@ mod tests {
     #[test]
     fn groups_list_their_versions_with_the_preferred_first() {
         let group = api_group(&with_custom(), "example.com").unwrap();
-        let versions: Vec<_> = group["versions"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|v| v["version"].as_str().unwrap())
-            .collect();
+        let versions: Vec<_> = group["versions"].as_array().unwrap().iter().map(|v| v["version"].as_str().unwrap()).collect();
         assert_eq!(versions, ["v10", "v2", "v1", "v1beta2", "v1alpha1", "foo"]);
         assert_eq!(group["preferredVersion"]["groupVersion"], "example.com/v10");
         assert_eq!(api_group(builtin(), "nope"), None);
-        let names: Vec<_> = api_group_list(builtin())["groups"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|g| g["name"].clone())
-            .collect();
+        let names: Vec<_> = api_group_list(builtin())["groups"].as_array().unwrap().iter().map(|g| g["name"].clone()).collect();
         assert!(names.contains(&json!("apps")) && !names.contains(&json!("")));
     }
 
@@ -254,18 +231,11 @@ mod tests {
         let list = api_resource_list(builtin(), "", "v1").unwrap();
         let find = |name: &str| {
             let resources = list["resources"].as_array().unwrap();
-            resources
-                .iter()
-                .find(|r| r["name"] == name)
-                .cloned()
-                .unwrap_or_default()
+            resources.iter().find(|r| r["name"] == name).cloned().unwrap_or_default()
         };
         assert_eq!(find("pods")["shortNames"], json!(["po"]));
-        assert_eq!(
-            find("pods/eviction"),
-            json!({"name": "pods/eviction", "singularName": "", "namespaced": true,
-            "kind": "Eviction", "group": "policy", "version": "v1", "verbs": ["create"]})
-        );
+        assert_eq!(find("pods/eviction"), json!({"name": "pods/eviction", "singularName": "", "namespaced": true,
+            "kind": "Eviction", "group": "policy", "version": "v1", "verbs": ["create"]}));
         assert_eq!(find("pods/status").get("group"), None);
         assert_eq!(list.get("apiVersion"), None);
         assert_eq!(api_resource_list(builtin(), "apps", "v1").unwrap()["apiVersion"], "v1");
@@ -278,25 +248,12 @@ mod tests {
         assert_eq!(core["items"].as_array().unwrap().len(), 1);
         let groups = aggregated_groups(&with_custom());
         let count = |document: &Value| -> usize {
-            let versions = document["items"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .flat_map(|g| g["versions"].as_array().unwrap());
+            let versions = document["items"].as_array().unwrap().iter().flat_map(|g| g["versions"].as_array().unwrap());
             versions.map(|v| v["resources"].as_array().unwrap().len()).sum()
         };
         assert_eq!(count(&core) + count(&groups), with_custom().len());
-        let apps = groups["items"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .find(|g| g["metadata"]["name"] == "apps")
-            .unwrap();
-        let deployments = apps["versions"][0]["resources"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .find(|r| r["resource"] == "deployments");
+        let apps = groups["items"].as_array().unwrap().iter().find(|g| g["metadata"]["name"] == "apps").unwrap();
+        let deployments = apps["versions"][0]["resources"].as_array().unwrap().iter().find(|r| r["resource"] == "deployments");
         let expect = json!([
             {"subresource": "scale", "responseKind": {"group": "autoscaling", "version": "v1", "kind": "Scale"},
              "verbs": ["get", "patch", "update"]},

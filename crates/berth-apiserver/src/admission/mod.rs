@@ -31,7 +31,10 @@ pub(crate) fn admit_create(change: &Change<'_>, object: &mut Value) -> Result<()
         check_namespace(change)?;
     }
     apply_defaults(served, object);
-    match (served.resource.group.as_str(), served.resource.kind.as_str()) {
+    match (
+        served.resource.group.as_str(),
+        served.resource.kind.as_str(),
+    ) {
         ("", "Pod") => {
             priority::admit_pod(change, object)?;
             pods::admit(object);
@@ -54,10 +57,17 @@ pub(crate) fn admit_create(change: &Change<'_>, object: &mut Value) -> Result<()
 }
 
 /// Completes a changed object and lets the server's own rules speak.
-pub(crate) fn admit_update(change: &Change<'_>, old: &Value, new: &mut Value) -> Result<(), ApiError> {
+pub(crate) fn admit_update(
+    change: &Change<'_>,
+    old: &Value,
+    new: &mut Value,
+) -> Result<(), ApiError> {
     let served = &change.served;
     apply_defaults(served, new);
-    match (served.resource.group.as_str(), served.resource.kind.as_str()) {
+    match (
+        served.resource.group.as_str(),
+        served.resource.kind.as_str(),
+    ) {
         ("", "PersistentVolumeClaim") if change.subresource.is_empty() => {
             claims::set_default_class(change.api, new);
             claims::admit_growth(change, old, new)?;
@@ -78,7 +88,10 @@ fn meta_copy_if_absent(old: &Value, new: &mut Value, path: &[&str]) {
 }
 
 fn apply_defaults(served: &Served, object: &mut Value) {
-    match (served.resource.group.as_str(), served.resource.kind.as_str()) {
+    match (
+        served.resource.group.as_str(),
+        served.resource.kind.as_str(),
+    ) {
         ("", "Pod") => pods::default_pod(object),
         ("", "PersistentVolume") => volumes::default_volume(object),
         ("", "PersistentVolumeClaim") => claims::default_claim(object),
@@ -103,14 +116,22 @@ pub(crate) fn validate_create(served: &Served, object: &Value) -> Vec<FieldError
 }
 
 /// What is wrong with a change of an object.
-pub(crate) fn validate_update(served: &Served, subresource: &str, old: &Value, new: &Value) -> Vec<FieldError> {
+pub(crate) fn validate_update(
+    served: &Served,
+    subresource: &str,
+    old: &Value,
+    new: &Value,
+) -> Vec<FieldError> {
     let mut errors = metadata::validate(served, new);
     errors.extend(metadata::validate_update(old, new));
     if !subresource.is_empty() {
         return errors;
     }
     errors.extend(validate_kind(served, new));
-    match (served.resource.group.as_str(), served.resource.kind.as_str()) {
+    match (
+        served.resource.group.as_str(),
+        served.resource.kind.as_str(),
+    ) {
         ("", "Pod") => errors.extend(pods::validate_update(old, new)),
         ("", "PersistentVolume") => errors.extend(volumes::validate_update(old, new)),
         ("", "PersistentVolumeClaim") => errors.extend(claims::validate_update(old, new)),
@@ -123,7 +144,10 @@ pub(crate) fn validate_update(served: &Served, subresource: &str, old: &Value, n
 }
 
 fn validate_kind(served: &Served, object: &Value) -> Vec<FieldError> {
-    match (served.resource.group.as_str(), served.resource.kind.as_str()) {
+    match (
+        served.resource.group.as_str(),
+        served.resource.kind.as_str(),
+    ) {
         ("", "Pod") => pods::validate(object),
         ("", "PersistentVolume") => volumes::validate(object),
         ("", "PersistentVolumeClaim") => claims::validate(object),
@@ -144,7 +168,10 @@ fn check_namespace(change: &Change<'_>) -> Result<(), ApiError> {
     let Some(namespace) = change.api.store.latest(&served.table, &change.namespace) else {
         return Err(ApiError::not_found(&served.resource, &change.namespace));
     };
-    if namespace.field(&["metadata", "deletionTimestamp"]).is_some() {
+    if namespace
+        .field(&["metadata", "deletionTimestamp"])
+        .is_some()
+    {
         let resource = &change.served.resource;
         return Err(ApiError::namespace_terminating(
             resource,

@@ -63,10 +63,7 @@ fn list_element(item: &Value, schema: Cursor<'_>) -> Option<PathElement> {
         ListType::Map(keys) => {
             let items = schema.items();
             let key_value = |key: &String| {
-                let value = item
-                    .get(key)
-                    .filter(|v| !v.is_null())
-                    .or_else(|| items.default_of(key))?;
+                let value = item.get(key).filter(|v| !v.is_null()).or_else(|| items.default_of(key))?;
                 Some((key.clone(), value.clone()))
             };
             let keys = keys.iter().map(key_value).collect::<Option<_>>()?;
@@ -191,19 +188,16 @@ fn merge_objects(live: &Value, applied: &Value, schema: Cursor<'_>) -> Value {
 /// Applied elements stand in the order in which they were applied; the others stay before those that
 /// they stood before.
 fn merge_lists(live: &[Child<'_, '_>], applied: &[Child<'_, '_>]) -> Vec<Value> {
-    let position =
-        |list: &[Child<'_, '_>], wanted: &Child<'_, '_>| list.iter().position(|child| child.element == wanted.element);
+    let position = |list: &[Child<'_, '_>], wanted: &Child<'_, '_>| {
+        list.iter().position(|child| child.element == wanted.element)
+    };
     let mut merged = Vec::with_capacity(live.len() + applied.len());
     let mut next_live = 0;
     for child in applied {
         let before = position(live, child);
         if let Some(before) = before {
             let others = live.iter().take(before).skip(next_live);
-            merged.extend(
-                others
-                    .filter(|other| position(applied, other).is_none())
-                    .map(|other| other.value.clone()),
-            );
+            merged.extend(others.filter(|other| position(applied, other).is_none()).map(|other| other.value.clone()));
             next_live = next_live.max(before + 1);
         }
         merged.push(match before.and_then(|index| live.get(index)) {
@@ -211,10 +205,7 @@ fn merge_lists(live: &[Child<'_, '_>], applied: &[Child<'_, '_>]) -> Vec<Value> 
             None => without_nulls(child.value),
         });
     }
-    let rest = live
-        .iter()
-        .skip(next_live)
-        .filter(|other| position(applied, other).is_none());
+    let rest = live.iter().skip(next_live).filter(|other| position(applied, other).is_none());
     merged.extend(rest.map(|other| other.value.clone()));
     merged
 }
@@ -223,11 +214,7 @@ pub(super) fn without_nulls(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
             let fields = fields.iter().filter(|(_, value)| !value.is_null());
-            Value::Object(
-                fields
-                    .map(|(name, value)| (name.clone(), without_nulls(value)))
-                    .collect(),
-            )
+            Value::Object(fields.map(|(name, value)| (name.clone(), without_nulls(value))).collect())
         }
         Value::Array(items) => Value::Array(items.iter().map(without_nulls).collect()),
         other => other.clone(),
@@ -270,8 +257,7 @@ fn keep_child(
     let mut kept_below = kept.below(element).cloned().unwrap_or_default();
     if let PathElement::Key(keys) = element {
         // An element that stays must still say which one it is.
-        keys.keys()
-            .for_each(|key| kept_below.insert(PathElement::Field(key.clone())));
+        keys.keys().for_each(|key| kept_below.insert(PathElement::Field(key.clone())));
     }
     let was_empty = is_empty(child);
     remove(child, removed_below, &kept_below, schema);
@@ -320,9 +306,7 @@ fn omitted_key(item: &Value, schema: Cursor<'_>, path: &str, index: usize) -> St
         return format!("{path}: element {index}: associative list with keys may not have non-map elements");
     }
     let items = schema.items();
-    let omitted = keys
-        .iter()
-        .find(|key| item.get(key.as_str()).is_none() && items.default_of(key).is_none());
+    let omitted = keys.iter().find(|key| item.get(key.as_str()).is_none() && items.default_of(key).is_none());
     format!(
         "{path}: element {index}: associative list with keys has an element that omits key field \"{}\" \
          (and doesn't have default value)",

@@ -118,13 +118,8 @@ pub(super) fn encode(mut entries: Vec<Entry>) -> Vec<Value> {
 fn put_oldest_together(entries: &mut Vec<Entry>) {
     let is_update = |entry: &&Entry| entry.operation == Operation::Update && entry.subresource.is_empty();
     while entries.iter().filter(is_update).count() > UPDATE_ENTRIES_MAX {
-        let others = entries
-            .iter()
-            .enumerate()
-            .filter(|(_, entry)| is_update(entry) && entry.manager != ANCIENT);
-        let Some((oldest, _)) = others.min_by_key(|(_, entry)| entry.time.clone()) else {
-            return;
-        };
+        let others = entries.iter().enumerate().filter(|(_, entry)| is_update(entry) && entry.manager != ANCIENT);
+        let Some((oldest, _)) = others.min_by_key(|(_, entry)| entry.time.clone()) else { return };
         let oldest = entries.remove(oldest);
         let ancient = entries
             .iter_mut()

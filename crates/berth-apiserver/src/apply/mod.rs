@@ -130,17 +130,13 @@ pub fn apply(
     if live.is_some() && entries.is_empty() {
         entries.push(before_first_apply(&old, writer, schema));
     }
-    let own = entries
-        .iter()
-        .position(|entry| entry.belongs_to(writer, Operation::Apply));
+    let own = entries.iter().position(|entry| entry.belongs_to(writer, Operation::Apply));
     let own = own.map(|index| entries.remove(index));
 
     let set = applied_set(applied, schema);
     let mut new = fields::merge(&old, &without_system_fields(applied, live.is_some()), schema.cursor());
     if let Some(own) = &own {
-        let kept = entries
-            .iter()
-            .fold(set.clone(), |kept, entry| kept.union(&entry.fields));
+        let kept = entries.iter().fold(set.clone(), |kept, entry| kept.union(&entry.fields));
         fields::remove(&mut new, &own.fields.difference(&set), &kept, schema.cursor());
     }
     let comparison = fields::compare(&old, &new, schema.cursor());

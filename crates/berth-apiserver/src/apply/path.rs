@@ -237,9 +237,7 @@ impl FieldSet {
     pub(crate) fn encode(&self) -> Value {
         let mut fields = Map::new();
         for (element, node) in &self.nodes {
-            let Value::Object(mut below) = node.below.encode() else {
-                continue;
-            };
+            let Value::Object(mut below) = node.below.encode() else { continue };
             if node.member && !below.is_empty() {
                 below.insert(".".to_owned(), Value::Object(Map::new()));
             }
@@ -252,9 +250,7 @@ impl FieldSet {
     pub(crate) fn decode(fields: &Value) -> FieldSet {
         let mut nodes = BTreeMap::new();
         for (text, value) in fields.as_object().into_iter().flatten() {
-            let Some(element) = PathElement::decode(text) else {
-                continue;
-            };
+            let Some(element) = PathElement::decode(text) else { continue };
             let below = FieldSet::decode(value);
             let member = below.is_empty() || value.get(".").is_some();
             nodes.insert(element, SetNode { member, below });

@@ -113,13 +113,8 @@ fn unowned_parts_of_a_removed_element_go_with_it() {
 fn conflicts_name_owner_and_field() {
     let live = json!({"metadata": {"name": "d", "labels": {"l": "1"}}, "spec": {"replicas": 1, "paused": true}});
     let mut live = live;
-    let entries = managed_fields_after_update(
-        None,
-        &live,
-        writer("kubectl-create", 1),
-        Operation::Update,
-        deployment(),
-    );
+    let entries =
+        managed_fields_after_update(None, &live, writer("kubectl-create", 1), Operation::Update, deployment());
     set_managed_fields(&mut live, entries);
     let check = |applied: Value, expect: &str| {
         let error = apply_as("other", Some(&live), &applied).expect_err("conflicts");
@@ -143,10 +138,7 @@ fn force_takes_fields_over() {
     let live = apply_as("one", None, &json!({"spec": {"replicas": 1, "paused": true}})).unwrap();
     let applied = json!({"spec": {"replicas": 2}});
     let error = apply_as("two", Some(&live), &applied).unwrap_err().to_string();
-    assert_eq!(
-        error,
-        "Apply failed with 1 conflict: conflict with \"one\": .spec.replicas"
-    );
+    assert_eq!(error, "Apply failed with 1 conflict: conflict with \"one\": .spec.replicas");
     let live = apply(Some(&live), &applied, writer("two", 2), true, deployment()).unwrap();
     assert_eq!(live["spec"], json!({"replicas": 2, "paused": true}));
     assert_eq!(owned_by(&live, "one"), [".spec.paused"]);
@@ -156,9 +148,7 @@ fn force_takes_fields_over() {
 #[test]
 fn objects_of_unknown_owners_conflict_until_forced() {
     let live = json!({"metadata": {"name": "d"}, "spec": {"replicas": 1}});
-    let error = apply_as("m", Some(&live), &json!({"spec": {"replicas": 2}}))
-        .unwrap_err()
-        .to_string();
+    let error = apply_as("m", Some(&live), &json!({"spec": {"replicas": 2}})).unwrap_err().to_string();
     assert_eq!(
         error,
         "Apply failed with 1 conflict: conflict with \"before-first-apply\" using apps/v1: .spec.replicas"
@@ -204,10 +194,7 @@ fn old_writers_are_put_together() {
         let mut new = object.clone();
         new["metadata"]["labels"][format!("l{n}")] = json!("x");
         let manager = format!("m{n}");
-        let writer = Writer {
-            manager: &manager,
-            ..writer("", n)
-        };
+        let writer = Writer { manager: &manager, ..writer("", n) };
         let entries = managed_fields_after_update(Some(&object), &new, writer, Operation::Update, pod());
         set_managed_fields(&mut new, entries);
         object = new;
@@ -219,15 +206,10 @@ fn old_writers_are_put_together() {
 #[test]
 fn bad_configurations_are_refused() {
     let check = |applied: Value, expect: &str| {
-        let error = apply(None, &applied, writer("m", 1), false, pod())
-            .expect_err("refused")
-            .to_string();
+        let error = apply(None, &applied, writer("m", 1), false, pod()).expect_err("refused").to_string();
         assert!(error.ends_with(expect), "{error}");
     };
-    check(
-        json!({"metadata": {"managedFields": [{"manager": "x"}]}}),
-        "metadata.managedFields must be nil",
-    );
+    check(json!({"metadata": {"managedFields": [{"manager": "x"}]}}), "metadata.managedFields must be nil");
     check(
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "n"},
             "spec": {"containers": [{"name": "a"}, {"name": "a"}]}}),
@@ -243,14 +225,7 @@ fn bad_configurations_are_refused() {
 #[test]
 fn applied_nulls_remove_fields() {
     let live = apply_as("one", None, &json!({"spec": {"replicas": 1, "paused": true}})).unwrap();
-    let live = apply(
-        Some(&live),
-        &json!({"spec": {"paused": null}}),
-        writer("two", 2),
-        true,
-        deployment(),
-    )
-    .unwrap();
+    let live = apply(Some(&live), &json!({"spec": {"paused": null}}), writer("two", 2), true, deployment()).unwrap();
     assert_eq!(live["spec"], json!({"replicas": 1}));
 }
 

@@ -96,12 +96,7 @@ mod tests {
 
     fn served() -> Vec<ServedType<'static>> {
         let types = builtin().iter().chain(reviews());
-        types
-            .map(|resource| ServedType {
-                resource,
-                custom_schema: None,
-            })
-            .collect()
+        types.map(|resource| ServedType { resource, custom_schema: None }).collect()
     }
 
     fn collect_references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
@@ -128,11 +123,7 @@ mod tests {
         };
         check(&v2(&served(), "v1.37.0"));
         for path in v3_index(&served())["paths"].as_object().unwrap().keys() {
-            let mut parts = path
-                .trim_start_matches("api")
-                .trim_start_matches('s')
-                .trim_start_matches('/')
-                .split('/');
+            let mut parts = path.trim_start_matches("api").trim_start_matches('s').trim_start_matches('/').split('/');
             let (group, version) = match (parts.next(), parts.next()) {
                 (Some(version), None) => ("", version),
                 (Some(group), Some(version)) => (group, version),
@@ -170,22 +161,13 @@ mod tests {
         let resource = ResourceType::stored("stable.example.com", "v1", "Widget", "widgets", true);
         let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
             "size": {"type": "integer", "description": "How large it is."}}}}});
-        let types = [ServedType {
-            resource: &resource,
-            custom_schema: Some(&schema),
-        }];
+        let types = [ServedType { resource: &resource, custom_schema: Some(&schema) }];
         let document = v3_document(&types, "stable.example.com", "v1", "v1.37.0").unwrap();
         let widget = &document["components"]["schemas"]["com.example.stable.v1.Widget"];
-        assert_eq!(
-            widget["properties"]["spec"]["properties"]["size"]["description"],
-            "How large it is."
-        );
+        assert_eq!(widget["properties"]["spec"]["properties"]["size"]["description"], "How large it is.");
         assert!(widget["properties"]["metadata"]["allOf"].is_array());
         let other = json!({"type": "object"});
-        let changed = [ServedType {
-            resource: &resource,
-            custom_schema: Some(&other),
-        }];
+        let changed = [ServedType { resource: &resource, custom_schema: Some(&other) }];
         assert_ne!(v3_index(&types), v3_index(&changed));
     }
 }

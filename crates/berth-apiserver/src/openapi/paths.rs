@@ -71,12 +71,7 @@ pub(super) fn add(paths: &mut Map<String, Value>, resource: &ResourceType, diale
     if resource.namespaced && resource.has_verb("list") {
         insert(paths, &everywhere, &subject, &[read("list", &list)]);
     }
-    insert(
-        paths,
-        &collection,
-        &subject,
-        &collection_operations(resource, &object, &list),
-    );
+    insert(paths, &collection, &subject, &collection_operations(resource, &object, &list));
     if !resource.has_verb("get") {
         return;
     }
@@ -84,52 +79,29 @@ pub(super) fn add(paths: &mut Map<String, Value>, resource: &ResourceType, diale
     insert(paths, &item, &subject, &item_operations(&object));
     for sub in &resource.subresources {
         let definition = definition_name(&sub.group, &sub.version, &sub.kind);
-        let subject = Subject {
-            group: &sub.group,
-            version: &sub.version,
-            kind: &sub.kind,
-            ..subject
-        };
+        let subject = Subject { group: &sub.group, version: &sub.version, kind: &sub.kind, ..subject };
         let operations: Vec<_> = if sub.verbs.iter().any(|verb| verb == "create") {
             vec![write("post", "post", &definition)]
         } else {
-            item_operations(&definition)
-                .into_iter()
-                .filter(|op| op.method != "delete")
-                .collect()
+            item_operations(&definition).into_iter().filter(|op| op.method != "delete").collect()
         };
         insert(paths, &format!("{item}/{}", sub.name), &subject, &operations);
     }
 }
 
 fn read<'a>(action: &'static str, answers: &'a str) -> Operation<'a> {
-    Operation {
-        method: "get",
-        action,
-        takes: None,
-        answers,
-    }
+    Operation { method: "get", action, takes: None, answers }
 }
 
 fn write<'a>(method: &'static str, action: &'static str, definition: &'a str) -> Operation<'a> {
-    Operation {
-        method,
-        action,
-        takes: Some(definition),
-        answers: definition,
-    }
+    Operation { method, action, takes: Some(definition), answers: definition }
 }
 
 const DELETE_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
 const STATUS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Status";
 
 fn delete(action: &'static str) -> Operation<'static> {
-    Operation {
-        method: "delete",
-        action,
-        takes: Some(DELETE_OPTIONS),
-        answers: STATUS,
-    }
+    Operation { method: "delete", action, takes: Some(DELETE_OPTIONS), answers: STATUS }
 }
 
 fn collection_operations<'a>(resource: &ResourceType, object: &'a str, list: &'a str) -> Vec<Operation<'a>> {
@@ -184,11 +156,7 @@ fn document(operation: &Operation<'_>, path: &str, subject: &Subject<'_>) -> Val
     let mut parameters = parameters(operation, dialect);
     let answer = json!({"$ref": dialect.reference(operation.answers)});
     let body = operation.takes.map(|name| json!({"$ref": dialect.reference(name)}));
-    let body_types = if operation.method == "patch" {
-        &PATCH_TYPES[..]
-    } else {
-        &["application/json"][..]
-    };
+    let body_types = if operation.method == "patch" { &PATCH_TYPES[..] } else { &["application/json"][..] };
     match dialect {
         Dialect::V2 => {
             parameters.extend(body.map(|schema| json!({"name": "body", "in": "body", "schema": schema})));
@@ -198,10 +166,8 @@ fn document(operation: &Operation<'_>, path: &str, subject: &Subject<'_>) -> Val
         }
         Dialect::V3 => {
             if let Some(schema) = body {
-                let content: Map<String, Value> = body_types
-                    .iter()
-                    .map(|t| ((*t).to_owned(), json!({"schema": schema})))
-                    .collect();
+                let content: Map<String, Value> =
+                    body_types.iter().map(|t| ((*t).to_owned(), json!({"schema": schema}))).collect();
                 document["requestBody"] = json!({"content": content});
             }
             document["responses"] =
@@ -226,11 +192,7 @@ fn parameters(operation: &Operation<'_>, dialect: Dialect) -> Vec<Value> {
     let writes = [
         dry_run,
         ("fieldManager", "The name of the writer, for managedFields.", "string"),
-        (
-            "fieldValidation",
-            "What to do with unknown fields: Ignore, Warn or Strict.",
-            "string",
-        ),
+        ("fieldValidation", "What to do with unknown fields: Ignore, Warn or Strict.", "string"),
     ];
     let selects = [
         ("labelSelector", "Restricts the objects by their labels.", "string"),
@@ -243,20 +205,12 @@ fn parameters(operation: &Operation<'_>, dialect: Dialect) -> Vec<Value> {
     ];
     let watches = [
         ("watch", "Watch for changes rather than list.", "boolean"),
-        (
-            "allowWatchBookmarks",
-            "Allow events that tell only the version.",
-            "boolean",
-        ),
+        ("allowWatchBookmarks", "Allow events that tell only the version.", "boolean"),
     ];
     let deletes = [
         dry_run,
         ("gracePeriodSeconds", "How long the object may take to end.", "integer"),
-        (
-            "propagationPolicy",
-            "What becomes of dependents: Orphan, Background or Foreground.",
-            "string",
-        ),
+        ("propagationPolicy", "What becomes of dependents: Orphan, Background or Foreground.", "string"),
     ];
     let force = [("force", "Take fields over from other managers that apply.", "boolean")];
     let named: Vec<_> = match operation.action {

@@ -68,10 +68,7 @@ fn mark_kind(definition: &mut Value, resource: &ResourceType, kind: &str) {
 
 fn custom_definition(resource: &ResourceType, schema: Option<&Value>) -> Value {
     let preserving = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    let mut definition = schema
-        .filter(|schema| schema.is_object())
-        .cloned()
-        .unwrap_or(preserving);
+    let mut definition = schema.filter(|schema| schema.is_object()).cloned().unwrap_or(preserving);
     if !definition["properties"].is_object() {
         definition["properties"] = json!({});
     }
@@ -92,11 +89,7 @@ fn collect_references(value: &Value, found: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
             let reference = fields.get("$ref").and_then(Value::as_str);
-            found.extend(
-                reference
-                    .and_then(|r| r.strip_prefix(REFERENCE_PREFIX))
-                    .map(str::to_owned),
-            );
+            found.extend(reference.and_then(|r| r.strip_prefix(REFERENCE_PREFIX)).map(str::to_owned));
             fields.values().for_each(|value| collect_references(value, found));
         }
         Value::Array(items) => items.iter().for_each(|item| collect_references(item, found)),

@@ -78,10 +78,7 @@ fn merge_object(mut original: Object, patch: &Object, schema: Cursor<'_>) -> Res
     }
     if let Some(keys) = patch.get(RETAIN_KEYS) {
         let keys = directive_list(RETAIN_KEYS, keys)?;
-        if patch
-            .keys()
-            .any(|name| !name.starts_with('$') && !keys.iter().any(|key| key == name))
-        {
+        if patch.keys().any(|name| !name.starts_with('$') && !keys.iter().any(|key| key == name)) {
             return Err(StrategicPatchError::BadDirective(RETAIN_KEYS.to_owned()));
         }
         original.retain(|name, _| keys.iter().any(|key| key == name));
@@ -160,10 +157,7 @@ fn merge_list(original: Vec<Value>, patch: &[Value], schema: Cursor<'_>, name: &
             }
             None | Some("merge") => changes.push(item),
             Some(other) => {
-                return Err(StrategicPatchError::UnknownDirective(
-                    other.to_owned(),
-                    item.to_string(),
-                ));
+                return Err(StrategicPatchError::UnknownDirective(other.to_owned(), item.to_string()));
             }
         }
     }
@@ -230,9 +224,7 @@ fn interleaved(list: Vec<Value>, order: &[Value], before: &[Value], key: Option<
 
 /// The elements of the patch must stand in the order that the directive names.
 fn check_order(patch: Option<&Value>, order: &[Value], key: Option<&str>) -> Result<()> {
-    let Some(Value::Array(items)) = patch else {
-        return Ok(());
-    };
+    let Some(Value::Array(items)) = patch else { return Ok(()) };
     let items = items.iter().filter(|item| item.get(PATCH).is_none());
     let positions: Vec<_> = items.map(|item| position(order, item, key)).collect();
     if positions.iter().all(Option::is_some) && positions.is_sorted() {
@@ -252,8 +244,7 @@ fn without_directives(patch: &Object) -> Object {
             || name.starts_with(SET_ORDER);
         !directive && !value.is_null()
     });
-    kept.map(|(name, value)| (name.clone(), without_directives_below(value)))
-        .collect()
+    kept.map(|(name, value)| (name.clone(), without_directives_below(value))).collect()
 }
 
 fn without_directives_below(value: &Value) -> Value {
@@ -397,19 +388,10 @@ mod tests {
             let error = apply(&object, &patch, pod()).expect_err("fails").to_string();
             assert!(error.contains(expect), "{error}");
         };
-        check(
-            json!([1]),
-            "cannot unmarshal array into Go value of type map[string]interface {}",
-        );
-        check(
-            json!({"spec": {"containers": [{"image": "x"}]}}),
-            "does not contain declared merge key: name",
-        );
+        check(json!([1]), "cannot unmarshal array into Go value of type map[string]interface {}");
+        check(json!({"spec": {"containers": [{"image": "x"}]}}), "does not contain declared merge key: name");
         check(json!({"spec": {"x": {"$patch": "swap"}}}), "unknown patch type: swap");
-        check(
-            json!({"spec": {"containers": ["x"]}}),
-            "list element types are not identical",
-        );
+        check(json!({"spec": {"containers": ["x"]}}), "list element types are not identical");
         check(
             json!({"spec": {"$setElementOrder/containers": [{"name": "a"}, {"name": "b"}],
                 "containers": [{"name": "b"}, {"name": "a"}]}}),
@@ -419,9 +401,7 @@ mod tests {
 
     fn containers() -> impl Strategy<Value = Value> {
         prop::collection::btree_map("[a-d]", "[x-z]", 0..4).prop_map(|images| {
-            let list = images
-                .into_iter()
-                .map(|(name, image)| json!({"name": name, "image": image}));
+            let list = images.into_iter().map(|(name, image)| json!({"name": name, "image": image}));
             json!({"spec": {"containers": list.collect::<Vec<_>>()}})
         })
     }
@@ -440,11 +420,7 @@ mod tests {
     }
 
     fn any_json() -> impl Strategy<Value = Value> {
-        let leaf = prop_oneof![
-            Just(Value::Null),
-            any::<i8>().prop_map(Value::from),
-            "a|delete|replace".prop_map(Value::from)
-        ];
+        let leaf = prop_oneof![Just(Value::Null), any::<i8>().prop_map(Value::from), "a|delete|replace".prop_map(Value::from)];
         let names = "spec|containers|name|metadata|finalizers|\\$patch|\\$retainKeys|\\$setElementOrder/containers|\\$deleteFromPrimitiveList/finalizers";
         leaf.prop_recursive(4, 32, 4, move |inner| {
             prop_oneof![

@@ -117,17 +117,9 @@ fn collect_type_errors<'a>(value: &Value, cursor: Cursor<'a>, place: &Place<'a>,
                 let Some(field) = cursor.field(name) else { continue };
                 let is_map = matches!(cursor.shape(), Shape::Map(_));
                 let below = Place {
-                    owner: if is_map {
-                        place.owner
-                    } else {
-                        cursor.definition.or(place.owner)
-                    },
+                    owner: if is_map { place.owner } else { cursor.definition.or(place.owner) },
                     path: join(&place.path, name),
-                    go_path: if is_map {
-                        place.go_path.clone()
-                    } else {
-                        join(&place.go_path, name)
-                    },
+                    go_path: if is_map { place.go_path.clone() } else { join(&place.go_path, name) },
                 };
                 collect_type_errors(value, field, &below, errors);
             }
@@ -179,11 +171,7 @@ fn scalar_error(shape: &Shape, value: &Value) -> Option<Problem> {
 }
 
 fn fits(number: &Number, bits: u8) -> bool {
-    let range = if bits == 32 {
-        i64::from(i32::MIN)..=i64::from(i32::MAX)
-    } else {
-        i64::MIN..=i64::MAX
-    };
+    let range = if bits == 32 { i64::from(i32::MIN)..=i64::from(i32::MAX) } else { i64::MIN..=i64::MAX };
     number.as_i64().is_some_and(|n| range.contains(&n))
 }
 
@@ -222,9 +210,7 @@ fn go_type(cursor: Cursor<'_>) -> String {
         Shape::Quantity => "resource.Quantity".to_owned(),
         Shape::Map(_) => format!("map[string]{}", go_type(cursor.field_or_any(""))),
         Shape::List(_) => format!("[]{}", go_type(cursor.items())),
-        Shape::Struct(_) => cursor
-            .definition
-            .map_or_else(|| "map[string]interface {}".to_owned(), go_struct),
+        Shape::Struct(_) => cursor.definition.map_or_else(|| "map[string]interface {}".to_owned(), go_struct),
         Shape::Any | Shape::Reference(_) => "interface {}".to_owned(),
     }
 }
@@ -244,9 +230,7 @@ const QUANTITY: &str = "quantities must match the regular expression \
 /// Whether a text is a quantity: a signed decimal number with a suffix or an exponent.
 pub(super) fn is_quantity(text: &str) -> bool {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
-    let end = unsigned
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(unsigned.len());
+    let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
     let (number, suffix) = unsigned.split_at(end);
     let digits = number.chars().filter(char::is_ascii_digit).count();
     if digits == 0 || number.len() > digits + 1 {
@@ -255,9 +239,7 @@ pub(super) fn is_quantity(text: &str) -> bool {
     match suffix {
         "" | "n" | "u" | "m" | "k" | "M" | "G" | "T" | "P" | "E" => true,
         "Ki" | "Mi" | "Gi" | "Ti" | "Pi" | "Ei" => true,
-        _ => suffix
-            .strip_prefix(['e', 'E'])
-            .is_some_and(|exponent| exponent.parse::<i32>().is_ok()),
+        _ => suffix.strip_prefix(['e', 'E']).is_some_and(|exponent| exponent.parse::<i32>().is_ok()),
     }
 }
 
@@ -267,9 +249,7 @@ fn base64_error(text: &str) -> Option<String> {
     let letters: Vec<(usize, char)> = text.char_indices().filter(|(_, c)| !"\r\n".contains(*c)).collect();
     let padding = letters.iter().rev().take_while(|(_, c)| *c == '=').count();
     let body = &letters[..letters.len() - padding];
-    let bad = body
-        .iter()
-        .find(|(_, c)| !(c.is_ascii_alphanumeric() || matches!(c, '+' | '/')));
+    let bad = body.iter().find(|(_, c)| !(c.is_ascii_alphanumeric() || matches!(c, '+' | '/')));
     let position = match bad {
         Some((position, _)) => Some(*position),
         None if !letters.len().is_multiple_of(4) || padding > 2 => Some(text.len()),
@@ -280,7 +260,9 @@ fn base64_error(text: &str) -> Option<String> {
 
 fn time_error(text: &str) -> Option<String> {
     text.parse::<jiff::Timestamp>().err().map(|_| {
-        format!("parsing time \"{text}\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"{text}\" as \"2006\"")
+        format!(
+            "parsing time \"{text}\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"{text}\" as \"2006\""
+        )
     })
 }
 
@@ -300,51 +282,18 @@ mod tests {
         let check = |group: &str, kind: &str, object: Value, expect: &[&str]| {
             assert_eq!(unknown_fields(&object, schema(group, kind)), expect, "{object}");
         };
-        check(
-            "",
-            "Pod",
-            json!({"spec": {"foo": 1, "containers": [{"name": "a"}, {"imagePullPolic": 1}]}}),
-            &["spec.containers[1].imagePullPolic", "spec.foo"],
-        );
-        check(
-            "",
-            "Pod",
-            json!({"metadata": {"labels": {"any": "x"}, "nam": 1}, "x": 1}),
-            &["metadata.nam", "x"],
-        );
-        check(
-            "",
-            "Pod",
-            json!({"metadata": {"managedFields": [{"fieldsV1": {"f:a": {}}}]}}),
-            &[],
-        );
-        check(
-            "",
-            "ConfigMap",
-            json!({"data": {"a.b": "1"}, "binaryData": {"x": ""}}),
-            &[],
-        );
-        check(
-            "apps",
-            "ControllerRevision",
-            json!({"data": {"any": {"thing": 1}}, "revision": 1}),
-            &[],
-        );
-        check(
-            "storage.k8s.io",
-            "StorageClass",
-            json!({"provisioner": "p", "bindingMode": "x"}),
-            &["bindingMode"],
-        );
+        check("", "Pod", json!({"spec": {"foo": 1, "containers": [{"name": "a"}, {"imagePullPolic": 1}]}}), &[
+            "spec.containers[1].imagePullPolic", "spec.foo",
+        ]);
+        check("", "Pod", json!({"metadata": {"labels": {"any": "x"}, "nam": 1}, "x": 1}), &["metadata.nam", "x"]);
+        check("", "Pod", json!({"metadata": {"managedFields": [{"fieldsV1": {"f:a": {}}}]}}), &[]);
+        check("", "ConfigMap", json!({"data": {"a.b": "1"}, "binaryData": {"x": ""}}), &[]);
+        check("apps", "ControllerRevision", json!({"data": {"any": {"thing": 1}}, "revision": 1}), &[]);
+        check("storage.k8s.io", "StorageClass", json!({"provisioner": "p", "bindingMode": "x"}), &["bindingMode"]);
         let crd = json!({"spec": {"versions": [{"schema": {"openAPIV3Schema": {"type": "object", "properties": {
             "spec": {"type": "object", "additionalProperties": {"type": "string"},
                      "x-kubernetes-preserve-unknown-fields": true}}}}, "foo": 1}]}});
-        check(
-            "apiextensions.k8s.io",
-            "CustomResourceDefinition",
-            crd,
-            &["spec.versions[0].foo"],
-        );
+        check("apiextensions.k8s.io", "CustomResourceDefinition", crd, &["spec.versions[0].foo"]);
     }
 
     #[test]
@@ -365,10 +314,7 @@ mod tests {
     fn strict_errors_list_every_field() {
         let fields = ["spec.a".to_owned(), "spec.b".to_owned()];
         let error = strict_decoding_error(&fields).unwrap();
-        assert_eq!(
-            error,
-            "strict decoding error: unknown field \"spec.a\", unknown field \"spec.b\""
-        );
+        assert_eq!(error, "strict decoding error: unknown field \"spec.a\", unknown field \"spec.b\"");
         assert_eq!(strict_decoding_error(&[]), None);
     }
 
@@ -382,10 +328,7 @@ mod tests {
     #[test]
     fn wrong_types_are_told_as_go_tells_them() {
         let check = |group: &str, kind: &str, object: Value, expect: &str| {
-            let errors: Vec<_> = type_errors(&object, schema(group, kind))
-                .into_iter()
-                .map(|e| e.message)
-                .collect();
+            let errors: Vec<_> = type_errors(&object, schema(group, kind)).into_iter().map(|e| e.message).collect();
             assert_eq!(errors.join("; "), expect, "{object}");
         };
         check(
@@ -425,37 +368,12 @@ mod tests {
             json!({"spec": {"priority": 1.5, "terminationGracePeriodSeconds": 5_000_000_000_i64}}),
             "json: cannot unmarshal number 1.5 into Go struct field PodSpec.spec.priority of type int32",
         );
-        check(
-            "",
-            "PersistentVolume",
-            json!({"spec": {"capacity": {"storage": "1Gi", "x": 5, "y": "0.5"}}}),
-            "",
-        );
-        check(
-            "",
-            "PersistentVolume",
-            json!({"spec": {"capacity": {"storage": "1Qi"}}}),
-            QUANTITY,
-        );
+        check("", "PersistentVolume", json!({"spec": {"capacity": {"storage": "1Gi", "x": 5, "y": "0.5"}}}), "");
+        check("", "PersistentVolume", json!({"spec": {"capacity": {"storage": "1Qi"}}}), QUANTITY);
         check("", "Secret", json!({"data": {"a": "aGVsbG8="}}), "");
-        check(
-            "",
-            "Secret",
-            json!({"data": {"a": "not base64"}}),
-            "illegal base64 data at input byte 3",
-        );
-        check(
-            "",
-            "Pod",
-            json!({"metadata": {"creationTimestamp": null}, "spec": {"x": {"y": 1}}}),
-            "",
-        );
-        check(
-            "",
-            "Service",
-            json!({"spec": {"ports": [{"targetPort": "http"}, {"targetPort": 80}]}}),
-            "",
-        );
+        check("", "Secret", json!({"data": {"a": "not base64"}}), "illegal base64 data at input byte 3");
+        check("", "Pod", json!({"metadata": {"creationTimestamp": null}, "spec": {"x": {"y": 1}}}), "");
+        check("", "Service", json!({"spec": {"ports": [{"targetPort": "http"}, {"targetPort": 80}]}}), "");
     }
 
     #[test]

@@ -15,7 +15,9 @@ mod node;
 
 pub use builtin::definitions as builtin_definitions;
 pub(crate) use builtin::{definition_name_of as builtin_definition_name, list_definition};
-pub use check::{TypeError, prune_unknown_fields, strict_decoding_error, type_errors, unknown_fields};
+pub use check::{
+    TypeError, prune_unknown_fields, strict_decoding_error, type_errors, unknown_fields,
+};
 pub use crd::CustomSchemaError;
 pub use node::Schema;
 pub(crate) use node::{Cursor, ListType, Shape};

@@ -44,9 +44,7 @@ const NODE: Printer = Printer {
         let versions = &status["nodeInfo"];
         let address = |kind: &str| {
             let addresses = items(&status["addresses"]).iter();
-            let mut addresses = addresses
-                .filter(|a| a["type"] == kind)
-                .filter_map(|a| text_of(&a["address"]));
+            let mut addresses = addresses.filter(|a| a["type"] == kind).filter_map(|a| text_of(&a["address"]));
             json!(addresses.next().unwrap_or(NONE))
         };
         vec![
@@ -90,22 +88,12 @@ fn node_roles(object: &Value) -> String {
         .collect();
     roles.sort_unstable();
     roles.dedup();
-    if roles.is_empty() {
-        NONE.to_owned()
-    } else {
-        roles.join(",")
-    }
+    if roles.is_empty() { NONE.to_owned() } else { roles.join(",") }
 }
 
 const NAMESPACE: Printer = Printer {
     columns: &[text("Name"), text("Status"), text("Age")],
-    row: |object, now| {
-        vec![
-            name(object),
-            text_or(&object["status"]["phase"], ""),
-            age::of(object, now),
-        ]
-    },
+    row: |object, now| vec![name(object), text_or(&object["status"]["phase"], ""), age::of(object, now)],
 };
 
 fn keys(value: &Value) -> usize {
@@ -124,24 +112,13 @@ const SECRET: Printer = Printer {
     columns: &[text("Name"), text("Type"), text("Data"), text("Age")],
     row: |object, now| {
         let entries = keys(&object["data"]);
-        vec![
-            name(object),
-            text_or(&object["type"], ""),
-            json!(entries),
-            age::of(object, now),
-        ]
+        vec![name(object), text_or(&object["type"], ""), json!(entries), age::of(object, now)]
     },
 };
 
 const SERVICE_ACCOUNT: Printer = Printer {
     columns: &[text("Name"), text("Secrets"), text("Age")],
-    row: |object, now| {
-        vec![
-            name(object),
-            json!(items(&object["secrets"]).len()),
-            age::of(object, now),
-        ]
-    },
+    row: |object, now| vec![name(object), json!(items(&object["secrets"]).len()), age::of(object, now)],
 };
 
 const SERVICE: Printer = Printer {
@@ -176,20 +153,14 @@ fn external_ip(object: &Value) -> String {
         "ExternalName" => return spec["externalName"].as_str().unwrap_or_default().to_owned(),
         "LoadBalancer" => {
             let ingress = items(&object["status"]["loadBalancer"]["ingress"]).iter();
-            let mut found: Vec<&str> = ingress
-                .filter_map(|i| text_of(&i["ip"]).or(text_of(&i["hostname"])))
-                .collect();
+            let mut found: Vec<&str> = ingress.filter_map(|i| text_of(&i["ip"]).or(text_of(&i["hostname"]))).collect();
             found.append(&mut addresses);
             addresses = found;
             "<pending>"
         }
         _ => NONE,
     };
-    if addresses.is_empty() {
-        nothing.to_owned()
-    } else {
-        addresses.join(",")
-    }
+    if addresses.is_empty() { nothing.to_owned() } else { addresses.join(",") }
 }
 
 fn ports(spec: &Value) -> String {
@@ -203,11 +174,7 @@ fn ports(spec: &Value) -> String {
             }
         })
         .collect();
-    if ports.is_empty() {
-        NONE.to_owned()
-    } else {
-        ports.join(",")
-    }
+    if ports.is_empty() { NONE.to_owned() } else { ports.join(",") }
 }
 
 /// How many addresses are shown; the rest is counted.
@@ -229,11 +196,7 @@ const ENDPOINTS: Printer = Printer {
         let shown = match all.len() {
             0 => NONE.to_owned(),
             total if total > ENDPOINTS_SHOWN => {
-                format!(
-                    "{} + {} more...",
-                    all[..ENDPOINTS_SHOWN].join(","),
-                    total - ENDPOINTS_SHOWN
-                )
+                format!("{} + {} more...", all[..ENDPOINTS_SHOWN].join(","), total - ENDPOINTS_SHOWN)
             }
             _ => all.join(","),
         };
@@ -301,13 +264,7 @@ fn event_source(object: &Value, source: &Value) -> String {
 
 const LEASE: Printer = Printer {
     columns: &[text("Name"), text("Holder"), text("Age")],
-    row: |object, now| {
-        vec![
-            name(object),
-            text_or(&object["spec"]["holderIdentity"], ""),
-            age::of(object, now),
-        ]
-    },
+    row: |object, now| vec![name(object), text_or(&object["spec"]["holderIdentity"], ""), age::of(object, now)],
 };
 
 const PRIORITY_CLASS: Printer = Printer {
@@ -374,14 +331,9 @@ const ROLE_BINDING: Printer = Printer {
             let found: Vec<_> = items(&object["subjects"])
                 .iter()
                 .filter(|subject| subject["kind"] == kind)
-                .map(|subject| {
-                    match (
-                        text_of(&subject["namespace"]),
-                        subject["name"].as_str().unwrap_or_default(),
-                    ) {
-                        (Some(namespace), name) if kind == "ServiceAccount" => format!("{namespace}/{name}"),
-                        (_, name) => name.to_owned(),
-                    }
+                .map(|subject| match (text_of(&subject["namespace"]), subject["name"].as_str().unwrap_or_default()) {
+                    (Some(namespace), name) if kind == "ServiceAccount" => format!("{namespace}/{name}"),
+                    (_, name) => name.to_owned(),
                 })
                 .collect();
             json!(found.join(", "))

@@ -23,9 +23,7 @@ pub(super) fn row(object: &Value, columns: &[Value], now: Timestamp) -> Vec<Valu
     let cells = columns.iter().map(|column| {
         let path = column["jsonPath"].as_str().unwrap_or_default();
         let found = find(object, path);
-        found.map_or(Value::Null, |value| {
-            cell(value, column["type"].as_str().unwrap_or_default(), now)
-        })
+        found.map_or(Value::Null, |value| cell(value, column["type"].as_str().unwrap_or_default(), now))
     });
     std::iter::once(name(object)).chain(cells).collect()
 }
@@ -80,16 +78,8 @@ fn next<'a>(value: &'a Value, step: &Step) -> Vec<&'a Value> {
         Step::Field(name) => value.get(name).into_iter().collect(),
         Step::Index(index) => {
             let list = value.as_array().map_or(&[][..], Vec::as_slice);
-            let index = if *index < 0 {
-                index.saturating_add_unsigned(list.len() as u64)
-            } else {
-                *index
-            };
-            usize::try_from(index)
-                .ok()
-                .and_then(|index| list.get(index))
-                .into_iter()
-                .collect()
+            let index = if *index < 0 { index.saturating_add_unsigned(list.len() as u64) } else { *index };
+            usize::try_from(index).ok().and_then(|index| list.get(index)).into_iter().collect()
         }
         Step::Every => match value {
             Value::Array(items) => items.iter().collect(),

@@ -204,11 +204,7 @@ fn labels(value: &Value) -> String {
         .flatten()
         .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
         .collect();
-    if labels.is_empty() {
-        NONE.to_owned()
-    } else {
-        labels.join(",")
-    }
+    if labels.is_empty() { NONE.to_owned() } else { labels.join(",") }
 }
 
 #[cfg(test)]

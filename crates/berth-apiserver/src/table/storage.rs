@@ -106,9 +106,7 @@ fn phase(object: &Value) -> &str {
 /// The class of a volume or claim; the annotation is older and still wins.
 fn class_name(object: &Value) -> &str {
     let annotation = &object["metadata"]["annotations"]["volume.beta.kubernetes.io/storage-class"];
-    let class = annotation
-        .as_str()
-        .or_else(|| object["spec"]["storageClassName"].as_str());
+    let class = annotation.as_str().or_else(|| object["spec"]["storageClassName"].as_str());
     class.unwrap_or_default()
 }
 
@@ -145,11 +143,7 @@ const CLASS: Printer = Printer {
         let is_default = annotations["storageclass.kubernetes.io/is-default-class"] == "true"
             || annotations["storageclass.beta.kubernetes.io/is-default-class"] == "true";
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        let name = if is_default {
-            format!("{name} (default)")
-        } else {
-            name.to_owned()
-        };
+        let name = if is_default { format!("{name} (default)") } else { name.to_owned() };
         vec![
             json!(name),
             text_or(&object["provisioner"], ""),
@@ -168,13 +162,7 @@ const ATTRIBUTES_CLASS: Printer = Printer {
 
 const CSI_NODE: Printer = Printer {
     columns: &[text("Name"), integer("Drivers"), text("Age")],
-    row: |object, now| {
-        vec![
-            name(object),
-            json!(items(&object["spec"]["drivers"]).len()),
-            age::of(object, now),
-        ]
-    },
+    row: |object, now| vec![name(object), json!(items(&object["spec"]["drivers"]).len()), age::of(object, now)],
 };
 
 const CSI_DRIVER: Printer = Printer {
@@ -191,22 +179,14 @@ const CSI_DRIVER: Printer = Printer {
     row: |object, now| {
         let spec = &object["spec"];
         let flag = |name: &str, default: bool| json!(spec[name].as_bool().unwrap_or(default));
-        let audiences = joined(
-            items(&spec["tokenRequests"])
-                .iter()
-                .map(|t| t["audience"].as_str().unwrap_or_default()),
-        );
+        let audiences = joined(items(&spec["tokenRequests"]).iter().map(|t| t["audience"].as_str().unwrap_or_default()));
         let modes = joined(items(&spec["volumeLifecycleModes"]).iter().filter_map(Value::as_str));
         vec![
             name(object),
             flag("attachRequired", true),
             flag("podInfoOnMount", false),
             flag("storageCapacity", false),
-            json!(if items(&spec["tokenRequests"]).is_empty() {
-                UNSET
-            } else {
-                &audiences
-            }),
+            json!(if items(&spec["tokenRequests"]).is_empty() { UNSET } else { &audiences }),
             flag("requiresRepublish", false),
             json!(if modes.is_empty() { NONE } else { &modes }),
             age::of(object, now),
@@ -226,14 +206,7 @@ const CSI_STORAGE_CAPACITY: Printer = Printer {
 };
 
 const ATTACHMENT: Printer = Printer {
-    columns: &[
-        text("Name"),
-        text("Attacher"),
-        text("PV"),
-        text("Node"),
-        text("Attached"),
-        text("Age"),
-    ],
+    columns: &[text("Name"), text("Attacher"), text("PV"), text("Node"), text("Attached"), text("Age")],
     row: |object, now| {
         let spec = &object["spec"];
         vec![

@@ -11,12 +11,7 @@ fn print(group: &str, kind: &str, object: &Value) -> Value {
         include_object: IncludeObject::None,
         printer_columns: &Value::Null,
     };
-    table(
-        resource,
-        &[object],
-        &json!({"resourceVersion": "7", "selfLink": "x"}),
-        &options,
-    )
+    table(resource, &[object], &json!({"resourceVersion": "7", "selfLink": "x"}), &options)
 }
 
 /// Checks the row as a person would read it, cells divided by bars.
@@ -40,12 +35,7 @@ fn every_kind_fills_its_columns() {
     for resource in builtin() {
         let table = print(&resource.group, &resource.kind, &json!({"metadata": meta("x")}));
         let cells = table["rows"][0]["cells"].as_array().unwrap().len();
-        assert_eq!(
-            cells,
-            table["columnDefinitions"].as_array().unwrap().len(),
-            "{}",
-            resource.kind
-        );
+        assert_eq!(cells, table["columnDefinitions"].as_array().unwrap().len(), "{}", resource.kind);
         assert_eq!(table["metadata"], json!({"resourceVersion": "7"}));
     }
 }
@@ -100,12 +90,7 @@ fn storage_kinds() {
 #[test]
 fn pods_tell_what_holds_them_up() {
     let pod = |status: Value| json!({"metadata": meta("p"), "spec": {"containers": [{}, {}], "nodeName": "n1"}, "status": status});
-    check(
-        "",
-        "Pod",
-        pod(json!({"phase": "Pending"})),
-        "p|0/2|Pending|0|60m|<none>|n1|<none>|<none>",
-    );
+    check("", "Pod", pod(json!({"phase": "Pending"})), "p|0/2|Pending|0|60m|<none>|n1|<none>|<none>");
     check(
         "",
         "Pod",

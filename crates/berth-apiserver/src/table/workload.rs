@@ -42,9 +42,7 @@ fn pod(object: &Value, now: Timestamp) -> Vec<Value> {
         (restarts, Some(last)) if restarts > 0 => format!("{restarts} ({} ago)", age::between(last, now)),
         (restarts, _) => restarts.to_string(),
     };
-    let first_ip = items(&status["podIPs"])
-        .first()
-        .map_or(&status["podIP"], |ip| &ip["ip"]);
+    let first_ip = items(&status["podIPs"]).first().map_or(&status["podIP"], |ip| &ip["ip"]);
     vec![
         name(object),
         json!(format!("{}/{}", state.ready, state.total)),
@@ -62,9 +60,7 @@ fn readiness_gates(spec: &Value, status: &Value) -> String {
     let gates = items(&spec["readinessGates"]);
     let is_true = |gate: &&Value| {
         let conditions = items(&status["conditions"]);
-        conditions
-            .iter()
-            .any(|c| c["type"] == gate["conditionType"] && c["status"] == "True")
+        conditions.iter().any(|c| c["type"] == gate["conditionType"] && c["status"] == "True")
     };
     match gates.len() {
         0 => NONE.to_owned(),
@@ -73,9 +69,7 @@ fn readiness_gates(spec: &Value, status: &Value) -> String {
 }
 
 fn has_condition(status: &Value, condition: &str) -> bool {
-    items(&status["conditions"])
-        .iter()
-        .any(|c| c["type"] == condition && c["status"] == "True")
+    items(&status["conditions"]).iter().any(|c| c["type"] == condition && c["status"] == "True")
 }
 
 /// What a pod's containers add up to.
@@ -94,19 +88,13 @@ impl PodState {
         let gated = items(&status["conditions"])
             .iter()
             .any(|c| c["type"] == "PodScheduled" && c["reason"] == "SchedulingGated");
-        let reason = text_of(&status["reason"])
-            .or(text_of(&status["phase"]))
-            .unwrap_or_default();
+        let reason = text_of(&status["reason"]).or(text_of(&status["phase"])).unwrap_or_default();
         let mut state = PodState {
             ready: 0,
             total: items(&spec["containers"]).len() + sidecars,
             restarts: 0,
             last_restart: None,
-            reason: if gated {
-                "SchedulingGated".to_owned()
-            } else {
-                reason.to_owned()
-            },
+            reason: if gated { "SchedulingGated".to_owned() } else { reason.to_owned() },
         };
         let sidecar_restarts = state.add_init_containers(spec, status);
         let initializing = sidecar_restarts.is_none();
@@ -222,11 +210,7 @@ fn selector(selector: &Value) -> Value {
         });
     }
     requirements.sort();
-    json!(if requirements.is_empty() {
-        NONE.to_owned()
-    } else {
-        requirements.join(",")
-    })
+    json!(if requirements.is_empty() { NONE.to_owned() } else { requirements.join(",") })
 }
 
 /// The desired number of replicas: 1 unless it is said.
@@ -289,13 +273,7 @@ const REPLICA_SET: Printer = Printer {
 };
 
 const STATEFUL_SET: Printer = Printer {
-    columns: &[
-        text("Name"),
-        text("Ready"),
-        text("Age"),
-        wide("Containers"),
-        wide("Images"),
-    ],
+    columns: &[text("Name"), text("Ready"), text("Age"), wide("Containers"), wide("Images")],
     row: |object, now| {
         let (spec, status) = (&object["spec"], &object["status"]);
         let [names, images] = containers(&spec["template"]);
@@ -397,9 +375,7 @@ fn job(object: &Value, now: Timestamp) -> Vec<Value> {
 
 fn job_status(object: &Value) -> &'static str {
     let status = &object["status"];
-    let conditions = ["Complete", "Failed"]
-        .into_iter()
-        .find(|condition| has_condition(status, condition));
+    let conditions = ["Complete", "Failed"].into_iter().find(|condition| has_condition(status, condition));
     match conditions {
         Some(condition) => condition,
         None if object["metadata"]["deletionTimestamp"].is_string() => "Terminating",
@@ -434,11 +410,7 @@ const CRON_JOB: Printer = Printer {
             text_or(&spec["timeZone"], NONE),
             json!(if spec["suspend"] == true { "True" } else { "False" }),
             json!(items(&status["active"]).len()),
-            json!(if last.is_string() {
-                age::since(last, now)
-            } else {
-                NONE.to_owned()
-            }),
+            json!(if last.is_string() { age::since(last, now) } else { NONE.to_owned() }),
             age::of(object, now),
             names,
             images,
