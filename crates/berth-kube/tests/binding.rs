@@ -5,7 +5,7 @@
 
 mod common;
 
-use berth_controller::{Protection, Settings};
+use berth_controller::Settings;
 use berth_core::api::Kind;
 use berth_kube::controller::{Metrics, Options};
 use berth_kube::resource::Resource;
@@ -191,10 +191,7 @@ async fn difference_by_name(scenario: Value) -> Option<String> {
     let options = Options {
         resync: RESYNC,
         // The embedded server puts finalizers on claims and volumes, as a real one does.
-        settings: Settings {
-            protection: Protection::UsedByPods,
-            ..Settings::default()
-        },
+        settings: Settings::embedded(),
         metrics: metrics.clone(),
         ..Options::default()
     };
