@@ -167,7 +167,11 @@ impl ApiError {
     }
 
     /// 403: the namespace is on its way out, so nothing new may come into it.
-    pub(crate) fn namespace_terminating(resource: &ResourceType, name: &str, namespace: &str) -> Self {
+    pub(crate) fn namespace_terminating(
+        resource: &ResourceType,
+        name: &str,
+        namespace: &str,
+    ) -> Self {
         let why = format!(
             "unable to create new content in namespace {namespace} because it is being terminated"
         );

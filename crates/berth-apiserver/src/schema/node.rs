@@ -97,7 +97,9 @@ impl Node {
             Some(_) => Some(ListType::Atomic),
             None => None,
         };
-        node.atomic = json["x-kubernetes-map-type"].as_str().map(|map_type| map_type == "atomic");
+        node.atomic = json["x-kubernetes-map-type"]
+            .as_str()
+            .map(|map_type| map_type == "atomic");
         node.preserve_unknown = flag("x-kubernetes-preserve-unknown-fields");
         node.embedded_resource = flag("x-kubernetes-embedded-resource");
         node.patch_merge_key = json["x-kubernetes-patch-merge-key"]
@@ -272,7 +274,10 @@ impl<'a> Cursor<'a> {
 
     /// Whether the value is replaced and owned as a whole.
     pub(crate) fn is_atomic(&self) -> bool {
-        self.declared.atomic.or(self.resolved.atomic).unwrap_or(false)
+        self.declared
+            .atomic
+            .or(self.resolved.atomic)
+            .unwrap_or(false)
     }
 
     /// How elements of the list are told apart: atomic unless the schema says otherwise.
