@@ -67,7 +67,12 @@ fn v3_path(resource: &ResourceType) -> String {
 }
 
 /// `/openapi/v3/api/v1` or `/openapi/v3/apis/GROUP/VERSION`, or nothing if there is no such version.
-pub fn v3_document(types: &[ServedType<'_>], group: &str, version: &str, server_version: &str) -> Option<Value> {
+pub fn v3_document(
+    types: &[ServedType<'_>],
+    group: &str,
+    version: &str,
+    server_version: &str,
+) -> Option<Value> {
     let served: Vec<_> = types
         .iter()
         .filter(|t| t.resource.group == group && t.resource.version == version)
@@ -96,16 +101,25 @@ mod tests {
 
     fn served() -> Vec<ServedType<'static>> {
         let types = builtin().iter().chain(reviews());
-        types.map(|resource| ServedType { resource, custom_schema: None }).collect()
+        types
+            .map(|resource| ServedType {
+                resource,
+                custom_schema: None,
+            })
+            .collect()
     }
 
     fn collect_references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
         match value {
             Value::Object(fields) => {
                 found.extend(fields.get("$ref").and_then(Value::as_str));
-                fields.values().for_each(|value| collect_references(value, found));
+                fields
+                    .values()
+                    .for_each(|value| collect_references(value, found));
             }
-            Value::Array(items) => items.iter().for_each(|item| collect_references(item, found)),
+            Value::Array(items) => items
+                .iter()
+                .for_each(|item| collect_references(item, found)),
             _ => {}
         }
     }
@@ -123,7 +137,11 @@ mod tests {
         };
         check(&v2(&served(), "v1.37.0"));
         for path in v3_index(&served())["paths"].as_object().unwrap().keys() {
-            let mut parts = path.trim_start_matches("api").trim_start_matches('s').trim_start_matches('/').split('/');
+            let mut parts = path
+                .trim_start_matches("api")
+                .trim_start_matches('s')
+                .trim_start_matches('/')
+                .split('/');
             let (group, version) = match (parts.next(), parts.next()) {
                 (Some(version), None) => ("", version),
                 (Some(group), Some(version)) => (group, version),
@@ -161,13 +179,22 @@ mod tests {
         let resource = ResourceType::stored("stable.example.com", "v1", "Widget", "widgets", true);
         let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
             "size": {"type": "integer", "description": "How large it is."}}}}});
-        let types = [ServedType { resource: &resource, custom_schema: Some(&schema) }];
+        let types = [ServedType {
+            resource: &resource,
+            custom_schema: Some(&schema),
+        }];
         let document = v3_document(&types, "stable.example.com", "v1", "v1.37.0").unwrap();
         let widget = &document["components"]["schemas"]["com.example.stable.v1.Widget"];
-        assert_eq!(widget["properties"]["spec"]["properties"]["size"]["description"], "How large it is.");
+        assert_eq!(
+            widget["properties"]["spec"]["properties"]["size"]["description"],
+            "How large it is."
+        );
         assert!(widget["properties"]["metadata"]["allOf"].is_array());
         let other = json!({"type": "object"});
-        let changed = [ServedType { resource: &resource, custom_schema: Some(&other) }];
+        let changed = [ServedType {
+            resource: &resource,
+            custom_schema: Some(&other),
+        }];
         assert_ne!(v3_index(&types), v3_index(&changed));
     }
 }

@@ -18,7 +18,9 @@ const SET_ORDER: &str = "$setElementOrder/";
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StrategicPatchError {
     /// The patch is not an object.
-    #[error("error decoding patch: json: cannot unmarshal {0} into Go value of type map[string]interface {{}}")]
+    #[error(
+        "error decoding patch: json: cannot unmarshal {0} into Go value of type map[string]interface {{}}"
+    )]
     NotAnObject(&'static str),
     /// `$patch` in an object has a value that does not exist.
     #[error("unknown patch type: {0} in map: {1}")]
@@ -67,7 +69,10 @@ pub fn apply(object: &Value, patch: &Value, schema: &Schema) -> Result<Value> {
 }
 
 fn merge_object(mut original: Object, patch: &Object, schema: Cursor<'_>) -> Result<Object> {
-    match patch.get(PATCH).map(|directive| directive.as_str().unwrap_or_default()) {
+    match patch
+        .get(PATCH)
+        .map(|directive| directive.as_str().unwrap_or_default())
+    {
         None | Some("merge") => {}
         Some("replace") => return Ok(without_directives(patch)),
         Some("delete") => return Ok(Object::new()),
@@ -78,7 +83,11 @@ fn merge_object(mut original: Object, patch: &Object, schema: Cursor<'_>) -> Res
     }
     if let Some(keys) = patch.get(RETAIN_KEYS) {
         let keys = directive_list(RETAIN_KEYS, keys)?;
-        if patch.keys().any(|name| !name.starts_with('$') && !keys.iter().any(|key| key == name)) {
+        // A key that is removed anyway need not be named.
+        let mut set = patch
+            .iter()
+            .filter(|(name, value)| !name.starts_with('$') && !value.is_null());
+        if set.any(|(name, _)| !keys.iter().any(|key| key == name)) {
             return Err(StrategicPatchError::BadDirective(RETAIN_KEYS.to_owned()));
         }
         original.retain(|name, _| keys.iter().any(|key| key == name));
@@ -91,14 +100,30 @@ fn merge_object(mut original: Object, patch: &Object, schema: Cursor<'_>) -> Res
             }
         }
     }
-    let before = |original: &Object, field: &str| original.get(field).and_then(Value::as_array).cloned();
+    let before =
+        |original: &Object, field: &str| original.get(field).and_then(Value::as_array).cloned();
     let orders: Vec<_> = patch
         .iter()
-        .filter_map(|(name, order)| name.strip_prefix(SET_ORDER).map(|field| (name, field, order)))
-        .map(|(name, field, order)| (name, field, order, before(&original, field).unwrap_or_default()))
+        .filter_map(|(name, order)| {
+            name.strip_prefix(SET_ORDER)
+                .map(|field| (name, field, order))
+        })
+        .map(|(name, field, order)| {
+            (
+                name,
+                field,
+                order,
+                before(&original, field).unwrap_or_default(),
+            )
+        })
         .collect();
     for (name, value) in patch.iter().filter(|(name, _)| !name.starts_with('$')) {
-        let merged = merge_value(original.remove(name), value, schema.field_or_any(name), name)?;
+        let merged = merge_value(
+            original.remove(name),
+            value,
+            schema.field_or_any(name),
+            name,
+        )?;
         if let Some(merged) = merged {
             original.insert(name.clone(), merged);
         }
@@ -120,7 +145,12 @@ fn directive_list<'a>(name: &str, value: &'a Value) -> Result<&'a [Value]> {
 }
 
 /// The new value of a field, or `None` if the patch removes it.
-fn merge_value(original: Option<Value>, patch: &Value, schema: Cursor<'_>, name: &str) -> Result<Option<Value>> {
+fn merge_value(
+    original: Option<Value>,
+    patch: &Value,
+    schema: Cursor<'_>,
+    name: &str,
+) -> Result<Option<Value>> {
     match (original, patch) {
         (_, Value::Null) => Ok(None),
         (Some(Value::Object(original)), Value::Object(patch)) => {
@@ -134,8 +164,17 @@ fn merge_value(original: Option<Value>, patch: &Value, schema: Cursor<'_>, name:
     }
 }
 
-fn merge_list(original: Vec<Value>, patch: &[Value], schema: Cursor<'_>, name: &str) -> Result<Vec<Value>> {
-    let objects = original.iter().chain(patch).filter(|item| item.is_object()).count();
+fn merge_list(
+    original: Vec<Value>,
+    patch: &[Value],
+    schema: Cursor<'_>,
+    name: &str,
+) -> Result<Vec<Value>> {
+    let objects = original
+        .iter()
+        .chain(patch)
+        .filter(|item| item.is_object())
+        .count();
     if objects == 0 {
         return Ok(merge_scalars(original, patch));
     }
@@ -157,7 +196,10 @@ fn merge_list(original: Vec<Value>, patch: &[Value], schema: Cursor<'_>, name: &
             }
             None | Some("merge") => changes.push(item),
             Some(other) => {
-                return Err(StrategicPatchError::UnknownDirective(other.to_owned(), item.to_string()));
+                return Err(StrategicPatchError::UnknownDirective(
+                    other.to_owned(),
+                    item.to_string(),
+                ));
             }
         }
     }
@@ -168,7 +210,9 @@ fn merge_list(original: Vec<Value>, patch: &[Value], schema: Cursor<'_>, name: &
         let wanted = merge_key(item, key)?;
         let change = item.as_object().cloned().unwrap_or_default();
         match merged.iter_mut().find(|other| &other[key] == wanted) {
-            Some(Value::Object(found)) => *found = merge_object(std::mem::take(found), &change, schema.items())?,
+            Some(Value::Object(found)) => {
+                *found = merge_object(std::mem::take(found), &change, schema.items())?;
+            }
             _ => merged.push(without_directives_below(item)),
         }
     }
@@ -187,10 +231,11 @@ fn merge_scalars(original: Vec<Value>, patch: &[Value]) -> Vec<Value> {
 }
 
 fn merge_key<'a>(item: &'a Value, key: &str) -> Result<&'a Value> {
-    item.get(key).ok_or_else(|| StrategicPatchError::NoMergeKey {
-        element: item.to_string(),
-        key: key.to_owned(),
-    })
+    item.get(key)
+        .ok_or_else(|| StrategicPatchError::NoMergeKey {
+            element: item.to_string(),
+            key: key.to_owned(),
+        })
 }
 
 fn position(list: &[Value], item: &Value, key: Option<&str>) -> Option<usize> {
@@ -202,20 +247,33 @@ fn position(list: &[Value], item: &Value, key: Option<&str>) -> Option<usize> {
 
 /// Merges two ordered runs, the elements that `order` names and the others, so that elements which both
 /// stood in the list `before` keep their relation. Elements that are new come first.
-fn interleaved(list: Vec<Value>, order: &[Value], before: &[Value], key: Option<&str>) -> Vec<Value> {
-    let (mut named, mut others): (Vec<Value>, Vec<Value>) =
-        list.into_iter().partition(|item| position(order, item, key).is_some());
+fn interleaved(
+    list: Vec<Value>,
+    order: &[Value],
+    before: &[Value],
+    key: Option<&str>,
+) -> Vec<Value> {
+    let (mut named, mut others): (Vec<Value>, Vec<Value>) = list
+        .into_iter()
+        .partition(|item| position(order, item, key).is_some());
     named.sort_by_key(|item| position(order, item, key));
     others.sort_by_key(|item| position(before, item, key));
     let mut result = Vec::with_capacity(named.len() + others.len());
     let mut named = named.into_iter().peekable();
     let mut others = others.into_iter().peekable();
     while let (Some(first_named), Some(first_other)) = (named.peek(), others.peek()) {
-        let other_first = match (position(before, first_other, key), position(before, first_named, key)) {
+        let other_first = match (
+            position(before, first_other, key),
+            position(before, first_named, key),
+        ) {
             (Some(other), Some(named)) => other < named,
             _ => false,
         };
-        result.extend(if other_first { others.next() } else { named.next() });
+        result.extend(if other_first {
+            others.next()
+        } else {
+            named.next()
+        });
     }
     result.extend(named);
     result.extend(others);
@@ -224,7 +282,9 @@ fn interleaved(list: Vec<Value>, order: &[Value], before: &[Value], key: Option<
 
 /// The elements of the patch must stand in the order that the directive names.
 fn check_order(patch: Option<&Value>, order: &[Value], key: Option<&str>) -> Result<()> {
-    let Some(Value::Array(items)) = patch else { return Ok(()) };
+    let Some(Value::Array(items)) = patch else {
+        return Ok(());
+    };
     let items = items.iter().filter(|item| item.get(PATCH).is_none());
     let positions: Vec<_> = items.map(|item| position(order, item, key)).collect();
     if positions.iter().all(Option::is_some) && positions.is_sorted() {
@@ -244,16 +304,26 @@ fn without_directives(patch: &Object) -> Object {
             || name.starts_with(SET_ORDER);
         !directive && !value.is_null()
     });
-    kept.map(|(name, value)| (name.clone(), without_directives_below(value))).collect()
+    kept.map(|(name, value)| (name.clone(), without_directives_below(value)))
+        .collect()
 }
 
 fn without_directives_below(value: &Value) -> Value {
     match value {
-        Value::Object(fields) if fields.get(PATCH) == Some(&Value::from("delete")) => Value::Object(Object::new()),
+        Value::Object(fields) if fields.get(PATCH) == Some(&Value::from("delete")) => {
+            Value::Object(Object::new())
+        }
         Value::Object(fields) => Value::Object(without_directives(fields)),
         Value::Array(items) => {
-            let is_kept = |item: &&Value| !matches!(item[PATCH].as_str(), Some("delete" | "replace"));
-            Value::Array(items.iter().filter(is_kept).map(without_directives_below).collect())
+            let is_kept =
+                |item: &&Value| !matches!(item[PATCH].as_str(), Some("delete" | "replace"));
+            Value::Array(
+                items
+                    .iter()
+                    .filter(is_kept)
+                    .map(without_directives_below)
+                    .collect(),
+            )
         }
         other => other.clone(),
     }
@@ -271,7 +341,11 @@ mod tests {
     }
 
     fn check(object: Value, patch: Value, expect: Value) {
-        assert_eq!(apply(&object, &patch, pod()).expect("applies"), expect, "{patch}");
+        assert_eq!(
+            apply(&object, &patch, pod()).expect("applies"),
+            expect,
+            "{patch}"
+        );
     }
 
     #[test]
@@ -366,6 +440,22 @@ mod tests {
         );
     }
 
+    /// What `kubectl apply` sends when an image, a port and the source of a volume change.
+    #[test]
+    fn patches_of_kubectl_apply() {
+        check(
+            json!({"spec": {"containers": [{"name": "c", "image": "nginx:1", "ports": [{"containerPort": 80}]}],
+                "volumes": [{"name": "v", "emptyDir": {}}]}}),
+            json!({"spec": {"$setElementOrder/containers": [{"name": "c"}], "$setElementOrder/volumes": [{"name": "v"}],
+                "containers": [{"name": "c", "image": "nginx:2", "$setElementOrder/ports": [{"containerPort": 81}],
+                    "ports": [{"containerPort": 81}, {"$patch": "delete", "containerPort": 80}]}],
+                "volumes": [{"name": "v", "$retainKeys": ["hostPath", "name"], "emptyDir": null,
+                    "hostPath": {"path": "/y"}}]}}),
+            json!({"spec": {"containers": [{"name": "c", "image": "nginx:2", "ports": [{"containerPort": 81}]}],
+                "volumes": [{"name": "v", "hostPath": {"path": "/y"}}]}}),
+        );
+    }
+
     #[test]
     fn element_order_is_set() {
         check(
@@ -385,13 +475,27 @@ mod tests {
     fn bad_patches_are_refused() {
         let check = |patch: Value, expect: &str| {
             let object = json!({"spec": {"containers": [{"name": "a"}, {"name": "b"}], "x": {}}});
-            let error = apply(&object, &patch, pod()).expect_err("fails").to_string();
+            let error = apply(&object, &patch, pod())
+                .expect_err("fails")
+                .to_string();
             assert!(error.contains(expect), "{error}");
         };
-        check(json!([1]), "cannot unmarshal array into Go value of type map[string]interface {}");
-        check(json!({"spec": {"containers": [{"image": "x"}]}}), "does not contain declared merge key: name");
-        check(json!({"spec": {"x": {"$patch": "swap"}}}), "unknown patch type: swap");
-        check(json!({"spec": {"containers": ["x"]}}), "list element types are not identical");
+        check(
+            json!([1]),
+            "cannot unmarshal array into Go value of type map[string]interface {}",
+        );
+        check(
+            json!({"spec": {"containers": [{"image": "x"}]}}),
+            "does not contain declared merge key: name",
+        );
+        check(
+            json!({"spec": {"x": {"$patch": "swap"}}}),
+            "unknown patch type: swap",
+        );
+        check(
+            json!({"spec": {"containers": ["x"]}}),
+            "list element types are not identical",
+        );
         check(
             json!({"spec": {"$setElementOrder/containers": [{"name": "a"}, {"name": "b"}],
                 "containers": [{"name": "b"}, {"name": "a"}]}}),
@@ -401,7 +505,9 @@ mod tests {
 
     fn containers() -> impl Strategy<Value = Value> {
         prop::collection::btree_map("[a-d]", "[x-z]", 0..4).prop_map(|images| {
-            let list = images.into_iter().map(|(name, image)| json!({"name": name, "image": image}));
+            let list = images
+                .into_iter()
+                .map(|(name, image)| json!({"name": name, "image": image}));
             json!({"spec": {"containers": list.collect::<Vec<_>>()}})
         })
     }
@@ -420,7 +526,11 @@ mod tests {
     }
 
     fn any_json() -> impl Strategy<Value = Value> {
-        let leaf = prop_oneof![Just(Value::Null), any::<i8>().prop_map(Value::from), "a|delete|replace".prop_map(Value::from)];
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<i8>().prop_map(Value::from),
+            "a|delete|replace".prop_map(Value::from)
+        ];
         let names = "spec|containers|name|metadata|finalizers|\\$patch|\\$retainKeys|\\$setElementOrder/containers|\\$deleteFromPrimitiveList/finalizers";
         leaf.prop_recursive(4, 32, 4, move |inner| {
             prop_oneof![
