@@ -12,6 +12,7 @@ mod crd;
 mod extension;
 mod markers;
 mod node;
+mod validate;
 
 pub use builtin::definitions as builtin_definitions;
 pub(crate) use builtin::{
@@ -24,3 +25,4 @@ pub use check::{
 pub use crd::CustomSchemaError;
 pub use node::Schema;
 pub(crate) use node::{Cursor, ListType, Shape};
+pub use validate::{FieldError, FieldErrorReason, apply_defaults, validate};
