@@ -6,6 +6,7 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use crate::registry::ResourceType;
+use crate::schema;
 
 /// A refusal, as a `Status` object and an HTTP status.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -115,6 +116,16 @@ impl FieldError {
 
     fn text(&self) -> String {
         format!("{}: {}", self.field, self.message)
+    }
+}
+
+impl From<schema::FieldError> for FieldError {
+    fn from(error: schema::FieldError) -> Self {
+        Self {
+            reason: error.reason.cause(),
+            field: error.field,
+            message: error.message,
+        }
     }
 }
 

@@ -12,6 +12,7 @@ pub mod apply;
 pub mod discovery;
 pub mod openapi;
 pub mod patch;
+pub mod protobuf;
 pub mod registry;
 pub mod schema;
 pub mod selector;

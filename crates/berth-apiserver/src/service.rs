@@ -19,6 +19,7 @@ use crate::documents;
 use crate::error::ApiError;
 use crate::filter::Filter;
 use crate::meta;
+use crate::protobuf;
 use crate::read;
 use crate::render::{self, Renderer};
 use crate::request::{self, Form, Parameters, ResourcePath};
@@ -57,6 +58,10 @@ impl Call {
     fn json(&self) -> Result<Value, ApiError> {
         if self.body.is_empty() {
             return Ok(Value::Null);
+        }
+        if request::media_type(&self.headers) == protobuf::CONTENT_TYPE {
+            return protobuf::decode(&self.body)
+                .map_err(|error| ApiError::bad_request(error.to_string()));
         }
         serde_json::from_slice(&self.body).map_err(|error| {
             ApiError::bad_request(format!(
@@ -375,7 +380,12 @@ impl Shown {
 /// Makes the change that a request asks for. The flag says whether an object came into being.
 fn perform(change: &mut Change<'_>, call: &Call, verb: &str) -> Result<(Outcome, bool), ApiError> {
     let media_type = request::media_type(&call.headers);
-    if verb != "patch" && !matches!(&*media_type, "application/json" | "*/*" | "") {
+    if verb != "patch"
+        && !matches!(
+            &*media_type,
+            "application/json" | "*/*" | "" | protobuf::CONTENT_TYPE
+        )
+    {
         return Err(ApiError::unsupported_media_type(&["application/json"]));
     }
     let body = call.json()?;

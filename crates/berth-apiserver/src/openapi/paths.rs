@@ -22,6 +22,7 @@ impl Dialect {
     }
 }
 
+/// The last one is for built-in kinds alone.
 const PATCH_TYPES: [&str; 4] = [
     "application/apply-patch+yaml",
     "application/json-patch+json",
@@ -43,11 +44,19 @@ struct Subject<'a> {
     version: &'a str,
     kind: &'a str,
     plural: &'a str,
+    is_custom: bool,
     dialect: Dialect,
 }
 
 /// Adds the paths of a resource and its subresources.
-pub(super) fn add(paths: &mut Map<String, Value>, resource: &ResourceType, dialect: Dialect) {
+///
+/// Custom resources cannot be patched strategically: their lists have no merge keys of that kind.
+pub(super) fn add(
+    paths: &mut Map<String, Value>,
+    resource: &ResourceType,
+    is_custom: bool,
+    dialect: Dialect,
+) {
     let prefix = if resource.group.is_empty() {
         format!("/api/{}", resource.version)
     } else {
@@ -64,6 +73,7 @@ pub(super) fn add(paths: &mut Map<String, Value>, resource: &ResourceType, diale
         version: &resource.version,
         kind: &resource.kind,
         plural: &resource.plural,
+        is_custom,
         dialect,
     };
     let object = definition_name(&resource.group, &resource.version, &resource.kind);
@@ -206,7 +216,9 @@ fn document(operation: &Operation<'_>, path: &str, subject: &Subject<'_>) -> Val
     let body = operation
         .takes
         .map(|name| json!({"$ref": dialect.reference(name)}));
-    let body_types = if operation.method == "patch" {
+    let body_types = if operation.method == "patch" && subject.is_custom {
+        &PATCH_TYPES[..PATCH_TYPES.len() - 1]
+    } else if operation.method == "patch" {
         &PATCH_TYPES[..]
     } else {
         &["application/json"][..]

@@ -141,13 +141,13 @@ pub fn table(
             metadata.insert(field.to_owned(), value.clone());
         }
     }
-    json!({
-        "kind": "Table",
-        "apiVersion": "meta.k8s.io/v1",
-        "metadata": metadata,
-        "columnDefinitions": columns,
-        "rows": rows,
-    })
+    let mut table = Map::new();
+    table.insert("kind".to_owned(), json!("Table"));
+    table.insert("apiVersion".to_owned(), json!("meta.k8s.io/v1"));
+    table.insert("metadata".to_owned(), Value::Object(metadata));
+    table.insert("columnDefinitions".to_owned(), Value::Array(columns));
+    table.insert("rows".to_owned(), Value::Array(rows));
+    Value::Object(table)
 }
 
 fn column_definition(column: &Column) -> Value {
@@ -160,20 +160,24 @@ fn column_definition(column: &Column) -> Value {
     })
 }
 
+/// Built by hand: the macro would serialize the metadata of every object once more.
 fn row(object: &Value, cells: Vec<Value>, include_object: IncludeObject) -> Value {
-    let mut row = json!({"cells": cells});
+    let mut row = Map::new();
+    row.insert("cells".to_owned(), Value::Array(cells));
     match include_object {
         IncludeObject::None => {}
         IncludeObject::Metadata => {
-            row["object"] = json!({
-                "kind": "PartialObjectMetadata",
-                "apiVersion": "meta.k8s.io/v1",
-                "metadata": object["metadata"],
-            });
+            let mut partial = Map::new();
+            partial.insert("kind".to_owned(), json!("PartialObjectMetadata"));
+            partial.insert("apiVersion".to_owned(), json!("meta.k8s.io/v1"));
+            partial.insert("metadata".to_owned(), object["metadata"].clone());
+            row.insert("object".to_owned(), Value::Object(partial));
         }
-        IncludeObject::Object => row["object"] = object.clone(),
+        IncludeObject::Object => {
+            row.insert("object".to_owned(), object.clone());
+        }
     }
-    row
+    Value::Object(row)
 }
 
 /// A cell that says there is nothing.
