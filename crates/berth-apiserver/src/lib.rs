@@ -38,6 +38,7 @@ mod request;
 mod reviews;
 mod server;
 mod service;
+mod swagger_protobuf;
 mod tls;
 mod types;
 mod watching;

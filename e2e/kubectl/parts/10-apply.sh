@@ -9,7 +9,7 @@ check 'explain a field' 'containers' explain deployment.spec.template.spec.conta
 check 'explain recursively' 'volumeBindingMode' explain storageclass --recursive
 check 'auth can-i' 'yes' auth can-i create pods
 check 'auth can-i --list' '\*' auth can-i --list
-check 'auth whoami' 'berth-admin' auth whoami
+since 28 check 'auth whoami' 'berth-admin' auth whoami
 
 check 'apply storage' 'persistentvolume/disk-1 created' apply -f "$manifests/storage.yaml"
 check 'apply storage again' 'persistentvolume/disk-1 unchanged' apply -f "$manifests/storage.yaml"

@@ -27,11 +27,11 @@ check 'raw' '"kind":"NamespaceList"' get --raw /api/v1/namespaces
 check 'raw health' '^ok$' get --raw /readyz
 check 'raw metrics' 'berth_apiserver_requests_total' get --raw /metrics
 refuse 'get what is not there' 'persistentvolumes "nobody" not found' get pv nobody
-check 'show managed fields' 'fieldsV1' get deployment web -o yaml --show-managed-fields
+since 21 check 'show managed fields' 'fieldsV1' get deployment web -o yaml --show-managed-fields
 check 'describe pv' 'Node Affinity' describe pv disk-1
 check 'describe pvc' 'Used By: +pod-1' describe pvc claim-1
 check 'describe pod' 'ClaimName: +claim-1' describe pod pod-1
 check 'describe node' 'Taints' describe node node-1
 check 'describe sc' 'VolumeBindingMode: +WaitForFirstConsumer' describe sc local
 check 'describe deployment' 'Replicas:' describe deployment web
-check 'events' '.' events
+since 26 check 'events' '.' events
