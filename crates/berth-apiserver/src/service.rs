@@ -281,11 +281,17 @@ impl ApiService {
         if self.api.collector.is_idle() {
             return;
         }
-        let api = self.api.clone();
+        // The task ends by itself when the queue is empty. It does not keep the server alive: what it leaves
+        // undone is found again when the store is opened.
+        let api = Arc::downgrade(&self.api);
+        let work = async move {
+            if let Some(api) = api.upgrade() {
+                api.collect().await;
+            }
+        };
         match tokio::runtime::Handle::try_current() {
-            // The task ends by itself when the queue is empty, and holds nothing that must be cleaned up.
-            Ok(runtime) => drop(runtime.spawn(async move { api.collect().await })),
-            Err(_) => api.collect().await,
+            Ok(runtime) => drop(runtime.spawn(work)),
+            Err(_) => work.await,
         }
     }
 
