@@ -1,7 +1,7 @@
 //! Strategic merge patch (`application/strategic-merge-patch+json`).
 //!
 //! Like merge patch, but lists merge by key or by value where the schema says so, and a patch can carry
-//! directives: `$patch`, `$retainKeys`, `$deleteFromPrimitiveList/FIELD` and `$setElementOrder/FIELD`.
+//! directives: `$patch: replace|delete`, `$retainKeys`, `$deleteFromPrimitiveList/FIELD` and `$setElementOrder/FIELD`.
 
 use serde_json::{Map, Value};
 
@@ -25,6 +25,9 @@ pub enum StrategicPatchError {
     /// `$patch` in an object has a value that does not exist.
     #[error("unknown patch type: {0} in map: {1}")]
     UnknownDirective(String, String),
+    /// `$patch` in an element of a list says `merge`.
+    #[error("merging lists cannot yet be specified in the patch")]
+    MergeInList,
     /// An element of a list does not have the field by which elements are told apart.
     #[error("map: {element} does not contain declared merge key: {key}")]
     NoMergeKey {
@@ -85,7 +88,7 @@ fn merge_object(mut original: Object, patch: &Object, schema: Cursor<'_>) -> Res
         .get(PATCH)
         .map(|directive| directive.as_str().unwrap_or_default())
     {
-        None | Some("merge") => {}
+        None => {}
         Some("replace") => return Ok(without_directives(patch)),
         Some("delete") => return Ok(Object::new()),
         Some(other) => {
@@ -116,6 +119,7 @@ fn merge_object(mut original: Object, patch: &Object, schema: Cursor<'_>) -> Res
         let key = schema.field_or_any(field).patch_merge_key();
         check_order(patch.get(field), order, key)?;
         if let Some(Value::Array(list)) = original.get_mut(field) {
+            let before = after_deletions(before, list, patch.get(field), key);
             *list = interleaved(std::mem::take(list), order, &before, key);
         }
     }
@@ -186,6 +190,28 @@ fn element_orders<'a>(original: &Object, patch: &'a Object) -> Result<Vec<Elemen
     Ok(orders)
 }
 
+/// The order in which a list is taken to have been, once elements of it were deleted: what was added by
+/// the same patch stands in the places that became free at its end. Kubernetes does so, and people see
+/// it whenever they replace one container by another.
+fn after_deletions(
+    before: Vec<Value>,
+    merged: &[Value],
+    patch: Option<&Value>,
+    key: Option<&str>,
+) -> Vec<Value> {
+    let (Some(key), Some(Value::Array(patch))) = (key, patch) else {
+        return before;
+    };
+    let places = before.len();
+    let added = patch
+        .iter()
+        .filter(|item| item.get(PATCH).is_none() && position(&before, item, Some(key)).is_none());
+    let left = before
+        .iter()
+        .filter(|item| position(merged, item, Some(key)).is_some());
+    left.chain(added).take(places).cloned().collect()
+}
+
 /// A value as Go prints it, for messages.
 fn go_text(value: &Value) -> String {
     match value {
@@ -223,7 +249,7 @@ fn merge_value(
             merge_list(original, patch, schema, name).map(|merged| Some(Value::Array(merged)))
         }
         // A field that is new, or of another type, or replaced as a whole.
-        (_, patch) => Ok(Some(without_directives_below(patch))),
+        (_, patch) => Ok(unmerged(patch)),
     }
 }
 
@@ -258,7 +284,8 @@ fn merge_list(
                 let wanted = merge_key(item, key)?;
                 merged.retain(|other| &other[key] != wanted);
             }
-            None | Some("merge") => changes.push(item),
+            None => changes.push(item),
+            Some("merge") => return Err(StrategicPatchError::MergeInList),
             Some(other) => {
                 return Err(StrategicPatchError::UnknownDirective(
                     other.to_owned(),
@@ -268,7 +295,7 @@ fn merge_list(
         }
     }
     if replace {
-        return Ok(changes.into_iter().map(without_directives_below).collect());
+        return Ok(changes.into_iter().filter_map(unmerged).collect());
     }
     for item in &changes {
         let wanted = merge_key(item, key)?;
@@ -277,7 +304,7 @@ fn merge_list(
             Some(Value::Object(found)) => {
                 *found = merge_object(std::mem::take(found), &change, schema.items())?;
             }
-            _ => merged.push(without_directives_below(item)),
+            _ => merged.extend(unmerged(item)),
         }
     }
     let order: Vec<Value> = changes.into_iter().cloned().collect();
@@ -349,7 +376,7 @@ fn check_order(patch: Option<&Value>, order: &[Value], key: Option<&str>) -> Res
     let Some(Value::Array(items)) = patch else {
         return Ok(());
     };
-    let items = items.iter().filter(|item| item.get(PATCH).is_none());
+    let items = items.iter().filter(|item| item[PATCH] != "delete");
     let positions: Vec<_> = items.map(|item| position(order, item, key)).collect();
     if positions.iter().all(Option::is_some) && positions.is_sorted() {
         return Ok(());
@@ -360,33 +387,23 @@ fn check_order(patch: Option<&Value>, order: &[Value], key: Option<&str>) -> Res
     })
 }
 
-/// What is left of a patch where there is nothing to merge it with: no directives, no nulls.
+/// What is left of an object in a patch where there is nothing to merge it with: no directives, no nulls.
 fn without_directives(patch: &Object) -> Object {
     let kept = patch
         .iter()
         .filter(|(name, value)| !is_directive(name) && !value.is_null());
-    kept.map(|(name, value)| (name.clone(), without_directives_below(value)))
+    kept.filter_map(|(name, value)| Some((name.clone(), unmerged(value)?)))
         .collect()
 }
 
-fn without_directives_below(value: &Value) -> Value {
+/// What is left of a value in a patch where there is nothing to merge it with. An object that says how
+/// it is to be patched has no meaning there, and is left out.
+fn unmerged(value: &Value) -> Option<Value> {
     match value {
-        Value::Object(fields) if fields.get(PATCH) == Some(&Value::from("delete")) => {
-            Value::Object(Object::new())
-        }
-        Value::Object(fields) => Value::Object(without_directives(fields)),
-        Value::Array(items) => {
-            let is_kept =
-                |item: &&Value| !matches!(item[PATCH].as_str(), Some("delete" | "replace"));
-            Value::Array(
-                items
-                    .iter()
-                    .filter(is_kept)
-                    .map(without_directives_below)
-                    .collect(),
-            )
-        }
-        other => other.clone(),
+        Value::Object(fields) if fields.contains_key(PATCH) => None,
+        Value::Object(fields) => Some(Value::Object(without_directives(fields))),
+        Value::Array(items) => Some(Value::Array(items.iter().filter_map(unmerged).collect())),
+        other => Some(other.clone()),
     }
 }
 
