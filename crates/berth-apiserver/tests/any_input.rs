@@ -1,5 +1,11 @@
 //! Any request gets an answer, whatever it holds: no panic, and a `Status` with every refusal.
 
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
 mod common;
 
 use berth_apiserver::Server;
@@ -144,6 +150,7 @@ fn request() -> impl Strategy<Value = (&'static str, String, &'static str, Bytes
         "application/strategic-merge-patch+json",
         "application/apply-patch+yaml",
         "application/vnd.kubernetes.protobuf",
+        "application/yaml",
         "text/plain",
     ]);
     (methods, path(), media_types, body())

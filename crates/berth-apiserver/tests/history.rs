@@ -1,5 +1,11 @@
 //! What happens when the past that a client asks for is gone. The history is kept short for that.
 
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
 mod common;
 
 use std::collections::BTreeSet;
@@ -74,7 +80,7 @@ async fn a_slow_watcher_is_ended_and_holds_nobody_up() {
         touch(&maps, "a", number).await;
         match quick.try_next().await.unwrap() {
             Some(WatchEvent::Modified(map)) => {
-                assert_eq!(map.data.unwrap()["number"], number.to_string())
+                assert_eq!(map.data.unwrap()["number"], number.to_string());
             }
             other => panic!("{other:?}"),
         }

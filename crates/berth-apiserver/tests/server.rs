@@ -1,5 +1,11 @@
 //! The server as a whole: restarts, time, limits, TLS and its end.
 
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
 mod common;
 
 use std::pin::pin;
@@ -157,6 +163,43 @@ async fn time_and_names_are_parameters() {
 }
 
 #[tokio::test]
+async fn yaml_is_read_where_clients_may_send_it() {
+    let server = Server::builder().build().unwrap();
+    let yaml = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  x: \"1\"\n";
+    let path = format!("{MAPS}/a?fieldManager=me");
+    let (code, _) = send(
+        &server.service(),
+        "PATCH",
+        &path,
+        "application/apply-patch+yaml",
+        yaml.into(),
+    )
+    .await;
+    assert_eq!(code, 201);
+    let other = yaml.replace("name: a", "name: b");
+    let (code, _) = send(
+        &server.service(),
+        "POST",
+        MAPS,
+        "application/yaml",
+        other.into(),
+    )
+    .await;
+    assert_eq!(code, 201);
+    let (_, found) = ask(&server.service(), "GET", &format!("{MAPS}/b"), Value::Null).await;
+    assert_eq!(found["data"], json!({"x": "1"}));
+    let (code, _) = send(
+        &server.service(),
+        "POST",
+        MAPS,
+        "application/yaml",
+        "a: [".into(),
+    )
+    .await;
+    assert_eq!(code, 400);
+}
+
+#[tokio::test]
 async fn a_large_body_is_refused() {
     let server = Server::builder().body_bytes_max(1000).build().unwrap();
     let body = Bytes::from(vec![b' '; 1001]);
@@ -225,7 +268,7 @@ async fn the_listener_asks_for_the_token_and_ends_in_good_order() {
     let strange: Api<ConfigMap> = Api::namespaced(stranger, "default");
     match strange.list(&ListParams::default()).await {
         Err(kube::Error::Api(status)) => {
-            assert_eq!((status.code, status.reason.as_str()), (401, "Unauthorized"))
+            assert_eq!((status.code, status.reason.as_str()), (401, "Unauthorized"));
         }
         other => panic!("{other:?}"),
     }

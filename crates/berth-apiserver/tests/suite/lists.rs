@@ -82,7 +82,7 @@ pub(crate) async fn pages_go_with_selectors(client: Client) {
                 parameters = ListParams::default()
                     .labels("kind=third")
                     .limit(4)
-                    .continue_token(&token)
+                    .continue_token(&token);
             }
             None => break,
         }
