@@ -1,0 +1,210 @@
+//! Turns documents and List items into objects, and keeps account of what is skipped, broken or twice there.
+
+use super::place::{Place, Problem, ReadError};
+use super::{Progress, Summary};
+use berth_core::api::{DecodeError, Kind, Object};
+use serde_json::Value;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+/// How many problems are told one by one. Past that, the reader needs to see the pattern, not the rest.
+const PROBLEMS_MAX: usize = 20;
+
+/// How many objects are read between two looks at the clock.
+const PROGRESS_EVERY: usize = 1000;
+
+/// The identity of an object within a cluster.
+#[derive(PartialEq, Eq, Hash)]
+struct Identity {
+    kind: Kind,
+    namespace: Box<str>,
+    name: Box<str>,
+}
+
+pub(super) struct Gather<'a> {
+    sink: &'a mut dyn FnMut(Object),
+    progress: &'a mut dyn Progress,
+    places: HashMap<Identity, Place>,
+    /// Items of the list at hand that do not say what they are, until the list has said it.
+    untyped: Vec<(Place, Value)>,
+    summary: Summary,
+    problems: Vec<Problem>,
+    more_problems: usize,
+}
+
+impl<'a> Gather<'a> {
+    pub(super) fn new(sink: &'a mut dyn FnMut(Object), progress: &'a mut dyn Progress) -> Self {
+        Self {
+            sink,
+            progress,
+            places: HashMap::new(),
+            untyped: Vec::new(),
+            summary: Summary::default(),
+            problems: Vec::new(),
+            more_problems: 0,
+        }
+    }
+
+    pub(super) fn finish(self) -> Result<Summary, ReadError> {
+        self.progress.done();
+        if self.problems.is_empty() {
+            return Ok(self.summary);
+        }
+        Err(ReadError {
+            problems: self.problems,
+            more: self.more_problems,
+        })
+    }
+
+    pub(super) fn problem(&mut self, problem: Problem) {
+        if self.problems.len() < PROBLEMS_MAX {
+            self.problems.push(problem);
+        } else {
+            self.more_problems += 1;
+        }
+    }
+
+    /// Takes the news that the document at hand is broken from here on.
+    pub(super) fn broken_document(&mut self, problem: Problem) {
+        // Items that wait for the kind of their list have lost it.
+        self.untyped.clear();
+        self.problem(problem);
+    }
+
+    /// Takes a document that is not a List with a sequence of items. An empty one is passed over.
+    pub(super) fn document(&mut self, place: &Place, value: Value) {
+        if !value.is_null() {
+            self.object(place.clone(), value);
+        }
+    }
+
+    /// Takes an item of the list at hand.
+    pub(super) fn item(&mut self, place: Place, value: Value) {
+        if is_untyped(&value) {
+            self.untyped.push((place, value));
+        } else {
+            self.object(place, value);
+        }
+    }
+
+    /// Takes the end of the list at hand, with what it says besides its items.
+    pub(super) fn end_of_list(&mut self, place: &Place, list: &Value) {
+        let text = |key: &str| list.get(key).and_then(Value::as_str).unwrap_or_default();
+        let (api_version, kind) = (text("apiVersion").to_owned(), text("kind").to_owned());
+        let untyped = std::mem::take(&mut self.untyped);
+        match kind.strip_suffix("List") {
+            Some(item_kind) if !item_kind.is_empty() && !api_version.is_empty() => {
+                for (place, mut item) in untyped {
+                    if let Value::Object(fields) = &mut item {
+                        fields
+                            .entry("apiVersion")
+                            .or_insert_with(|| Value::String(api_version.clone()));
+                        fields
+                            .entry("kind")
+                            .or_insert_with(|| Value::String(item_kind.to_owned()));
+                    }
+                    self.object(place, item);
+                }
+            }
+            // Not a list of objects but an object of some kind with a field of that name.
+            None if !kind.is_empty() && !api_version.is_empty() => {
+                if !untyped.is_empty() {
+                    self.object(place.clone(), list.clone());
+                }
+            }
+            _ => {
+                for (place, _) in untyped {
+                    let list = kind.clone();
+                    self.problem(Problem::UntypedItem { place, list });
+                }
+            }
+        }
+    }
+
+    fn object(&mut self, place: Place, mut value: Value) {
+        if is_list(&value)
+            && let Some(Value::Array(items)) = value.get_mut("items").map(Value::take)
+        {
+            // The items of an outer list that wait for its kind are not this list's.
+            let waiting = std::mem::take(&mut self.untyped);
+            for (item, value) in (1..).zip(items) {
+                self.item(place.item(item, place.line), value);
+            }
+            self.end_of_list(&place, &value);
+            self.untyped = waiting;
+            return;
+        }
+        let kind = value.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
+        if is_list_of_ours(&kind) && value.get("items").is_none_or(Value::is_null) {
+            return;
+        }
+        match Object::decode(value) {
+            Ok(Some(object)) => self.accept(place, object),
+            Ok(None) => *self.summary.skipped.entry(kind).or_default() += 1,
+            Err(error) => {
+                let hint = hint(&error);
+                self.problem(Problem::Object { place, error, hint });
+            }
+        }
+    }
+
+    fn accept(&mut self, place: Place, object: Object) {
+        let metadata = object.metadata();
+        let identity = Identity {
+            kind: object.kind(),
+            namespace: metadata.namespace.as_str().into(),
+            name: metadata.name.as_str().into(),
+        };
+        match self.places.entry(identity) {
+            Entry::Occupied(first) => {
+                let problem = Problem::Twice {
+                    kind: object.kind(),
+                    name: metadata.full_name(),
+                    first: first.get().clone(),
+                    second: place,
+                };
+                self.problem(problem);
+                return;
+            }
+            Entry::Vacant(entry) => {
+                entry.insert(place);
+            }
+        }
+        self.summary.objects += 1;
+        if self.summary.objects.is_multiple_of(PROGRESS_EVERY) {
+            self.progress.step("read", self.summary.objects, "objects");
+        }
+        (self.sink)(object);
+    }
+}
+
+fn is_untyped(value: &Value) -> bool {
+    value.is_object() && (value.get("kind").is_none() || value.get("apiVersion").is_none())
+}
+
+fn is_list(value: &Value) -> bool {
+    let kind = value.get("kind").and_then(Value::as_str).unwrap_or_default();
+    kind.ends_with("List") && value.get("items").is_some_and(Value::is_array)
+}
+
+/// Whether a kind is that of a list that may hold objects which decisions read.
+fn is_list_of_ours(kind: &str) -> bool {
+    kind.strip_suffix("List")
+        .is_some_and(|item| item.is_empty() || Kind::ALL.iter().any(|kind| kind.name() == item))
+}
+
+/// What to do about an error whose cause is not plain from its words.
+fn hint(error: &DecodeError) -> &'static str {
+    let DecodeError::Field { problem, .. } = error else {
+        return "";
+    };
+    if !problem.contains("expected a string") {
+        ""
+    } else if problem.contains("invalid type: boolean") {
+        "; put the value in quotes: without them, yes, no, on, off, y, n, true and false are booleans"
+    } else if problem.contains("invalid type: integer") || problem.contains("invalid type: floating point") {
+        "; put the value in quotes: without them it is a number"
+    } else {
+        ""
+    }
+}

@@ -1,0 +1,218 @@
+//! Reads a cluster from files: YAML with any number of documents, JSON, Lists, directories, standard input.
+//!
+//! What comes out are checked objects of the kinds that decisions read, each exactly once, in the order of
+//! the input and one at a time, so that a caller who keeps only a compact model never holds the whole input as
+//! objects. Everything else is either counted (kinds that decisions do not read) or an error that names its
+//! place. This module knows nothing of clusters or decisions.
+
+mod gather;
+mod json;
+mod place;
+mod scalar;
+mod yaml;
+
+pub use place::{Place, Problem, ReadError};
+
+use berth_core::api::Object;
+use gather::Gather;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+#[allow(unused_imports, reason = "the reader of scheduler configurations comes next")]
+pub(crate) use yaml::value_of;
+
+/// Something to read from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// `-`
+    StandardInput,
+    /// A file, or a directory with all its `.yaml`, `.yml` and `.json` files, also in directories
+    /// further down. Names that begin with a dot are passed over.
+    Path(PathBuf),
+}
+
+impl From<&std::ffi::OsStr> for Source {
+    fn from(argument: &std::ffi::OsStr) -> Self {
+        if argument == "-" {
+            Self::StandardInput
+        } else {
+            Self::Path(argument.into())
+        }
+    }
+}
+
+/// What was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// How many objects were handed on.
+    pub objects: usize,
+    /// How many objects were of kinds that decisions do not read, by kind.
+    pub skipped: BTreeMap<String, usize>,
+}
+
+impl fmt::Display for Summary {
+    /// What was skipped, as one line; nothing if nothing was.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let total: usize = self.skipped.values().sum();
+        if total == 0 {
+            return Ok(());
+        }
+        let objects = if total == 1 { "object" } else { "objects" };
+        write!(f, "skipped {total} {objects} of kinds that decisions do not read: ")?;
+        let mut kinds: Vec<_> = self.skipped.iter().collect();
+        kinds.sort_by_key(|(kind, count)| (std::cmp::Reverse(**count), kind.as_str()));
+        for (index, (kind, count)) in kinds.into_iter().enumerate() {
+            let comma = if index > 0 { ", " } else { "" };
+            write!(f, "{comma}{kind} {count}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Is told how far a long task has got.
+pub trait Progress {
+    /// So many were done, as in "read 5000 objects".
+    fn step(&mut self, verb: &str, count: usize, what: &str);
+    /// The task is over.
+    fn done(&mut self);
+}
+
+/// Shows no progress.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoProgress;
+
+impl Progress for NoProgress {
+    fn step(&mut self, _verb: &str, _count: usize, _what: &str) {}
+    fn done(&mut self) {}
+}
+
+/// Reads all sources and hands each object to `sink`.
+///
+/// The sink may have got objects when an error is found after them: whoever gets an error must not use
+/// what the sink has made of them.
+///
+/// # Errors
+/// If a source cannot be read, is neither YAML nor JSON, holds an object that is broken, or one that is
+/// already there. All such problems are gathered, not just the first.
+pub fn read(
+    sources: &[Source],
+    standard_input: &mut dyn Read,
+    progress: &mut dyn Progress,
+    sink: &mut dyn FnMut(Object),
+) -> Result<Summary, ReadError> {
+    let mut gather = Gather::new(sink, progress);
+    for source in sources {
+        match source {
+            Source::StandardInput => {
+                let mut bytes = Vec::new();
+                let read = standard_input.read_to_end(&mut bytes).map(|_| bytes);
+                contents("standard input".into(), Format::Either, read, &mut gather);
+            }
+            Source::Path(path) if path.is_dir() => directory(path, &mut gather),
+            Source::Path(path) => file(path, &mut gather),
+        }
+    }
+    gather.finish()
+}
+
+/// Reads one text of YAML documents or JSON: for tests and other callers that hold the text.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_text(name: &str, text: &str, sink: &mut dyn FnMut(Object)) -> Result<Summary, ReadError> {
+    let mut progress = NoProgress;
+    let mut gather = Gather::new(sink, &mut progress);
+    contents(name.into(), Format::Either, Ok(text.into()), &mut gather);
+    gather.finish()
+}
+
+/// What a file can hold, as far as its name tells.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Json,
+    /// YAML, of which JSON is nearly a part.
+    Either,
+}
+
+fn display(path: &Path) -> Arc<str> {
+    path.display().to_string().into()
+}
+
+fn has_extension(path: &Path, extensions: &[&str]) -> bool {
+    path.extension()
+        .is_some_and(|found| extensions.iter().any(|extension| found.eq_ignore_ascii_case(extension)))
+}
+
+fn file(path: &Path, gather: &mut Gather<'_>) {
+    let format = if has_extension(path, &["json"]) {
+        Format::Json
+    } else {
+        Format::Either
+    };
+    contents(display(path), format, std::fs::read(path), gather);
+}
+
+fn directory(path: &Path, gather: &mut Gather<'_>) {
+    let mut files = Vec::new();
+    match files_below(path, &mut files) {
+        Ok(()) if files.is_empty() => gather.problem(Problem::EmptyDirectory { file: display(path) }),
+        Ok(()) => files.iter().for_each(|path| file(path, gather)),
+        Err((path, error)) => gather.problem(Problem::Unreadable {
+            file: display(&path),
+            error,
+        }),
+    }
+}
+
+/// Lists the files of a directory and of those in it, by name. Links to directories are not followed, so
+/// that there is no way round in circles.
+fn files_below(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), (PathBuf, io::Error)> {
+    let failed = |error| (path.to_owned(), error);
+    let mut entries = std::fs::read_dir(path)
+        .and_then(Iterator::collect::<io::Result<Vec<_>>>)
+        .map_err(failed)?;
+    entries.sort_by_key(std::fs::DirEntry::file_name);
+    for entry in entries {
+        if entry.file_name().as_encoded_bytes().starts_with(b".") {
+            continue;
+        }
+        let path = entry.path();
+        if entry.file_type().is_ok_and(|found| found.is_dir()) {
+            files_below(&path, files)?;
+        } else if has_extension(&path, &["yaml", "yml", "json"]) && !path.is_dir() {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn contents(file: Arc<str>, format: Format, read: io::Result<Vec<u8>>, gather: &mut Gather<'_>) {
+    let bytes = match read {
+        Ok(bytes) => bytes,
+        Err(error) => return gather.problem(Problem::Unreadable { file, error }),
+    };
+    let text = match String::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => {
+            let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            let line = 1 + good.iter().filter(|byte| **byte == b'\n').count();
+            return gather.problem(Problem::NotText { file, line });
+        }
+    };
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    // What begins with a brace is mostly JSON; if it is not, it may still be YAML in flow style, or JSON
+    // documents with `---` between them, which is YAML too.
+    if format == Format::Json || text.trim_start().starts_with(['{', '[']) {
+        match json::split(text) {
+            Ok(documents) => return json::read(&file, text, &documents, gather),
+            Err((good_documents, error)) if format == Format::Json => {
+                return gather.problem(json::syntax_problem(&file, good_documents, &error));
+            }
+            Err(_) => {}
+        }
+    }
+    yaml::read(&file, text, gather);
+}
