@@ -191,7 +191,7 @@ fn syntax_errors_have_a_position() {
         "a: &x [*x]\n",
         "in.yaml: document 1 (line 1): line 1, column 8: the alias refers to a value that it is part of",
     );
-    let error = read("{apiVersion: v1, kind: Node, metadata: {name: n}}\n---\na: b: c\n").unwrap_err();
+    let error = read("{apiVersion: v1, kind: Node, metadata: {name: n1}}\n---\na: b: c\n").unwrap_err();
     assert!(
         error.starts_with("in.yaml: document 2 (line 2): line 3, column "),
         "{error}"

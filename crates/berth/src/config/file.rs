@@ -1,0 +1,203 @@
+//! The form of a `KubeSchedulerConfiguration` of version `v1`, field by field.
+//!
+//! Every field that kube-scheduler knows is listed, so that a file made for it is accepted and a misspelt field is not.
+//! Fields that have no bearing on decisions (profiling, connections) are read and kept for the commands that
+//! need them, or passed over there.
+
+use berth_core::api::{LabelSelector, NodeAffinity};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// A `KubeSchedulerConfiguration`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct File {
+    pub(super) api_version: String,
+    pub(super) kind: String,
+    #[allow(dead_code, reason = "read so that it is a known field; Berth decides on one thread")]
+    parallelism: Option<i64>,
+    #[allow(dead_code, reason = "read so that it is a known field; files have no leader")]
+    leader_election: Option<LeaderElection>,
+    #[allow(dead_code, reason = "read so that it is a known field; files have no server")]
+    client_connection: Option<ClientConnection>,
+    #[allow(dead_code, reason = "read so that it is a known field")]
+    enable_profiling: Option<bool>,
+    #[allow(dead_code, reason = "read so that it is a known field")]
+    enable_contention_profiling: Option<bool>,
+    #[allow(dead_code, reason = "read so that it is a known field; every node is considered")]
+    percentage_of_nodes_to_score: Option<i32>,
+    #[allow(dead_code, reason = "read so that it is a known field; one decision has no queue")]
+    pod_initial_backoff_seconds: Option<i64>,
+    #[allow(dead_code, reason = "read so that it is a known field; one decision has no queue")]
+    pod_max_backoff_seconds: Option<i64>,
+    #[allow(dead_code, reason = "read so that it is a known field; files have no leader")]
+    delay_cache_until_active: Option<bool>,
+    pub(super) profiles: Option<Vec<ProfileFile>>,
+    pub(super) extenders: Option<Vec<Value>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[allow(dead_code, reason = "read so that its fields are known")]
+struct LeaderElection {
+    leader_elect: Option<bool>,
+    lease_duration: Option<String>,
+    renew_deadline: Option<String>,
+    retry_period: Option<String>,
+    resource_lock: Option<String>,
+    resource_name: Option<String>,
+    resource_namespace: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[allow(dead_code, reason = "read so that its fields are known")]
+struct ClientConnection {
+    kubeconfig: Option<String>,
+    accept_content_types: Option<String>,
+    content_type: Option<String>,
+    qps: Option<f64>,
+    burst: Option<i64>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct ProfileFile {
+    pub(super) scheduler_name: Option<String>,
+    #[allow(dead_code, reason = "read so that it is a known field; every node is considered")]
+    percentage_of_nodes_to_score: Option<i32>,
+    pub(super) plugins: Option<Plugins>,
+    pub(super) plugin_config: Option<Vec<PluginConfig>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Plugins {
+    pub(super) multi_point: PluginSet,
+    pub(super) pre_filter: PluginSet,
+    pub(super) filter: PluginSet,
+    pub(super) pre_score: PluginSet,
+    pub(super) score: PluginSet,
+    pub(super) pre_enqueue: PluginSet,
+    pub(super) queue_sort: PluginSet,
+    pub(super) post_filter: PluginSet,
+    pub(super) reserve: PluginSet,
+    pub(super) permit: PluginSet,
+    pub(super) pre_bind: PluginSet,
+    pub(super) bind: PluginSet,
+    pub(super) post_bind: PluginSet,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct PluginSet {
+    pub(super) enabled: Vec<Plugin>,
+    pub(super) disabled: Vec<Plugin>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Plugin {
+    pub(super) name: String,
+    pub(super) weight: Option<i32>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct PluginConfig {
+    pub(super) name: String,
+    pub(super) args: Value,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct ShapePointFile {
+    pub(super) utilization: i64,
+    pub(super) score: i64,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct VolumeBindingArgsFile {
+    pub(super) bind_timeout_seconds: Option<i64>,
+    pub(super) shape: Option<Vec<ShapePointFile>>,
+    pub(super) storage_class_weights: Option<Vec<std::collections::BTreeMap<String, Value>>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct ResourceFile {
+    pub(super) name: String,
+    pub(super) weight: Option<i64>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct NodeResourcesFitArgsFile {
+    pub(super) ignored_resources: Vec<String>,
+    pub(super) ignored_resource_groups: Vec<String>,
+    pub(super) scoring_strategy: Option<ScoringStrategyFile>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct ScoringStrategyFile {
+    #[serde(rename = "type")]
+    pub(super) form: Option<String>,
+    pub(super) resources: Option<Vec<ResourceFile>>,
+    pub(super) requested_to_capacity_ratio: Option<RequestedToCapacityRatioFile>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct RequestedToCapacityRatioFile {
+    pub(super) shape: Vec<ShapePointFile>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct BalancedAllocationArgsFile {
+    pub(super) resources: Option<Vec<ResourceFile>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct InterPodAffinityArgsFile {
+    pub(super) hard_pod_affinity_weight: Option<i64>,
+    pub(super) ignore_preferred_terms_of_existing_pods: bool,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct PodTopologySpreadArgsFile {
+    pub(super) defaulting_type: Option<String>,
+    pub(super) default_constraints: Vec<SpreadConstraintFile>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[allow(dead_code, reason = "read so that its fields are known")]
+pub(super) struct SpreadConstraintFile {
+    pub(super) max_skew: i32,
+    pub(super) topology_key: String,
+    pub(super) when_unsatisfiable: String,
+    label_selector: Option<LabelSelector>,
+    min_domains: Option<i32>,
+    node_affinity_policy: Option<String>,
+    node_taints_policy: Option<String>,
+    match_label_keys: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct NodeAffinityArgsFile {
+    pub(super) added_affinity: Option<NodeAffinity>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[allow(dead_code, reason = "read so that its fields are known")]
+pub(super) struct DefaultPreemptionArgsFile {
+    min_candidate_nodes_percentage: Option<i32>,
+    min_candidate_nodes_absolute: Option<i32>,
+}
