@@ -133,7 +133,7 @@ mod tests {
             let mut retained = mask.clone();
             retained.retain(|node| other.contains(node));
             prop_assert_eq!(&retained, &both);
-            let mut rest = mask.clone();
+            let mut rest = mask;
             rest.subtract(&second.iter().copied().collect());
             prop_assert_eq!(ids(&rest), &first - &second);
         }

@@ -281,15 +281,16 @@ impl Nodes {
         SelectorId(id)
     }
 
-    /// Lets go of a selector; with its last holder it is dropped.
-    pub fn release(&mut self, id: SelectorId) {
+    /// Lets go of a selector; with its last holder it is dropped, and its id will stand for another.
+    /// Tells whether that happened.
+    pub fn release(&mut self, id: SelectorId) -> bool {
         if id == SelectorId::ALL {
-            return;
+            return false;
         }
         let entry = &mut self.selectors[id.0 as usize];
         entry.holders = entry.holders.saturating_sub(1);
         if entry.holders > 0 {
-            return;
+            return false;
         }
         let entry = std::mem::take(entry);
         for node in entry.nodes {
@@ -308,6 +309,7 @@ impl Nodes {
         self.unanchored.remove(id.0);
         self.selector_ids.remove(&entry.selector);
         self.free_selectors.push(id.0);
+        true
     }
 
     /// The nodes that a selector matches, worked out anew through the index by label.
