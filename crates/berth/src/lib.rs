@@ -3,4 +3,5 @@
 //! This crate is the composition root: it reads files and arguments, asks the pure crates, and prints. No
 //! decision is made here.
 
+pub mod embedded;
 pub mod input;

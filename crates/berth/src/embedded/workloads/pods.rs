@@ -1,0 +1,99 @@
+//! What controllers want to know of a pod, and how a template becomes one.
+
+use crate::embedded::field;
+use crate::embedded::status;
+use berth_core::api;
+use berth_core::label::{LabelSelector, Labels};
+use berth_core::symbols::Symbols;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+/// Whether a pod has ended.
+pub(crate) fn is_over(pod: &Value) -> bool {
+    matches!(field::text(pod, "/status/phase"), "Succeeded" | "Failed")
+}
+
+/// Whether a pod counts for a controller: neither ended nor on its way out.
+pub(super) fn is_active(pod: &Value) -> bool {
+    !is_over(pod) && !field::is_deleting(pod)
+}
+
+/// Whether a pod runs and is ready.
+pub(super) fn is_ready(pod: &Value) -> bool {
+    field::text(pod, "/status/phase") == "Running" && status::holds(pod, "Ready")
+}
+
+/// Since when a pod has been ready.
+pub(super) fn ready_since(pod: &Value) -> Option<Timestamp> {
+    let condition = status::find(pod, "Ready").filter(|_| is_ready(pod))?;
+    field::time(condition, "/lastTransitionTime")
+}
+
+/// When a pod is available: ready for long enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Availability {
+    /// It is.
+    Now,
+    /// It will be then, if it stays ready.
+    From(Timestamp),
+    /// It is not ready.
+    Never,
+}
+
+pub(super) fn availability(pod: &Value, min_ready_seconds: i64, now: Timestamp) -> Availability {
+    if !is_active(pod) || !is_ready(pod) {
+        return Availability::Never;
+    }
+    match ready_since(pod).map(|since| field::after(since, min_ready_seconds)) {
+        Some(then) if min_ready_seconds > 0 && then > now => Availability::From(then),
+        Some(_) | None => Availability::Now,
+    }
+}
+
+pub(super) fn is_available(pod: &Value, min_ready_seconds: i64, now: Timestamp) -> bool {
+    availability(pod, min_ready_seconds, now) == Availability::Now
+}
+
+/// A selector over labels of a workload.
+pub(super) struct Selector {
+    symbols: Symbols,
+    selector: LabelSelector,
+}
+
+impl Selector {
+    /// The selector of a workload. One that cannot be read selects nothing.
+    pub(super) fn of(workload: &Value) -> Self {
+        let mut symbols = Symbols::default();
+        let found: Option<api::LabelSelector> = field::typed(workload, "/spec/selector");
+        let selector = LabelSelector::new(&mut symbols, found.as_ref());
+        Self { symbols, selector }
+    }
+
+    pub(super) fn selects(&mut self, object: &Value) -> bool {
+        let labels = Labels::new(&mut self.symbols, &field::labels(object));
+        self.selector.matches(&labels)
+    }
+}
+
+/// A pod made from a template, in the namespace of its owner and managed by it. It has no name yet.
+#[must_use]
+pub fn template_pod(owner: &Value, template: &Value) -> Value {
+    let mut metadata = Map::new();
+    for part in ["labels", "annotations", "finalizers"] {
+        if !template["metadata"][part].is_null() {
+            metadata.insert(part.to_owned(), template["metadata"][part].clone());
+        }
+    }
+    metadata.insert("namespace".to_owned(), owner["metadata"]["namespace"].clone());
+    metadata.insert(
+        "ownerReferences".to_owned(),
+        json!([field::controller_reference(owner)]),
+    );
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]})
+}
+
+/// Names a pod by its owner and a generated ending.
+pub(super) fn name_pod(pod: &mut Value, base: &str, name: &str) {
+    field::set(pod, &["metadata", "generateName"], json!(base));
+    field::set(pod, &["metadata", "name"], json!(name));
+}
