@@ -17,12 +17,14 @@
 
 pub mod agent;
 pub mod effect;
+pub mod expect;
 mod field;
 pub mod garbage;
 mod hash;
 pub mod memory;
 pub mod names;
 pub mod objects;
+pub mod sample;
 mod status;
 pub mod workloads;
 

@@ -20,7 +20,9 @@ mod running;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use mount::is_reachable;
 pub use mount::{MountProblem, volumes_of};
+pub(crate) use running::reported_problem;
 
 use super::effect::{Effect, Event, Step};
 use super::field;

@@ -129,7 +129,7 @@ fn volume_of<'a>(view: &'a dyn View, pod: &Value, name: &str, is_ephemeral: bool
 }
 
 /// Whether a volume's node affinity admits a node. One without affinity admits every node.
-fn is_reachable(volume: &Value, node: &Value) -> bool {
+pub(crate) fn is_reachable(volume: &Value, node: &Value) -> bool {
     let required = "/spec/nodeAffinity/required";
     if volume.pointer(required).is_none_or(Value::is_null) {
         return true;

@@ -14,7 +14,7 @@ use std::net::Ipv4Addr;
 const READY_TO_START: &str = "PodReadyToStartContainers";
 
 /// Why the pod waits, as it was last written.
-pub(super) fn reported_problem(pod: &Value) -> &str {
+pub(crate) fn reported_problem(pod: &Value) -> &str {
     status::find(pod, READY_TO_START).map_or("", |condition| field::text(condition, "/message"))
 }
 
