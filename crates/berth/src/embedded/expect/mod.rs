@@ -20,6 +20,8 @@
 //! ```
 
 mod check;
+#[cfg(test)]
+mod examples;
 
 pub use check::{Happened, check};
 

@@ -15,6 +15,8 @@ mod stateful_set;
 #[cfg(test)]
 mod tests;
 
+#[cfg(test)]
+pub(crate) use pods::Selector;
 pub(crate) use pods::is_over;
 pub use pods::template_pod;
 

@@ -55,21 +55,21 @@ pub(super) fn is_available(pod: &Value, min_ready_seconds: i64, now: Timestamp) 
 }
 
 /// A selector over labels of a workload.
-pub(super) struct Selector {
+pub(crate) struct Selector {
     symbols: Symbols,
     selector: LabelSelector,
 }
 
 impl Selector {
     /// The selector of a workload. One that cannot be read selects nothing.
-    pub(super) fn of(workload: &Value) -> Self {
+    pub(crate) fn of(workload: &Value) -> Self {
         let mut symbols = Symbols::default();
         let found: Option<api::LabelSelector> = field::typed(workload, "/spec/selector");
         let selector = LabelSelector::new(&mut symbols, found.as_ref());
         Self { symbols, selector }
     }
 
-    pub(super) fn selects(&mut self, object: &Value) -> bool {
+    pub(crate) fn selects(&mut self, object: &Value) -> bool {
         let labels = Labels::new(&mut self.symbols, &field::labels(object));
         self.selector.matches(&labels)
     }
