@@ -6,43 +6,50 @@ use jiff::{SignedDuration, Timestamp};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-/// A text by its JSON pointer, empty if it is not there.
-pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+/// A part of an object by a path of keys and indexes with a slash before each, as `/spec/containers/0`. Unlike a
+/// full JSON pointer it cannot name keys with slashes, and so needs no memory: controllers read millions of fields.
+pub(crate) fn at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
+    path.split('/').skip(1).try_fold(object, |object, key| match object {
+        Value::Object(fields) => fields.get(key),
+        Value::Array(items) => items.get(key.parse::<usize>().ok()?),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+    })
 }
 
-/// A whole number by its JSON pointer.
-pub(crate) fn number(object: &Value, pointer: &str) -> Option<i64> {
-    object.pointer(pointer).and_then(Value::as_i64)
+/// A text by its path, empty if it is not there.
+pub(crate) fn text<'a>(object: &'a Value, path: &str) -> &'a str {
+    at(object, path).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// A number that says how many, by its JSON pointer. Kubernetes keeps such counts in 32 bits and refuses
+/// A whole number by its path.
+pub(crate) fn number(object: &Value, path: &str) -> Option<i64> {
+    at(object, path).and_then(Value::as_i64)
+}
+
+/// A number that says how many, by its path. Kubernetes keeps such counts in 32 bits and refuses
 /// negative ones.
-pub(crate) fn count(object: &Value, pointer: &str) -> Option<i64> {
-    number(object, pointer).map(|found| found.clamp(0, i64::from(i32::MAX)))
+pub(crate) fn count(object: &Value, path: &str) -> Option<i64> {
+    number(object, path).map(|found| found.clamp(0, i64::from(i32::MAX)))
 }
 
-/// A truth value by its JSON pointer, false if it is not there.
-pub(crate) fn flag(object: &Value, pointer: &str) -> bool {
-    object.pointer(pointer).and_then(Value::as_bool).unwrap_or_default()
+/// A truth value by its path, false if it is not there.
+pub(crate) fn flag(object: &Value, path: &str) -> bool {
+    at(object, path).and_then(Value::as_bool).unwrap_or_default()
 }
 
-/// The items of a list by its JSON pointer.
-pub(crate) fn items<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
-    object
-        .pointer(pointer)
-        .and_then(Value::as_array)
-        .map_or(&[], Vec::as_slice)
+/// The items of a list by its path.
+pub(crate) fn items<'a>(object: &'a Value, path: &str) -> &'a [Value] {
+    at(object, path).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// A time by its JSON pointer.
-pub(crate) fn time(object: &Value, pointer: &str) -> Option<Timestamp> {
-    text(object, pointer).parse().ok()
+/// A time by its path.
+pub(crate) fn time(object: &Value, path: &str) -> Option<Timestamp> {
+    text(object, path).parse().ok()
 }
 
 /// Any part of an object in the form in which decisions read it; what cannot be read is taken for absent.
-pub(crate) fn typed<T: DeserializeOwned>(object: &Value, pointer: &str) -> Option<T> {
-    object.pointer(pointer).and_then(|found| T::deserialize(found).ok())
+pub(crate) fn typed<T: DeserializeOwned>(object: &Value, path: &str) -> Option<T> {
+    at(object, path).and_then(|found| T::deserialize(found).ok())
 }
 
 pub(crate) fn kind(object: &Value) -> &str {

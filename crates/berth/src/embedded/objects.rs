@@ -47,11 +47,13 @@ impl Key {
 }
 
 type NamespacedName = (String, String);
+/// Objects of one kind by namespace and name, so that a look-up needs no key of its own.
+type Namespaces = BTreeMap<String, BTreeMap<String, Value>>;
 
 /// Objects in memory with the indexes that steps need.
 #[derive(Clone, Debug, Default)]
 pub struct Objects {
-    kinds: BTreeMap<String, BTreeMap<NamespacedName, Value>>,
+    kinds: BTreeMap<String, Namespaces>,
     dependents: BTreeMap<String, BTreeSet<Key>>,
     pods_by_node: BTreeMap<String, BTreeSet<NamespacedName>>,
 }
@@ -78,13 +80,17 @@ impl Objects {
             self.pods_by_node.entry(node).or_default().insert(name);
         }
         let same_kind = self.kinds.entry(key.kind).or_default();
-        same_kind.insert((key.namespace, key.name), object);
+        same_kind.entry(key.namespace).or_default().insert(key.name, object);
     }
 
     /// Takes an object out.
     pub fn remove(&mut self, key: &Key) -> Option<Value> {
         let name = (key.namespace.clone(), key.name.clone());
-        let object = self.kinds.get_mut(&key.kind)?.remove(&name)?;
+        let object = self
+            .kinds
+            .get_mut(&key.kind)?
+            .get_mut(&key.namespace)?
+            .remove(&key.name)?;
         for owner in field::items(&object, "/metadata/ownerReferences") {
             let uid = owner["uid"].as_str().unwrap_or_default();
             forget(&mut self.dependents, uid, key);
@@ -97,7 +103,10 @@ impl Objects {
 
     /// Every object, by kind, namespace and name.
     pub fn iter(&self) -> impl Iterator<Item = &Value> {
-        self.kinds.values().flat_map(BTreeMap::values)
+        self.kinds
+            .values()
+            .flat_map(BTreeMap::values)
+            .flat_map(BTreeMap::values)
     }
 }
 
@@ -123,12 +132,12 @@ fn is_newer(known: &Value, object: &Value) -> bool {
 
 impl View for Objects {
     fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<&Value> {
-        let same_kind = self.kinds.get(kind)?;
-        same_kind.get(&(namespace.to_owned(), name.to_owned()))
+        self.kinds.get(kind)?.get(namespace)?.get(name)
     }
 
     fn of_kind<'a>(&'a self, kind: &str) -> Box<dyn Iterator<Item = &'a Value> + 'a> {
-        Box::new(self.kinds.get(kind).into_iter().flat_map(BTreeMap::values))
+        let same_kind = self.kinds.get(kind).into_iter();
+        Box::new(same_kind.flat_map(BTreeMap::values).flat_map(BTreeMap::values))
     }
 
     fn dependents<'a>(&'a self, uid: &str) -> Box<dyn Iterator<Item = &'a Value> + 'a> {
@@ -139,7 +148,7 @@ impl View for Objects {
     fn pods_on<'a>(&'a self, node: &str) -> Box<dyn Iterator<Item = &'a Value> + 'a> {
         let pods = self.kinds.get("Pod");
         let names = self.pods_by_node.get(node).into_iter().flatten();
-        Box::new(names.filter_map(move |name| pods?.get(name)))
+        Box::new(names.filter_map(move |(namespace, name)| pods?.get(namespace)?.get(name)))
     }
 }
 

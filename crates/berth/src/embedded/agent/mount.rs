@@ -76,9 +76,7 @@ pub fn volumes_of<'a>(view: &'a dyn View, pod: &Value) -> Result<Vec<&'a Value>,
     field::items(pod, "/spec/volumes")
         .iter()
         .filter_map(|volume| {
-            let named = volume
-                .pointer("/persistentVolumeClaim/claimName")
-                .and_then(Value::as_str);
+            let named = field::at(volume, "/persistentVolumeClaim/claimName").and_then(Value::as_str);
             match named {
                 Some(claim) => Some((claim.to_owned(), false)),
                 None if volume["ephemeral"].is_object() => {
@@ -131,7 +129,7 @@ fn volume_of<'a>(view: &'a dyn View, pod: &Value, name: &str, is_ephemeral: bool
 /// Whether a volume's node affinity admits a node. One without affinity admits every node.
 pub(crate) fn is_reachable(volume: &Value, node: &Value) -> bool {
     let required = "/spec/nodeAffinity/required";
-    if volume.pointer(required).is_none_or(Value::is_null) {
+    if field::at(volume, required).is_none_or(Value::is_null) {
         return true;
     }
     // An affinity that cannot be read must not let a pod touch the volume.

@@ -84,7 +84,7 @@ fn every_object_is_whole() {
             }
             if workloads::KINDS.contains(&field::kind(object)) {
                 assert_eq!(field::namespace(object), "default", "{what}");
-                let mut selector = workloads::Selector::of(object);
+                let selector = workloads::Selector::of(object);
                 assert!(selector.selects(&object["spec"]["template"]), "{what}");
             }
         }

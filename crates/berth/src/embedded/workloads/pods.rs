@@ -3,8 +3,6 @@
 use crate::embedded::field;
 use crate::embedded::status;
 use berth_core::api;
-use berth_core::label::{LabelSelector, Labels};
-use berth_core::symbols::Symbols;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -44,8 +42,11 @@ pub(super) fn availability(pod: &Value, min_ready_seconds: i64, now: Timestamp) 
     if !is_active(pod) || !is_ready(pod) {
         return Availability::Never;
     }
+    if min_ready_seconds == 0 {
+        return Availability::Now;
+    }
     match ready_since(pod).map(|since| field::after(since, min_ready_seconds)) {
-        Some(then) if min_ready_seconds > 0 && then > now => Availability::From(then),
+        Some(then) if then > now => Availability::From(then),
         Some(_) | None => Availability::Now,
     }
 }
@@ -54,24 +55,33 @@ pub(super) fn is_available(pod: &Value, min_ready_seconds: i64, now: Timestamp) 
     availability(pod, min_ready_seconds, now) == Availability::Now
 }
 
-/// A selector over labels of a workload.
-pub(crate) struct Selector {
-    symbols: Symbols,
-    selector: LabelSelector,
-}
+/// A selector over the labels of a workload's pods. It reads labels where they stand: a step looks at every pod of
+/// its workload, and interning their labels first would cost more than all the rest.
+pub(crate) struct Selector(Option<api::LabelSelector>);
 
 impl Selector {
     /// The selector of a workload. One that cannot be read selects nothing.
     pub(crate) fn of(workload: &Value) -> Self {
-        let mut symbols = Symbols::default();
-        let found: Option<api::LabelSelector> = field::typed(workload, "/spec/selector");
-        let selector = LabelSelector::new(&mut symbols, found.as_ref());
-        Self { symbols, selector }
+        Self(field::typed(workload, "/spec/selector"))
     }
 
-    pub(crate) fn selects(&mut self, object: &Value) -> bool {
-        let labels = Labels::new(&mut self.symbols, &field::labels(object));
-        self.selector.matches(&labels)
+    pub(crate) fn selects(&self, object: &Value) -> bool {
+        let labels = &object["metadata"]["labels"];
+        let meets = |requirement: &api::Requirement| {
+            let found = labels[&requirement.key].as_str();
+            let is_listed = found.is_some_and(|found| requirement.values.iter().any(|value| value == found));
+            match requirement.operator.as_str() {
+                "In" => is_listed,
+                "NotIn" => !is_listed,
+                "Exists" => found.is_some(),
+                "DoesNotExist" => found.is_none(),
+                _ => false,
+            }
+        };
+        self.0.as_ref().is_some_and(|selector| {
+            selector.match_labels.iter().all(|(key, value)| labels[key] == **value)
+                && selector.match_expressions.iter().all(meets)
+        })
     }
 }
 

@@ -39,7 +39,7 @@ pub(super) fn reconcile(view: &dyn View, set: &Value, suffixes: &mut Suffixes, n
 
 /// The pods that a ReplicaSet manages, ended and leaving ones too.
 pub(super) fn pods_of<'a>(view: &'a dyn View, set: &Value) -> Vec<&'a Value> {
-    let mut selector = pods::Selector::of(set);
+    let selector = pods::Selector::of(set);
     view.dependents(field::uid(set))
         .filter(|object| field::kind(object) == "Pod" && field::is_controlled_by(object, set))
         .filter(|pod| selector.selects(pod))
@@ -95,8 +95,7 @@ fn write_status(set: &Value, active: &[&Value], now: Timestamp, step: &mut Step)
     let template = field::labels(&set["spec"]["template"]);
     let mut counts = [0_i64; 3];
     for pod in active {
-        let labels = field::labels(pod);
-        let is_labelled = template.iter().all(|(key, value)| labels.get(key) == Some(value));
+        let is_labelled = template.iter().all(|(key, value)| field::label(pod, key) == value);
         counts[0] += i64::from(is_labelled);
         counts[1] += i64::from(pods::is_ready(pod));
         match pods::availability(pod, min_ready_seconds, now) {

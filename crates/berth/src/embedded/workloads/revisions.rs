@@ -74,7 +74,7 @@ impl<'a> Revisions<'a> {
         let keeps_current =
             field::text(self.set, "/spec/updateStrategy/type") != "OnDelete" && ordinal < start + self.partition();
         let found = self.known.iter().find(|revision| field::name(revision) == self.current);
-        match found.and_then(|revision| revision.pointer("/data/spec/template")) {
+        match found.and_then(|revision| field::at(revision, "/data/spec/template")) {
             Some(template) if keeps_current => (&self.current, template),
             Some(_) | None => (&self.latest, &self.set["spec"]["template"]),
         }
@@ -124,6 +124,10 @@ impl<'a> Revisions<'a> {
     /// Deletes the oldest revisions that no pod is of, beyond those that are kept to go back to.
     pub(super) fn forget_old(&self, pods: impl Iterator<Item = &'a Value>, step: &mut Step) {
         let kept = field::count(self.set, "/spec/revisionHistoryLimit").unwrap_or(10);
+        let kept = usize::try_from(kept).unwrap_or(usize::MAX);
+        if self.known.len() <= kept {
+            return;
+        }
         let live: Vec<&str> = pods
             .map(|pod| field::label(pod, names::CONTROLLER_REVISION_HASH))
             .collect();
@@ -132,7 +136,7 @@ impl<'a> Revisions<'a> {
             name != self.latest && name != self.current && !live.contains(&name)
         };
         let idle: Vec<_> = self.known.iter().filter(is_idle).collect();
-        let excess = idle.len().saturating_sub(usize::try_from(kept).unwrap_or(usize::MAX));
+        let excess = idle.len().saturating_sub(kept);
         step.effects
             .extend(idle.iter().take(excess).map(|revision| Effect::delete(revision)));
     }

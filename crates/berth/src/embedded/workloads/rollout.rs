@@ -51,9 +51,7 @@ impl Limits {
             };
         }
         let limit = |name: &str, round_up| {
-            let found = deployment
-                .pointer("/spec/strategy/rollingUpdate")
-                .and_then(|limits| limits.get(name));
+            let found = field::at(deployment, "/spec/strategy/rollingUpdate").and_then(|limits| limits.get(name));
             part_of(found, replicas, round_up)
         };
         let surge = limit("maxSurge", true);

@@ -82,7 +82,7 @@ pub(super) fn ordinal(base: &str, name: &str) -> Option<i64> {
 
 impl<'a> Look<'a> {
     fn at(view: &'a dyn View, set: &'a Value, now: Timestamp) -> Self {
-        let mut selector = pods::Selector::of(set);
+        let selector = pods::Selector::of(set);
         let pods = view
             .dependents(field::uid(set))
             .filter(|object| field::kind(object) == "Pod" && field::is_controlled_by(object, set))
@@ -209,14 +209,15 @@ impl<'a> Look<'a> {
 
     /// Deletes what is too much, highest ordinal first. True if there is nothing.
     fn stop_condemned(&self, step: &mut Step) -> bool {
+        if self.condemned().next().is_none() {
+            return true;
+        }
         let first_unhealthy = self
             .pods
             .iter()
             .find(|(_, pod)| !self.is_healthy(pod))
             .map(|(ordinal, _)| *ordinal);
-        let mut is_settled = true;
         for (ordinal, pod) in self.condemned().rev().take(BURST) {
-            is_settled = false;
             let is_leaving = field::is_deleting(pod);
             // A pod that is about to become ready may still need the ones before it; the first of the unhealthy
             // ones has nobody to wait for.
@@ -225,10 +226,10 @@ impl<'a> Look<'a> {
                 self.delete_pod(pod, step);
             }
             if self.is_ordered {
-                return false;
+                break;
             }
         }
-        is_settled
+        false
     }
 
     /// Replaces the last pod of an older template, one at a time and each only when those after it are healthy.
@@ -249,35 +250,46 @@ impl<'a> Look<'a> {
     }
 
     fn write_status(&self, step: &mut Step) {
-        let count = |holds: &dyn Fn(&Value) -> bool| {
-            let pods = self.pods.values().filter(|pod| holds(pod));
-            i64::try_from(pods.count()).unwrap_or(i64::MAX)
-        };
-        let of_revision = |revision: &str| {
-            count(&|pod| !field::is_deleting(pod) && field::label(pod, names::CONTROLLER_REVISION_HASH) == revision)
-        };
-        let ready = count(&pods::is_ready);
-        let available = count(&|pod| pods::is_available(pod, self.min_ready_seconds, self.now));
+        let (latest, current) = (self.revisions.latest(), self.revisions.current());
+        let mut counts = Counts::default();
         for pod in self.pods.values() {
-            if let Availability::From(then) = pods::availability(pod, self.min_ready_seconds, self.now) {
-                step.wake_at(then);
+            counts.all += 1;
+            counts.ready += i64::from(pods::is_ready(pod));
+            match pods::availability(pod, self.min_ready_seconds, self.now) {
+                Availability::Now => counts.available += 1,
+                Availability::From(then) => step.wake_at(then),
+                Availability::Never => {}
             }
+            let revision = field::label(pod, names::CONTROLLER_REVISION_HASH);
+            counts.current += i64::from(!field::is_deleting(pod) && revision == current);
+            counts.updated += i64::from(!field::is_deleting(pod) && revision == latest);
         }
-        let latest = self.revisions.latest();
-        let updated = of_revision(latest);
         // The update is over when every replica is of the latest template and ready.
-        let is_updated = updated == self.replicas && ready == self.replicas && count(&|_| true) == self.replicas;
-        let current = if is_updated { latest } else { self.revisions.current() };
+        let is_updated = [counts.all, counts.ready, counts.updated] == [self.replicas; 3];
+        let (current, of_current) = match is_updated {
+            true => (latest, counts.updated),
+            false => (current, counts.current),
+        };
         let mut status = Status::of(self.set, self.now);
-        status.set("replicas", count(&|_| true));
-        status.count("readyReplicas", ready);
-        status.set("availableReplicas", available);
-        status.count("currentReplicas", of_revision(current));
-        status.count("updatedReplicas", updated);
+        status.set("replicas", counts.all);
+        status.count("readyReplicas", counts.ready);
+        status.set("availableReplicas", counts.available);
+        status.count("currentReplicas", of_current);
+        status.count("updatedReplicas", counts.updated);
         status.set("currentRevision", current);
         status.set("updateRevision", latest);
         status.set("collisionCount", self.revisions.collisions());
         status.observe();
         step.effects.extend(status.effect());
     }
+}
+
+/// How many pods are how far.
+#[derive(Default)]
+struct Counts {
+    all: i64,
+    ready: i64,
+    available: i64,
+    current: i64,
+    updated: i64,
 }
