@@ -6,6 +6,7 @@
 pub mod bench;
 pub mod cli;
 pub mod config;
+pub mod embedded;
 pub mod explain;
 pub mod input;
 pub mod run;

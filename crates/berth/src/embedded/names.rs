@@ -1,0 +1,46 @@
+//! The labels and annotations that workload controllers and node agents write or read.
+//!
+//! Those that decisions about volumes need stand in [`berth_core::names`].
+
+/// Label on a pod of a StatefulSet: its own name.
+pub const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
+/// Label on a pod of a StatefulSet: its ordinal.
+pub const POD_INDEX: &str = "apps.kubernetes.io/pod-index";
+/// Label on a pod of a StatefulSet: the revision of the template it was made from.
+pub const CONTROLLER_REVISION_HASH: &str = "controller-revision-hash";
+/// Label on a ControllerRevision: the hash in its name.
+pub const REVISION_HASH: &str = "controller.kubernetes.io/hash";
+/// Label on the ReplicaSets of a Deployment and on their pods: which template they are of.
+pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
+/// Annotation on a pod of a ReplicaSet: pods with a lower cost are deleted first.
+pub const POD_DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+/// Annotation on a Deployment and its ReplicaSets: how many templates there have been.
+pub const DEPLOYMENT_REVISION: &str = "deployment.kubernetes.io/revision";
+/// Label on the pods of a Job: its name.
+pub const JOB_NAME: &str = "batch.kubernetes.io/job-name";
+/// The older twin of [`JOB_NAME`]. Both are written.
+pub const JOB_NAME_LEGACY: &str = "job-name";
+/// Label on the pods of a Job: its uid.
+pub const CONTROLLER_UID: &str = "batch.kubernetes.io/controller-uid";
+/// The older twin of [`CONTROLLER_UID`]. Both are written.
+pub const CONTROLLER_UID_LEGACY: &str = "controller-uid";
+/// Label and annotation on the pods of an indexed Job: their index.
+pub const JOB_COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
+
+/// Annotation on a pod (so on a pod template): how many seconds its containers run until they end by themselves.
+/// Without it the pods of a Job end at once and all others run for ever.
+pub const RUN_SECONDS: &str = "berth.dev/run-seconds";
+/// Annotation on a pod: the code with which its containers end, 0 if it is not there.
+pub const EXIT_CODE: &str = "berth.dev/exit-code";
+/// Annotation on a node: how its agent behaves, see [`super::agent::Mode`].
+pub const AGENT_MODE: &str = "berth.dev/agent";
+
+/// Node label: the rack, unique within a zone only.
+pub const RACK: &str = "topology.berth.dev/rack";
+
+/// The namespace of the nodes' leases.
+pub const NODE_LEASES: &str = "kube-node-lease";
+/// Taint on a node whose agent says that it is not ready.
+pub const TAINT_NOT_READY: &str = "node.kubernetes.io/not-ready";
+/// Taint on a node whose agent says nothing.
+pub const TAINT_UNREACHABLE: &str = "node.kubernetes.io/unreachable";

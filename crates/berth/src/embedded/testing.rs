@@ -1,0 +1,186 @@
+//! A small cluster for stories in tests: users, workload controllers, agents, and a scheduler of one line.
+
+use super::agent::{self, Mode, Settings};
+use super::effect::{Effect, Step};
+use super::field;
+use super::memory::MemoryCluster;
+use super::objects::View;
+use super::workloads::{self, Workloads};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+/// More rounds than any story here needs: one that does not settle by then never will.
+const ROUNDS: usize = 2000;
+
+pub(crate) struct Story {
+    pub(crate) cluster: MemoryCluster,
+    pub(crate) workloads: Workloads,
+    pub(crate) now: Timestamp,
+    pub(crate) mode: Mode,
+}
+
+impl Story {
+    /// A cluster with nodes `n1` and so on.
+    pub(crate) fn with_nodes(count: usize) -> Self {
+        let mut story = Self {
+            cluster: MemoryCluster::default(),
+            workloads: Workloads::new(1),
+            now: "2026-01-01T00:00:00Z".parse().unwrap(),
+            mode: Mode::Run,
+        };
+        for number in 1..=count {
+            let name = format!("n{number}");
+            story.create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+                "spec": {"podCIDR": format!("10.0.{number}.0/24")}}));
+        }
+        story
+    }
+
+    pub(crate) fn create(&mut self, object: Value) {
+        self.cluster.create(object, self.now).unwrap();
+    }
+
+    pub(crate) fn get(&self, kind: &str, name: &str) -> &Value {
+        self.find(kind, name).unwrap_or_else(|| panic!("no {kind} {name}"))
+    }
+
+    pub(crate) fn find(&self, kind: &str, name: &str) -> Option<&Value> {
+        let objects = self.cluster.objects();
+        objects
+            .get(kind, "default", name)
+            .or_else(|| objects.get(kind, "", name))
+    }
+
+    pub(crate) fn names(&self, kind: &str) -> Vec<&str> {
+        self.cluster.objects().of_kind(kind).map(field::name).collect()
+    }
+
+    pub(crate) fn patch(&mut self, kind: &str, name: &str, patch: Value) {
+        let effect = Effect::patch(self.get(kind, name), patch);
+        self.cluster.carry_out(&effect, self.now).unwrap();
+    }
+
+    pub(crate) fn delete(&mut self, kind: &str, name: &str) {
+        let effect = Effect::delete(self.get(kind, name));
+        self.cluster.carry_out(&effect, self.now).unwrap();
+    }
+
+    pub(crate) fn set_status(&mut self, kind: &str, name: &str, status: Value) {
+        let object = self.get(kind, name);
+        let mut merged = object["status"].clone();
+        field::merge(&mut merged, &status);
+        let effect = Effect::UpdateStatus {
+            target: super::Target::of(object),
+            status: merged,
+        };
+        self.cluster.carry_out(&effect, self.now).unwrap();
+    }
+
+    /// One round of the workload controllers, effects carried out.
+    pub(crate) fn control(&mut self) -> Step {
+        let mut all = Step::default();
+        for key in workloads::all(self.cluster.objects()) {
+            let step = self.workloads.reconcile(self.cluster.objects(), &key, self.now);
+            self.cluster.carry_out_all(&step.effects, self.now).unwrap();
+            all.append(step);
+        }
+        all
+    }
+
+    /// Whether the controllers have nothing left to do but to write down, once, how things are.
+    pub(crate) fn is_settled(&mut self) -> bool {
+        let is_status = |effect: &Effect| matches!(effect, Effect::UpdateStatus { .. });
+        self.control().effects.iter().all(is_status) && self.control().effects.is_empty()
+    }
+
+    /// Binds every pod without a node to the one with the fewest pods.
+    pub(crate) fn schedule(&mut self) {
+        let objects = self.cluster.objects();
+        let unbound: Vec<Value> = objects
+            .of_kind("Pod")
+            .filter(|pod| field::text(pod, "/spec/nodeName").is_empty())
+            .cloned()
+            .collect();
+        for pod in unbound {
+            let objects = self.cluster.objects();
+            let nodes = objects.of_kind("Node").map(field::name);
+            let node = nodes
+                .min_by_key(|node| objects.pods_on(node).count())
+                .unwrap()
+                .to_owned();
+            let effect = Effect::patch(&pod, json!({"spec": {"nodeName": node}}));
+            self.cluster.carry_out(&effect, self.now).unwrap();
+        }
+    }
+
+    /// One round of the agents, effects carried out.
+    pub(crate) fn run_agents(&mut self) -> Step {
+        let nodes: Vec<String> = self
+            .cluster
+            .objects()
+            .of_kind("Node")
+            .map(|node| field::name(node).to_owned())
+            .collect();
+        let mut all = Step::default();
+        for node in nodes {
+            let step = agent::step(self.cluster.objects(), &node, self.mode, &Settings::default(), self.now);
+            self.cluster.carry_out_all(&step.effects, self.now).unwrap();
+            all.append(step);
+        }
+        all
+    }
+
+    /// One round of everything. Says whether anything was done, and when there is more to do.
+    pub(crate) fn round(&mut self) -> Step {
+        let mut step = self.control();
+        self.schedule();
+        step.append(self.run_agents());
+        step
+    }
+
+    /// Everything, until nothing moves, through time as it is asked for.
+    pub(crate) fn settle(&mut self) {
+        for _ in 0..ROUNDS {
+            let step = self.round();
+            match (step.effects.is_empty(), step.wake) {
+                (true, None) => return,
+                (true, Some(wake)) => self.now = self.now.max(wake),
+                (false, _) => {}
+            }
+        }
+        panic!("does not settle");
+    }
+
+    /// Which pods there are, each with its phase.
+    pub(crate) fn pods(&self) -> Vec<String> {
+        let pods = self.cluster.objects().of_kind("Pod");
+        pods.map(|pod| {
+            let phase = if field::is_deleting(pod) {
+                "Terminating"
+            } else {
+                field::text(pod, "/status/phase")
+            };
+            format!("{} {phase}", field::name(pod))
+        })
+        .collect()
+    }
+
+    pub(crate) fn messages(&self) -> Vec<String> {
+        let events = self.cluster.events().iter();
+        events
+            .map(|event| format!("{} {}", event.reason, event.message))
+            .collect()
+    }
+}
+
+pub(crate) fn template(labels: Value) -> Value {
+    json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "app:1"}]}})
+}
+
+pub(crate) fn workload(kind: &str, name: &str, spec: Value) -> Value {
+    let api_version = if kind == "Job" { "batch/v1" } else { "apps/v1" };
+    let mut object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": name}}, "template": template(json!({"app": name}))}});
+    field::merge(&mut object, &json!({"spec": spec}));
+    object
+}
