@@ -7,9 +7,9 @@
 //! - [`answer`]: what follows from the backend's answer;
 //! - [`reclaim`]: when a volume is deleted in the backend;
 //! - [`builtin`]: provisioners as state machines, for an embedded cluster and for simulation;
-//! - `capacity`: which capacity is asked for and published.
+//! - [`capacity`]: which capacity is asked for and published.
 //!
-//! Their effects are data ([`effect`]). Doing is left to `csi`, the client for drivers, and to whoever
+//! Their effects are data ([`effect`]). Doing is left to [`csi`], the client for drivers, and to whoever
 //! runs the loop: a cluster component, an embedded control plane or a simulation in virtual time.
 //! `driver` is a small CSI driver of our own.
 //!
@@ -18,6 +18,11 @@
 pub mod answer;
 pub mod backoff;
 pub mod builtin;
+pub mod capacity;
+#[cfg(feature = "csi")]
+pub mod csi;
+#[cfg(feature = "csi")]
+pub mod driver;
 pub mod effect;
 mod labels;
 pub mod object;

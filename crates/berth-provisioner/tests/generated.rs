@@ -2,6 +2,7 @@
 //! script. This test makes it anew from the protocol file and fails if the two differ.
 //!
 //! To write it: `BERTH_REGENERATE=1 cargo test -p berth-provisioner --test generated`.
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs;
 use std::path::Path;

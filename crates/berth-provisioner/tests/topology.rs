@@ -1,4 +1,5 @@
 //! The recorded answers of the CSI external-provisioner: requisite and preferred terms in order.
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use berth_core::api::{CsiNode, Node, TopologySelectorTerm};
 use berth_provisioner::topology::{Policy, Question, Requirement, Segment, requirement};

@@ -166,7 +166,7 @@ fn keys(
         Layout::Zonal | Layout::Regional => {
             // The zone goes by the name that the nodes have it under, or the volume would be out of reach.
             let named = named();
-            let mut candidates = vec![ZONE, ZONE_BETA];
+            let mut candidates = [ZONE, ZONE_BETA];
             candidates.sort_by_key(|key| !named.contains(*key));
             let has = |key: &&str| match selected {
                 Some(node) => node.metadata.labels.contains_key(*key),

@@ -49,10 +49,10 @@ impl Cluster {
     }
 
     pub fn create(&mut self, mut object: Value) {
-        if let Some(metadata) = object["metadata"].as_object_mut() {
-            if let Some(name) = metadata.remove("Name") {
-                metadata.insert("name".into(), name);
-            }
+        if let Some(metadata) = object["metadata"].as_object_mut()
+            && let Some(name) = metadata.remove("Name")
+        {
+            metadata.insert("name".into(), name);
         }
         let kind = text(&object, "/kind").to_owned();
         if kind == "PersistentVolumeClaim" && text(&object, "/metadata/namespace").is_empty() {
@@ -72,7 +72,9 @@ impl Cluster {
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         let deleting = !object["metadata"]["deletionTimestamp"].is_null();
-        let held = object["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
+        let held = object["metadata"]["finalizers"]
+            .as_array()
+            .is_some_and(|list| !list.is_empty());
         if deleting && !held {
             self.objects.remove(&key);
         } else {
@@ -85,7 +87,10 @@ impl Cluster {
     }
 
     pub fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> + 'a {
-        self.objects.iter().filter(move |(key, _)| key.0 == kind).map(|(_, object)| object)
+        self.objects
+            .iter()
+            .filter(move |(key, _)| key.0 == kind)
+            .map(|(_, object)| object)
     }
 
     /// Changes an object in place, as a user would.
@@ -180,7 +185,9 @@ impl Cluster {
             let (namespace, name) = (text(claim, "/metadata/namespace"), text(claim, "/metadata/name"));
             let class = self.get("StorageClass", "", text(claim, "/spec/storageClassName"));
             let provisioner = class.map(|class| text(class, "/provisioner").to_owned());
-            if let Some(provisioner) = provisioner.filter(|_| claim["metadata"]["annotations"][names::STORAGE_PROVISIONER].is_null()) {
+            if let Some(provisioner) =
+                provisioner.filter(|_| claim["metadata"]["annotations"][names::STORAGE_PROVISIONER].is_null())
+            {
                 self.edit("PersistentVolumeClaim", namespace, name, |claim| {
                     claim["metadata"]["annotations"][names::STORAGE_PROVISIONER] = json!(provisioner);
                 });
@@ -189,7 +196,10 @@ impl Cluster {
         let volumes: Vec<Value> = self.of_kind("PersistentVolume").cloned().collect();
         for volume in &volumes {
             let name = text(volume, "/metadata/name");
-            let (namespace, claim) = (text(volume, "/spec/claimRef/namespace"), text(volume, "/spec/claimRef/name"));
+            let (namespace, claim) = (
+                text(volume, "/spec/claimRef/namespace"),
+                text(volume, "/spec/claimRef/name"),
+            );
             let found = self.get("PersistentVolumeClaim", namespace, claim);
             let uid = found.map(|claim| text(claim, "/metadata/uid").to_owned());
             let bound = found.is_some_and(|claim| !text(claim, "/spec/volumeName").is_empty());
@@ -203,20 +213,41 @@ impl Cluster {
                 self.phase(name, "Bound");
             } else {
                 self.phase(name, "Released");
+                self.unprotect(name);
             }
         }
     }
 
+    /// What the protection controller does for a volume that is going and that nobody has.
+    fn unprotect(&mut self, volume: &str) {
+        let going = |volume: &Value| !volume["metadata"]["deletionTimestamp"].is_null();
+        if self.get("PersistentVolume", "", volume).is_some_and(going) {
+            self.edit("PersistentVolume", "", volume, |volume| {
+                if let Some(finalizers) = volume["metadata"]["finalizers"].as_array_mut() {
+                    finalizers.retain(|one| one != names::VOLUME_PROTECTION);
+                }
+            });
+        }
+    }
+
     fn phase(&mut self, volume: &str, phase: &str) {
-        if self.get("PersistentVolume", "", volume).is_some_and(|found| text(found, "/status/phase") != phase) {
-            self.edit("PersistentVolume", "", volume, |volume| volume["status"]["phase"] = json!(phase));
+        if self
+            .get("PersistentVolume", "", volume)
+            .is_some_and(|found| text(found, "/status/phase") != phase)
+        {
+            self.edit("PersistentVolume", "", volume, |volume| {
+                volume["status"]["phase"] = json!(phase);
+            });
         }
     }
 
     /// What a scheduler does that knows nothing of capacity: for each waiting claim of a delayed class
     /// the next node that was not tried yet. False if nothing is left to try for any.
     pub fn schedule(&mut self) -> bool {
-        let nodes: Vec<String> = self.of_kind("Node").map(|node| text(node, "/metadata/name").to_owned()).collect();
+        let nodes: Vec<String> = self
+            .of_kind("Node")
+            .map(|node| text(node, "/metadata/name").to_owned())
+            .collect();
         let claims: Vec<Value> = self.of_kind("PersistentVolumeClaim").cloned().collect();
         let mut chosen = false;
         for claim in &claims {
@@ -235,9 +266,14 @@ impl Cluster {
             if let Some(node) = nodes.iter().find(|node| !tried.contains(*node)) {
                 tried.insert(node.clone());
                 chosen = true;
-                self.edit("PersistentVolumeClaim", text(claim, "/metadata/namespace"), name, |claim| {
-                    claim["metadata"]["annotations"][names::SELECTED_NODE] = json!(node);
-                });
+                self.edit(
+                    "PersistentVolumeClaim",
+                    text(claim, "/metadata/namespace"),
+                    name,
+                    |claim| {
+                        claim["metadata"]["annotations"][names::SELECTED_NODE] = json!(node);
+                    },
+                );
             }
         }
         chosen
@@ -246,7 +282,9 @@ impl Cluster {
     /// The words of all events about an object.
     pub fn told(&self, name: &str) -> Vec<String> {
         let about = self.events.iter().filter(|event| event.about.name == name);
-        about.map(|event| format!("{}: {}", event.reason.name(), event.message)).collect()
+        about
+            .map(|event| format!("{}: {}", event.reason.name(), event.message))
+            .collect()
     }
 }
 
@@ -287,4 +325,3 @@ pub fn claim(name: &str, class: &str, size: &str) -> Value {
         "spec": {"storageClassName": class, "accessModes": ["ReadWriteOnce"],
                  "resources": {"requests": {"storage": size}}}})
 }
-

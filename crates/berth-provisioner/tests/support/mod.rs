@@ -2,6 +2,8 @@
 #![allow(dead_code, unreachable_pub)]
 
 pub mod cluster;
+pub mod faulty;
+pub mod provisioner;
 
 use serde_json::Value;
 
