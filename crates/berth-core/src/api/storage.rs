@@ -389,6 +389,8 @@ pub struct PersistentVolumeClaimStatus {
     /// The bound volume's size.
     #[serde(deserialize_with = "nullable")]
     pub capacity: ResourceList,
+    /// The attributes class of the bound volume.
+    pub current_volume_attributes_class_name: Option<String>,
 }
 
 /// A storage class.

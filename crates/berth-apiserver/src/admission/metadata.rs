@@ -1,0 +1,149 @@
+//! The rules of metadata that hold for every kind.
+
+use serde_json::Value;
+
+use crate::error::FieldError;
+use crate::meta;
+use crate::types::Served;
+
+const SUBDOMAIN_BYTES_MAX: usize = 253;
+const LABEL_BYTES_MAX: usize = 63;
+/// What all annotations of an object may weigh together.
+const ANNOTATIONS_BYTES_MAX: usize = 256 << 10;
+
+const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+const DNS_LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+const QUALIFIED_NAME: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+
+pub(super) fn validate(served: &Served, object: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    validate_name(served, meta::name(object), &mut errors);
+    let labels = meta::at(object, &["metadata", "labels"]);
+    for (key, value) in labels.as_object().into_iter().flatten() {
+        check_qualified_name(key, "metadata.labels", &mut errors);
+        let text = value.as_str().unwrap_or_default();
+        if text.len() > LABEL_BYTES_MAX {
+            let detail = "must be no more than 63 bytes";
+            errors.push(FieldError::invalid("metadata.labels", value, detail));
+        } else if !text.is_empty() && !is_label_word(text) {
+            errors.push(FieldError::invalid("metadata.labels", value, LABEL_VALUE));
+        }
+    }
+    let annotations = meta::at(object, &["metadata", "annotations"]);
+    let mut bytes = 0;
+    for (key, value) in annotations.as_object().into_iter().flatten() {
+        check_qualified_name(&key.to_lowercase(), "metadata.annotations", &mut errors);
+        bytes += key.len() + value.as_str().map_or(0, str::len);
+    }
+    if bytes > ANNOTATIONS_BYTES_MAX {
+        errors.push(FieldError::too_long("metadata.annotations", ANNOTATIONS_BYTES_MAX));
+    }
+    validate_owners(object, &mut errors);
+    errors
+}
+
+pub(super) fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if meta::is_deleting(old) {
+        let before = meta::finalizers(old);
+        let added: Vec<_> = meta::finalizers(new)
+            .into_iter()
+            .filter(|found| !before.contains(found))
+            .collect();
+        if !added.is_empty() {
+            let detail = format!(
+                "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+                added
+                    .iter()
+                    .map(|name| format!("{name:?}"))
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            );
+            errors.push(FieldError::forbidden("metadata.finalizers", &detail));
+        }
+    }
+    errors
+}
+
+fn validate_name(served: &Served, name: &str, errors: &mut Vec<FieldError>) {
+    let resource = &served.resource;
+    let field = "metadata.name";
+    let value = Value::from(name);
+    let (is_valid, bytes_max, detail): (fn(&str) -> bool, _, _) =
+        match (resource.group.as_str(), resource.kind.as_str()) {
+            ("rbac.authorization.k8s.io", _) => {
+                if name.contains('/') || name.contains('%') || matches!(name, "." | "..") {
+                    errors.push(FieldError::invalid(field, &value, "may not contain '/'"));
+                }
+                return;
+            }
+            ("", "Namespace" | "Service") => (is_dns_label, LABEL_BYTES_MAX, DNS_LABEL),
+            _ => (is_subdomain, SUBDOMAIN_BYTES_MAX, SUBDOMAIN),
+        };
+    if name.len() > bytes_max {
+        let detail = format!("must be no more than {bytes_max} bytes");
+        errors.push(FieldError::invalid(field, &value, &detail));
+    } else if !is_valid(name) {
+        errors.push(FieldError::invalid(field, &value, detail));
+    }
+}
+
+fn validate_owners(object: &Value, errors: &mut Vec<FieldError>) {
+    let owners = meta::items(object, &["metadata", "ownerReferences"]);
+    for (index, owner) in owners.iter().enumerate() {
+        for field in ["apiVersion", "kind", "name", "uid"] {
+            if meta::text(owner, &[field]).is_empty() {
+                let path = format!("metadata.ownerReferences[{index}].{field}");
+                errors.push(FieldError::required(path, "must not be empty"));
+            }
+        }
+    }
+    if owners.iter().filter(|owner| owner["controller"] == true).count() > 1 {
+        let detail = "Only one reference can have Controller set to true";
+        let value = Value::Array(owners.to_vec());
+        errors.push(FieldError::invalid("metadata.ownerReferences", &value, detail));
+    }
+}
+
+fn check_qualified_name(key: &str, field: &str, errors: &mut Vec<FieldError>) {
+    let (prefix, name) = key.rsplit_once('/').map_or((None, key), |(p, n)| (Some(p), n));
+    let value = Value::from(key);
+    if prefix.is_some_and(|prefix| !is_subdomain(prefix)) {
+        let detail = format!("prefix part {SUBDOMAIN}");
+        errors.push(FieldError::invalid(field, &value, &detail));
+    }
+    if name.is_empty() {
+        errors.push(FieldError::invalid(field, &value, "name part must be non-empty"));
+    } else if name.len() > LABEL_BYTES_MAX {
+        let detail = "name part must be no more than 63 bytes";
+        errors.push(FieldError::invalid(field, &value, detail));
+    } else if !is_label_word(name) {
+        errors.push(FieldError::invalid(field, &value, QUALIFIED_NAME));
+    }
+}
+
+fn ends_with_alphanumeric(text: &str) -> bool {
+    let ends = [text.bytes().next(), text.bytes().next_back()];
+    ends.iter()
+        .all(|byte| byte.is_some_and(|byte| byte.is_ascii_alphanumeric()))
+}
+
+fn is_label_word(text: &str) -> bool {
+    ends_with_alphanumeric(text)
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+}
+
+/// Whether a text is a DNS label.
+pub(super) fn is_dns_label(text: &str) -> bool {
+    ends_with_alphanumeric(text)
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+}
+
+fn is_subdomain(text: &str) -> bool {
+    text.len() <= SUBDOMAIN_BYTES_MAX && text.split('.').all(is_dns_label)
+}

@@ -1,0 +1,77 @@
+//! The body of an answer: all there at once, or a stream of watch events.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::Stream;
+use http_body::{Body, Frame, SizeHint};
+
+/// The body of an answer.
+pub struct ResponseBody {
+    inner: Inner,
+}
+
+enum Inner {
+    Chunks(VecDeque<Bytes>),
+    Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+}
+
+impl std::fmt::Debug for ResponseBody {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = match &self.inner {
+            Inner::Chunks(_) => "Chunks",
+            Inner::Stream(_) => "Stream",
+        };
+        formatter.debug_tuple("ResponseBody").field(&name).finish()
+    }
+}
+
+impl ResponseBody {
+    pub(crate) fn stream(stream: impl Stream<Item = Bytes> + Send + 'static) -> Self {
+        Self {
+            inner: Inner::Stream(Box::pin(stream)),
+        }
+    }
+
+    pub(crate) fn chunks(chunks: impl IntoIterator<Item = Bytes>) -> Self {
+        Self {
+            inner: Inner::Chunks(chunks.into_iter().filter(|chunk| !chunk.is_empty()).collect()),
+        }
+    }
+}
+
+impl From<Bytes> for ResponseBody {
+    fn from(bytes: Bytes) -> Self {
+        Self::chunks([bytes])
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let chunk = match &mut self.inner {
+            Inner::Chunks(chunks) => Poll::Ready(chunks.pop_front()),
+            Inner::Stream(stream) => stream.as_mut().poll_next(context),
+        };
+        chunk.map(|chunk| chunk.map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(&self.inner, Inner::Chunks(chunks) if chunks.is_empty())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.inner {
+            Inner::Chunks(chunks) => SizeHint::with_exact(chunks.iter().map(|chunk| chunk.len() as u64).sum()),
+            Inner::Stream(_) => SizeHint::default(),
+        }
+    }
+}

@@ -1,0 +1,447 @@
+//! What follows from a change of an object: dependents, namespaces and definitions that are on their way out.
+//!
+//! In a cluster this is the work of controllers; here the server does it, so that deletion means the same without
+//! them. Each step looks at the store anew and is safe to repeat. Protection of volumes and claims in use is not
+//! done here: that belongs to the volume controller.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::{Value, json};
+
+use crate::admission::definitions::CLEANUP;
+use crate::api::{Api, DEFINITIONS};
+use crate::error::ApiError;
+use crate::meta;
+use crate::store::{Event, EventKind, Object, PageQuery, Ticket};
+use crate::types::Served;
+use crate::write::{Change, DeleteOptions, FOREGROUND, ORPHAN, Outcome, Propagation};
+
+/// Something to look at.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Task {
+    /// An object that may have lost its owners, or waits for its dependents.
+    Examine { table: Arc<str>, key: Arc<str> },
+    /// The objects that this uid owned.
+    OwnerGone { uid: String },
+    /// A namespace that is being deleted.
+    Namespace { name: String },
+    /// A definition that is being deleted.
+    Definition { name: String },
+}
+
+/// Tasks in order, each once.
+#[derive(Default)]
+struct Queue {
+    order: VecDeque<Task>,
+    waiting: HashSet<Task>,
+}
+
+/// The work that is waiting.
+#[derive(Default)]
+pub(crate) struct Collector {
+    queue: Mutex<Queue>,
+    /// Held while the queue is worked off, so that two workers do not race to the same objects.
+    working: tokio::sync::Mutex<()>,
+}
+
+impl Collector {
+    fn push(&self, task: Task) {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        if queue.waiting.insert(task.clone()) {
+            queue.order.push_back(task);
+        }
+    }
+
+    fn pop(&self) -> Option<Task> {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let task = queue.order.pop_front()?;
+        queue.waiting.remove(&task);
+        Some(task)
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queue
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .order
+            .is_empty()
+    }
+}
+
+impl Api {
+    /// Notes what follows from a change. Called once the change is durable.
+    pub(crate) fn observe(&self, table: &Arc<str>, event: &Event) {
+        let object = &event.object;
+        if &**table == DEFINITIONS {
+            self.reload_types();
+        }
+        match event.kind {
+            EventKind::Deleted => self.observe_deletion(table, object),
+            EventKind::Added | EventKind::Modified => self.observe_state(table, event),
+        }
+    }
+
+    fn observe_deletion(&self, table: &Arc<str>, object: &Object) {
+        if !self.store.dependents(object.uid()).is_empty() {
+            self.collector.push(Task::OwnerGone {
+                uid: object.uid().to_owned(),
+            });
+        }
+        if object.owners().next().is_some() {
+            // An owner may be waiting for this one to go.
+            for owner in meta::items(&object.value(), &["metadata", "ownerReferences"]) {
+                if let Some((table, key)) = self.owner_place(owner, object.namespace()) {
+                    self.collector.push(Task::Examine { table, key });
+                }
+            }
+        }
+        if self.is_deleting("namespaces", object.namespace()) {
+            self.collector.push(Task::Namespace {
+                name: object.namespace().to_owned(),
+            });
+        }
+        if self.is_deleting(DEFINITIONS, table) {
+            self.collector.push(Task::Definition {
+                name: table.to_string(),
+            });
+        }
+    }
+
+    fn observe_state(&self, table: &Arc<str>, event: &Event) {
+        let object = &event.object;
+        let examine = || Task::Examine {
+            table: table.clone(),
+            key: object.key().clone(),
+        };
+        let owners_changed = match &event.previous {
+            Some(previous) => !previous.owners().eq(object.owners()),
+            None => object.owners().next().is_some(),
+        };
+        if owners_changed {
+            self.collector.push(examine());
+        }
+        if object.field(&["metadata", "deletionTimestamp"]).is_none() {
+            return;
+        }
+        match &**table {
+            "namespaces" => self.collector.push(Task::Namespace {
+                name: object.name().to_owned(),
+            }),
+            DEFINITIONS => self.collector.push(Task::Definition {
+                name: object.name().to_owned(),
+            }),
+            _ => {}
+        }
+        self.collector.push(examine());
+    }
+
+    fn is_deleting(&self, table: &str, key: &str) -> bool {
+        !key.is_empty()
+            && self
+                .store
+                .latest(table, key)
+                .is_some_and(|object| object.field(&["metadata", "deletionTimestamp"]).is_some())
+    }
+
+    /// Finds the work that a process left undone when it ended.
+    pub(crate) fn recover_work(&self) {
+        for (table, key) in self.store.owned() {
+            self.collector.push(Task::Examine { table, key });
+        }
+        for (table, _) in self.store.tables() {
+            let all = PageQuery {
+                prefix: "",
+                after: None,
+                limit: usize::MAX,
+                at: None,
+            };
+            let objects = self
+                .store
+                .list(&table, &all)
+                .map(|page| page.objects)
+                .unwrap_or_default();
+            for object in objects {
+                if object.field(&["metadata", "deletionTimestamp"]).is_some() {
+                    let event = Event {
+                        kind: EventKind::Modified,
+                        object,
+                        previous: None,
+                    };
+                    self.observe_state(&table, &event);
+                }
+            }
+        }
+    }
+
+    /// Works until nothing is left to do.
+    pub(crate) async fn collect(&self) {
+        let _working = self.collector.working.lock().await;
+        while let Some(task) = self.collector.pop() {
+            for (table, ticket) in self.work(&task) {
+                match ticket.durable().await {
+                    Ok(event) => self.observe(&table, &event),
+                    Err(error) => tracing::error!(%error, "a collected change was not stored"),
+                }
+            }
+        }
+    }
+
+    fn work(&self, task: &Task) -> Vec<(Arc<str>, Ticket)> {
+        let mut done = Work {
+            api: self,
+            tickets: Vec::new(),
+        };
+        match task {
+            Task::Examine { table, key } => done.examine(table, key),
+            Task::OwnerGone { uid } => {
+                for (table, key) in self.store.dependents(uid) {
+                    done.examine(&table, &key);
+                }
+            }
+            Task::Namespace { name } => done.empty_namespace(name),
+            Task::Definition { name } => done.empty_definition(name),
+        }
+        done.tickets
+    }
+
+    /// Where an owner is, if its kind is served here.
+    fn owner_place(&self, owner: &Value, namespace: &str) -> Option<(Arc<str>, Arc<str>)> {
+        let types = self.types();
+        let served = types.by_kind(meta::text(owner, &["apiVersion"]), meta::text(owner, &["kind"]))?;
+        let namespace = if served.resource.namespaced { namespace } else { "" };
+        let key = meta::key(namespace, meta::text(owner, &["name"]));
+        Some((served.table.clone(), key.into()))
+    }
+}
+
+/// How an object stands to one of its owners.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    /// It is there and stays.
+    Solid,
+    /// It is being deleted and waits for its dependents.
+    Waiting,
+    /// It is gone.
+    Gone,
+}
+
+struct Work<'a> {
+    api: &'a Api,
+    tickets: Vec<(Arc<str>, Ticket)>,
+}
+
+impl Work<'_> {
+    fn note(&mut self, served: &Served, answer: Result<Outcome, ApiError>) {
+        match answer {
+            Ok(Outcome::Stored(ticket)) => self.tickets.push((served.table.clone(), ticket)),
+            Ok(Outcome::Unchanged(_) | Outcome::Tried(_)) => {}
+            // Somebody else was quicker, which is as good.
+            Err(error) if error.reason == "NotFound" => {}
+            Err(error) => tracing::warn!(%error, kind = served.resource.kind, "cannot collect"),
+        }
+    }
+
+    fn change_of(&self, table: &str, object: &Object) -> Option<Change<'_>> {
+        let served = self.api.types().by_table(table)?.clone();
+        Some(Change::internal(self.api, served, object.namespace(), object.name()))
+    }
+
+    fn delete(&mut self, table: &str, object: &Object, propagation: Propagation) {
+        let Some(mut change) = self.change_of(table, object) else {
+            return;
+        };
+        let uid = Some(object.uid().to_owned());
+        let options = DeleteOptions {
+            propagation: Some(propagation),
+            uid,
+            ..DeleteOptions::default()
+        };
+        let answer = change.delete(&options).map(|(outcome, _)| outcome);
+        let served = change.served.clone();
+        self.note(&served, answer);
+    }
+
+    fn edit(&mut self, table: &str, object: &Object, edit: impl Fn(&mut Value)) {
+        let Some(mut change) = self.change_of(table, object) else {
+            return;
+        };
+        let answer = change.change(true, |old| {
+            let mut new = old.clone();
+            edit(&mut new);
+            Ok(new)
+        });
+        let served = change.served.clone();
+        self.note(&served, answer);
+    }
+
+    fn examine(&mut self, table: &str, key: &str) {
+        let Some(object) = self.api.store.latest(table, key) else {
+            return;
+        };
+        let value = object.value();
+        if !meta::is_deleting(&value) {
+            return self.examine_owners(table, &object, &value);
+        }
+        let finalizers = meta::finalizers(&value);
+        if finalizers.contains(&ORPHAN) {
+            self.set_dependents_free(table, &object);
+        } else if finalizers.contains(&FOREGROUND) {
+            self.delete_dependents(table, &object);
+        }
+    }
+
+    fn examine_owners(&mut self, table: &str, object: &Object, value: &Value) {
+        let owners = meta::items(value, &["metadata", "ownerReferences"]);
+        if owners.is_empty() {
+            return;
+        }
+        let states: Vec<Owner> = owners
+            .iter()
+            .map(|owner| self.owner_state(owner, object.namespace()))
+            .collect();
+        if states.contains(&Owner::Solid) {
+            if states.iter().any(|state| *state != Owner::Solid) {
+                let rest: Vec<Value> = owners
+                    .iter()
+                    .zip(&states)
+                    .filter(|(_, state)| **state == Owner::Solid)
+                    .map(|(owner, _)| owner.clone())
+                    .collect();
+                let path = ["metadata", "ownerReferences"];
+                self.edit(table, object, |new| meta::set(new, &path, json!(rest)));
+            }
+            return;
+        }
+        let has_dependents = !self.api.store.dependents(object.uid()).is_empty();
+        let propagation = if states.contains(&Owner::Waiting) && has_dependents {
+            Propagation::Foreground
+        } else {
+            Propagation::Background
+        };
+        self.delete(table, object, propagation);
+    }
+
+    fn owner_state(&self, owner: &Value, namespace: &str) -> Owner {
+        let Some((table, key)) = self.api.owner_place(owner, namespace) else {
+            // A kind that is not known here may well exist elsewhere: nothing is deleted on a guess.
+            return Owner::Solid;
+        };
+        match self.api.store.latest(&table, &key) {
+            Some(found) if found.uid() == meta::text(owner, &["uid"]) => {
+                let value = found.value();
+                if meta::is_deleting(&value) && meta::finalizers(&value).contains(&FOREGROUND) {
+                    Owner::Waiting
+                } else {
+                    Owner::Solid
+                }
+            }
+            _ => Owner::Gone,
+        }
+    }
+
+    fn set_dependents_free(&mut self, table: &str, object: &Object) {
+        let uid = object.uid();
+        for (table, key) in self.api.store.dependents(uid) {
+            let Some(dependent) = self.api.store.latest(&table, &key) else {
+                continue;
+            };
+            self.edit(&table, &dependent, |new| {
+                let mut owners = meta::items(new, &["metadata", "ownerReferences"]).to_vec();
+                owners.retain(|owner| owner["uid"] != uid);
+                let owners = if owners.is_empty() {
+                    Value::Null
+                } else {
+                    Value::Array(owners)
+                };
+                meta::set(new, &["metadata", "ownerReferences"], owners);
+            });
+        }
+        self.edit(table, object, |new| {
+            meta::remove_finalizer(new, ORPHAN);
+        });
+    }
+
+    fn delete_dependents(&mut self, table: &str, object: &Object) {
+        let mut blocked = false;
+        for (table, key) in self.api.store.dependents(object.uid()) {
+            let Some(dependent) = self.api.store.latest(&table, &key) else {
+                continue;
+            };
+            let value = dependent.value();
+            let owners = meta::items(&value, &["metadata", "ownerReferences"]);
+            blocked |= owners
+                .iter()
+                .any(|owner| owner["uid"] == object.uid() && owner["blockOwnerDeletion"] == true);
+            if meta::is_deleting(&value) {
+                continue;
+            }
+            self.examine_owners(&table, &dependent, &value);
+            // What was deleted at once blocks no longer; its deletion brings the owner up again.
+        }
+        if !blocked {
+            self.edit(table, object, |new| {
+                meta::remove_finalizer(new, FOREGROUND);
+            });
+        }
+    }
+
+    fn empty_namespace(&mut self, name: &str) {
+        if !self.api.is_deleting("namespaces", name) {
+            return;
+        }
+        let prefix = format!("{name}/");
+        let mut left = 0;
+        for (table, _) in self.api.store.tables() {
+            left += self.delete_all(&table, &prefix);
+        }
+        if left > 0 {
+            return;
+        }
+        let Some(served) = self.api.core_type("Namespace") else {
+            return;
+        };
+        let mut change = Change::internal(self.api, served.clone(), "", name);
+        change.subresource = "finalize".into();
+        let answer = change.change(true, |old| {
+            let mut new = old.clone();
+            meta::set(&mut new, &["spec", "finalizers"], Value::Null);
+            Ok(new)
+        });
+        self.note(&served, answer);
+    }
+
+    fn empty_definition(&mut self, name: &str) {
+        if self.delete_all(name, "") > 0 {
+            return;
+        }
+        if let Some(definition) = self.api.store.latest(DEFINITIONS, name) {
+            self.edit(DEFINITIONS, &definition, |new| {
+                meta::remove_finalizer(new, CLEANUP);
+            });
+        }
+    }
+
+    /// Deletes what is not on its way out already. Returns how many objects are there at this moment: when the last
+    /// of them is gone, its deletion brings the task up again.
+    fn delete_all(&mut self, table: &str, prefix: &str) -> usize {
+        let query = PageQuery {
+            prefix,
+            after: None,
+            limit: usize::MAX,
+            at: None,
+        };
+        let objects = self
+            .api
+            .store
+            .list(table, &query)
+            .map(|page| page.objects)
+            .unwrap_or_default();
+        for object in &objects {
+            if object.field(&["metadata", "deletionTimestamp"]).is_none() {
+                self.delete(table, object, Propagation::Background);
+            }
+        }
+        objects.len()
+    }
+}

@@ -1,0 +1,348 @@
+//! What the API answers when it does not do what it was asked: the `Status` object, and field errors.
+//!
+//! The reasons and wordings are those of Kubernetes, because clients decide by them.
+
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use crate::registry::ResourceType;
+
+/// A refusal, as a `Status` object and an HTTP status.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct ApiError {
+    /// The HTTP status.
+    pub(crate) code: StatusCode,
+    /// The machine-readable reason, such as `NotFound`.
+    pub(crate) reason: &'static str,
+    /// The message for people.
+    pub(crate) message: String,
+    details: Map<String, Value>,
+    continue_token: Option<String>,
+}
+
+/// One thing wrong with one field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FieldError {
+    reason: &'static str,
+    field: String,
+    message: String,
+}
+
+impl FieldError {
+    /// The field must be set.
+    pub(crate) fn required(field: impl Into<String>, detail: &str) -> Self {
+        let message = if detail.is_empty() {
+            "Required value".to_owned()
+        } else {
+            format!("Required value: {detail}")
+        };
+        Self {
+            reason: "FieldValueRequired",
+            field: field.into(),
+            message,
+        }
+    }
+
+    /// The field's value is not allowed.
+    pub(crate) fn invalid(field: impl Into<String>, value: &Value, detail: &str) -> Self {
+        let message = format!("Invalid value: {value}: {detail}");
+        Self {
+            reason: "FieldValueInvalid",
+            field: field.into(),
+            message,
+        }
+    }
+
+    /// The field's value is not one of those that are.
+    pub(crate) fn not_supported(field: impl Into<String>, value: &str, supported: &[&str]) -> Self {
+        let mut supported: Vec<_> = supported.iter().map(|s| format!("{s:?}")).collect();
+        supported.sort();
+        let message = format!(
+            "Unsupported value: {value:?}: supported values: {}",
+            supported.join(", ")
+        );
+        Self {
+            reason: "FieldValueNotSupported",
+            field: field.into(),
+            message,
+        }
+    }
+
+    /// The field must not be set or changed.
+    pub(crate) fn forbidden(field: impl Into<String>, detail: &str) -> Self {
+        let message = format!("Forbidden: {detail}");
+        Self {
+            reason: "FieldValueForbidden",
+            field: field.into(),
+            message,
+        }
+    }
+
+    /// The value may stand only once.
+    pub(crate) fn duplicate(field: impl Into<String>, value: &Value) -> Self {
+        let message = format!("Duplicate value: {value}");
+        Self {
+            reason: "FieldValueDuplicate",
+            field: field.into(),
+            message,
+        }
+    }
+
+    /// The value names something that is not there.
+    pub(crate) fn not_found(field: impl Into<String>, value: &Value) -> Self {
+        let message = format!("Not found: {value}");
+        Self {
+            reason: "FieldValueNotFound",
+            field: field.into(),
+            message,
+        }
+    }
+
+    /// The value is longer than allowed.
+    pub(crate) fn too_long(field: impl Into<String>, bytes_max: usize) -> Self {
+        let message = format!("Too long: may not be more than {bytes_max} bytes");
+        Self {
+            reason: "FieldValueTooLong",
+            field: field.into(),
+            message,
+        }
+    }
+
+    fn cause(&self) -> Value {
+        json!({"reason": self.reason, "message": self.message, "field": self.field})
+    }
+
+    fn text(&self) -> String {
+        format!("{}: {}", self.field, self.message)
+    }
+}
+
+impl ApiError {
+    fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            reason,
+            message: message.into(),
+            details: Map::new(),
+            continue_token: None,
+        }
+    }
+
+    fn about(mut self, resource: &ResourceType, name: &str) -> Self {
+        self.detail("name", name);
+        self.detail("group", &resource.group);
+        self.detail("kind", &resource.plural);
+        self
+    }
+
+    fn detail(&mut self, key: &str, value: &str) {
+        if !value.is_empty() {
+            self.details.insert(key.into(), value.into());
+        }
+    }
+
+    fn with_causes(mut self, causes: Vec<Value>) -> Self {
+        self.details.insert("causes".into(), Value::Array(causes));
+        self
+    }
+
+    /// 400: the request cannot be understood.
+    pub(crate) fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
+    }
+
+    /// 401: there is no token, or a wrong one.
+    pub(crate) fn unauthorized() -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
+    }
+
+    /// 403: admission refuses.
+    pub(crate) fn forbidden(resource: &ResourceType, name: &str, why: &str) -> Self {
+        let message = format!("{} \"{name}\" is forbidden: {why}", resource.qualified_plural());
+        Self::new(StatusCode::FORBIDDEN, "Forbidden", message).about(resource, name)
+    }
+
+    /// 403: the namespace is on its way out, so nothing new may come into it.
+    pub(crate) fn namespace_terminating(resource: &ResourceType, name: &str, namespace: &str) -> Self {
+        let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+        let cause = json!({"reason": "NamespaceTerminating",
+            "message": format!("namespace {namespace} is being terminated"), "field": "metadata.namespace"});
+        Self::forbidden(resource, name, &why).with_causes(vec![cause])
+    }
+
+    /// 404: no such object.
+    pub(crate) fn not_found(resource: &ResourceType, name: &str) -> Self {
+        let message = format!("{} \"{name}\" not found", resource.qualified_plural());
+        Self::new(StatusCode::NOT_FOUND, "NotFound", message).about(resource, name)
+    }
+
+    /// 404: nothing is served at this path.
+    pub(crate) fn no_such_path() -> Self {
+        let message = "the server could not find the requested resource";
+        Self::new(StatusCode::NOT_FOUND, "NotFound", message)
+    }
+
+    /// 405: the resource exists but not this verb on it.
+    pub(crate) fn method_not_allowed() -> Self {
+        let message = "the server does not allow this method on the requested resource";
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message)
+    }
+
+    /// 406: nothing that the client accepts can be made.
+    pub(crate) fn not_acceptable() -> Self {
+        let message = "only the following media types are accepted: application/json";
+        Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
+    }
+
+    /// 409: an object of this name exists.
+    pub(crate) fn already_exists(resource: &ResourceType, name: &str) -> Self {
+        let message = format!("{} \"{name}\" already exists", resource.qualified_plural());
+        Self::new(StatusCode::CONFLICT, "AlreadyExists", message).about(resource, name)
+    }
+
+    /// 409: the object is not at the version that the client thinks.
+    pub(crate) fn modified(resource: &ResourceType, name: &str) -> Self {
+        let why = "the object has been modified; please apply your changes to the latest version \
+                   and try again";
+        Self::conflict(resource, name, why)
+    }
+
+    /// 409 with any other reason why.
+    pub(crate) fn conflict(resource: &ResourceType, name: &str, why: &str) -> Self {
+        let plural = resource.qualified_plural();
+        let message = format!("Operation cannot be fulfilled on {plural} \"{name}\": {why}");
+        Self::new(StatusCode::CONFLICT, "Conflict", message).about(resource, name)
+    }
+
+    /// 409: server-side apply meets fields of other managers.
+    pub(crate) fn apply_conflict(message: String, causes: Vec<(String, String)>) -> Self {
+        let cause = |(message, field): (String, String)| json!({"reason": "FieldManagerConflict", "message": message, "field": field});
+        Self::new(StatusCode::CONFLICT, "Conflict", message).with_causes(causes.into_iter().map(cause).collect())
+    }
+
+    /// 410: the version that was asked for is no longer kept.
+    pub(crate) fn expired(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::GONE, "Expired", message)
+    }
+
+    /// The same, with a token to go on from the present state.
+    #[must_use]
+    pub(crate) fn with_continue(mut self, token: String) -> Self {
+        self.continue_token = Some(token);
+        self
+    }
+
+    /// 413: the body is larger than the limit.
+    pub(crate) fn body_too_large(limit_bytes: usize) -> Self {
+        let message = format!("Request entity too large: limit is {limit_bytes}");
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
+    }
+
+    /// 415: the body is of a type that is not read.
+    pub(crate) fn unsupported_media_type(accepted: &[&str]) -> Self {
+        let message = format!(
+            "the body of the request was in an unknown format - accepted media types include: {}",
+            accepted.join(", ")
+        );
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
+    }
+
+    /// 422: fields are wrong.
+    pub(crate) fn invalid(resource: &ResourceType, name: &str, errors: &[FieldError]) -> Self {
+        let texts: Vec<_> = errors.iter().map(FieldError::text).collect();
+        let list = match texts.as_slice() {
+            [only] => only.clone(),
+            all => format!("[{}]", all.join(", ")),
+        };
+        let message = format!("{} \"{name}\" is invalid: {list}", kind_and_group(resource));
+        let mut error = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message);
+        error.detail("name", name);
+        error.detail("group", &resource.group);
+        error.detail("kind", &resource.kind);
+        error.with_causes(errors.iter().map(FieldError::cause).collect())
+    }
+
+    /// 422 for a patch that cannot be applied to the object.
+    pub(crate) fn unprocessable(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message)
+    }
+
+    /// 429: an eviction would break a disruption budget.
+    pub(crate) fn disruption_budget(message: &str, cause: &str) -> Self {
+        let cause = json!({"reason": "DisruptionBudget", "message": cause});
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message).with_causes(vec![cause])
+    }
+
+    /// 500: the server's own fault.
+    pub(crate) fn internal(message: impl Into<String>) -> Self {
+        let message = format!("Internal error occurred: {}", message.into());
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
+    }
+
+    /// 504: the client asks for a version that the server has not reached.
+    pub(crate) fn version_too_large(requested: u64, current: u64) -> Self {
+        let message = format!("Too large resource version: {requested}, current: {current}");
+        let cause = json!({"reason": "ResourceVersionTooLarge", "message": "Too large resource version"});
+        let mut error = Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", format!("Timeout: {message}"));
+        error.details.insert("retryAfterSeconds".into(), 1.into());
+        error.with_causes(vec![cause])
+    }
+
+    /// The `Status` object.
+    pub(crate) fn status(&self) -> Value {
+        let mut status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": self.message, "reason": self.reason, "code": self.code.as_u16()});
+        if !self.details.is_empty() {
+            status["details"] = Value::Object(self.details.clone());
+        }
+        if let Some(token) = &self.continue_token {
+            status["metadata"]["continue"] = token.as_str().into();
+        }
+        status
+    }
+}
+
+fn kind_and_group(resource: &ResourceType) -> String {
+    if resource.group.is_empty() {
+        resource.kind.clone()
+    } else {
+        format!("{}.{}", resource.kind, resource.group)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::{builtin, by_kind};
+
+    #[test]
+    fn several_field_errors_are_listed_in_brackets() {
+        let volume = by_kind(builtin(), "", "v1", "PersistentVolume").unwrap();
+        let errors = [
+            FieldError::required("spec.accessModes", ""),
+            FieldError::not_supported("spec.volumeMode", "Tape", &["Filesystem", "Block"]),
+        ];
+        let status = ApiError::invalid(volume, "pv1", &errors).status();
+        assert_eq!(
+            status["message"],
+            "PersistentVolume \"pv1\" is invalid: [spec.accessModes: Required value, spec.volumeMode: \
+             Unsupported value: \"Tape\": supported values: \"Block\", \"Filesystem\"]"
+        );
+        assert_eq!(status["code"], 422);
+        assert_eq!(status["details"]["causes"][0]["field"], "spec.accessModes");
+    }
+
+    #[test]
+    fn groups_show_where_kubernetes_shows_them() {
+        let class = by_kind(builtin(), "storage.k8s.io", "v1", "StorageClass").unwrap();
+        let missing = ApiError::not_found(class, "fast");
+        assert_eq!(missing.message, "storageclasses.storage.k8s.io \"fast\" not found");
+        let invalid = ApiError::invalid(class, "fast", &[FieldError::required("provisioner", "")]);
+        assert!(
+            invalid
+                .message
+                .starts_with("StorageClass.storage.k8s.io \"fast\" is invalid")
+        );
+    }
+}

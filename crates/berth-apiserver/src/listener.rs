@@ -1,0 +1,162 @@
+//! The API on a socket: TLS, a bearer token, and an orderly end.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::{Request, Response, header};
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::GracefulShutdown;
+use subtle::ConstantTimeEq;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+
+use crate::body::ResponseBody;
+use crate::error::ApiError;
+use crate::server::Server;
+use crate::service::{ApiService, json_response};
+use crate::tls::Tls;
+
+/// How long open requests may take to finish once the server stops.
+const DRAIN: Duration = Duration::from_secs(5);
+/// How long a client may take to shake hands.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long to wait when the system has no more file descriptors, so as not to spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// The server cannot listen.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The address of the socket cannot be found out.
+    #[error("the listener has no address: {0}")]
+    Address(std::io::Error),
+    /// The address can be reached from other machines, and the token was made up here.
+    #[error("{0} is not a loopback address: give a token of your own to serve there")]
+    TokenRequired(SocketAddr),
+}
+
+impl Server {
+    /// Serves until `stop` completes or [`Server::shutdown`] is called, then lets open requests finish.
+    ///
+    /// # Errors
+    /// If the address is not a loopback address and the token was not given by the user.
+    pub async fn serve(
+        &self,
+        listener: TcpListener,
+        tls: &Tls,
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), ServeError> {
+        let address = listener.local_addr().map_err(ServeError::Address)?;
+        if !address.ip().is_loopback() && !self.own_token {
+            return Err(ServeError::TokenRequired(address));
+        }
+        *self.api.address.write().unwrap_or_else(PoisonError::into_inner) = address.to_string();
+        let acceptor = TlsAcceptor::from(tls.config.clone());
+        let guarded = Guarded {
+            service: self.service(),
+            token: self.token.clone(),
+        };
+        let graceful = GracefulShutdown::new();
+        let mut stopping = self.api.stopping.subscribe();
+        let mut stop = std::pin::pin!(stop);
+        tracing::info!(%address, "listening");
+        loop {
+            tokio::select! {
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) => accept(stream, &acceptor, &guarded, graceful.watcher()),
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot accept a connection");
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
+                },
+                () = &mut stop => break,
+                _ = stopping.wait_for(|stopping| *stopping) => break,
+            }
+        }
+        drop(listener);
+        self.shutdown();
+        if tokio::time::timeout(DRAIN, graceful.shutdown()).await.is_err() {
+            tracing::warn!("requests were cut off when the server stopped");
+        }
+        Ok(())
+    }
+
+    /// A kubeconfig for a listener with this certificate at this address.
+    pub fn kubeconfig(&self, tls: &Tls, address: SocketAddr) -> String {
+        let authority = STANDARD.encode(tls.authority_pem());
+        let token = &self.token;
+        format!(
+            "apiVersion: v1\nkind: Config\nclusters:\n- name: berth\n  cluster:\n    server: https://{address}\n    \
+             certificate-authority-data: {authority}\nusers:\n- name: berth\n  user:\n    token: {token:?}\ncontexts:\n\
+             - name: berth\n  context:\n    cluster: berth\n    user: berth\n    namespace: default\n\
+             current-context: berth\n"
+        )
+    }
+}
+
+/// Serves one connection in a task of its own, which ends with the connection or the server.
+fn accept(
+    stream: TcpStream,
+    acceptor: &TlsAcceptor,
+    guarded: &Guarded,
+    watcher: hyper_util::server::graceful::Watcher,
+) {
+    let (acceptor, guarded) = (acceptor.clone(), guarded.clone());
+    tokio::spawn(async move {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "cannot set TCP_NODELAY");
+        }
+        let stream = match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return tracing::debug!(%error, "no TLS"),
+            Err(_) => return tracing::debug!("the TLS handshake took too long"),
+        };
+        let builder = auto::Builder::new(TokioExecutor::new());
+        let connection = builder.serve_connection(TokioIo::new(stream), guarded).into_owned();
+        if let Err(error) = watcher.watch(connection).await {
+            tracing::debug!(error, "a connection ended");
+        }
+    });
+}
+
+/// The service behind a token.
+#[derive(Clone)]
+struct Guarded {
+    service: ApiService,
+    token: Arc<str>,
+}
+
+impl Guarded {
+    /// Compares in constant time, so that the time of an answer tells nothing of the token.
+    fn admits<B>(&self, request: &Request<B>) -> bool {
+        // Whether the server is alive is no secret, and probes have no token.
+        if matches!(request.uri().path(), "/healthz" | "/livez" | "/readyz") {
+            return true;
+        }
+        let given = request.headers().get(header::AUTHORIZATION);
+        let given = given.and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let given = given.strip_prefix("Bearer ").unwrap_or_default();
+        given.as_bytes().ct_eq(self.token.as_bytes()).into()
+    }
+}
+
+impl hyper::service::Service<Request<Incoming>> for Guarded {
+    type Response = Response<ResponseBody>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        if self.admits(&request) {
+            return tower_service::Service::call(&mut self.service.clone(), request);
+        }
+        let error = ApiError::unauthorized();
+        Box::pin(std::future::ready(Ok(json_response(error.code, &error.status()))))
+    }
+}

@@ -1,0 +1,209 @@
+//! Lists with their pages, and the tokens that lead from one to the next.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::api::Api;
+use crate::error::ApiError;
+use crate::filter::Filter;
+use crate::render::Renderer;
+use crate::request::Parameters;
+use crate::store::{Object, PageQuery};
+
+/// Objects that are looked at in one go when a selector may pass over most of them.
+const SCAN_OBJECTS: usize = 1000;
+
+/// Where a list goes on.
+#[derive(Debug, PartialEq, Eq)]
+struct Continue {
+    /// The version of the first page; `None` to take whatever is there now.
+    version: Option<u64>,
+    after: String,
+}
+
+impl Continue {
+    fn encode(&self) -> String {
+        let version = self.version.map_or(json!(-1), Value::from);
+        let token = json!({"v": "meta.k8s.io/v1", "rv": version, "start": self.after});
+        URL_SAFE_NO_PAD.encode(token.to_string())
+    }
+
+    fn decode(token: &str) -> Option<Self> {
+        let bytes = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).ok()?;
+        let token: Value = serde_json::from_slice(&bytes).ok()?;
+        let after = token["start"].as_str()?.to_owned();
+        if token["v"] != "meta.k8s.io/v1" {
+            return None;
+        }
+        let version = match token["rv"].as_i64()? {
+            -1 => None,
+            version => Some(u64::try_from(version).ok()?),
+        };
+        Some(Self { version, after })
+    }
+}
+
+struct Selected {
+    objects: Vec<Arc<Object>>,
+    version: u64,
+    next: Option<String>,
+    remaining: usize,
+}
+
+/// Answers a list.
+pub(crate) fn list(
+    api: &Api,
+    renderer: &Renderer<'_>,
+    filter: &Filter,
+    parameters: &Parameters,
+) -> Result<Vec<Bytes>, ApiError> {
+    let limit = parameters.number("limit")?.filter(|limit| *limit > 0);
+    let limit = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    let start = match parameters.text("continue") {
+        "" => Continue {
+            version: first_version(api, parameters)?,
+            after: String::new(),
+        },
+        token => Continue::decode(token)
+            .ok_or_else(|| ApiError::bad_request("continue key is not valid: the token cannot be read"))?,
+    };
+    let found = select(api, renderer, filter, limit, &start)?;
+    let mut metadata = json!({"resourceVersion": found.version.to_string()});
+    if let Some(next) = found.next {
+        let token = Continue {
+            version: Some(found.version),
+            after: next,
+        }
+        .encode();
+        metadata["continue"] = token.into();
+        if filter.takes_all() {
+            metadata["remainingItemCount"] = found.remaining.into();
+        }
+    }
+    Ok(renderer.list(found.objects.iter().map(AsRef::as_ref), &metadata))
+}
+
+/// The version that the parameters ask for, if it is not simply the present.
+fn first_version(api: &Api, parameters: &Parameters) -> Result<Option<u64>, ApiError> {
+    let wanted = parameters.number("resourceVersion")?;
+    let policy = parameters.text("resourceVersionMatch");
+    match (policy, wanted) {
+        ("" | "NotOlderThan", _) | ("Exact", Some(1..)) => {}
+        ("Exact", _) => {
+            let message = "resourceVersionMatch: Forbidden: resourceVersionMatch \"Exact\" is forbidden for resourceVersion \"0\"";
+            return Err(ApiError::bad_request(message));
+        }
+        (other, _) => {
+            let message = format!(
+                "resourceVersionMatch: Unsupported value: {other:?}: supported values: \"Exact\", \"NotOlderThan\""
+            );
+            return Err(ApiError::bad_request(message));
+        }
+    }
+    let current = api.store.version();
+    match wanted {
+        Some(version) if version > current => Err(ApiError::version_too_large(version, current)),
+        Some(version) if policy == "Exact" => Ok(Some(version)),
+        _ => Ok(None),
+    }
+}
+
+fn select(
+    api: &Api,
+    renderer: &Renderer<'_>,
+    filter: &Filter,
+    limit: usize,
+    start: &Continue,
+) -> Result<Selected, ApiError> {
+    let served = renderer.served;
+    let mut found = Selected {
+        objects: Vec::new(),
+        version: 0,
+        next: None,
+        remaining: 0,
+    };
+    let mut at = start.version;
+    let mut after = (!start.after.is_empty()).then(|| Arc::<str>::from(start.after.as_str()));
+    // Without a selector, or without a limit, one look is enough.
+    let scan = if filter.takes_all() || limit == usize::MAX {
+        limit
+    } else {
+        limit.max(SCAN_OBJECTS)
+    };
+    loop {
+        let query = PageQuery {
+            prefix: filter.prefix(),
+            after: after.as_deref(),
+            limit: scan,
+            at,
+        };
+        let page = api.store.list(&served.table, &query).map_err(|_| expired(start))?;
+        found.version = page.version;
+        at = Some(page.version);
+        for object in page.objects {
+            if !filter.takes_all() && !filter.matches(served, &object) {
+                continue;
+            }
+            if found.objects.len() == limit {
+                found.next = found.objects.last().map(|last| last.key().to_string());
+                return Ok(found);
+            }
+            found.objects.push(object);
+        }
+        match page.next {
+            Some(next) if found.objects.len() < limit => after = Some(next),
+            next => {
+                found.next = next.map(|_| {
+                    found
+                        .objects
+                        .last()
+                        .map(|last| last.key().to_string())
+                        .unwrap_or_default()
+                });
+                found.remaining = page.remaining;
+                return Ok(found);
+            }
+        }
+    }
+}
+
+fn expired(start: &Continue) -> ApiError {
+    if start.after.is_empty() {
+        return ApiError::expired("The resourceVersion for the provided list is too old.");
+    }
+    let token = Continue {
+        version: None,
+        after: start.after.clone(),
+    }
+    .encode();
+    ApiError::expired(
+        "The provided continue parameter is too old to display a consistent list result. You can start a new list \
+         without the continue parameter, or use the continue token in this response to retrieve the remainder of the \
+         results. Continuing with the provided token results in an inconsistent list - objects that were created, \
+         modified, or deleted between the time the first chunk was returned and now may show up in the list.",
+    )
+    .with_continue(token)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_leads_back_to_its_place() {
+        for version in [None, Some(17)] {
+            let token = Continue {
+                version,
+                after: "ns/pod-1".into(),
+            };
+            assert_eq!(Continue::decode(&token.encode()), Some(token));
+        }
+        for bad in ["", "x", "e30", "!!!"] {
+            assert_eq!(Continue::decode(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Objects, lists and watch events as bytes, in the form that the client accepts.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::filter::View;
+use crate::meta;
+use crate::request::{Form, Parameters};
+use crate::store::{EventKind, Object};
+use crate::table::{self, IncludeObject, TableOptions};
+use crate::types::Served;
+
+/// Lists go out in pieces of about this size: large enough that their number does not matter, small enough
+/// that a client gets the first one while the last is being made.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// How to show objects of one type to one client.
+#[derive(Debug, Clone)]
+pub(crate) struct Renderer<'a> {
+    pub(crate) served: &'a Served,
+    pub(crate) form: Form,
+    pub(crate) include_object: IncludeObject,
+    pub(crate) now: Timestamp,
+}
+
+/// The `includeObject` parameter.
+pub(crate) fn include_object(parameters: &Parameters) -> IncludeObject {
+    match parameters.text("includeObject") {
+        "None" => IncludeObject::None,
+        "Object" => IncludeObject::Object,
+        _ => IncludeObject::Metadata,
+    }
+}
+
+pub(crate) fn json_bytes(value: &Value) -> Bytes {
+    serde_json::to_vec(value).unwrap_or_default().into()
+}
+
+impl Renderer<'_> {
+    /// One stored object.
+    pub(crate) fn object(&self, object: &Object) -> Bytes {
+        if self.form == Form::Whole && !self.served.is_converted() {
+            return object.body().clone();
+        }
+        self.value(self.served.present(object.value()))
+    }
+
+    /// One object in the form that is shown.
+    pub(crate) fn value(&self, value: Value) -> Bytes {
+        match self.form {
+            Form::Whole => json_bytes(&value),
+            Form::Metadata => json_bytes(&metadata_only(&value)),
+            Form::Table => json_bytes(&self.table(&[&value], &value["metadata"])),
+        }
+    }
+
+    fn table(&self, objects: &[&Value], list_metadata: &Value) -> Value {
+        let columns = self
+            .served
+            .custom
+            .as_ref()
+            .map_or(&Value::Null, |custom| &custom.columns);
+        let options = TableOptions {
+            now: self.now,
+            include_object: self.include_object,
+            printer_columns: columns,
+        };
+        table::table(&self.served.resource, objects, list_metadata, &options)
+    }
+
+    /// A list. `metadata` is that of the list.
+    pub(crate) fn list<'o>(&self, objects: impl Iterator<Item = &'o Object>, metadata: &Value) -> Vec<Bytes> {
+        let present = |object: &Object| self.served.present(object.value());
+        match self.form {
+            Form::Table => {
+                let values: Vec<Value> = objects.map(present).collect();
+                let values: Vec<&Value> = values.iter().collect();
+                vec![json_bytes(&self.table(&values, metadata))]
+            }
+            Form::Metadata => {
+                let items: Vec<Value> = objects.map(|o| metadata_only(&present(o))).collect();
+                let list = json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
+                    "metadata": metadata, "items": items});
+                vec![json_bytes(&list)]
+            }
+            Form::Whole => self.whole_list(objects, metadata),
+        }
+    }
+
+    fn whole_list<'o>(&self, objects: impl Iterator<Item = &'o Object>, metadata: &Value) -> Vec<Bytes> {
+        let resource = &self.served.resource;
+        let head = format!(
+            "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{metadata},\"items\":[",
+            json!(resource.list_kind),
+            json!(resource.api_version()),
+        );
+        let mut chunks = Vec::new();
+        let mut chunk = BytesMut::from(head.as_bytes());
+        for (index, object) in objects.enumerate() {
+            if index > 0 {
+                chunk.put_u8(b',');
+            }
+            chunk.put(self.object(object));
+            if chunk.len() >= CHUNK_BYTES {
+                chunks.push(chunk.split().freeze());
+            }
+        }
+        chunk.put_slice(b"]}");
+        chunks.push(chunk.freeze());
+        chunks
+    }
+
+    /// One watch event, as a line.
+    pub(crate) fn event(&self, view: &View<'_>, out: &mut BytesMut) {
+        let kind = match view.kind {
+            EventKind::Added => "ADDED",
+            EventKind::Modified => "MODIFIED",
+            EventKind::Deleted => "DELETED",
+        };
+        let body = if view.object.version() == view.version {
+            self.object(view.object)
+        } else {
+            let mut value = self.served.present(view.object.value());
+            let version = view.version.to_string().into();
+            meta::set(&mut value, &["metadata", "resourceVersion"], version);
+            self.value(value)
+        };
+        line(kind, &body, out);
+    }
+
+    /// A bookmark: nothing changed up to this version. `initial` marks the end of the initial state.
+    pub(crate) fn bookmark(&self, version: u64, initial: bool, out: &mut BytesMut) {
+        let mut metadata = json!({"resourceVersion": version.to_string(), "creationTimestamp": null});
+        if initial {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let (kind, api_version) = match self.form {
+            Form::Whole => (self.served.resource.kind.clone(), self.served.resource.api_version()),
+            Form::Metadata => ("PartialObjectMetadata".into(), "meta.k8s.io/v1".into()),
+            Form::Table => {
+                let table = json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1",
+                    "metadata": {"resourceVersion": version.to_string()}, "columnDefinitions": [], "rows": []});
+                return line("BOOKMARK", &json_bytes(&table), out);
+            }
+        };
+        let object = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata});
+        line("BOOKMARK", &json_bytes(&object), out);
+    }
+}
+
+/// One line of a watch.
+pub(crate) fn line(kind: &str, object: &[u8], out: &mut BytesMut) {
+    out.reserve(object.len() + kind.len() + 24);
+    out.put_slice(b"{\"type\":\"");
+    out.put_slice(kind.as_bytes());
+    out.put_slice(b"\",\"object\":");
+    out.put_slice(object);
+    out.put_slice(b"}\n");
+}
+
+fn metadata_only(value: &Value) -> Value {
+    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": value["metadata"]})
+}

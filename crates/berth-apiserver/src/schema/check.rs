@@ -1,0 +1,477 @@
+//! Comparing an object with its schema: fields that are not known, and values of the wrong type.
+//!
+//! The messages are those of a Kubernetes API server, which decodes JSON into Go structs.
+
+use serde_json::{Number, Value};
+
+use super::node::{Cursor, Schema, Shape};
+
+/// A value that cannot be decoded into its field.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct TypeError {
+    /// Where the value is, such as `spec.containers[0].name`.
+    pub path: String,
+    /// The message, without the words about the kind that stand before it in an answer.
+    pub message: String,
+}
+
+/// The paths of the fields that the schema does not know, such as `spec.containers[0].foo`.
+pub fn unknown_fields(value: &Value, schema: &Schema) -> Vec<String> {
+    let mut found = Vec::new();
+    collect_unknown(value, schema.cursor(), String::new(), &mut found);
+    found
+}
+
+fn collect_unknown(value: &Value, cursor: Cursor<'_>, path: String, found: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let below = join(&path, name);
+                match known_field(cursor, name) {
+                    Some(cursor) => collect_unknown(value, cursor, below, found),
+                    None => found.push(below),
+                }
+            }
+        }
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                collect_unknown(item, cursor.items(), format!("{path}[{index}]"), found);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The schema below a field, where the field is known, preserved or part of an embedded object.
+/// A value of the wrong type has no unknown fields: it is reported as such.
+fn known_field<'a>(cursor: Cursor<'a>, name: &str) -> Option<Cursor<'a>> {
+    let is_struct = matches!(cursor.shape(), Shape::Struct(_));
+    let implied = cursor.preserves_unknown()
+        || !is_struct
+        || (cursor.is_embedded_resource() && matches!(name, "apiVersion" | "kind" | "metadata"));
+    cursor.field(name).or(implied.then(Cursor::any))
+}
+
+fn join(path: &str, name: &str) -> String {
+    if path.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{path}.{name}")
+    }
+}
+
+/// Removes the fields that the schema does not know.
+pub fn prune_unknown_fields(value: &mut Value, schema: &Schema) {
+    prune(value, schema.cursor());
+}
+
+fn prune(value: &mut Value, cursor: Cursor<'_>) {
+    match value {
+        Value::Object(fields) => fields.retain(|name, value| {
+            let known = known_field(cursor, name);
+            if let Some(cursor) = known {
+                prune(value, cursor);
+            }
+            known.is_some()
+        }),
+        Value::Array(items) => items.iter_mut().for_each(|item| prune(item, cursor.items())),
+        _ => {}
+    }
+}
+
+/// `strict decoding error: unknown field "spec.foo", unknown field "spec.bar"`, or nothing.
+pub fn strict_decoding_error(unknown_fields: &[String]) -> Option<String> {
+    let fields: Vec<_> = unknown_fields
+        .iter()
+        .map(|path| format!("unknown field \"{path}\""))
+        .collect();
+    (!fields.is_empty()).then(|| format!("strict decoding error: {}", fields.join(", ")))
+}
+
+/// The values that are not of their field's type. Null is of every type.
+pub fn type_errors(value: &Value, schema: &Schema) -> Vec<TypeError> {
+    let mut errors = Vec::new();
+    let place = Place {
+        owner: schema.cursor().definition,
+        path: String::new(),
+        go_path: String::new(),
+    };
+    collect_type_errors(value, schema.cursor(), &place, &mut errors);
+    errors
+}
+
+/// Where a value is, in our words and in those of Go's decoder: it names the struct that holds the
+/// field and leaves out the positions in lists.
+struct Place<'a> {
+    owner: Option<&'a str>,
+    path: String,
+    go_path: String,
+}
+
+fn collect_type_errors<'a>(value: &Value, cursor: Cursor<'a>, place: &Place<'a>, errors: &mut Vec<TypeError>) {
+    match (cursor.shape(), value) {
+        (_, Value::Null) | (Shape::Any | Shape::Reference(_), _) => {}
+        (Shape::Struct(_) | Shape::Map(_), Value::Object(fields)) => {
+            for (name, value) in fields {
+                let Some(field) = cursor.field(name) else { continue };
+                let is_map = matches!(cursor.shape(), Shape::Map(_));
+                let below = Place {
+                    owner: if is_map {
+                        place.owner
+                    } else {
+                        cursor.definition.or(place.owner)
+                    },
+                    path: join(&place.path, name),
+                    go_path: if is_map {
+                        place.go_path.clone()
+                    } else {
+                        join(&place.go_path, name)
+                    },
+                };
+                collect_type_errors(value, field, &below, errors);
+            }
+        }
+        (Shape::List(_), Value::Array(items)) => {
+            for (index, item) in items.iter().enumerate() {
+                let below = Place {
+                    owner: place.owner,
+                    path: format!("{}[{index}]", place.path),
+                    go_path: place.go_path.clone(),
+                };
+                collect_type_errors(item, cursor.items(), &below, errors);
+            }
+        }
+        (shape, value) => {
+            let message = scalar_error(shape, value).map(|problem| match problem {
+                Problem::Mismatch => mismatch(value, cursor, place),
+                Problem::Message(message) => message,
+            });
+            errors.extend(message.map(|message| TypeError {
+                path: place.path.clone(),
+                message,
+            }));
+        }
+    }
+}
+
+enum Problem {
+    /// The value has another JSON type than the field.
+    Mismatch,
+    /// The value has the right JSON type, and cannot be understood.
+    Message(String),
+}
+
+fn scalar_error(shape: &Shape, value: &Value) -> Option<Problem> {
+    match (shape, value) {
+        (Shape::String, Value::String(_)) | (Shape::Boolean, Value::Bool(_)) => None,
+        (Shape::Number, Value::Number(_)) => None,
+        (Shape::Bytes, Value::String(text)) => base64_error(text).map(Problem::Message),
+        (Shape::Time, Value::String(text)) => time_error(text).map(Problem::Message),
+        (Shape::Integer(bits), Value::Number(number)) => (!fits(number, *bits)).then_some(Problem::Mismatch),
+        (Shape::IntOrString, Value::String(_)) => None,
+        (Shape::IntOrString, Value::Number(number)) => (!fits(number, 32)).then_some(Problem::Mismatch),
+        (Shape::Quantity, Value::Number(_)) => None,
+        (Shape::Quantity, Value::String(text)) => (!is_quantity(text)).then(|| Problem::Message(QUANTITY.to_owned())),
+        (Shape::Quantity, _) => Some(Problem::Message(QUANTITY.to_owned())),
+        _ => Some(Problem::Mismatch),
+    }
+}
+
+fn fits(number: &Number, bits: u8) -> bool {
+    let range = if bits == 32 {
+        i64::from(i32::MIN)..=i64::from(i32::MAX)
+    } else {
+        i64::MIN..=i64::MAX
+    };
+    number.as_i64().is_some_and(|n| range.contains(&n))
+}
+
+fn mismatch(value: &Value, cursor: Cursor<'_>, place: &Place<'_>) -> String {
+    let found = match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(_) => "bool".to_owned(),
+        Value::String(_) => "string".to_owned(),
+        Value::Array(_) => "array".to_owned(),
+        Value::Object(_) => "object".to_owned(),
+        // A number of the wrong kind is quoted, one in the wrong place is not.
+        Value::Number(n) if matches!(cursor.shape(), Shape::Integer(_) | Shape::IntOrString) => format!("number {n}"),
+        Value::Number(_) => "number".to_owned(),
+    };
+    let expected = go_type(cursor);
+    match place.owner.and_then(|owner| owner.rsplit('.').next()) {
+        Some(owner) if !place.go_path.is_empty() => format!(
+            "json: cannot unmarshal {found} into Go struct field {owner}.{} of type {expected}",
+            place.go_path
+        ),
+        _ => format!("json: cannot unmarshal {found} into Go value of type {expected}"),
+    }
+}
+
+/// The Go type of a field, as far as the schema tells.
+fn go_type(cursor: Cursor<'_>) -> String {
+    match cursor.shape() {
+        Shape::String => "string".to_owned(),
+        Shape::Bytes => "[]uint8".to_owned(),
+        Shape::Time => "string".to_owned(),
+        Shape::Boolean => "bool".to_owned(),
+        Shape::Integer(bits) => format!("int{bits}"),
+        Shape::Number => "float64".to_owned(),
+        // The decoder of this type reads an integer or a string by itself.
+        Shape::IntOrString => "int32".to_owned(),
+        Shape::Quantity => "resource.Quantity".to_owned(),
+        Shape::Map(_) => format!("map[string]{}", go_type(cursor.field_or_any(""))),
+        Shape::List(_) => format!("[]{}", go_type(cursor.items())),
+        Shape::Struct(_) => cursor
+            .definition
+            .map_or_else(|| "map[string]interface {}".to_owned(), go_struct),
+        Shape::Any | Shape::Reference(_) => "interface {}".to_owned(),
+    }
+}
+
+/// `v1.PodSpec` for `io.k8s.api.core.v1.PodSpec`.
+fn go_struct(definition: &str) -> String {
+    let mut parts = definition.rsplit('.');
+    match (parts.next(), parts.next()) {
+        (Some(name), Some(package)) => format!("{package}.{name}"),
+        _ => definition.to_owned(),
+    }
+}
+
+const QUANTITY: &str = "quantities must match the regular expression \
+     '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+
+/// Whether a text is a quantity: a signed decimal number with a suffix or an exponent.
+pub(super) fn is_quantity(text: &str) -> bool {
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let end = unsigned
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(unsigned.len());
+    let (number, suffix) = unsigned.split_at(end);
+    let digits = number.chars().filter(char::is_ascii_digit).count();
+    if digits == 0 || number.len() > digits + 1 {
+        return false;
+    }
+    match suffix {
+        "" | "n" | "u" | "m" | "k" | "M" | "G" | "T" | "P" | "E" => true,
+        "Ki" | "Mi" | "Gi" | "Ti" | "Pi" | "Ei" => true,
+        _ => suffix
+            .strip_prefix(['e', 'E'])
+            .is_some_and(|exponent| exponent.parse::<i32>().is_ok()),
+    }
+}
+
+/// Why a text is not base64, with the position where Go's decoder stops.
+fn base64_error(text: &str) -> Option<String> {
+    // Line breaks are no part of the encoding.
+    let letters: Vec<(usize, char)> = text.char_indices().filter(|(_, c)| !"\r\n".contains(*c)).collect();
+    let padding = letters.iter().rev().take_while(|(_, c)| *c == '=').count();
+    let body = &letters[..letters.len() - padding];
+    let bad = body
+        .iter()
+        .find(|(_, c)| !(c.is_ascii_alphanumeric() || matches!(c, '+' | '/')));
+    let position = match bad {
+        Some((position, _)) => Some(*position),
+        None if !letters.len().is_multiple_of(4) || padding > 2 => Some(text.len()),
+        None => None,
+    };
+    position.map(|position| format!("illegal base64 data at input byte {position}"))
+}
+
+fn time_error(text: &str) -> Option<String> {
+    text.parse::<jiff::Timestamp>().err().map(|_| {
+        format!("parsing time \"{text}\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"{text}\" as \"2006\"")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn schema(group: &str, kind: &str) -> &'static Schema {
+        Schema::builtin(group, "v1", kind).unwrap()
+    }
+
+    #[test]
+    fn unknown_fields_are_named_by_path() {
+        let check = |group: &str, kind: &str, object: Value, expect: &[&str]| {
+            assert_eq!(unknown_fields(&object, schema(group, kind)), expect, "{object}");
+        };
+        check(
+            "",
+            "Pod",
+            json!({"spec": {"foo": 1, "containers": [{"name": "a"}, {"imagePullPolic": 1}]}}),
+            &["spec.containers[1].imagePullPolic", "spec.foo"],
+        );
+        check(
+            "",
+            "Pod",
+            json!({"metadata": {"labels": {"any": "x"}, "nam": 1}, "x": 1}),
+            &["metadata.nam", "x"],
+        );
+        check(
+            "",
+            "Pod",
+            json!({"metadata": {"managedFields": [{"fieldsV1": {"f:a": {}}}]}}),
+            &[],
+        );
+        check(
+            "",
+            "ConfigMap",
+            json!({"data": {"a.b": "1"}, "binaryData": {"x": ""}}),
+            &[],
+        );
+        check(
+            "apps",
+            "ControllerRevision",
+            json!({"data": {"any": {"thing": 1}}, "revision": 1}),
+            &[],
+        );
+        check(
+            "storage.k8s.io",
+            "StorageClass",
+            json!({"provisioner": "p", "bindingMode": "x"}),
+            &["bindingMode"],
+        );
+        let crd = json!({"spec": {"versions": [{"schema": {"openAPIV3Schema": {"type": "object", "properties": {
+            "spec": {"type": "object", "additionalProperties": {"type": "string"},
+                     "x-kubernetes-preserve-unknown-fields": true}}}}, "foo": 1}]}});
+        check(
+            "apiextensions.k8s.io",
+            "CustomResourceDefinition",
+            crd,
+            &["spec.versions[0].foo"],
+        );
+    }
+
+    #[test]
+    fn fields_of_the_storage_pools_are_known() {
+        let driver = json!({
+            "spec": {"capacityTracking": true, "storageCapacity": true},
+            "status": {"storage": [{"storageClassName": "<fallback>", "pools": [
+                {"name": "p", "capacity": "1Gi", "nodeList": ["n"], "expiryTime": "2020-01-01T00:00:00Z",
+                 "nodeTopology": {"nodeSelectorTerms": []}}]}]},
+        });
+        assert!(unknown_fields(&driver, schema("storage.k8s.io", "CSIDriver")).is_empty());
+        assert!(type_errors(&driver, schema("storage.k8s.io", "CSIDriver")).is_empty());
+        let pod = json!({"spec": {"volumes": [{"name": "v", "csi": {"driver": "d", "fsSize": "1Gi"}}]}});
+        assert!(unknown_fields(&pod, schema("", "Pod")).is_empty());
+    }
+
+    #[test]
+    fn strict_errors_list_every_field() {
+        let fields = ["spec.a".to_owned(), "spec.b".to_owned()];
+        let error = strict_decoding_error(&fields).unwrap();
+        assert_eq!(
+            error,
+            "strict decoding error: unknown field \"spec.a\", unknown field \"spec.b\""
+        );
+        assert_eq!(strict_decoding_error(&[]), None);
+    }
+
+    #[test]
+    fn pruning_leaves_nothing_unknown() {
+        let mut pod = json!({"spec": {"foo": 1, "containers": [{"name": "a", "bar": {}}]}});
+        prune_unknown_fields(&mut pod, schema("", "Pod"));
+        assert_eq!(pod, json!({"spec": {"containers": [{"name": "a"}]}}));
+    }
+
+    #[test]
+    fn wrong_types_are_told_as_go_tells_them() {
+        let check = |group: &str, kind: &str, object: Value, expect: &str| {
+            let errors: Vec<_> = type_errors(&object, schema(group, kind))
+                .into_iter()
+                .map(|e| e.message)
+                .collect();
+            assert_eq!(errors.join("; "), expect, "{object}");
+        };
+        check(
+            "apps",
+            "Deployment",
+            json!({"spec": {"template": {"spec": {"containers": [{"env": [{"name": "a", "value": 1}]}]}}}}),
+            "json: cannot unmarshal number into Go struct field EnvVar.spec.template.spec.containers.env.value \
+             of type string",
+        );
+        check(
+            "apps",
+            "Deployment",
+            json!({"spec": {"replicas": "3"}}),
+            "json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32",
+        );
+        check(
+            "",
+            "Pod",
+            json!({"metadata": {"labels": {"a": true}}}),
+            "json: cannot unmarshal bool into Go struct field ObjectMeta.metadata.labels of type string",
+        );
+        check(
+            "",
+            "Pod",
+            json!({"spec": {"containers": {}}}),
+            "json: cannot unmarshal object into Go struct field PodSpec.spec.containers of type []v1.Container",
+        );
+        check(
+            "",
+            "Pod",
+            json!({"spec": []}),
+            "json: cannot unmarshal array into Go struct field Pod.spec of type v1.PodSpec",
+        );
+        check(
+            "",
+            "Pod",
+            json!({"spec": {"priority": 1.5, "terminationGracePeriodSeconds": 5_000_000_000_i64}}),
+            "json: cannot unmarshal number 1.5 into Go struct field PodSpec.spec.priority of type int32",
+        );
+        check(
+            "",
+            "PersistentVolume",
+            json!({"spec": {"capacity": {"storage": "1Gi", "x": 5, "y": "0.5"}}}),
+            "",
+        );
+        check(
+            "",
+            "PersistentVolume",
+            json!({"spec": {"capacity": {"storage": "1Qi"}}}),
+            QUANTITY,
+        );
+        check("", "Secret", json!({"data": {"a": "aGVsbG8="}}), "");
+        check(
+            "",
+            "Secret",
+            json!({"data": {"a": "not base64"}}),
+            "illegal base64 data at input byte 3",
+        );
+        check(
+            "",
+            "Pod",
+            json!({"metadata": {"creationTimestamp": null}, "spec": {"x": {"y": 1}}}),
+            "",
+        );
+        check(
+            "",
+            "Service",
+            json!({"spec": {"ports": [{"targetPort": "http"}, {"targetPort": 80}]}}),
+            "",
+        );
+    }
+
+    #[test]
+    fn quantities_are_recognized() {
+        for good in ["1", "1.5Gi", ".5", "5.", "-3m", "+1k", "1e3", "12E-2", "100n"] {
+            assert!(is_quantity(good), "{good}");
+        }
+        for bad in ["", ".", "1.2.3", "Gi", "1 Gi", "1gb", "0x1", "1e", "--1", "1Kii"] {
+            assert!(!is_quantity(bad), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in ".{0,12}") {
+            let _ = (is_quantity(&text), base64_error(&text), time_error(&text));
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! Schemas: what the fields of each kind are, and how they merge.
+//!
+//! One tree serves field validation, strategic merge patch, server-side apply and the OpenAPI documents,
+//! so that they cannot disagree. The trees of the built-in kinds come from the published API types; what
+//! those lack (list types, merge keys, a few fields of our own) is added from small tables. The tree of a
+//! custom resource comes from its definition. Nothing here looks at stored objects or at semantics:
+//! "must be positive" is for admission to say.
+
+mod builtin;
+mod check;
+mod crd;
+mod extension;
+mod markers;
+mod node;
+
+pub use builtin::definitions as builtin_definitions;
+pub(crate) use builtin::{definition_name_of as builtin_definition_name, list_definition};
+pub use check::{TypeError, prune_unknown_fields, strict_decoding_error, type_errors, unknown_fields};
+pub use crd::CustomSchemaError;
+pub use node::Schema;
+pub(crate) use node::{Cursor, ListType, Shape};

@@ -1,0 +1,687 @@
+//! Label and field selectors: parsing, and matching objects.
+//!
+//! The messages of the errors are those that a Kubernetes API server puts into its `BadRequest` answers.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+/// Why a selector cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SelectorError {
+    /// The label selector is not of the grammar.
+    #[error("unable to parse requirement: {0}")]
+    Label(String),
+    /// The field selector is not of the grammar.
+    #[error("invalid selector: '{selector}'; can't understand '{part}'")]
+    Field {
+        /// The whole selector.
+        selector: String,
+        /// The part that is not understood.
+        part: String,
+    },
+    /// The field is not one that this kind can be selected by.
+    #[error("field label not supported: {0}")]
+    FieldNotSupported(String),
+    /// A `matchExpressions` entry has an operator that does not exist.
+    #[error("\"{0}\" is not a valid label selector operator")]
+    Operator(String),
+}
+
+/// What one requirement of a label selector asks of the label's value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum LabelOperator {
+    Exists,
+    DoesNotExist,
+    In(BTreeSet<String>),
+    NotIn(BTreeSet<String>),
+    GreaterThan(i64),
+    LessThan(i64),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct LabelRequirement {
+    key: String,
+    operator: LabelOperator,
+}
+
+impl LabelRequirement {
+    fn matches(&self, value: Option<&str>) -> bool {
+        match &self.operator {
+            LabelOperator::Exists => value.is_some(),
+            LabelOperator::DoesNotExist => value.is_none(),
+            LabelOperator::In(values) => value.is_some_and(|v| values.contains(v)),
+            // An object without the label is "not in" any set of values.
+            LabelOperator::NotIn(values) => value.is_none_or(|v| !values.contains(v)),
+            LabelOperator::GreaterThan(bound) => number(value).is_some_and(|v| v > *bound),
+            LabelOperator::LessThan(bound) => number(value).is_some_and(|v| v < *bound),
+        }
+    }
+}
+
+fn number(value: Option<&str>) -> Option<i64> {
+    value.and_then(|v| v.parse().ok())
+}
+
+/// A conjunction of requirements on labels. The empty selector matches everything.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LabelSelector {
+    requirements: Vec<LabelRequirement>,
+}
+
+impl LabelSelector {
+    /// Parses the string form, such as `app=web,tier in (a,b),!canary`.
+    pub fn parse(text: &str) -> Result<Self, SelectorError> {
+        let mut parser = Parser {
+            tokens: tokens(text),
+            position: 0,
+        };
+        let mut requirements = Vec::new();
+        if parser.peek().is_none() {
+            return Ok(LabelSelector { requirements });
+        }
+        loop {
+            requirements.push(parser.requirement()?);
+            match parser.next() {
+                None => return Ok(LabelSelector { requirements }),
+                Some(Token::Comma) => {}
+                Some(other) => {
+                    return Err(SelectorError::Label(format!(
+                        "found '{}', expected: ',' or 'end of string'",
+                        other.text()
+                    )));
+                }
+            }
+        }
+    }
+
+    /// Reads the object form (`matchLabels`, `matchExpressions`). An empty object matches everything.
+    pub fn from_object(selector: &Value) -> Result<Self, SelectorError> {
+        let mut requirements = Vec::new();
+        for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
+            let value = value.as_str().unwrap_or_default().to_owned();
+            requirements.push(LabelRequirement {
+                key: key.clone(),
+                operator: LabelOperator::In(BTreeSet::from([value])),
+            });
+        }
+        for expression in selector["matchExpressions"].as_array().into_iter().flatten() {
+            let values = expression["values"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|v| v.as_str().map(str::to_owned))
+                .collect();
+            let operator = match expression["operator"].as_str().unwrap_or_default() {
+                "In" => LabelOperator::In(values),
+                "NotIn" => LabelOperator::NotIn(values),
+                "Exists" => LabelOperator::Exists,
+                "DoesNotExist" => LabelOperator::DoesNotExist,
+                other => return Err(SelectorError::Operator(other.to_owned())),
+            };
+            requirements.push(LabelRequirement {
+                key: expression["key"].as_str().unwrap_or_default().to_owned(),
+                operator,
+            });
+        }
+        Ok(LabelSelector { requirements })
+    }
+
+    /// Whether the selector asks nothing.
+    pub fn is_empty(&self) -> bool {
+        self.requirements.is_empty()
+    }
+
+    /// Whether the object's `metadata.labels` satisfy every requirement.
+    pub fn matches(&self, object: &Value) -> bool {
+        self.matches_labels(&object["metadata"]["labels"])
+    }
+
+    /// Whether this map of labels (or null) satisfies every requirement.
+    pub fn matches_labels(&self, labels: &Value) -> bool {
+        self.requirements
+            .iter()
+            .all(|r| r.matches(labels.get(&r.key).and_then(Value::as_str)))
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Token {
+    Word(String),
+    Comma,
+    Open,
+    Close,
+    Not,
+    Equals,
+    DoubleEquals,
+    NotEquals,
+    Greater,
+    Less,
+}
+
+impl Token {
+    fn text(&self) -> &str {
+        match self {
+            Token::Word(word) => word,
+            Token::Comma => ",",
+            Token::Open => "(",
+            Token::Close => ")",
+            Token::Not => "!",
+            Token::Equals => "=",
+            Token::DoubleEquals => "==",
+            Token::NotEquals => "!=",
+            Token::Greater => ">",
+            Token::Less => "<",
+        }
+    }
+}
+
+fn tokens(text: &str) -> Vec<Token> {
+    let mut tokens = Vec::new();
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        let token = match c {
+            ' ' | '\t' | '\r' | '\n' => continue,
+            ',' => Token::Comma,
+            '(' => Token::Open,
+            ')' => Token::Close,
+            '>' => Token::Greater,
+            '<' => Token::Less,
+            '!' if chars.next_if_eq(&'=').is_some() => Token::NotEquals,
+            '!' => Token::Not,
+            '=' if chars.next_if_eq(&'=').is_some() => Token::DoubleEquals,
+            '=' => Token::Equals,
+            first => {
+                let mut word = String::from(first);
+                while let Some(next) = chars.next_if(|n| !" \t\r\n,()<>!=".contains(*n)) {
+                    word.push(next);
+                }
+                Token::Word(word)
+            }
+        };
+        tokens.push(token);
+    }
+    tokens
+}
+
+struct Parser {
+    tokens: Vec<Token>,
+    position: usize,
+}
+
+impl Parser {
+    fn peek(&self) -> Option<&Token> {
+        self.tokens.get(self.position)
+    }
+
+    fn next(&mut self) -> Option<Token> {
+        let token = self.tokens.get(self.position).cloned();
+        self.position += 1;
+        token
+    }
+
+    fn requirement(&mut self) -> Result<LabelRequirement, SelectorError> {
+        let absent = self.peek() == Some(&Token::Not);
+        if absent {
+            self.next();
+        }
+        let key = match self.next() {
+            Some(Token::Word(key)) => key,
+            other => {
+                return Err(SelectorError::Label(format!(
+                    "found '{}', expected: {}",
+                    other.as_ref().map_or("", Token::text),
+                    if absent {
+                        "identifier"
+                    } else {
+                        "!, identifier, or 'end of string'"
+                    },
+                )));
+            }
+        };
+        check_key(&key)?;
+        if absent {
+            let operator = LabelOperator::DoesNotExist;
+            return Ok(LabelRequirement { key, operator });
+        }
+        let operator = self.operator(&key)?;
+        Ok(LabelRequirement { key, operator })
+    }
+
+    fn operator(&mut self, key: &str) -> Result<LabelOperator, SelectorError> {
+        if matches!(self.peek(), None | Some(Token::Comma)) {
+            return Ok(LabelOperator::Exists);
+        }
+        match self.next() {
+            Some(Token::Equals | Token::DoubleEquals) => {
+                Ok(LabelOperator::In(BTreeSet::from([self.exact_value(key)?])))
+            }
+            Some(Token::NotEquals) => Ok(LabelOperator::NotIn(BTreeSet::from([self.exact_value(key)?]))),
+            Some(Token::Greater) => Ok(LabelOperator::GreaterThan(self.bound(key)?)),
+            Some(Token::Less) => Ok(LabelOperator::LessThan(self.bound(key)?)),
+            Some(Token::Word(word)) if word == "in" => Ok(LabelOperator::In(self.values(key)?)),
+            Some(Token::Word(word)) if word == "notin" => Ok(LabelOperator::NotIn(self.values(key)?)),
+            other => Err(SelectorError::Label(format!(
+                "found '{}', expected: in, notin, =, ==, !=, gt, lt",
+                other.as_ref().map_or("", Token::text)
+            ))),
+        }
+    }
+
+    /// `a=` asks for the empty value.
+    fn exact_value(&mut self, key: &str) -> Result<String, SelectorError> {
+        match self.peek() {
+            None | Some(Token::Comma) => Ok(String::new()),
+            Some(Token::Word(_)) => match self.next() {
+                Some(Token::Word(value)) => check_value(key, value),
+                _ => Ok(String::new()),
+            },
+            Some(other) => Err(SelectorError::Label(format!(
+                "found '{}', expected: identifier",
+                other.text()
+            ))),
+        }
+    }
+
+    fn bound(&mut self, key: &str) -> Result<i64, SelectorError> {
+        let value = self.exact_value(key)?;
+        value.parse().map_err(|_| {
+            SelectorError::Label(format!(
+                "values[0][{key}]: Invalid value: \"{value}\": for 'Gt', 'Lt' operators, the value must be an integer"
+            ))
+        })
+    }
+
+    fn values(&mut self, key: &str) -> Result<BTreeSet<String>, SelectorError> {
+        let found = |token: Option<&Token>, expected: &str| {
+            SelectorError::Label(format!(
+                "found '{}', expected: {expected}",
+                token.map_or("", Token::text)
+            ))
+        };
+        let open = self.next();
+        if open != Some(Token::Open) {
+            return Err(found(open.as_ref(), "'('"));
+        }
+        let mut values = BTreeSet::new();
+        // Two commas, or a comma beside a parenthesis, stand for the empty value.
+        let mut after_separator = true;
+        loop {
+            match self.next() {
+                Some(Token::Word(value)) if after_separator => {
+                    values.insert(check_value(key, value)?);
+                    after_separator = false;
+                }
+                Some(Token::Comma) => {
+                    if after_separator {
+                        values.insert(String::new());
+                    }
+                    after_separator = true;
+                }
+                Some(Token::Close) => {
+                    if after_separator {
+                        values.insert(String::new());
+                    }
+                    return Ok(values);
+                }
+                other => return Err(found(other.as_ref(), "',', or ')'")),
+            }
+        }
+    }
+}
+
+const LABEL_NAME: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end \
+     with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
+     '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or \
+     '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex \
+     used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+/// The longest name part of a label key, and the longest label value.
+const LABEL_LENGTH_MAX: usize = 63;
+
+fn is_label_word(word: &str) -> bool {
+    let ends_well = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+    ends_well(word.chars().next())
+        && ends_well(word.chars().next_back())
+        && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+}
+
+fn check_key(key: &str) -> Result<(), SelectorError> {
+    let name = key.rsplit_once('/').map_or(key, |(_, name)| name);
+    let problem = if name.len() > LABEL_LENGTH_MAX {
+        "name part must be no more than 63 bytes"
+    } else if !is_label_word(name) {
+        LABEL_NAME
+    } else {
+        return Ok(());
+    };
+    Err(SelectorError::Label(format!(
+        "key: Invalid value: \"{key}\": {problem}"
+    )))
+}
+
+fn check_value(key: &str, value: String) -> Result<String, SelectorError> {
+    let problem = if value.len() > LABEL_LENGTH_MAX {
+        "must be no more than 63 bytes"
+    } else if !value.is_empty() && !is_label_word(&value) {
+        LABEL_VALUE
+    } else {
+        return Ok(value);
+    };
+    Err(SelectorError::Label(format!(
+        "values[0][{key}]: Invalid value: \"{value}\": {problem}"
+    )))
+}
+
+/// One requirement of a field selector.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FieldRequirement {
+    /// Dotted path, such as `spec.nodeName`.
+    pub field: String,
+    /// Whether the field must have the value (`=`), or must not have it (`!=`).
+    pub equal: bool,
+    /// The value; empty stands for an absent field, too.
+    pub value: String,
+}
+
+/// A conjunction of requirements on fields. The empty selector matches everything.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FieldSelector {
+    /// The requirements, in the order in which they were written.
+    pub requirements: Vec<FieldRequirement>,
+}
+
+impl FieldSelector {
+    /// Parses the string form, such as `spec.nodeName=n1,status.phase!=Running`.
+    /// A backslash escapes a comma, an equals sign or another backslash in a value.
+    pub fn parse(text: &str) -> Result<Self, SelectorError> {
+        let mut requirements = Vec::new();
+        for part in split_unescaped(text) {
+            if part.is_empty() {
+                continue;
+            }
+            let not_understood = || SelectorError::Field {
+                selector: text.to_owned(),
+                part: part.clone(),
+            };
+            let at = part.find('=').ok_or_else(not_understood)?;
+            let (field, equal, rest) = if part[..at].ends_with('!') {
+                (&part[..at - 1], false, &part[at + 1..])
+            } else if part[at + 1..].starts_with('=') {
+                (&part[..at], true, &part[at + 2..])
+            } else {
+                (&part[..at], true, &part[at + 1..])
+            };
+            requirements.push(FieldRequirement {
+                field: field.to_owned(),
+                equal,
+                value: unescape(rest).ok_or_else(not_understood)?,
+            });
+        }
+        Ok(FieldSelector { requirements })
+    }
+
+    /// Whether the selector asks nothing.
+    pub fn is_empty(&self) -> bool {
+        self.requirements.is_empty()
+    }
+
+    /// The value that the field must have exactly, if the selector says so.
+    pub fn requires_exact_match(&self, field: &str) -> Option<&str> {
+        self.requirements
+            .iter()
+            .find(|r| r.equal && r.field == field)
+            .map(|r| r.value.as_str())
+    }
+
+    /// Refuses fields that objects of this kind cannot be selected by.
+    pub fn check_supported(&self, group: &str, kind: &str) -> Result<(), SelectorError> {
+        for requirement in &self.requirements {
+            let field = requirement.field.as_str();
+            let always = matches!(field, "metadata.name" | "metadata.namespace");
+            if !always && !selectable_fields(group, kind).contains(&field) {
+                return Err(SelectorError::FieldNotSupported(field.to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the object's fields satisfy every requirement. An absent field has the empty value.
+    pub fn matches(&self, object: &Value) -> bool {
+        self.requirements
+            .iter()
+            .all(|r| (field_value(object, &r.field) == r.value) == r.equal)
+    }
+}
+
+/// The fields that objects of a kind can be selected by, besides their name and namespace.
+pub fn selectable_fields(group: &str, kind: &str) -> &'static [&'static str] {
+    match (group, kind) {
+        ("", "Pod") => &[
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "spec.hostNetwork",
+            "status.phase",
+            "status.podIP",
+            "status.podIPs",
+            "status.nominatedNodeName",
+        ],
+        ("", "Event") => &[
+            "involvedObject.kind",
+            "involvedObject.namespace",
+            "involvedObject.name",
+            "involvedObject.uid",
+            "involvedObject.apiVersion",
+            "involvedObject.resourceVersion",
+            "involvedObject.fieldPath",
+            "reason",
+            "reportingComponent",
+            "source",
+            "type",
+        ],
+        ("events.k8s.io", "Event") => &[
+            "regarding.kind",
+            "regarding.namespace",
+            "regarding.name",
+            "regarding.uid",
+            "regarding.apiVersion",
+            "regarding.resourceVersion",
+            "regarding.fieldPath",
+            "reason",
+            "reportingController",
+            "type",
+        ],
+        ("", "Node") => &["spec.unschedulable"],
+        ("", "Namespace") => &["status.phase"],
+        ("", "Secret") => &["type"],
+        ("", "Service") => &["spec.clusterIP", "spec.type"],
+        ("apps", "ReplicaSet") => &["status.replicas"],
+        ("batch", "Job") => &["status.successful"],
+        _ => &[],
+    }
+}
+
+fn field_value(object: &Value, field: &str) -> String {
+    let path = match field {
+        "source" => return event_source(object),
+        "status.podIPs" => "status.podIP",
+        // The field of a Job counts its succeeded pods under another name.
+        "status.successful" => "status.succeeded",
+        other => other,
+    };
+    let mut value = object;
+    for step in path.split('.') {
+        value = &value[step];
+    }
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Bool(flag) => flag.to_string(),
+        Value::Number(n) => n.to_string(),
+        // A flag that is not set reads as false, and a counter as 0.
+        _ => match path {
+            "spec.unschedulable" | "spec.hostNetwork" => "false".to_owned(),
+            "status.replicas" | "status.succeeded" => "0".to_owned(),
+            _ => String::new(),
+        },
+    }
+}
+
+fn event_source(object: &Value) -> String {
+    let component = object["source"]["component"].as_str().unwrap_or_default();
+    if component.is_empty() {
+        object["reportingComponent"].as_str().unwrap_or_default().to_owned()
+    } else {
+        component.to_owned()
+    }
+}
+
+fn split_unescaped(text: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut escaped = false;
+    for c in text.chars() {
+        if c == ',' && !escaped {
+            parts.push(String::new());
+            continue;
+        }
+        escaped = c == '\\' && !escaped;
+        if let Some(last) = parts.last_mut() {
+            last.push(c);
+        }
+    }
+    parts
+}
+
+fn unescape(value: &str) -> Option<String> {
+    let mut result = String::with_capacity(value.len());
+    let mut chars = value.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => match chars.next() {
+                Some(escaped @ ('\\' | ',' | '=')) => result.push(escaped),
+                _ => return None,
+            },
+            '=' | ',' => return None,
+            other => result.push(other),
+        }
+    }
+    Some(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn label_selectors_match() {
+        let labels = json!({"app": "web", "tier": "front", "n": "5", "blank": "", "k8s.io/x": "1"});
+        let check = |selector: &str, expect: bool| {
+            let parsed = LabelSelector::parse(selector).expect(selector);
+            assert_eq!(parsed.matches_labels(&labels), expect, "{selector}");
+        };
+        check("", true);
+        check("app=web", true);
+        check("app == web , tier=front", true);
+        check("app!=web", false);
+        check("missing!=web", true);
+        check("app", true);
+        check("!app", false);
+        check("!missing", true);
+        check("app in (web,db)", true);
+        check("app in (db)", false);
+        check("app notin (db),tier", true);
+        check("missing notin (a)", true);
+        check("missing in (a,)", false);
+        check("blank=", true);
+        check("blank in (,a)", true);
+        check("n>4", true);
+        check("n<5", false);
+        check("k8s.io/x=1", true);
+    }
+
+    #[test]
+    fn bad_label_selectors_are_refused() {
+        let check = |selector: &str, expect: &str| {
+            let error = LabelSelector::parse(selector).expect_err(selector).to_string();
+            assert!(error.contains(expect), "{selector}: {error}");
+        };
+        check("a,,b", "unable to parse requirement: found ','");
+        check("a in b", "expected: '('");
+        check("a in (b", "expected: ',', or ')'");
+        check("a=b c", "found 'c', expected: ',' or 'end of string'");
+        check("a=-b", "a valid label must be an empty string or consist of");
+        check("-a=b", "name part must consist of alphanumeric characters");
+        check("a>x", "the value must be an integer");
+        check("=a", "found '='");
+    }
+
+    #[test]
+    fn object_form_matches() {
+        let labels = json!({"app": "web"});
+        let check = |selector: Value, expect: bool| {
+            let parsed = LabelSelector::from_object(&selector).unwrap();
+            assert_eq!(parsed.matches_labels(&labels), expect, "{selector}");
+        };
+        check(json!({}), true);
+        check(json!({"matchLabels": {"app": "web"}}), true);
+        check(json!({"matchLabels": {"app": "db"}}), false);
+        check(
+            json!({"matchExpressions": [{"key": "app", "operator": "In", "values": ["web"]}]}),
+            true,
+        );
+        check(
+            json!({"matchExpressions": [{"key": "x", "operator": "DoesNotExist"}]}),
+            true,
+        );
+        let bad = json!({"matchExpressions": [{"key": "x", "operator": "Near"}]});
+        let error = LabelSelector::from_object(&bad).unwrap_err().to_string();
+        assert_eq!(error, "\"Near\" is not a valid label selector operator");
+    }
+
+    #[test]
+    fn field_selectors_match() {
+        let pod = json!({
+            "metadata": {"name": "p", "namespace": "d"},
+            "spec": {"nodeName": "n1"},
+            "status": {"phase": "Running"}
+        });
+        let check = |selector: &str, expect: bool| {
+            let parsed = FieldSelector::parse(selector).expect(selector);
+            parsed.check_supported("", "Pod").expect(selector);
+            assert_eq!(parsed.matches(&pod), expect, "{selector}");
+        };
+        check("", true);
+        check("metadata.name=p", true);
+        check("metadata.name==p,metadata.namespace=d", true);
+        check("spec.nodeName!=n1", false);
+        check("spec.nodeName=", false);
+        check("spec.schedulerName=", true);
+        check("status.phase=Running,spec.nodeName=n2", false);
+        check("spec.hostNetwork=false", true);
+        check("metadata.name=a\\,b", false);
+    }
+
+    #[test]
+    fn bad_field_selectors_are_refused() {
+        let error = FieldSelector::parse("metadata.name").unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "invalid selector: 'metadata.name'; can't understand 'metadata.name'"
+        );
+        let selector = FieldSelector::parse("spec.foo=1").unwrap();
+        let error = selector.check_supported("", "Pod").unwrap_err().to_string();
+        assert_eq!(error, "field label not supported: spec.foo");
+    }
+
+    #[test]
+    fn events_are_selected_by_source_and_object() {
+        let event = json!({"involvedObject": {"kind": "Pod", "name": "p"}, "source": {"component": "s"}});
+        let selector = FieldSelector::parse("involvedObject.kind=Pod,source=s").unwrap();
+        selector.check_supported("", "Event").unwrap();
+        assert!(selector.matches(&event));
+        assert_eq!(selector.requires_exact_match("source"), Some("s"));
+    }
+}

@@ -1,0 +1,210 @@
+//! The server as its users see it: built from options, used in process or through a listener.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::api::Api;
+use crate::clock::{Clock, SystemClock};
+use crate::error::ApiError;
+use crate::ids;
+use crate::service::ApiService;
+use crate::store::{Limits, OpenError, Store};
+use crate::write::{Change, Outcome};
+
+/// The largest body of a request: the limit of kube-apiserver.
+const BODY_BYTES_MAX: usize = 3 << 20;
+
+/// The namespaces that a cluster has from the start.
+const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+
+/// The server cannot be built.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// The store cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// A namespace that must exist cannot be made.
+    #[error("cannot create the namespace {name}: {reason}")]
+    Namespace {
+        /// The namespace.
+        name: &'static str,
+        /// Why.
+        reason: String,
+    },
+    /// No token was given, and none can be made up.
+    #[error("no random numbers for a token: {0}")]
+    Token(String),
+    /// The token given is not one.
+    #[error("the token must not be empty, and must be of visible ASCII characters")]
+    BadToken,
+}
+
+/// Options of a [`Server`].
+pub struct Builder {
+    data_dir: Option<PathBuf>,
+    limits: Limits,
+    token: Option<String>,
+    clock: Arc<dyn Clock>,
+    seed: Option<u64>,
+    body_bytes_max: usize,
+}
+
+impl std::fmt::Debug for Builder {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Builder")
+            .field("data_dir", &self.data_dir)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Builder {
+    /// Keeps the state in a directory. Without this it ends with the process.
+    #[must_use]
+    pub fn data_dir(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.data_dir = Some(directory.into());
+        self
+    }
+
+    /// How much of the past is kept for watches and pages.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// The bearer token that the listener asks for. Without this one is made up.
+    #[must_use]
+    pub fn token(mut self, token: impl Into<String>) -> Self {
+        self.token = Some(token.into());
+        self
+    }
+
+    /// The clock that objects are stamped by.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Makes uids and generated names the same in every run.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// The largest body of a request.
+    #[must_use]
+    pub fn body_bytes_max(mut self, bytes: usize) -> Self {
+        self.body_bytes_max = bytes;
+        self
+    }
+
+    /// Opens the store and makes what every cluster has.
+    ///
+    /// # Errors
+    /// If the store cannot be opened or written to.
+    pub fn build(self) -> Result<Server, BuildError> {
+        let store = match &self.data_dir {
+            Some(directory) => Store::open(directory, self.limits)?,
+            None => Store::in_memory(self.limits),
+        };
+        let own_token = self.token.is_some();
+        let token = match self.token {
+            Some(token) => token,
+            None => ids::token().map_err(|error| BuildError::Token(error.to_string()))?,
+        };
+        if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(BuildError::BadToken);
+        }
+        let api = Arc::new(Api::new(store, self.clock, self.seed, self.body_bytes_max));
+        for name in NAMESPACES {
+            create_namespace(&api, name).map_err(|error| BuildError::Namespace {
+                name,
+                reason: error.to_string(),
+            })?;
+        }
+        api.recover_work();
+        Ok(Server {
+            api,
+            token: token.into(),
+            own_token,
+        })
+    }
+}
+
+fn create_namespace(api: &Api, name: &str) -> Result<(), ApiError> {
+    let Some(served) = api.core_type("Namespace") else {
+        return Ok(());
+    };
+    let mut change = Change::internal(api, served, "", name);
+    let namespace: Value = json!({"metadata": {"name": name}});
+    match change.create(namespace) {
+        Ok(Outcome::Stored(ticket)) => {
+            ticket.wait().map_err(|error| ApiError::internal(error.to_string()))?;
+            Ok(())
+        }
+        Ok(Outcome::Unchanged(_) | Outcome::Tried(_)) => Ok(()),
+        Err(error) if error.reason == "AlreadyExists" => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// An embedded Kubernetes API server.
+pub struct Server {
+    pub(crate) api: Arc<Api>,
+    pub(crate) token: Arc<str>,
+    pub(crate) own_token: bool,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Server")
+            .field("store", &self.api.store)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// Options, to begin with.
+    pub fn builder() -> Builder {
+        Builder {
+            data_dir: None,
+            limits: Limits::default(),
+            token: None,
+            clock: Arc::new(SystemClock),
+            seed: None,
+            body_bytes_max: BODY_BYTES_MAX,
+        }
+    }
+
+    /// The API as a `tower` service, for a `kube::Client` in the same process. It asks for no token.
+    pub fn service(&self) -> ApiService {
+        ApiService::new(self.api.clone())
+    }
+
+    /// The store behind the API.
+    pub fn store(&self) -> &Store {
+        &self.api.store
+    }
+
+    /// The bearer token that the listener asks for.
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// Waits until deletions have reached everything that depends on them. They do so by themselves; this is for
+    /// whoever needs to know that they have.
+    pub async fn collect_garbage(&self) {
+        self.api.collect().await;
+    }
+
+    /// Ends all watches, and the listeners with them.
+    pub fn shutdown(&self) {
+        self.api.stopping.send_replace(true);
+    }
+}

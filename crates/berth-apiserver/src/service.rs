@@ -1,0 +1,470 @@
+//! The `tower` service: from a request to an answer.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde_json::{Value, json};
+use tracing::Instrument;
+
+use crate::api::Api;
+use crate::body::ResponseBody;
+use crate::documents;
+use crate::error::ApiError;
+use crate::filter::Filter;
+use crate::meta;
+use crate::read;
+use crate::render::{self, Renderer};
+use crate::request::{self, Form, Parameters, ResourcePath};
+use crate::reviews;
+use crate::store::PageQuery;
+use crate::types::{self, Served};
+use crate::watching;
+use crate::write::{Change, DeleteOptions, Outcome, PatchKind};
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The API as a `tower` service. Clones share everything.
+///
+/// Requests are trusted: it is the listener that asks for a token.
+#[derive(Clone)]
+pub struct ApiService {
+    api: Arc<Api>,
+}
+
+impl std::fmt::Debug for ApiService {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("ApiService").finish_non_exhaustive()
+    }
+}
+
+/// A request whose body has been read.
+pub(crate) struct Call {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) parameters: Parameters,
+    pub(crate) headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Call {
+    fn json(&self) -> Result<Value, ApiError> {
+        if self.body.is_empty() {
+            return Ok(Value::Null);
+        }
+        serde_json::from_slice(&self.body)
+            .map_err(|error| ApiError::bad_request(format!("the body of the request is not valid JSON: {error}")))
+    }
+}
+
+pub(crate) type Answer = Result<Response<ResponseBody>, ApiError>;
+
+impl ApiService {
+    pub(crate) fn new(api: Arc<Api>) -> Self {
+        Self { api }
+    }
+
+    async fn answer<B>(self, request: Request<B>) -> Response<ResponseBody>
+    where
+        B: http_body::Body + Send,
+        B::Data: Send,
+        B::Error: Into<BoxError>,
+    {
+        let started = Instant::now();
+        let path = request.uri().path();
+        let resource_path = ResourcePath::parse(path).unwrap_or_default();
+        let parameters = Parameters::parse(request.uri().query());
+        let watch = parameters.flag("watch");
+        let verb = request::verb(request.method(), !resource_path.name.is_empty(), watch).unwrap_or("other");
+        let span = tracing::debug_span!("request", verb, path);
+        let plural = resource_path.plural.clone();
+        let answer = async {
+            let call = read_call(request, parameters, self.api.body_bytes_max).await?;
+            self.route(&call, resource_path).await
+        };
+        let response = answer.instrument(span.clone()).await.unwrap_or_else(|error| {
+            tracing::debug!(parent: &span, code = error.code.as_u16(), "{error}");
+            json_response(error.code, &error.status())
+        });
+        self.api
+            .metrics
+            .answered(verb, &plural, response.status().as_u16(), started.elapsed());
+        response
+    }
+
+    async fn route(&self, call: &Call, path: ResourcePath) -> Answer {
+        if let Some(answer) = documents::answer(&self.api, call) {
+            return answer;
+        }
+        let types = self.api.types();
+        let served = types
+            .by_plural(&path.group, &path.version, &path.plural)
+            .ok_or_else(ApiError::no_such_path)?;
+        let served = served.clone();
+        let resource = &served.resource;
+        let watch = call.parameters.flag("watch");
+        let verb =
+            request::verb(&call.method, !path.name.is_empty(), watch).ok_or_else(ApiError::method_not_allowed)?;
+        if path.subresource.is_empty() {
+            let across = resource.namespaced
+                && path.namespace.is_empty()
+                && !matches!(verb, "list" | "watch" | "deletecollection");
+            let misplaced = !resource.namespaced && !path.namespace.is_empty();
+            // Local access reviews and the like may be posted anywhere: they store nothing.
+            if misplaced || (across && !served.is_review) {
+                return Err(if verb == "create" {
+                    ApiError::method_not_allowed()
+                } else {
+                    ApiError::no_such_path()
+                });
+            }
+            if !resource.has_verb(verb) || (verb == "create" && !path.name.is_empty()) {
+                return Err(ApiError::method_not_allowed());
+            }
+        } else {
+            let found = resource
+                .subresource(&path.subresource)
+                .ok_or_else(ApiError::no_such_path)?;
+            if !types::allows(found, verb) {
+                return Err(ApiError::method_not_allowed());
+            }
+        }
+        if served.is_review {
+            return Ok(json_response(
+                StatusCode::CREATED,
+                &reviews::answer(&served, call.json()?),
+            ));
+        }
+        match verb {
+            "get" | "list" | "watch" => self.read(call, &served, &path, verb),
+            "delete" => self.delete(call, served, path).await,
+            "deletecollection" => self.delete_collection(call, served, path).await,
+            _ => self.write(call, served, path, verb).await,
+        }
+    }
+
+    fn renderer<'a>(&self, call: &Call, served: &'a Served) -> Result<Renderer<'a>, ApiError> {
+        Ok(Renderer {
+            served,
+            form: Form::accepted(&call.headers)?,
+            include_object: render::include_object(&call.parameters),
+            now: self.api.now(),
+        })
+    }
+
+    fn read(&self, call: &Call, served: &Arc<Served>, path: &ResourcePath, verb: &str) -> Answer {
+        let renderer = self.renderer(call, served)?;
+        if verb == "get" {
+            if path.subresource == "scale" {
+                let change = Change::internal(&self.api, served.clone(), &path.namespace, &path.name);
+                return Ok(json_response(StatusCode::OK, &change.scale()?));
+            }
+            let object = self
+                .api
+                .store
+                .get(&served.table, &meta::key(&path.namespace, &path.name));
+            let object = object.ok_or_else(|| ApiError::not_found(&served.resource, &path.name))?;
+            return Ok(bytes_response(StatusCode::OK, [renderer.object(&object)]));
+        }
+        let filter = filter_of(call, served, path)?;
+        if verb == "watch" {
+            let stream = watching::watch(&self.api, served, filter, renderer.form, &call.parameters)?;
+            let mut response = bytes_response(StatusCode::OK, []);
+            *response.body_mut() = ResponseBody::stream(stream);
+            return Ok(response);
+        }
+        Ok(bytes_response(
+            StatusCode::OK,
+            read::list(&self.api, &renderer, &filter, &call.parameters)?,
+        ))
+    }
+
+    fn change(&self, call: &Call, served: Arc<Served>, path: ResourcePath) -> Result<Change<'_>, ApiError> {
+        Ok(Change {
+            api: &self.api,
+            served,
+            namespace: path.namespace,
+            name: path.name,
+            subresource: path.subresource,
+            dry_run: call.parameters.dry_run()?,
+            manager: manager_of(call),
+            validation: call.parameters.field_validation()?,
+            now: self.api.now(),
+            warnings: Vec::new(),
+        })
+    }
+
+    async fn write(&self, call: &Call, served: Arc<Served>, path: ResourcePath, verb: &str) -> Answer {
+        let renderer = self.renderer(call, &served)?;
+        let is_scale = path.subresource == "scale";
+        let is_status_only = matches!(path.subresource.as_str(), "binding" | "eviction");
+        let mut change = self.change(call, served.clone(), path)?;
+        let (outcome, created) = perform(&mut change, call, verb)?;
+        let code = if created || verb == "create" {
+            StatusCode::CREATED
+        } else {
+            StatusCode::OK
+        };
+        let warnings = std::mem::take(&mut change.warnings);
+        let shown = self.shown(&served, outcome).await?;
+        let mut response = if is_status_only {
+            json_response(
+                StatusCode::CREATED,
+                &json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}),
+            )
+        } else if is_scale {
+            json_response(code, &change.scale_of(&shown.value(&served)))
+        } else {
+            match shown {
+                Shown::Stored(object) => bytes_response(code, [renderer.object(&object)]),
+                Shown::Value(value) => bytes_response(code, [renderer.value(value)]),
+            }
+        };
+        for warning in warnings {
+            let text = warning.replace('\\', "\\\\").replace('"', "\\\"");
+            if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{text}\"")) {
+                response.headers_mut().append(header::WARNING, value);
+            }
+        }
+        Ok(response)
+    }
+
+    /// Waits for a change to be durable and lets what follows from it begin.
+    async fn shown(&self, served: &Served, outcome: Outcome) -> Result<Shown, ApiError> {
+        Ok(match outcome {
+            Outcome::Stored(ticket) => {
+                let event = ticket
+                    .durable()
+                    .await
+                    .map_err(|error| ApiError::internal(error.to_string()))?;
+                self.api.observe(&served.table, &event);
+                self.collect_in_background().await;
+                Shown::Stored(event.object.clone())
+            }
+            Outcome::Unchanged(object) => Shown::Stored(object),
+            Outcome::Tried(value) => Shown::Value(value),
+        })
+    }
+
+    async fn collect_in_background(&self) {
+        if self.api.collector.is_idle() {
+            return;
+        }
+        let api = self.api.clone();
+        match tokio::runtime::Handle::try_current() {
+            // The task ends by itself when the queue is empty, and holds nothing that must be cleaned up.
+            Ok(runtime) => drop(runtime.spawn(async move { api.collect().await })),
+            Err(_) => api.collect().await,
+        }
+    }
+
+    async fn delete(&self, call: &Call, served: Arc<Served>, path: ResourcePath) -> Answer {
+        let options = DeleteOptions::parse(&call.json()?, &call.parameters)?;
+        let mut change = self.change(call, served.clone(), path)?;
+        let renderer = self.renderer(call, &served)?;
+        let (outcome, gone) = change.delete(&options)?;
+        let name = change.name.clone();
+        let shown = self.shown(&served, outcome).await?;
+        // Kubernetes answers the object for some kinds, and a status for the others.
+        let returns_object = served.resource.group.is_empty()
+            && matches!(
+                served.resource.kind.as_str(),
+                "Pod" | "PersistentVolume" | "PersistentVolumeClaim" | "ServiceAccount" | "Service"
+            );
+        if gone && !returns_object {
+            let uid = meta::uid(&shown.value(&served)).to_owned();
+            return Ok(json_response(StatusCode::OK, &deleted_status(&served, &name, &uid)));
+        }
+        Ok(match shown {
+            Shown::Stored(object) => bytes_response(StatusCode::OK, [renderer.object(&object)]),
+            Shown::Value(value) => bytes_response(StatusCode::OK, [renderer.value(value)]),
+        })
+    }
+
+    async fn delete_collection(&self, call: &Call, served: Arc<Served>, path: ResourcePath) -> Answer {
+        let options = DeleteOptions::parse(&call.json()?, &call.parameters)?;
+        let filter = filter_of(call, &served, &path)?;
+        let query = PageQuery {
+            prefix: filter.prefix(),
+            after: None,
+            limit: usize::MAX,
+            at: None,
+        };
+        let page = self
+            .api
+            .store
+            .list(&served.table, &query)
+            .map_err(|e| ApiError::internal(e.to_string()))?;
+        let mut deleted = Vec::new();
+        for object in page.objects.iter().filter(|object| filter.matches(&served, object)) {
+            let place = ResourcePath {
+                namespace: object.namespace().to_owned(),
+                name: object.name().to_owned(),
+                ..path.clone()
+            };
+            let mut change = self.change(call, served.clone(), place)?;
+            match change.delete(&options) {
+                Ok((outcome, _)) => {
+                    let shown = self.shown(&served, outcome).await?;
+                    deleted.push(shown.value(&served));
+                }
+                Err(error) if error.reason == "NotFound" => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let resource = &served.resource;
+        let list = json!({"kind": resource.list_kind, "apiVersion": resource.api_version(),
+            "metadata": {"resourceVersion": self.api.store.version().to_string()}, "items": deleted});
+        Ok(json_response(StatusCode::OK, &list))
+    }
+}
+
+/// What is answered about a change.
+enum Shown {
+    Stored(Arc<crate::store::Object>),
+    Value(Value),
+}
+
+impl Shown {
+    fn value(&self, served: &Served) -> Value {
+        match self {
+            Self::Stored(object) => served.present(object.value()),
+            Self::Value(value) => value.clone(),
+        }
+    }
+}
+
+/// Makes the change that a request asks for. The flag says whether an object came into being.
+fn perform(change: &mut Change<'_>, call: &Call, verb: &str) -> Result<(Outcome, bool), ApiError> {
+    let media_type = request::media_type(&call.headers);
+    if verb != "patch" && !matches!(&*media_type, "application/json" | "*/*" | "") {
+        return Err(ApiError::unsupported_media_type(&["application/json"]));
+    }
+    let body = call.json()?;
+    match (change.subresource.as_str(), verb) {
+        ("binding", _) => Ok((change.bind(&body)?, true)),
+        ("eviction", _) => Ok((change.evict(&body)?, true)),
+        ("scale", "patch") => {
+            let kind = PatchKind::of(&media_type)?;
+            let patch = |scale: &Value| match kind {
+                PatchKind::Json => {
+                    crate::patch::json::apply(scale, &body).map_err(|error| ApiError::unprocessable(error.to_string()))
+                }
+                PatchKind::Merge | PatchKind::Strategic | PatchKind::Apply => {
+                    Ok(crate::patch::merge::apply(scale, &body))
+                }
+            };
+            Ok((change.set_scale(patch)?, false))
+        }
+        ("scale", _) => Ok((change.set_scale(|_| Ok(body.clone()))?, false)),
+        (_, "create") => Ok((change.create(body)?, true)),
+        (_, "update") => Ok((change.update(body)?, false)),
+        _ => {
+            let kind = PatchKind::of(&media_type)?;
+            if kind == PatchKind::Apply && !call.parameters.has("fieldManager") {
+                return Err(ApiError::bad_request(
+                    "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch",
+                ));
+            }
+            change.patch(kind, &body, call.parameters.flag("force"))
+        }
+    }
+}
+
+fn filter_of(call: &Call, served: &Served, path: &ResourcePath) -> Result<Filter, ApiError> {
+    let parameters = &call.parameters;
+    let mut fields = parameters.text("fieldSelector").to_owned();
+    if !path.name.is_empty() {
+        // A watch of one object by its path.
+        fields = format!("metadata.name={},{fields}", path.name);
+    }
+    Filter::new(served, &path.namespace, parameters.text("labelSelector"), &fields)
+}
+
+/// The field manager: as the client says, or the program that it is.
+fn manager_of(call: &Call) -> String {
+    let given = call.parameters.text("fieldManager");
+    if !given.is_empty() {
+        return given.to_owned();
+    }
+    let agent = call
+        .headers
+        .get(header::USER_AGENT)
+        .and_then(|value| value.to_str().ok());
+    let program = agent.unwrap_or_default().split('/').next().unwrap_or_default();
+    if program.is_empty() {
+        "unknown".to_owned()
+    } else {
+        program.chars().take(128).collect()
+    }
+}
+
+fn deleted_status(served: &Served, name: &str, uid: &str) -> Value {
+    let resource = &served.resource;
+    let mut details = json!({"name": name, "kind": resource.plural, "uid": uid});
+    if !resource.group.is_empty() {
+        details["group"] = resource.group.as_str().into();
+    }
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
+}
+
+pub(crate) fn json_response(code: StatusCode, value: &Value) -> Response<ResponseBody> {
+    bytes_response(code, [render::json_bytes(value)])
+}
+
+pub(crate) fn bytes_response(code: StatusCode, chunks: impl IntoIterator<Item = Bytes>) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::chunks(chunks));
+    *response.status_mut() = code;
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    response
+}
+
+async fn read_call<B>(request: Request<B>, parameters: Parameters, bytes_max: usize) -> Result<Call, ApiError>
+where
+    B: http_body::Body + Send,
+    B::Data: Send,
+    B::Error: Into<BoxError>,
+{
+    let (head, body) = request.into_parts();
+    let body = Limited::new(body, bytes_max).collect().await.map_err(|error| {
+        if error.is::<LengthLimitError>() {
+            ApiError::body_too_large(bytes_max)
+        } else {
+            ApiError::bad_request(format!("the body of the request cannot be read: {error}"))
+        }
+    })?;
+    Ok(Call {
+        method: head.method,
+        path: head.uri.path().to_owned(),
+        parameters,
+        headers: head.headers,
+        body: body.to_bytes(),
+    })
+}
+
+impl<B> tower_service::Service<Request<B>> for ApiService
+where
+    B: http_body::Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<ResponseBody>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let service = self.clone();
+        Box::pin(async move { Ok(service.answer(request).await) })
+    }
+}

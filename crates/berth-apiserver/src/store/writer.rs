@@ -1,0 +1,164 @@
+//! The thread that owns the journal, and the tickets that writers wait on.
+//!
+//! All changes that were staged while one commit ran go into the next one together, so the cost of making a write
+//! durable is shared by the writers that are there at the time.
+
+use std::sync::{Arc, PoisonError};
+use std::thread::JoinHandle;
+
+use super::journal::{Journal, JournalError, Record};
+use super::table::Event;
+use super::{Shared, State};
+
+/// Changes in one commit, at most. Bounds how long the first of them waits for the last to be written out.
+const BATCH_RECORDS: usize = 1024;
+
+/// How far the journal has come.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Durable {
+    /// Every change up to this version is durable.
+    pub(super) version: u64,
+    /// Why no later change will be.
+    pub(super) failed: Option<JournalError>,
+}
+
+impl Durable {
+    fn verdict(&self, version: u64) -> Option<Result<(), JournalError>> {
+        if self.version >= version {
+            return Some(Ok(()));
+        }
+        self.failed.clone().map(Err)
+    }
+}
+
+/// A write that was accepted, and will be durable when the ticket says so.
+#[must_use = "a write is done only once its ticket says so"]
+pub struct Ticket {
+    shared: Option<Arc<Shared>>,
+    event: Arc<Event>,
+}
+
+impl std::fmt::Debug for Ticket {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Ticket")
+            .field("version", &self.event.version())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Ticket {
+    pub(super) fn done(event: Arc<Event>) -> Self {
+        Self { shared: None, event }
+    }
+
+    pub(super) fn staged(shared: Arc<Shared>, event: Arc<Event>) -> Self {
+        Self {
+            shared: Some(shared),
+            event,
+        }
+    }
+
+    /// Blocks until the write is durable.
+    ///
+    /// # Errors
+    /// If the journal failed; the write may then be lost.
+    pub fn wait(self) -> Result<Arc<Event>, JournalError> {
+        if let Some(shared) = self.shared {
+            let mut state = shared.lock();
+            loop {
+                if let Some(verdict) = state.durable.verdict(self.event.version()) {
+                    verdict?;
+                    break;
+                }
+                state = shared.settled.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+        Ok(self.event)
+    }
+
+    /// Waits until the write is durable. Dropping the future does not undo the write.
+    ///
+    /// # Errors
+    /// If the journal failed; the write may then be lost.
+    pub async fn durable(self) -> Result<Arc<Event>, JournalError> {
+        if let Some(shared) = &self.shared {
+            let mut progress = shared.progress.subscribe();
+            let version = self.event.version();
+            let settled = progress.wait_for(|durable| durable.verdict(version).is_some()).await;
+            // The sender lives in `shared`, so the channel cannot be closed here.
+            if let Some(verdict) = settled.ok().and_then(|durable| durable.verdict(version)) {
+                verdict?;
+            }
+        }
+        Ok(self.event)
+    }
+}
+
+/// The journal's thread. Dropping it commits what is staged and ends the thread.
+pub(super) struct JournalThread {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl JournalThread {
+    pub(super) fn start(shared: Arc<Shared>, mut journal: Box<dyn Journal>) -> std::io::Result<Self> {
+        let worker = shared.clone();
+        let thread = std::thread::Builder::new()
+            .name("berth-journal".into())
+            .spawn(move || while commit_next(&worker, journal.as_mut()) {})?;
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for JournalThread {
+    fn drop(&mut self) {
+        self.shared.lock().closing = true;
+        self.shared.work.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // The thread runs no code that panics on purpose, and there is nobody left to tell.
+            drop(thread.join());
+        }
+    }
+}
+
+/// Commits one batch. Returns false when there is nothing more to do, ever.
+fn commit_next(shared: &Shared, journal: &mut dyn Journal) -> bool {
+    let mut state = shared.lock();
+    while state.queue.is_empty() {
+        if state.closing {
+            return false;
+        }
+        state = shared.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+    }
+    let size = state.queue.len().min(BATCH_RECORDS);
+    let batch: Vec<Record> = state.queue.drain(..size).collect();
+    drop(state);
+
+    let outcome = journal.commit(&batch);
+
+    let mut state = shared.lock();
+    match outcome {
+        Ok(()) => {
+            for record in batch {
+                state.durable.version = record.event.version();
+                state.publish(record, &shared.limits);
+            }
+        }
+        Err(error) => fail(&mut state, error),
+    }
+    shared.progress.send_replace(state.durable.clone());
+    shared.settled.notify_all();
+    state.durable.failed.is_none()
+}
+
+/// Nothing that was staged can be kept: later changes were checked against the ones that failed.
+fn fail(state: &mut State, error: JournalError) {
+    tracing::error!(%error, "the journal failed");
+    state.queue.clear();
+    state.tables.values_mut().for_each(super::table::Table::forget_staged);
+    state.durable.failed = Some(error);
+}

@@ -1,0 +1,254 @@
+//! The types that are served right now: the built-in ones, and those of the CustomResourceDefinitions in the store.
+//!
+//! The set is immutable. A change of a definition makes a new set, and requests that are under way keep theirs.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::convert;
+use crate::meta;
+use crate::registry::{self, ResourceType, Subresource};
+use crate::render;
+use crate::schema::Schema;
+
+/// What a custom resource's definition says beyond its names.
+#[derive(Debug)]
+pub(crate) struct Custom {
+    /// `additionalPrinterColumns`, or null.
+    pub(crate) columns: Value,
+    /// `openAPIV3Schema`.
+    pub(crate) openapi: Value,
+    /// The `apiVersion` that objects are stored under.
+    pub(crate) storage_api_version: String,
+    /// `subresources.scale`, or null.
+    pub(crate) scale: Value,
+}
+
+/// One served type.
+#[derive(Debug)]
+pub(crate) struct Served {
+    pub(crate) resource: ResourceType,
+    pub(crate) schema: Schema,
+    /// Where the store keeps its objects.
+    pub(crate) table: Arc<str>,
+    pub(crate) custom: Option<Custom>,
+    /// Answered on the spot, never stored.
+    pub(crate) is_review: bool,
+}
+
+impl Served {
+    fn builtin(resource: &ResourceType, is_review: bool) -> Self {
+        let resource = with_hidden_subresources(resource.clone());
+        Self {
+            schema: Schema::of(&resource),
+            table: convert::table_of(&resource).into(),
+            resource,
+            custom: None,
+            is_review,
+        }
+    }
+
+    pub(crate) fn is(&self, group: &str, kind: &str) -> bool {
+        self.resource.group == group && self.resource.kind == kind
+    }
+
+    pub(crate) fn has_status(&self) -> bool {
+        self.resource.subresource("status").is_some()
+    }
+
+    /// Whether objects are stored in another form than they are shown in.
+    pub(crate) fn is_converted(&self) -> bool {
+        let other_version = |custom: &Custom| custom.storage_api_version != self.resource.api_version();
+        convert::is_converted(&self.resource) || self.custom.as_ref().is_some_and(other_version)
+    }
+
+    /// The form to show, from the form in the store.
+    pub(crate) fn present(&self, mut stored: Value) -> Value {
+        if self.custom.is_some() {
+            meta::set(&mut stored, &["apiVersion"], self.resource.api_version().into());
+            return stored;
+        }
+        convert::from_storage(&self.resource, stored)
+    }
+
+    /// The form for the store, from the form that is shown.
+    pub(crate) fn accept(&self, mut shown: Value) -> Value {
+        if let Some(custom) = &self.custom {
+            meta::set(&mut shown, &["apiVersion"], custom.storage_api_version.as_str().into());
+            return shown;
+        }
+        convert::to_storage(&self.resource, shown)
+    }
+}
+
+/// Subresources that Kubernetes has and that discovery need not show.
+fn with_hidden_subresources(resource: ResourceType) -> ResourceType {
+    if resource.group.is_empty() && resource.kind == "Namespace" && resource.subresource("finalize").is_none() {
+        return resource.with_subresource("finalize", "", "v1", "Namespace", &["update"]);
+    }
+    resource
+}
+
+/// All served types.
+#[derive(Debug)]
+pub(crate) struct Types {
+    served: HashMap<(String, String, String), Arc<Served>>,
+    /// The same as a list, for discovery.
+    list: Vec<ResourceType>,
+    /// OpenAPI documents by path, once somebody has asked for them: they are large and change with the types only.
+    documents: Mutex<HashMap<String, Bytes>>,
+}
+
+impl Types {
+    /// The built-in types and those of these definitions.
+    pub(crate) fn new<'a>(definitions: impl Iterator<Item = &'a Value>) -> Self {
+        let mut types = Self {
+            served: HashMap::new(),
+            list: Vec::new(),
+            documents: Mutex::default(),
+        };
+        for resource in registry::builtin() {
+            types.add(Served::builtin(resource, false));
+        }
+        for resource in registry::reviews() {
+            types.add(Served::builtin(resource, true));
+        }
+        for definition in definitions {
+            for served in custom_types(definition) {
+                types.add(served);
+            }
+        }
+        types
+    }
+
+    fn add(&mut self, served: Served) {
+        let resource = &served.resource;
+        let key = (
+            resource.group.clone(),
+            resource.version.clone(),
+            resource.plural.clone(),
+        );
+        // A definition cannot take the name of a built-in type.
+        if !self.served.contains_key(&key) {
+            self.list.push(resource.clone());
+            self.served.insert(key, Arc::new(served));
+        }
+    }
+
+    /// The document at a path, made at most once.
+    pub(crate) fn document(&self, path: &str, make: impl FnOnce() -> Option<Value>) -> Option<Bytes> {
+        let known = |documents: &HashMap<String, Bytes>| documents.get(path).cloned();
+        if let Some(found) = known(&self.documents.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return Some(found);
+        }
+        let made = render::json_bytes(&make()?);
+        let mut documents = self.documents.lock().unwrap_or_else(PoisonError::into_inner);
+        documents.insert(path.to_owned(), made.clone());
+        Some(made)
+    }
+
+    pub(crate) fn list(&self) -> &[ResourceType] {
+        &self.list
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Served>> {
+        self.list
+            .iter()
+            .filter_map(|r| self.by_plural(&r.group, &r.version, &r.plural))
+    }
+
+    pub(crate) fn by_plural(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Served>> {
+        self.served
+            .get(&(group.to_owned(), version.to_owned(), plural.to_owned()))
+    }
+
+    pub(crate) fn by_kind(&self, api_version: &str, kind: &str) -> Option<&Arc<Served>> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let found = registry::by_kind(&self.list, group, version, kind)?;
+        self.by_plural(group, version, &found.plural)
+    }
+
+    /// The type whose objects a table holds.
+    pub(crate) fn by_table(&self, table: &str) -> Option<&Arc<Served>> {
+        self.all()
+            .find(|served| &*served.table == table && !served.is_converted())
+    }
+}
+
+fn custom_types(definition: &Value) -> Vec<Served> {
+    let spec = &definition["spec"];
+    let group = meta::text(spec, &["group"]);
+    let versions = meta::items(spec, &["versions"]);
+    let storage = versions.iter().find(|version| version["storage"] == true);
+    let storage_version = storage.map_or("", |version| meta::text(version, &["name"]));
+    versions
+        .iter()
+        .filter(|version| version["served"] == true)
+        .map(|version| custom_type(spec, group, version, storage_version))
+        .collect()
+}
+
+fn custom_type(spec: &Value, group: &str, version: &Value, storage_version: &str) -> Served {
+    let names = &spec["names"];
+    let texts = |key: &str| -> Vec<String> {
+        meta::items(names, &[key])
+            .iter()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect()
+    };
+    let namespaced = spec["scope"] == "Namespaced";
+    let (kind, plural) = (meta::text(names, &["kind"]), meta::text(names, &["plural"]));
+    let mut resource = ResourceType::stored(group, meta::text(version, &["name"]), kind, plural, namespaced);
+    if let Some(singular) = names["singular"].as_str() {
+        resource.singular = singular.to_owned();
+    }
+    if let Some(list_kind) = names["listKind"].as_str() {
+        resource.list_kind = list_kind.to_owned();
+    }
+    resource.short_names = texts("shortNames");
+    resource.categories = texts("categories");
+    if !version["subresources"]["status"].is_null() {
+        resource = resource.with_status();
+    }
+    let scale = version["subresources"]["scale"].clone();
+    if !scale.is_null() {
+        resource = resource.with_scale();
+    }
+    let api_version = |version: &str| registry::group_version(group, version);
+    Served {
+        schema: Schema::from_crd_version(version).unwrap_or_else(|_| Schema::untyped()),
+        table: resource.qualified_plural().into(),
+        custom: Some(Custom {
+            columns: version["additionalPrinterColumns"].clone(),
+            openapi: version["schema"]["openAPIV3Schema"].clone(),
+            storage_api_version: api_version(storage_version),
+            scale,
+        }),
+        resource,
+        is_review: false,
+    }
+}
+
+/// What the status of a definition says once its types are served.
+pub(crate) fn established(definition: &Value, time: &str) -> Value {
+    let condition = |kind: &str, reason: &str, message: &str| json!({"type": kind, "status": "True", "lastTransitionTime": time, "reason": reason, "message": message});
+    let versions = meta::items(definition, &["spec", "versions"]);
+    let stored: Vec<_> = versions
+        .iter()
+        .filter(|v| v["storage"] == true)
+        .map(|v| v["name"].clone())
+        .collect();
+    json!({"acceptedNames": definition["spec"]["names"], "storedVersions": stored, "conditions": [
+        condition("NamesAccepted", "NoConflicts", "no conflicts found"),
+        condition("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+    ]})
+}
+
+/// The verbs that a path with a subresource understands.
+pub(crate) fn allows(subresource: &Subresource, verb: &str) -> bool {
+    subresource.verbs.iter().any(|found| found == verb)
+}

@@ -1,0 +1,273 @@
+//! Watches as streams of lines.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::Stream;
+use tokio::time::{Instant, Interval};
+
+use crate::api::Api;
+use crate::error::{ApiError, FieldError};
+use crate::filter::{Filter, View};
+use crate::metrics::WatchGuard;
+use crate::render::{self, Renderer};
+use crate::request::{Form, Parameters};
+use crate::store::{Batch, Compacted, EventKind, Object, PageQuery, Watch};
+use crate::table::IncludeObject;
+use crate::types::Served;
+
+/// Events that go out in one piece, at most.
+const BATCH_EVENTS: usize = 512;
+/// How often a quiet watch is told how far the server has come. Kubernetes takes about a minute, too.
+const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+/// How long a watch lives if the client does not say: Kubernetes takes 30 to 60 minutes.
+const TIMEOUT_SECONDS: u64 = 45 * 60;
+
+/// What a client wants to see.
+struct WatchOptions {
+    /// The version to start after; `None` for the present.
+    from: Option<u64>,
+    /// Whether the present state comes first.
+    initial: bool,
+    /// Whether the end of the present state is marked.
+    mark_initial: bool,
+    bookmarks: bool,
+    timeout: Duration,
+}
+
+impl WatchOptions {
+    fn parse(served: &Served, parameters: &Parameters) -> Result<Self, ApiError> {
+        let version = parameters.number("resourceVersion")?;
+        let bookmarks = parameters.flag("allowWatchBookmarks");
+        let wants_initial = parameters
+            .has("sendInitialEvents")
+            .then(|| parameters.flag("sendInitialEvents"));
+        let policy = parameters.text("resourceVersionMatch");
+        if wants_initial.is_some() && policy != "NotOlderThan" {
+            let detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+            let error = FieldError::forbidden("resourceVersionMatch", detail);
+            return Err(ApiError::invalid(&served.resource, "", &[error]));
+        }
+        let timeout = parameters.number("timeoutSeconds")?.filter(|seconds| *seconds > 0);
+        let initial = wants_initial.unwrap_or(matches!(version, None | Some(0)));
+        Ok(Self {
+            from: version.filter(|version| *version > 0 && !initial),
+            initial,
+            mark_initial: wants_initial == Some(true) && bookmarks,
+            bookmarks,
+            timeout: Duration::from_secs(timeout.unwrap_or(TIMEOUT_SECONDS)),
+        })
+    }
+}
+
+/// One open watch.
+struct Open {
+    api: Arc<Api>,
+    served: Arc<Served>,
+    filter: Filter,
+    form: Form,
+    include_object: IncludeObject,
+    watch: Watch,
+    initial: VecDeque<Arc<Object>>,
+    /// The version of the initial state, as long as its end is still to be marked.
+    mark_initial: Option<u64>,
+    progress: u64,
+    bookmarks: Option<Interval>,
+    deadline: Instant,
+    stopping: tokio::sync::watch::Receiver<bool>,
+    guard: WatchGuard,
+    ended: bool,
+}
+
+/// Starts a watch. A version that is too old comes as an event, as it does from Kubernetes.
+pub(crate) fn watch(
+    api: &Arc<Api>,
+    served: &Arc<Served>,
+    filter: Filter,
+    form: Form,
+    parameters: &Parameters,
+) -> Result<impl Stream<Item = Bytes> + Send + use<>, ApiError> {
+    let options = WatchOptions::parse(served, parameters)?;
+    let started = start(api, served, &filter, &options);
+    let open = started.map(|(watch, initial, version)| Open {
+        api: api.clone(),
+        served: served.clone(),
+        filter,
+        form,
+        include_object: render::include_object(parameters),
+        watch,
+        initial,
+        mark_initial: options.mark_initial.then_some(version),
+        progress: version,
+        bookmarks: options.bookmarks.then(bookmark_interval),
+        deadline: Instant::now() + options.timeout,
+        stopping: api.stopping.subscribe(),
+        guard: api.metrics.watching(&served.table),
+        ended: false,
+    });
+    Ok(futures_util::stream::unfold(open, next_chunk))
+}
+
+fn bookmark_interval() -> Interval {
+    let mut interval = tokio::time::interval_at(Instant::now() + BOOKMARK_INTERVAL, BOOKMARK_INTERVAL);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    interval
+}
+
+type Started = (Watch, VecDeque<Arc<Object>>, u64);
+
+fn start(api: &Api, served: &Served, filter: &Filter, options: &WatchOptions) -> Result<Started, Compacted> {
+    if let Some(from) = options.from {
+        return Ok((api.store.watch(&served.table, from)?, VecDeque::new(), from));
+    }
+    let limit = if options.initial { usize::MAX } else { 0 };
+    let query = PageQuery {
+        prefix: filter.prefix(),
+        after: None,
+        limit,
+        at: None,
+    };
+    let page = api.store.list(&served.table, &query)?;
+    let watch = api.store.watch(&served.table, page.version)?;
+    let mut objects: VecDeque<_> = page.objects.into();
+    if !filter.takes_all() {
+        objects.retain(|object| filter.matches(served, object));
+    }
+    Ok((watch, objects, page.version))
+}
+
+async fn next_chunk(open: Result<Open, Compacted>) -> Option<(Bytes, Result<Open, Compacted>)> {
+    let mut open = match open {
+        Ok(open) => open,
+        // The first and only event of a watch that came too late.
+        Err(Compacted {
+            requested: u64::MAX, ..
+        }) => return None,
+        Err(compacted) => {
+            return Some((
+                expired_line(compacted),
+                Err(Compacted {
+                    requested: u64::MAX,
+                    oldest: 0,
+                }),
+            ));
+        }
+    };
+    let chunk = open.next().await?;
+    Some((chunk, Ok(open)))
+}
+
+fn expired_line(compacted: Compacted) -> Bytes {
+    let status = ApiError::expired(compacted.to_string()).status();
+    let mut out = BytesMut::new();
+    render::line("ERROR", &render::json_bytes(&status), &mut out);
+    out.freeze()
+}
+
+/// What a watch does next.
+enum Step {
+    Stop,
+    Bookmark,
+    Events(Result<Batch, Compacted>),
+}
+
+impl Open {
+    async fn next(&mut self) -> Option<Bytes> {
+        if self.ended {
+            return None;
+        }
+        if !self.initial.is_empty() || self.mark_initial.is_some() {
+            return Some(self.initial_chunk());
+        }
+        loop {
+            match self.step().await {
+                Step::Stop => return None,
+                Step::Bookmark => return Some(self.bookmark_chunk()),
+                Step::Events(Ok(batch)) => {
+                    self.progress = batch.progress;
+                    let chunk = self.events_chunk(&batch.events);
+                    if !chunk.is_empty() {
+                        return Some(chunk);
+                    }
+                }
+                Step::Events(Err(compacted)) => {
+                    self.ended = true;
+                    return Some(expired_line(compacted));
+                }
+            }
+        }
+    }
+
+    async fn step(&mut self) -> Step {
+        let stopping = &mut self.stopping;
+        let stopped = async { drop(stopping.wait_for(|stopping| *stopping).await) };
+        let bookmark = async {
+            match &mut self.bookmarks {
+                Some(interval) => interval.tick().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = stopped => Step::Stop,
+            batch = self.watch.next_batch(BATCH_EVENTS) => Step::Events(batch),
+            _ = bookmark => Step::Bookmark,
+            () = tokio::time::sleep_until(self.deadline) => Step::Stop,
+        }
+    }
+
+    fn renderer(&self) -> Renderer<'_> {
+        Renderer {
+            served: &self.served,
+            form: self.form,
+            include_object: self.include_object,
+            now: self.api.now(),
+        }
+    }
+
+    fn initial_chunk(&mut self) -> Bytes {
+        let count = self.initial.len().min(BATCH_EVENTS);
+        let objects: Vec<_> = self.initial.drain(..count).collect();
+        let mut out = BytesMut::new();
+        for object in &objects {
+            let view = View {
+                kind: EventKind::Added,
+                object,
+                version: object.version(),
+            };
+            self.renderer().event(&view, &mut out);
+        }
+        self.guard.sent(objects.len());
+        if self.initial.is_empty()
+            && let Some(version) = self.mark_initial.take()
+        {
+            self.renderer().bookmark(version, true, &mut out);
+        }
+        out.freeze()
+    }
+
+    fn events_chunk(&self, events: &[Arc<crate::store::Event>]) -> Bytes {
+        let mut out = BytesMut::new();
+        let renderer = self.renderer();
+        let mut sent = 0;
+        for view in events.iter().filter_map(|event| self.filter.view(&self.served, event)) {
+            renderer.event(&view, &mut out);
+            sent += 1;
+        }
+        self.guard.sent(sent);
+        out.freeze()
+    }
+
+    fn bookmark_chunk(&mut self) -> Bytes {
+        let mut out = BytesMut::new();
+        // What came in this very moment goes first: a bookmark must not pass over an event.
+        if let Ok(batch) = self.watch.poll_batch(BATCH_EVENTS) {
+            self.progress = self.progress.max(batch.progress);
+            out.extend_from_slice(&self.events_chunk(&batch.events));
+        }
+        self.renderer().bookmark(self.progress, false, &mut out);
+        out.freeze()
+    }
+}

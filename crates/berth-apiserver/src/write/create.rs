@@ -1,0 +1,131 @@
+//! New objects.
+
+use serde_json::{Value, json};
+
+use super::{Change, Outcome, ROUNDS_MAX};
+use crate::admission;
+use crate::clock;
+use crate::error::{ApiError, FieldError};
+use crate::meta;
+use crate::store::{Expect, WriteError};
+
+/// The longest part of `generateName` that is kept, so that the whole name stays within 63 bytes.
+const GENERATE_NAME_BYTES_MAX: usize = 58;
+
+impl Change<'_> {
+    /// Creates the object of a request body.
+    pub(crate) fn create(&mut self, body: Value) -> Result<Outcome, ApiError> {
+        let value = self.decode(body)?;
+        self.create_decoded(value, true)
+    }
+
+    /// Creates an object whose fields are known. `managed` says whether its managed fields are still to be made.
+    pub(super) fn create_decoded(&mut self, value: Value, managed: bool) -> Result<Outcome, ApiError> {
+        let mut value = value;
+        self.check_new_metadata(&mut value)?;
+        let generated = meta::name(&value).is_empty();
+        for _ in 0..ROUNDS_MAX {
+            if generated {
+                self.generate_name(&mut value)?;
+            }
+            self.name = meta::name(&value).to_owned();
+            match self.try_create(value.clone(), managed) {
+                Err(error) if generated && error.reason == "AlreadyExists" => {
+                    meta::set(&mut value, &["metadata", "name"], Value::Null);
+                }
+                answer => return answer,
+            }
+        }
+        Err(ApiError::already_exists(&self.served.resource, &self.name))
+    }
+
+    fn check_new_metadata(&self, value: &mut Value) -> Result<(), ApiError> {
+        if !meta::text(value, &["metadata", "resourceVersion"]).is_empty() {
+            return Err(ApiError::bad_request(
+                "resourceVersion should not be set on objects to be created",
+            ));
+        }
+        if !self.name.is_empty() {
+            meta::default(value, &["metadata", "name"], self.name.as_str());
+        }
+        let namespace = meta::namespace(value);
+        if self.served.resource.namespaced {
+            if namespace.is_empty() {
+                meta::set(value, &["metadata", "namespace"], self.namespace.as_str().into());
+            } else if namespace != self.namespace {
+                return Err(ApiError::bad_request(
+                    "the namespace of the provided object does not match the namespace sent on the request",
+                ));
+            }
+        } else {
+            meta::set(value, &["metadata", "namespace"], Value::Null);
+        }
+        Ok(())
+    }
+
+    fn generate_name(&self, value: &mut Value) -> Result<(), ApiError> {
+        let base = meta::text(value, &["metadata", "generateName"]);
+        if base.is_empty() {
+            let error = FieldError::required("metadata.name", "name or generateName is required");
+            return Err(ApiError::invalid(&self.served.resource, "", &[error]));
+        }
+        let end = base.floor_char_boundary(GENERATE_NAME_BYTES_MAX);
+        let name = format!("{}{}", &base[..end], self.api.ids.suffix());
+        meta::set(value, &["metadata", "name"], name.into());
+        Ok(())
+    }
+
+    fn try_create(&mut self, mut value: Value, managed: bool) -> Result<Outcome, ApiError> {
+        if self.api.store.latest(&self.served.table, &self.key()).is_some() {
+            return Err(ApiError::already_exists(&self.served.resource, &self.name));
+        }
+        self.stamp(&mut value);
+        self.reset_status(&mut value);
+        admission::admit_create(self, &mut value)?;
+        if managed {
+            self.record_manager(None, &mut value);
+        }
+        let errors = admission::validate_create(&self.served, &value);
+        if !errors.is_empty() {
+            return Err(ApiError::invalid(&self.served.resource, &self.name, &errors));
+        }
+        if self.dry_run {
+            return Ok(Outcome::Tried(value));
+        }
+        let stored = self.served.accept(value);
+        match self
+            .api
+            .store
+            .put(&self.served.table, &self.key(), Expect::Absent, stored)
+        {
+            Ok(ticket) => Ok(Outcome::Stored(ticket)),
+            Err(WriteError::Conflict { .. } | WriteError::Exists) => {
+                Err(ApiError::already_exists(&self.served.resource, &self.name))
+            }
+            Err(error) => Err(self.refused(error)),
+        }
+    }
+
+    /// Metadata that only the system sets.
+    fn stamp(&self, value: &mut Value) {
+        let generation = if self.has_generation() { json!(1) } else { Value::Null };
+        for (field, new) in [
+            ("uid", self.api.ids.uid().into()),
+            ("creationTimestamp", clock::rfc3339(self.now).into()),
+            ("generation", generation),
+            ("deletionTimestamp", Value::Null),
+            ("deletionGracePeriodSeconds", Value::Null),
+            ("selfLink", Value::Null),
+        ] {
+            meta::set(value, &["metadata", field], new);
+        }
+    }
+
+    /// A status cannot be sent along, where it has a subresource of its own. Nodes are the exception: a kubelet
+    /// registers itself with what it found out.
+    fn reset_status(&self, value: &mut Value) {
+        if self.served.has_status() && !self.served.is("", "Node") {
+            meta::set(value, &["status"], Value::Null);
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Deletion: at once, after a grace period, or when the last finalizer has gone.
+
+use serde_json::Value;
+
+use super::{Change, Outcome, ROUNDS_MAX};
+use crate::clock;
+use crate::error::ApiError;
+use crate::meta;
+use crate::request::Parameters;
+use crate::store::{Expect, Object, WriteError};
+
+/// Finalizer of an object whose dependents go first.
+pub(crate) const FOREGROUND: &str = "foregroundDeletion";
+/// Finalizer of an object whose dependents are to be set free first.
+pub(crate) const ORPHAN: &str = "orphan";
+
+/// What happens to the dependents of a deleted object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Propagation {
+    Background,
+    Foreground,
+    Orphan,
+}
+
+/// How an object is to be deleted.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct DeleteOptions {
+    pub(crate) grace_seconds: Option<u64>,
+    pub(crate) propagation: Option<Propagation>,
+    pub(crate) uid: Option<String>,
+    pub(crate) version: Option<String>,
+    pub(crate) dry_run: bool,
+}
+
+impl DeleteOptions {
+    /// From the body of a request and, where that is silent, from its parameters.
+    pub(crate) fn parse(body: &Value, parameters: &Parameters) -> Result<Self, ApiError> {
+        let text = |key: &str| match body[key].as_str() {
+            Some(text) => text.to_owned(),
+            None => parameters.text(key).to_owned(),
+        };
+        let propagation = match text("propagationPolicy").as_str() {
+            "" => match (&body["orphanDependents"], parameters.text("orphanDependents")) {
+                (Value::Bool(true), _) | (_, "true") => Some(Propagation::Orphan),
+                (Value::Bool(false), _) | (_, "false") => Some(Propagation::Background),
+                _ => None,
+            },
+            "Background" => Some(Propagation::Background),
+            "Foreground" => Some(Propagation::Foreground),
+            "Orphan" => Some(Propagation::Orphan),
+            other => {
+                return Err(ApiError::bad_request(format!(
+                    "propagationPolicy: Unsupported value: {other:?}: supported values: \"Background\", \"Foreground\", \"Orphan\""
+                )));
+            }
+        };
+        let precondition = |key: &str| body["preconditions"][key].as_str().map(str::to_owned);
+        let body_dry_run = meta::items(body, &["dryRun"]).iter().any(|value| value == "All");
+        Ok(Self {
+            grace_seconds: match body["gracePeriodSeconds"].as_i64() {
+                // Less than nothing means at once, as it does for Kubernetes.
+                Some(seconds) => Some(u64::try_from(seconds).unwrap_or(1)),
+                None => parameters.number("gracePeriodSeconds")?,
+            },
+            propagation,
+            uid: precondition("uid"),
+            version: precondition("resourceVersion"),
+            dry_run: body_dry_run || parameters.dry_run()?,
+        })
+    }
+}
+
+impl Change<'_> {
+    /// Deletes the object, or marks it for deletion. The flag says whether it is gone.
+    pub(crate) fn delete(&mut self, options: &DeleteOptions) -> Result<(Outcome, bool), ApiError> {
+        for _ in 0..ROUNDS_MAX {
+            let (object, old) = self.current().ok_or_else(|| self.not_found())?;
+            self.check_delete_preconditions(&object, options)?;
+            let new = self.marked(&old, options);
+            let gone = super::update::is_finished(&new);
+            if options.dry_run || self.dry_run {
+                return Ok((Outcome::Tried(new), gone));
+            }
+            if new == old {
+                return Ok((Outcome::Unchanged(object), false));
+            }
+            let (table, key, version) = (&self.served.table, self.key(), object.version());
+            let answer = if gone {
+                // Watchers see the last state that was stored, not the marks of its last moment.
+                self.api.store.delete(table, &key, version, object.value())
+            } else {
+                let stored = self.served.accept(new);
+                self.api.store.put(table, &key, Expect::Version(version), stored)
+            };
+            match answer {
+                Ok(ticket) => return Ok((Outcome::Stored(ticket), gone)),
+                Err(WriteError::Conflict { .. }) => {}
+                Err(error) => return Err(self.refused(error)),
+            }
+        }
+        Err(ApiError::modified(&self.served.resource, &self.name))
+    }
+
+    fn check_delete_preconditions(&self, object: &Object, options: &DeleteOptions) -> Result<(), ApiError> {
+        let resource = &self.served.resource;
+        let failed = |what: &str, wanted: &str, found: &str| {
+            let why = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
+            Err(ApiError::conflict(resource, &self.name, &why))
+        };
+        let found_version = object.version().to_string();
+        match (&options.uid, &options.version) {
+            (Some(uid), _) if uid != object.uid() => failed("UID", uid, object.uid()),
+            (_, Some(version)) if *version != found_version => failed("ResourceVersion", version, &found_version),
+            _ => Ok(()),
+        }
+    }
+
+    /// The object as it is once its deletion has been asked for.
+    fn marked(&self, old: &Value, options: &DeleteOptions) -> Value {
+        let mut new = old.clone();
+        match options.propagation {
+            Some(Propagation::Foreground) => {
+                meta::remove_finalizer(&mut new, ORPHAN);
+                meta::add_finalizer(&mut new, FOREGROUND);
+            }
+            Some(Propagation::Orphan) => {
+                meta::remove_finalizer(&mut new, FOREGROUND);
+                meta::add_finalizer(&mut new, ORPHAN);
+            }
+            Some(Propagation::Background) => {
+                meta::remove_finalizer(&mut new, FOREGROUND);
+                meta::remove_finalizer(&mut new, ORPHAN);
+            }
+            None => {}
+        }
+        let grace_seconds = self.grace_seconds(old, options);
+        let before = meta::at(old, &["metadata", "deletionGracePeriodSeconds"]).as_u64();
+        // A second deletion can shorten the grace period, never lengthen it.
+        if !meta::is_deleting(old) || before.is_some_and(|before| grace_seconds < before) {
+            let grace = jiff::SignedDuration::from_secs(i64::try_from(grace_seconds).unwrap_or(i64::MAX));
+            let end = self.now.checked_add(grace).unwrap_or(self.now);
+            meta::set(&mut new, &["metadata", "deletionTimestamp"], clock::rfc3339(end).into());
+            meta::set(
+                &mut new,
+                &["metadata", "deletionGracePeriodSeconds"],
+                grace_seconds.into(),
+            );
+            if self.has_generation() {
+                let generation = meta::at(old, &["metadata", "generation"]).as_u64().unwrap_or(0);
+                meta::set(&mut new, &["metadata", "generation"], (generation + 1).into());
+            }
+        }
+        if self.served.is("", "Namespace") {
+            meta::set(&mut new, &["status", "phase"], "Terminating".into());
+            meta::set(&mut new, &["metadata", "deletionGracePeriodSeconds"], Value::Null);
+        }
+        new
+    }
+
+    /// Only a pod that is on a node and has not finished is given time.
+    fn grace_seconds(&self, old: &Value, options: &DeleteOptions) -> u64 {
+        let finished = matches!(meta::text(old, &["status", "phase"]), "Succeeded" | "Failed");
+        if !self.served.is("", "Pod") || finished || meta::text(old, &["spec", "nodeName"]).is_empty() {
+            return 0;
+        }
+        let own = meta::at(old, &["spec", "terminationGracePeriodSeconds"]).as_u64();
+        options.grace_seconds.or(own).unwrap_or(30)
+    }
+}

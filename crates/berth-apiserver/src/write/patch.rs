@@ -1,0 +1,149 @@
+//! Patches of the four kinds that Kubernetes has.
+
+use serde_json::Value;
+
+use super::{Change, Outcome};
+use crate::apply::{self, ApplyError};
+use crate::error::ApiError;
+use crate::meta;
+use crate::patch::{json, merge, strategic};
+
+/// How a patch is to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PatchKind {
+    Json,
+    Merge,
+    Strategic,
+    Apply,
+}
+
+impl PatchKind {
+    /// By the media type of the body.
+    pub(crate) fn of(media_type: &str) -> Result<Self, ApiError> {
+        Ok(match media_type {
+            "application/json-patch+json" => Self::Json,
+            "application/merge-patch+json" => Self::Merge,
+            "application/strategic-merge-patch+json" => Self::Strategic,
+            "application/apply-patch+yaml" | "application/apply-patch+json" => Self::Apply,
+            _ => {
+                return Err(ApiError::unsupported_media_type(&[
+                    "application/json-patch+json",
+                    "application/merge-patch+json",
+                    "application/strategic-merge-patch+json",
+                    "application/apply-patch+yaml",
+                ]));
+            }
+        })
+    }
+}
+
+impl Change<'_> {
+    /// Patches the object. `force` takes fields over from other managers, and is for apply alone.
+    pub(crate) fn patch(&mut self, kind: PatchKind, patch: &Value, force: bool) -> Result<(Outcome, bool), ApiError> {
+        if kind == PatchKind::Apply {
+            return self.apply(patch, force);
+        }
+        if kind == PatchKind::Strategic && self.served.custom.is_some() {
+            return Err(ApiError::unsupported_media_type(&[
+                "application/json-patch+json",
+                "application/merge-patch+json",
+                "application/apply-patch+yaml",
+            ]));
+        }
+        let (_, current) = self.current().ok_or_else(|| self.not_found())?;
+        // The patched object is decoded once, so that warnings are not repeated when the change is tried anew.
+        let first = self.patched(kind, patch, &current)?;
+        self.decode(first)?;
+        let quiet = self.quiet();
+        let outcome = self.change(true, |old| {
+            let mut quiet = quiet.quiet();
+            let patched = quiet.patched(kind, patch, old)?;
+            quiet.decode(patched)
+        })?;
+        Ok((outcome, false))
+    }
+
+    /// The same change with nobody to warn.
+    fn quiet(&self) -> Self {
+        Self {
+            api: self.api,
+            served: self.served.clone(),
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+            subresource: self.subresource.clone(),
+            dry_run: self.dry_run,
+            manager: self.manager.clone(),
+            validation: self.validation,
+            now: self.now,
+            warnings: Vec::new(),
+        }
+    }
+
+    fn patched(&self, kind: PatchKind, patch: &Value, old: &Value) -> Result<Value, ApiError> {
+        let bad = |message: String| ApiError::bad_request(message);
+        let mut patched = match kind {
+            PatchKind::Json => json::apply(old, patch).map_err(|error| match error {
+                json::JsonPatchError::Operation(_) => ApiError::unprocessable(error.to_string()),
+                other => bad(other.to_string()),
+            })?,
+            PatchKind::Merge | PatchKind::Apply => {
+                if !patch.is_object() {
+                    return Err(bad("error decoding patch: the patch is not a JSON object".into()));
+                }
+                merge::apply(old, patch)
+            }
+            PatchKind::Strategic => {
+                strategic::apply(old, patch, &self.served.schema).map_err(|error| bad(error.to_string()))?
+            }
+        };
+        if meta::name(&patched) != self.name {
+            if meta::name(&patched).is_empty() {
+                meta::set(&mut patched, &["metadata", "name"], self.name.as_str().into());
+            } else {
+                return Err(bad("the name of the object does not match the name on the URL".into()));
+            }
+        }
+        Ok(patched)
+    }
+
+    /// Server-side apply: the object comes into being if it is not there. The flag says whether it did.
+    fn apply(&mut self, patch: &Value, force: bool) -> Result<(Outcome, bool), ApiError> {
+        let applied = self.decode(patch.clone())?;
+        let (found, name) = (meta::name(&applied), self.name.as_str());
+        if found != name {
+            return Err(ApiError::bad_request(format!(
+                "metadata.name: Invalid value: {found:?}: does not match the name on the URL ({name})"
+            )));
+        }
+        if self.current().is_none() {
+            if !self.subresource.is_empty() {
+                return Err(self.not_found());
+            }
+            let created = self.merged(None, &applied, force)?;
+            return Ok((self.create_decoded(created, false)?, true));
+        }
+        let version = meta::at(&applied, &["metadata", "resourceVersion"]).clone();
+        let quiet = self.quiet();
+        let outcome = self.change(false, |old| {
+            let mut new = quiet.merged(Some(old), &applied, force)?;
+            // Without a version of its own an apply goes on top of whatever is there.
+            meta::set(&mut new, &["metadata", "resourceVersion"], version.clone());
+            Ok(new)
+        })?;
+        Ok((outcome, false))
+    }
+
+    fn merged(&self, live: Option<&Value>, applied: &Value, force: bool) -> Result<Value, ApiError> {
+        let api_version = self.served.resource.api_version();
+        apply::apply(live, applied, self.writer(&api_version), force, &self.served.schema).map_err(
+            |error| match error {
+                ApplyError::Conflicts(conflicts) => {
+                    let message = ApplyError::Conflicts(conflicts.clone()).to_string();
+                    let causes = conflicts.into_iter().map(|c| (c.message, c.field)).collect();
+                    ApiError::apply_conflict(message, causes)
+                }
+                other => ApiError::bad_request(other.to_string()),
+            },
+        )
+    }
+}

@@ -1,0 +1,249 @@
+//! Subresources that are not the object itself: binding, eviction and scale.
+
+use serde_json::{Value, json};
+
+use super::{Change, DeleteOptions, Outcome};
+use crate::clock;
+use crate::error::{ApiError, FieldError};
+use crate::meta;
+use crate::selector::LabelSelector;
+use crate::store::PageQuery;
+
+const BUDGETS: &str = "poddisruptionbudgets.policy";
+
+impl Change<'_> {
+    /// Puts a pod on a node.
+    pub(crate) fn bind(&mut self, binding: &Value) -> Result<Outcome, ApiError> {
+        let node = meta::text(binding, &["target", "name"]).to_owned();
+        if node.is_empty() {
+            let error = FieldError::required("target.name", "");
+            return Err(ApiError::invalid(&self.served.resource, &self.name, &[error]));
+        }
+        let kind = meta::text(binding, &["target", "kind"]);
+        if !["", "Node"].contains(&kind) {
+            let error = FieldError::not_supported("target.kind", kind, &["Node", ""]);
+            return Err(ApiError::invalid(&self.served.resource, &self.name, &[error]));
+        }
+        let (uid, annotations) = (
+            meta::uid(binding).to_owned(),
+            binding["metadata"]["annotations"].clone(),
+        );
+        let (resource, name, now) = (self.served.resource.clone(), self.name.clone(), self.now);
+        self.subresource = "binding".into();
+        self.change(true, |pod| {
+            let refuse = |why: String| {
+                let mut resource = resource.clone();
+                resource.plural = "pods/binding".into();
+                ApiError::conflict(&resource, &name, &why)
+            };
+            if !uid.is_empty() && uid != meta::uid(pod) {
+                return Err(refuse(format!(
+                    "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+                    meta::uid(pod)
+                )));
+            }
+            if meta::is_deleting(pod) {
+                return Err(refuse(format!(
+                    "pod {name} is being deleted, cannot be assigned to a host"
+                )));
+            }
+            let assigned = meta::text(pod, &["spec", "nodeName"]);
+            if !assigned.is_empty() {
+                return Err(refuse(format!("pod {name} is already assigned to node {assigned:?}")));
+            }
+            if !meta::items(pod, &["spec", "schedulingGates"]).is_empty() {
+                return Err(refuse(format!("pod {name} has non-empty .spec.schedulingGates")));
+            }
+            Ok(bound(pod, &node, &annotations, &clock::rfc3339(now)))
+        })
+    }
+
+    /// Deletes a pod if no disruption budget is against it.
+    pub(crate) fn evict(&mut self, eviction: &Value) -> Result<Outcome, ApiError> {
+        let (_, pod) = self.current().ok_or_else(|| self.not_found())?;
+        let options = DeleteOptions::parse(&eviction["deleteOptions"], &Default::default())?;
+        let running = meta::text(&pod, &["status", "phase"]) == "Running";
+        if running && !meta::is_deleting(&pod) {
+            self.take_from_budgets(&pod, options.dry_run || self.dry_run)?;
+        }
+        self.subresource = String::new();
+        self.delete(&options).map(|(outcome, _)| outcome)
+    }
+
+    fn take_from_budgets(&self, pod: &Value, dry_run: bool) -> Result<(), ApiError> {
+        let prefix = format!("{}/", self.namespace);
+        let query = PageQuery {
+            prefix: &prefix,
+            after: None,
+            limit: usize::MAX,
+            at: None,
+        };
+        let page = self
+            .api
+            .store
+            .list(BUDGETS, &query)
+            .map_err(|e| ApiError::internal(e.to_string()))?;
+        let matching: Vec<_> = page
+            .objects
+            .iter()
+            .filter(|budget| covers(&budget.value(), pod))
+            .collect();
+        let budget = match matching.as_slice() {
+            [] => return Ok(()),
+            [budget] => *budget,
+            _ => {
+                return Err(ApiError::internal(
+                    "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+                ));
+            }
+        };
+        let Some(served) = self.api.types().by_kind("policy/v1", "PodDisruptionBudget").cloned() else {
+            return Ok(());
+        };
+        let mut change = Change::internal(self.api, served, budget.namespace(), budget.name());
+        change.subresource = "status".into();
+        change.dry_run = dry_run;
+        change.change(true, |budget| disrupted(budget, &self.name, &clock::rfc3339(self.now)))?;
+        Ok(())
+    }
+
+    /// The object as a `Scale`.
+    pub(crate) fn scale(&self) -> Result<Value, ApiError> {
+        let (_, object) = self.current().ok_or_else(|| self.not_found())?;
+        Ok(self.scale_of(&object))
+    }
+
+    pub(crate) fn scale_of(&self, object: &Value) -> Value {
+        let custom = self.served.custom.as_ref().map(|custom| &custom.scale);
+        let read = |key: &str, usual: &str| {
+            let path = custom.map_or(usual, |scale| meta::text(scale, &[key]));
+            object.pointer(&pointer(path)).cloned().unwrap_or(Value::Null)
+        };
+        let count = |value: Value| value.as_u64().unwrap_or(0);
+        let mut scale = json!({"kind": "Scale", "apiVersion": "autoscaling/v1",
+            "metadata": {"name": meta::name(object), "namespace": meta::namespace(object), "uid": meta::uid(object),
+                "resourceVersion": object["metadata"]["resourceVersion"],
+                "creationTimestamp": object["metadata"]["creationTimestamp"]},
+            "spec": {"replicas": count(read("specReplicasPath", ".spec.replicas"))},
+            "status": {"replicas": count(read("statusReplicasPath", ".status.replicas"))}});
+        let selector = match custom {
+            Some(_) => read("labelSelectorPath", "").as_str().unwrap_or_default().to_owned(),
+            None => selector_text(&object["spec"]["selector"]),
+        };
+        if !selector.is_empty() {
+            meta::set(&mut scale, &["status", "selector"], selector.into());
+        }
+        scale
+    }
+
+    /// Sets the number of replicas from a `Scale` that a body or a patch made of the present one.
+    pub(crate) fn set_scale(&mut self, make: impl Fn(&Value) -> Result<Value, ApiError>) -> Result<Outcome, ApiError> {
+        let path = match &self.served.custom {
+            Some(custom) => meta::text(&custom.scale, &["specReplicasPath"]).to_owned(),
+            None => ".spec.replicas".to_owned(),
+        };
+        let steps: Vec<String> = path
+            .split('.')
+            .filter(|step| !step.is_empty())
+            .map(str::to_owned)
+            .collect();
+        let resource = self.served.resource.clone();
+        let name = self.name.clone();
+        let scale_of = |object: &Value| self.scale_of(object);
+        let plan = |old: &Value| {
+            let scale = make(&scale_of(old))?;
+            let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
+            if replicas < 0 {
+                let error =
+                    FieldError::invalid("spec.replicas", &replicas.into(), "must be greater than or equal to 0");
+                return Err(ApiError::invalid(&resource, &name, &[error]));
+            }
+            let mut new = old.clone();
+            let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
+            meta::set(&mut new, &steps, replicas.into());
+            meta::copy(&scale, &mut new, &["metadata", "resourceVersion"]);
+            Ok(new)
+        };
+        let mut change = Change::internal(self.api, self.served.clone(), &self.namespace, &self.name);
+        change.manager.clone_from(&self.manager);
+        change.dry_run = self.dry_run;
+        change.subresource = "scale".into();
+        change.change(true, plan)
+    }
+}
+
+fn pointer(path: &str) -> String {
+    path.replace('.', "/")
+}
+
+fn bound(pod: &Value, node: &str, annotations: &Value, time: &str) -> Value {
+    let mut new = pod.clone();
+    meta::set(&mut new, &["spec", "nodeName"], node.into());
+    for (key, value) in annotations.as_object().into_iter().flatten() {
+        meta::set(&mut new, &["metadata", "annotations", key], value.clone());
+    }
+    let condition =
+        json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": time});
+    let mut conditions = meta::items(&new, &["status", "conditions"]).to_vec();
+    conditions.retain(|found| found["type"] != "PodScheduled");
+    conditions.push(condition);
+    meta::set(&mut new, &["status", "conditions"], Value::Array(conditions));
+    new
+}
+
+fn covers(budget: &Value, pod: &Value) -> bool {
+    let selector = &budget["spec"]["selector"];
+    !selector.is_null() && LabelSelector::from_object(selector).is_ok_and(|selector| selector.matches(pod))
+}
+
+fn disrupted(budget: &Value, pod: &str, time: &str) -> Result<Value, ApiError> {
+    let message = "Cannot evict pod as it would violate the pod's disruption budget.";
+    let name = meta::name(budget);
+    let status = |key: &str| budget["status"][key].as_i64().unwrap_or(0);
+    let generation = budget["metadata"]["generation"].as_i64().unwrap_or(0);
+    if status("observedGeneration") < generation {
+        let cause = format!("The disruption budget {name} is still being processed by the server.");
+        return Err(ApiError::disruption_budget(message, &cause));
+    }
+    let allowed = status("disruptionsAllowed");
+    if allowed <= 0 {
+        let cause = format!(
+            "The disruption budget {name} needs {} healthy pods and has {} currently",
+            status("desiredHealthy"),
+            status("currentHealthy")
+        );
+        return Err(ApiError::disruption_budget(message, &cause));
+    }
+    let mut new = budget.clone();
+    meta::set(&mut new, &["status", "disruptionsAllowed"], (allowed - 1).into());
+    meta::set(&mut new, &["status", "disruptedPods", pod], time.into());
+    Ok(new)
+}
+
+/// A label selector object in the text form.
+fn selector_text(selector: &Value) -> String {
+    let labels = match &selector["matchLabels"] {
+        Value::Null => selector,
+        labels => labels,
+    };
+    let mut parts: Vec<String> = labels
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?)))
+        .collect();
+    for expression in meta::items(selector, &["matchExpressions"]) {
+        let key = meta::text(expression, &["key"]);
+        let values: Vec<_> = meta::items(expression, &["values"])
+            .iter()
+            .filter_map(Value::as_str)
+            .collect();
+        parts.push(match meta::text(expression, &["operator"]) {
+            "In" => format!("{key} in ({})", values.join(",")),
+            "NotIn" => format!("{key} notin ({})", values.join(",")),
+            "DoesNotExist" => format!("!{key}"),
+            _ => key.to_owned(),
+        });
+    }
+    parts.join(",")
+}

@@ -1,0 +1,216 @@
+//! Changes of objects that exist.
+
+use serde_json::Value;
+
+use super::{Change, Outcome, ROUNDS_MAX};
+use crate::admission;
+use crate::error::{ApiError, FieldError};
+use crate::meta;
+use crate::store::{Expect, Object, WriteError};
+
+/// Metadata that an update cannot touch.
+const KEPT_METADATA: [&str; 8] = [
+    "name",
+    "namespace",
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "selfLink",
+];
+
+impl Change<'_> {
+    /// Replaces the object by the one in a request body.
+    pub(crate) fn update(&mut self, body: Value) -> Result<Outcome, ApiError> {
+        let mut value = self.decode(body)?;
+        let found = meta::name(&value);
+        if found != self.name {
+            let message = if found.is_empty() {
+                "name must be provided".to_owned()
+            } else {
+                format!(
+                    "the name of the object ({found}) does not match the name on the URL ({})",
+                    self.name
+                )
+            };
+            return Err(ApiError::bad_request(message));
+        }
+        if !self.namespace.is_empty() && !["", &self.namespace].contains(&meta::namespace(&value)) {
+            return Err(ApiError::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            ));
+        }
+        if self.current().is_none() && self.subresource.is_empty() && self.creates_on_update() {
+            meta::set(&mut value, &["metadata", "resourceVersion"], Value::Null);
+            return self.create_decoded(value, true);
+        }
+        self.require_version(&value)?;
+        self.change(true, |_| Ok(value.clone()))
+    }
+
+    /// Kinds of which a PUT makes a new object.
+    fn creates_on_update(&self) -> bool {
+        self.served.is("coordination.k8s.io", "Lease") || self.served.resource.kind == "Event"
+    }
+
+    /// Kinds that refuse an update which does not say what version it is based on.
+    fn require_version(&self, value: &Value) -> Result<(), ApiError> {
+        let resource = &self.served.resource;
+        let strict = self.served.custom.is_some()
+            || matches!(
+                resource.kind.as_str(),
+                "Lease" | "PodDisruptionBudget" | "CustomResourceDefinition"
+            );
+        if !strict || !meta::text(value, &["metadata", "resourceVersion"]).is_empty() {
+            return Ok(());
+        }
+        let version = meta::at(value, &["metadata", "resourceVersion"]);
+        let zero = if version.is_null() { "0".into() } else { version.clone() };
+        let error = FieldError::invalid("metadata.resourceVersion", &zero, "must be specified for an update");
+        Err(ApiError::invalid(resource, &self.name, &[error]))
+    }
+
+    /// Makes a new state of the object from its present one and stores it, again if another writer came between.
+    /// `managed` says whether the managed fields are still to be made.
+    pub(crate) fn change(
+        &mut self,
+        managed: bool,
+        make: impl Fn(&Value) -> Result<Value, ApiError>,
+    ) -> Result<Outcome, ApiError> {
+        for _ in 0..ROUNDS_MAX {
+            let (object, old) = self.current().ok_or_else(|| self.not_found())?;
+            let mut new = make(&old)?;
+            self.check_preconditions(&object, &new)?;
+            self.prepare(&old, &mut new);
+            admission::admit_update(self, &old, &mut new)?;
+            if managed {
+                self.record_manager(Some(&old), &mut new);
+            }
+            let errors = admission::validate_update(&self.served, &self.subresource, &old, &new);
+            if !errors.is_empty() {
+                return Err(ApiError::invalid(&self.served.resource, &self.name, &errors));
+            }
+            if same(&old, &new) {
+                return Ok(if self.dry_run {
+                    Outcome::Tried(old)
+                } else {
+                    Outcome::Unchanged(object)
+                });
+            }
+            match self.store_change(&object, new) {
+                // The next round finds out whether the request still holds for what is there now.
+                Err(WriteError::Conflict { .. } | WriteError::NotFound) => {}
+                Err(error) => return Err(self.refused(error)),
+                Ok(outcome) => return Ok(outcome),
+            }
+        }
+        Err(ApiError::modified(&self.served.resource, &self.name))
+    }
+
+    fn store_change(&self, object: &Object, new: Value) -> Result<Outcome, WriteError> {
+        let (table, key) = (&self.served.table, self.key());
+        if self.dry_run {
+            return Ok(Outcome::Tried(new));
+        }
+        let gone = is_finished(&new);
+        let stored = self.served.accept(new);
+        let ticket = if gone {
+            self.api.store.delete(table, &key, object.version(), stored)?
+        } else {
+            self.api
+                .store
+                .put(table, &key, Expect::Version(object.version()), stored)?
+        };
+        Ok(Outcome::Stored(ticket))
+    }
+
+    fn check_preconditions(&self, object: &Object, new: &Value) -> Result<(), ApiError> {
+        let resource = &self.served.resource;
+        let version = meta::text(new, &["metadata", "resourceVersion"]);
+        if !version.is_empty() && version != object.version().to_string() {
+            return Err(ApiError::modified(resource, &self.name));
+        }
+        let uid = meta::uid(new);
+        if !uid.is_empty() && uid != object.uid() {
+            let why = format!(
+                "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+                object.uid()
+            );
+            return Err(ApiError::conflict(resource, &self.name, &why));
+        }
+        Ok(())
+    }
+
+    /// Takes from the new state what this request may change, and the rest from the old one.
+    fn prepare(&self, old: &Value, new: &mut Value) {
+        if meta::map_mut(new, &["metadata"]).is_none() {
+            meta::copy(old, new, &["metadata"]);
+        }
+        match self.subresource.as_str() {
+            "status" => self.keep_all_but_status(old, new),
+            // The server made these from the old state itself.
+            "binding" | "scale" => {}
+            "finalize" => {
+                let finalizers = meta::at(new, &["spec", "finalizers"]).clone();
+                *new = old.clone();
+                meta::set(new, &["spec", "finalizers"], finalizers);
+            }
+            _ if self.served.has_status() => meta::copy(old, new, &["status"]),
+            _ => {}
+        }
+        for field in KEPT_METADATA {
+            meta::copy(old, new, &["metadata", field]);
+        }
+        meta::copy(old, new, &["metadata", "resourceVersion"]);
+        if self.has_generation() && self.subresource != "status" && spec_differs(old, new) {
+            let generation = meta::at(old, &["metadata", "generation"]).as_u64().unwrap_or(0);
+            meta::set(new, &["metadata", "generation"], (generation + 1).into());
+        }
+    }
+
+    fn keep_all_but_status(&self, old: &Value, new: &mut Value) {
+        let (status, mut metadata) = (new["status"].clone(), new["metadata"].clone());
+        *new = old.clone();
+        meta::set(new, &["status"], status);
+        // Labels and annotations may be changed along with the status of built-in kinds, but not of custom ones.
+        let fields: &[&str] = match self.served.custom {
+            Some(_) => &["managedFields"],
+            None => &["managedFields", "labels", "annotations", "finalizers"],
+        };
+        for field in fields {
+            meta::set(new, &["metadata", field], metadata[*field].take());
+        }
+    }
+}
+
+/// Whether the last thing that kept a deleted object has gone.
+pub(super) fn is_finished(object: &Value) -> bool {
+    let grace = meta::at(object, &["metadata", "deletionGracePeriodSeconds"]).as_u64();
+    let namespace_content = !meta::items(object, &["spec", "finalizers"]).is_empty() && object["kind"] == "Namespace";
+    meta::is_deleting(object) && meta::finalizers(object).is_empty() && grace.unwrap_or(0) == 0 && !namespace_content
+}
+
+fn spec_differs(old: &Value, new: &Value) -> bool {
+    let (Some(old), Some(new)) = (old.as_object(), new.as_object()) else {
+        return true;
+    };
+    let asked = |name: &&String| !matches!(name.as_str(), "metadata" | "status");
+    let names = old.keys().chain(new.keys()).filter(asked);
+    names.into_iter().any(|name| old.get(name) != new.get(name))
+}
+
+/// Whether two states differ in nothing but when fields were written.
+fn same(old: &Value, new: &Value) -> bool {
+    if old == new {
+        return true;
+    }
+    let without_times = |object: &Value| {
+        let mut object = object.clone();
+        for entry in meta::items_mut(&mut object, &["metadata", "managedFields"]) {
+            meta::set(entry, &["time"], Value::Null);
+        }
+        object
+    };
+    without_times(old) == without_times(new)
+}

@@ -1,0 +1,145 @@
+//! The two-step binding of a claim and a volume.
+//!
+//! ```text
+//!   claim  Pending                                          volumeName   Bound
+//!            │                                                  ▲          ▲
+//!            ▼                                                  │          │
+//!   volume Available ──claimRef──▶ reserved ──phase──▶ Bound ───┘──────────┘
+//! ```
+//!
+//! The volume is written first: from then on no other claim can take it. Each of the four writes is
+//! left out if it is already made, so a binding is continued from wherever it stopped.
+
+use crate::access::AccessModes;
+use crate::capacity;
+use crate::effect::{CapacityChange, Change, Effect, Target, Write};
+use crate::index::{attributes_class, modes_differ, size_of};
+use berth_core::api::{Kind, ObjectReference, PersistentVolume, PersistentVolumeClaim};
+use berth_core::names;
+use berth_core::quantity::Quantity;
+
+/// Whether a volume refers to this claim, by name alone or by uid too.
+pub(crate) fn is_reserved_for(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
+    volume.spec.claim_ref.as_ref().is_some_and(|reference| {
+        reference.name == claim.metadata.name
+            && reference.namespace == claim.metadata.namespace
+            && (reference.uid.is_empty() || reference.uid == claim.metadata.uid)
+    })
+}
+
+/// Why a volume that a claim asks for by name cannot be given to it.
+pub(crate) fn mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<String> {
+    if volume.metadata.is_deleting() {
+        return Some(format!("the volume is marked for deletion {:?}", volume.metadata.name));
+    }
+    let problem = if size_of(volume).value() < claim.requested_bytes() {
+        "requested PV is too small"
+    } else if volume.class_name() != claim.class_name().unwrap_or_default() {
+        "storageClassName does not match"
+    } else if attributes_class(claim.spec.volume_attributes_class_name.as_ref())
+        != attributes_class(volume.spec.volume_attributes_class_name.as_ref())
+    {
+        "volumeAttributesClassName does not match"
+    } else if modes_differ(claim, volume) {
+        "incompatible volumeMode"
+    } else if !AccessModes::of(&volume.spec.access_modes).contains(AccessModes::of(&claim.spec.access_modes)) {
+        "incompatible accessMode"
+    } else {
+        return None;
+    };
+    Some(problem.to_owned())
+}
+
+/// The writes that are still missing for the two to be bound.
+pub(crate) fn bind(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Vec<Effect> {
+    let volume_target = || Target::of(Kind::PersistentVolume, &volume.metadata);
+    let claim_target = || Target::of(Kind::PersistentVolumeClaim, &claim.metadata);
+    let writes = [
+        (volume_target(), reserve(volume, claim)),
+        (volume_target(), phase(volume, "Bound", String::new())),
+        (claim_target(), complete(claim, volume)),
+        (claim_target(), bound_status(claim, volume)),
+    ];
+    writes
+        .into_iter()
+        .filter_map(|(target, change)| change.map(|change| Effect::Write(Write { target, change })))
+        .collect()
+}
+
+fn reserve(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<Change> {
+    let reserved = is_reserved_for(volume, claim);
+    let known = volume
+        .spec
+        .claim_ref
+        .as_ref()
+        .is_some_and(|reference| reserved && reference.uid == claim.metadata.uid);
+    (!known).then(|| Change::ReserveVolume {
+        claim: ObjectReference {
+            api_version: "v1".to_owned(),
+            kind: Kind::PersistentVolumeClaim.name().to_owned(),
+            namespace: claim.metadata.namespace.clone(),
+            name: claim.metadata.name.clone(),
+            uid: claim.metadata.uid.clone(),
+            resource_version: claim.metadata.resource_version.clone(),
+        },
+        // A reservation by name was the user's: unbinding must leave the name in place.
+        by_controller: !reserved,
+    })
+}
+
+/// The change to a volume's phase, if it is another one.
+pub(crate) fn phase(volume: &PersistentVolume, phase: &'static str, message: String) -> Option<Change> {
+    (volume.status.phase != phase).then_some(Change::VolumePhase { phase, message })
+}
+
+fn complete(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Option<Change> {
+    let names_it = claim.spec.volume_name == volume.metadata.name;
+    let completed = claim.metadata.annotations.contains_key(names::BIND_COMPLETED);
+    (!names_it || !completed).then(|| Change::CompleteClaim {
+        volume_name: (!names_it).then(|| volume.metadata.name.clone()),
+    })
+}
+
+fn bound_status(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Option<Change> {
+    let entering = claim.status.phase != "Bound";
+    let modes_change = claim.status.access_modes != volume.spec.access_modes;
+    if !entering && !modes_change {
+        return None;
+    }
+    // The size is taken over once, when the claim becomes bound: later it is the resizer's.
+    let capacity = match volume.metadata.annotation(names::PRE_RESIZE_CAPACITY) {
+        _ if !entering => CapacityChange::Keep,
+        Some(before) if before.parse::<Quantity>().is_ok() => CapacityChange::Set(before.to_owned()),
+        Some(_) | None => CapacityChange::Set(capacity::text(size_of(volume))),
+    };
+    let attributes_class = &volume.spec.volume_attributes_class_name;
+    let from_pending = entering && claim.status.phase != "Lost";
+    let class_changes = from_pending && claim.status.current_volume_attributes_class_name != *attributes_class;
+    Some(Change::ClaimStatus {
+        phase: "Bound",
+        access_modes: Some(volume.spec.access_modes.clone()),
+        capacity,
+        attributes_class: class_changes.then(|| attributes_class.clone()),
+    })
+}
+
+/// The write that takes a claim to a phase in which it has no volume, if anything changes.
+pub(crate) fn unbound_status(claim: &PersistentVolumeClaim, phase: &'static str) -> Option<Effect> {
+    let status = &claim.status;
+    let clean = status.phase == phase
+        && status.access_modes.is_empty()
+        && status.capacity.is_empty()
+        && status.current_volume_attributes_class_name.is_none();
+    let had_class = status.current_volume_attributes_class_name.is_some();
+    (!clean).then(|| {
+        Effect::Write(Write {
+            target: Target::of(Kind::PersistentVolumeClaim, &claim.metadata),
+            change: Change::ClaimStatus {
+                phase,
+                access_modes: None,
+                capacity: CapacityChange::Clear,
+                attributes_class: had_class.then_some(None),
+            },
+        })
+    })
+}

@@ -1,0 +1,67 @@
+//! The volume controller as pure steps: objects in, effects out.
+//!
+//! A step looks at one claim, one volume or one pod and at what is known of the rest ([`State`]), and
+//! answers with the [`Effect`]s to carry out, in order. Carrying them out, retrying, watching and
+//! keeping time is left to whoever calls: a cluster component, an embedded control plane, or a
+//! simulation in virtual time.
+//!
+//! This crate must not know a clock, a socket, a runtime or a global: the same objects always give
+//! the same effects. Every step can be run again after any of its effects was lost, so a controller
+//! that stops after any single write is continued by the next one.
+//!
+//! Map: [`sync_claim`] and [`sync_volume`] are the state machine; [`index`](State) finds the smallest
+//! fitting volume; [`zone`] turns zone labels into node affinity; [`ephemeral`] and [`protection`] are
+//! the small controllers that an embedded cluster needs beside it.
+
+mod access;
+mod bind;
+mod capacity;
+mod claim;
+mod effect;
+pub mod ephemeral;
+mod index;
+mod key;
+mod placed;
+mod plugin;
+pub mod protection;
+mod provision;
+mod reclaim;
+mod selector;
+mod settings;
+mod state;
+mod volume;
+pub mod zone;
+
+pub use access::AccessModes;
+pub use claim::sync_claim;
+pub use effect::{CapacityChange, Change, Confirmation, Effect, Event, EventType, Reason, Target, Write};
+pub use key::{Key, NamespacedName};
+pub use settings::{Protection, Settings, ZoneUpgrade};
+pub use state::{PodUse, State};
+pub use volume::sync_volume;
+
+/// Runs the step for one key: the claim, volume or pod of that name, if it is known.
+#[must_use]
+pub fn sync(key: &Key, state: &State, settings: &Settings) -> Vec<Effect> {
+    match key {
+        Key::Claim(name) => state.claim(name).map_or_else(Vec::new, |claim| {
+            let mut effects = protection::protect_claim(claim, state, settings);
+            if effects.is_empty() {
+                effects = sync_claim(claim, state, settings);
+            }
+            effects
+        }),
+        Key::Volume(name) => state.volume(name).map_or_else(Vec::new, |volume| {
+            let mut effects = protection::protect_volume(volume, state, settings);
+            if effects.is_empty() {
+                effects = zone::sync_zone(volume, settings);
+            }
+            // A write brings the volume back here; a mere event must not keep it from being synced.
+            if !effects.iter().any(|effect| matches!(effect, Effect::Write(_))) {
+                effects.extend(sync_volume(volume, state, settings));
+            }
+            effects
+        }),
+        Key::Pod(name) => ephemeral::sync_pod(name, state, settings),
+    }
+}

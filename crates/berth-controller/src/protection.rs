@@ -1,0 +1,97 @@
+//! Keeps claims and volumes in use from vanishing, by finalizer.
+//!
+//! A real cluster has controllers of its own for this; an embedded one needs them here.
+
+use crate::effect::{Change, Confirmation, Effect};
+use crate::key::NamespacedName;
+use crate::settings::{Protection, Settings};
+use crate::state::State;
+use crate::{claim, volume};
+use berth_core::api::{ObjectMeta, PersistentVolume, PersistentVolumeClaim};
+use berth_core::names;
+
+/// What the finalizer of an object needs.
+enum Finalizer {
+    /// The object is new.
+    Add(Vec<String>),
+    /// The object is being deleted and waits for us.
+    Remove(Vec<String>),
+    /// It is there and the object stays, or the object goes without it.
+    Fine,
+}
+
+fn finalizer(metadata: &ObjectMeta, name: &str) -> Finalizer {
+    let has = metadata.finalizers.iter().any(|found| found == name);
+    match (metadata.is_deleting(), has) {
+        (false, false) => {
+            let current = metadata.finalizers.iter().cloned();
+            Finalizer::Add(current.chain([name.to_owned()]).collect())
+        }
+        (true, true) => {
+            let others = metadata.finalizers.iter().filter(|found| *found != name);
+            Finalizer::Remove(others.cloned().collect())
+        }
+        // There already, and the object stays.
+        (false, true) => Finalizer::Fine,
+        // Too late to protect it: finalizers cannot be added to an object that is being deleted.
+        (true, false) => Finalizer::Fine,
+    }
+}
+
+/// The protection step for a claim.
+#[must_use]
+pub fn protect_claim(object: &PersistentVolumeClaim, state: &State, settings: &Settings) -> Vec<Effect> {
+    if settings.protection == Protection::Off {
+        return Vec::new();
+    }
+    match finalizer(&object.metadata, names::CLAIM_PROTECTION) {
+        Finalizer::Fine => Vec::new(),
+        Finalizer::Add(finalizers) => vec![claim::write(object, Change::Finalizers(finalizers))],
+        Finalizer::Remove(finalizers) => {
+            let name = NamespacedName::of(&object.metadata);
+            if is_used_by_pod(object, state) {
+                // The pod's end brings this step back.
+                return Vec::new();
+            }
+            vec![
+                Effect::Confirm(Confirmation::ClaimUnused { claim: name }),
+                claim::write(object, Change::Finalizers(finalizers)),
+            ]
+        }
+    }
+}
+
+fn is_used_by_pod(object: &PersistentVolumeClaim, state: &State) -> bool {
+    let name = NamespacedName::of(&object.metadata);
+    let mut pods = state.pods_using(&name);
+    pods.any(|pod| !pod.node_name.is_empty() && pod.may_use(object))
+}
+
+fn is_in_use(object: &PersistentVolume, state: &State, settings: &Settings) -> bool {
+    let claim = || {
+        let reference = object.spec.claim_ref.as_ref()?;
+        let claim = state.claim(&NamespacedName::referred(reference))?;
+        (claim.metadata.uid == reference.uid).then_some(claim)
+    };
+    object.status.phase == "Bound"
+        && match settings.protection {
+            Protection::Off => false,
+            Protection::UsedByPods => claim().is_some_and(|claim| is_used_by_pod(claim, state)),
+            Protection::Bound => true,
+        }
+}
+
+/// The protection step for a volume.
+#[must_use]
+pub fn protect_volume(object: &PersistentVolume, state: &State, settings: &Settings) -> Vec<Effect> {
+    if settings.protection == Protection::Off {
+        return Vec::new();
+    }
+    match finalizer(&object.metadata, names::VOLUME_PROTECTION) {
+        Finalizer::Fine => Vec::new(),
+        Finalizer::Add(finalizers) => vec![volume::write(object, Change::Finalizers(finalizers))],
+        // When the claim goes the phase changes, when the pod goes its claim is looked at: the step comes back.
+        Finalizer::Remove(_) if is_in_use(object, state, settings) => Vec::new(),
+        Finalizer::Remove(finalizers) => vec![volume::write(object, Change::Finalizers(finalizers))],
+    }
+}

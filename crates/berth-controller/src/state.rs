@@ -1,0 +1,449 @@
+//! What the controller knows: the objects as last seen, indexed for the questions that steps ask.
+//!
+//! One owner applies what watches and writes bring; steps only read. A state never goes back to an
+//! older version of an object, so what a write answered is not undone by a watch that lags behind.
+
+use crate::access::AccessModes;
+use crate::bind::is_reserved_for;
+use crate::ephemeral;
+use crate::index::{VolumeIndex, attributes_class, modes_differ, requested, size_of};
+use crate::key::{Key, NamespacedName};
+use crate::selector::{matches_labels, reaches};
+use crate::settings::Settings;
+use berth_core::api::{
+    Node, ObjectMeta, OwnerReference, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass, StringMap,
+};
+use berth_core::names;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// How many waiting claims are tried for a volume that became free. Those beyond are found by the
+/// next resync; without a bound, many claims that do not fit would be walked for every new volume.
+const WAKE_LIMIT: usize = 64;
+
+/// What is known of a pod: the claims it uses and where it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodUse {
+    /// The pod, as an effect's target.
+    pub metadata: ObjectMeta,
+    /// The node; empty until it has one.
+    pub node_name: String,
+    /// It has run to its end.
+    pub terminated: bool,
+    /// Names of the claims it uses, those of ephemeral volumes included.
+    pub claims: Vec<String>,
+    /// Its ephemeral volumes: name in the pod, name of the claim.
+    pub ephemeral: Vec<(String, String)>,
+}
+
+impl PodUse {
+    fn of(pod: &Pod) -> Self {
+        let ephemeral: Vec<_> = ephemeral::volumes_of(pod).collect();
+        let named = pod.spec.volumes.iter().filter_map(|volume| {
+            let source = volume.persistent_volume_claim.as_ref()?;
+            Some(source.claim_name.clone())
+        });
+        Self {
+            // Labels and annotations of pods are not read, and there are many pods.
+            metadata: ObjectMeta {
+                labels: StringMap::new(),
+                annotations: StringMap::new(),
+                ..pod.metadata.clone()
+            },
+            node_name: pod.spec.node_name.clone(),
+            terminated: matches!(pod.status.phase.as_str(), "Succeeded" | "Failed"),
+            claims: named.chain(ephemeral.iter().map(|(_, claim)| claim.clone())).collect(),
+            ephemeral,
+        }
+    }
+
+    /// Whether the claim is one that this pod may use: for an ephemeral volume, its own.
+    #[must_use]
+    pub fn may_use(&self, claim: &PersistentVolumeClaim) -> bool {
+        let ephemeral = self.ephemeral.iter().any(|(_, name)| *name == claim.metadata.name);
+        !ephemeral || is_owned_by(&claim.metadata.owner_references, &self.metadata.uid)
+    }
+}
+
+/// Whether the controller among the owners has this uid.
+pub(crate) fn is_owned_by(owners: &[OwnerReference], uid: &str) -> bool {
+    owners
+        .iter()
+        .any(|owner| owner.controller == Some(true) && owner.uid == uid)
+}
+
+/// The objects as last seen.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    volumes: FxHashMap<String, Arc<PersistentVolume>>,
+    claims: FxHashMap<NamespacedName, Arc<PersistentVolumeClaim>>,
+    classes: BTreeMap<String, StorageClass>,
+    nodes: FxHashMap<String, StringMap>,
+    pods: FxHashMap<NamespacedName, PodUse>,
+    pods_of_claim: FxHashMap<NamespacedName, BTreeSet<NamespacedName>>,
+    index: VolumeIndex,
+    /// Volumes that effects in flight are about: nobody else may choose them.
+    held: FxHashSet<String>,
+    /// Claims that wait for a volume, by class.
+    waiting: BTreeMap<String, BTreeSet<NamespacedName>>,
+    /// The claim that was last woken, by class.
+    woken: FxHashMap<String, NamespacedName>,
+}
+
+impl State {
+    /// A volume by name.
+    #[must_use]
+    pub fn volume(&self, name: &str) -> Option<&Arc<PersistentVolume>> {
+        self.volumes.get(name)
+    }
+
+    /// A claim by name.
+    #[must_use]
+    pub fn claim(&self, name: &NamespacedName) -> Option<&Arc<PersistentVolumeClaim>> {
+        self.claims.get(name)
+    }
+
+    /// A class by name.
+    #[must_use]
+    pub fn class(&self, name: &str) -> Option<&StorageClass> {
+        self.classes.get(name)
+    }
+
+    /// A pod by name.
+    #[must_use]
+    pub fn pod(&self, name: &NamespacedName) -> Option<&PodUse> {
+        self.pods.get(name)
+    }
+
+    /// The labels of a node.
+    #[must_use]
+    pub fn node_labels(&self, name: &str) -> Option<&StringMap> {
+        self.nodes.get(name)
+    }
+
+    /// Every volume, in no order.
+    pub fn volumes(&self) -> impl Iterator<Item = &Arc<PersistentVolume>> {
+        self.volumes.values()
+    }
+
+    /// Every claim, in no order.
+    pub fn claims(&self) -> impl Iterator<Item = &Arc<PersistentVolumeClaim>> {
+        self.claims.values()
+    }
+
+    /// The pods that use a claim of this name, in order of name.
+    pub fn pods_using(&self, claim: &NamespacedName) -> impl Iterator<Item = &PodUse> {
+        let pods = self.pods_of_claim.get(claim).into_iter().flatten();
+        pods.filter_map(|name| self.pods.get(name))
+    }
+
+    /// Everything that is looked at in a resync.
+    #[must_use]
+    pub fn all_keys(&self) -> Vec<Key> {
+        let mut claims: Vec<_> = self.claims.keys().cloned().map(Key::Claim).collect();
+        let mut volumes: Vec<_> = self.volumes.keys().cloned().map(Key::Volume).collect();
+        let with_ephemeral = self.pods.iter().filter(|(_, pod)| !pod.ephemeral.is_empty());
+        let mut pods: Vec<_> = with_ephemeral.map(|(name, _)| Key::Pod(name.clone())).collect();
+        claims.sort_unstable();
+        volumes.sort_unstable();
+        pods.sort_unstable();
+        claims.append(&mut volumes);
+        claims.append(&mut pods);
+        claims
+    }
+
+    /// The class that claims without one get: the newest default, then the first by name.
+    #[must_use]
+    pub fn default_class(&self) -> Option<&StorageClass> {
+        let is_default = |class: &&StorageClass| {
+            [names::IS_DEFAULT_CLASS, names::IS_DEFAULT_CLASS_BETA]
+                .iter()
+                .any(|key| class.metadata.annotation(key) == Some("true"))
+        };
+        self.classes.values().filter(is_default).reduce(|best, class| {
+            if class.metadata.creation_timestamp > best.metadata.creation_timestamp {
+                class
+            } else {
+                best
+            }
+        })
+    }
+
+    /// Whether the claim is bound only when a pod that uses it is scheduled.
+    #[must_use]
+    pub fn is_delayed(&self, claim: &PersistentVolumeClaim, settings: &Settings) -> bool {
+        settings.volume_scheduling
+            && claim
+                .class_name()
+                .and_then(|name| self.class(name))
+                .is_some_and(StorageClass::is_delayed)
+    }
+
+    /// The best volume for an unbound claim that names none: of the volumes with the fewest access
+    /// modes one that is reserved for it, else the smallest that fits. A delayed claim gets only a
+    /// reserved one.
+    #[must_use]
+    pub fn best_volume(&self, claim: &PersistentVolumeClaim, delayed: bool) -> Option<&Arc<PersistentVolume>> {
+        let reserved = self.reserved_volume(claim);
+        let free = if delayed {
+            None
+        } else {
+            self.index.smallest_free(claim, |name| !self.held.contains(name))
+        };
+        match (reserved, free) {
+            (Some((modes, _)), Some((fewer, free))) if fewer.count() < modes.count() => self.volumes.get(free),
+            (Some((_, reserved)), _) => Some(reserved),
+            (None, Some((_, free))) => self.volumes.get(free),
+            (None, None) => None,
+        }
+    }
+
+    fn reserved_volume(&self, claim: &PersistentVolumeClaim) -> Option<(AccessModes, &Arc<PersistentVolume>)> {
+        let wanted = AccessModes::of(&claim.spec.access_modes);
+        self.index
+            .claimed_by(&NamespacedName::of(&claim.metadata))
+            .filter_map(|name| self.volumes.get(name))
+            .filter(|volume| is_reserved_for(volume, claim) && fits_reserved(volume, claim))
+            .map(|volume| (AccessModes::of(&volume.spec.access_modes), volume))
+            .filter(|(modes, _)| modes.contains(wanted))
+            .min_by_key(|(modes, _)| *modes)
+    }
+
+    /// The smallest free volume that fits the claim and that the node can reach.
+    #[must_use]
+    pub fn smallest_on_node(&self, claim: &PersistentVolumeClaim, node: &str) -> Option<&Arc<PersistentVolume>> {
+        let labels = self.nodes.get(node)?;
+        let found = self.index.smallest_free(claim, |name| {
+            !self.held.contains(name)
+                && self
+                    .volumes
+                    .get(name)
+                    .is_some_and(|volume| reaches(volume, node, labels))
+        });
+        found.and_then(|(_, name)| self.volumes.get(name))
+    }
+
+    /// Keeps a volume from being chosen while effects on it are in flight.
+    pub fn hold(&mut self, volume: &str) {
+        self.held.insert(volume.to_owned());
+    }
+
+    /// Ends [`State::hold`].
+    pub fn unhold(&mut self, volume: &str) {
+        self.held.remove(volume);
+    }
+
+    /// Takes in a claim. Gives what to look at; nothing if the state already knew better.
+    pub fn apply_claim(&mut self, claim: PersistentVolumeClaim) -> Vec<Key> {
+        let name = NamespacedName::of(&claim.metadata);
+        let mut keys = Vec::new();
+        if let Some(known) = self.claims.get(&name) {
+            if known.metadata.uid != claim.metadata.uid {
+                keys = self.remove_claim(&name);
+            } else if is_known(&claim.metadata, &known.metadata) {
+                return Vec::new();
+            } else {
+                self.stop_waiting(&name);
+            }
+        }
+        if is_waiting(&claim) {
+            let class = claim.class_name().unwrap_or_default().to_owned();
+            self.waiting.entry(class).or_default().insert(name.clone());
+        }
+        if !claim.spec.volume_name.is_empty() {
+            keys.push(Key::Volume(claim.spec.volume_name.clone()));
+        }
+        self.claims.insert(name.clone(), Arc::new(claim));
+        keys.push(Key::Claim(name));
+        keys
+    }
+
+    /// Forgets a claim. Gives the volumes that it leaves behind.
+    pub fn remove_claim(&mut self, name: &NamespacedName) -> Vec<Key> {
+        self.stop_waiting(name);
+        let Some(claim) = self.claims.remove(name) else {
+            return Vec::new();
+        };
+        let mut volumes: BTreeSet<String> = self.index.claimed_by(name).map(str::to_owned).collect();
+        if !claim.spec.volume_name.is_empty() {
+            volumes.insert(claim.spec.volume_name.clone());
+        }
+        let mut keys: Vec<_> = volumes.into_iter().map(Key::Volume).collect();
+        // An ephemeral volume's claim has to be made again while its pod lives.
+        let pods = self.pods_using(name).filter(|pod| !pod.ephemeral.is_empty());
+        keys.extend(pods.map(|pod| Key::Pod(NamespacedName::of(&pod.metadata))));
+        keys
+    }
+
+    fn stop_waiting(&mut self, name: &NamespacedName) {
+        let Some(claim) = self.claims.get(name) else { return };
+        let class = claim.class_name().unwrap_or_default();
+        if let Some(waiting) = self.waiting.get_mut(class) {
+            waiting.remove(name);
+            if waiting.is_empty() {
+                let class = class.to_owned();
+                self.waiting.remove(&class);
+            }
+        }
+    }
+
+    /// Takes in a volume. Gives what to look at; nothing if the state already knew better.
+    pub fn apply_volume(&mut self, volume: PersistentVolume) -> Vec<Key> {
+        let name = volume.metadata.name.clone();
+        let mut keys = Vec::new();
+        if let Some(known) = self.volumes.get(&name) {
+            if known.metadata.uid != volume.metadata.uid {
+                keys = self.remove_volume(&name);
+            } else if is_known(&volume.metadata, &known.metadata) {
+                return Vec::new();
+            }
+        }
+        self.index.insert(&volume);
+        match &volume.spec.claim_ref {
+            Some(reference) => keys.push(Key::Claim(NamespacedName::referred(reference))),
+            None => keys.extend(self.wake(&volume).map(Key::Claim)),
+        }
+        self.volumes.insert(name.clone(), Arc::new(volume));
+        keys.push(Key::Volume(name));
+        keys
+    }
+
+    /// Forgets a volume. Gives the claim that loses it.
+    pub fn remove_volume(&mut self, name: &str) -> Vec<Key> {
+        self.index.remove(name);
+        let Some(volume) = self.volumes.remove(name) else {
+            return Vec::new();
+        };
+        let reference = volume.spec.claim_ref.as_ref();
+        reference
+            .map(|reference| Key::Claim(NamespacedName::referred(reference)))
+            .into_iter()
+            .collect()
+    }
+
+    /// A waiting claim that could use a volume that is free, one after the other.
+    fn wake(&mut self, volume: &PersistentVolume) -> Option<NamespacedName> {
+        if volume.status.phase != "Available" || volume.metadata.is_deleting() {
+            return None;
+        }
+        let class = volume.class_name();
+        let waiting = self.waiting.get(class)?;
+        let after = self.woken.get(class).map_or(Bound::Unbounded, Bound::Excluded);
+        let rest = waiting.range::<NamespacedName, _>((after, Bound::Unbounded));
+        let found = rest
+            .chain(waiting.iter())
+            .take(WAKE_LIMIT)
+            .find(|name| self.claims.get(*name).is_some_and(|claim| fits_free(volume, claim)))?
+            .clone();
+        self.woken.insert(class.to_owned(), found.clone());
+        Some(found)
+    }
+
+    /// Takes in a class. Gives the claims that waited for it.
+    pub fn apply_class(&mut self, class: StorageClass) -> Vec<Key> {
+        let name = class.metadata.name.clone();
+        if self.classes.get(&name) == Some(&class) {
+            return Vec::new();
+        }
+        self.classes.insert(name.clone(), class);
+        // Claims without a class wait under the empty name, for a default one.
+        let waiting = [name.as_str(), ""]
+            .into_iter()
+            .filter_map(|name| self.waiting.get(name));
+        waiting.flatten().cloned().map(Key::Claim).collect()
+    }
+
+    /// Forgets a class.
+    pub fn remove_class(&mut self, name: &str) -> Vec<Key> {
+        self.classes.remove(name);
+        let waiting = self.waiting.get(name).into_iter().flatten();
+        waiting.cloned().map(Key::Claim).collect()
+    }
+
+    /// Takes in a pod. Gives the claims whose waiting it changes, and the pod if it needs claims.
+    pub fn apply_pod(&mut self, pod: &Pod) -> Vec<Key> {
+        let name = NamespacedName::of(&pod.metadata);
+        let pod = PodUse::of(pod);
+        if self.pods.get(&name) == Some(&pod) {
+            return Vec::new();
+        }
+        let mut keys = self.remove_pod(&name);
+        for claim in &pod.claims {
+            let claim = NamespacedName::new(&name.namespace, claim);
+            keys.push(Key::Claim(claim.clone()));
+            self.pods_of_claim.entry(claim).or_default().insert(name.clone());
+        }
+        if !pod.ephemeral.is_empty() {
+            keys.push(Key::Pod(name.clone()));
+        }
+        if !pod.claims.is_empty() {
+            self.pods.insert(name, pod);
+        }
+        keys
+    }
+
+    /// Forgets a pod. Gives the claims it used.
+    pub fn remove_pod(&mut self, name: &NamespacedName) -> Vec<Key> {
+        let Some(pod) = self.pods.remove(name) else {
+            return Vec::new();
+        };
+        let mut keys = Vec::new();
+        for claim in &pod.claims {
+            let claim = NamespacedName::new(&name.namespace, claim);
+            if let Some(pods) = self.pods_of_claim.get_mut(&claim) {
+                pods.remove(name);
+                if pods.is_empty() {
+                    self.pods_of_claim.remove(&claim);
+                }
+            }
+            let volume = self.claims.get(&claim).map(|claim| claim.spec.volume_name.clone());
+            keys.extend(volume.filter(|name| !name.is_empty()).map(Key::Volume));
+            keys.push(Key::Claim(claim));
+        }
+        keys
+    }
+
+    /// Takes in a node.
+    pub fn apply_node(&mut self, node: Node) {
+        self.nodes.insert(node.metadata.name, node.metadata.labels);
+    }
+
+    /// Forgets a node.
+    pub fn remove_node(&mut self, name: &str) {
+        self.nodes.remove(name);
+    }
+}
+
+/// Whether `new` is the version that is known, or one from before. Versions that are no numbers
+/// cannot be compared, and the order of arrival decides.
+fn is_known(new: &ObjectMeta, known: &ObjectMeta) -> bool {
+    match (
+        new.resource_version.parse::<u64>(),
+        known.resource_version.parse::<u64>(),
+    ) {
+        (Ok(new), Ok(known)) => new <= known,
+        _ => new.resource_version == known.resource_version && !new.resource_version.is_empty(),
+    }
+}
+
+fn is_waiting(claim: &PersistentVolumeClaim) -> bool {
+    claim.spec.volume_name.is_empty() && !claim.metadata.annotations.contains_key(names::BIND_COMPLETED)
+}
+
+/// A reservation wins over class and labels, but not over size and mode.
+fn fits_reserved(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
+    size_of(volume) >= requested(claim)
+        && !modes_differ(claim, volume)
+        && attributes_class(claim.spec.volume_attributes_class_name.as_ref())
+            == attributes_class(volume.spec.volume_attributes_class_name.as_ref())
+        && !volume.metadata.is_deleting()
+}
+
+fn fits_free(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
+    let selector = claim.spec.selector.as_ref();
+    fits_reserved(volume, claim)
+        && AccessModes::of(&volume.spec.access_modes).contains(AccessModes::of(&claim.spec.access_modes))
+        && selector.is_none_or(|selector| matches_labels(selector, &volume.metadata.labels))
+}

@@ -1,0 +1,181 @@
+//! The volume's half of the state machine.
+//!
+//! ```text
+//!            no claim, or reserved by name        the claim names it
+//!   new ──▶ Available ◀──────────────────────┬─────────────────────▶ Bound
+//!               ▲                            │                         │
+//!               │ the claim went elsewhere   │                         │ the claim is gone
+//!               └────────────────────────────┴───────────────────── Released ──▶ deleted, or Failed
+//! ```
+
+use crate::bind::phase;
+use crate::effect::{Change, Confirmation, Effect, Event, EventType, Reason, Target, Write};
+use crate::index::modes_differ;
+use crate::key::{Key, NamespacedName};
+use crate::plugin;
+use crate::reclaim::reclaim;
+use crate::settings::Settings;
+use crate::state::State;
+use berth_core::api::{Kind, ObjectReference, PersistentVolume, PersistentVolumeClaim};
+use berth_core::names;
+
+/// How the volume refers to a claim.
+#[derive(Clone, Copy, Debug)]
+enum Reference<'a> {
+    /// Not at all.
+    None,
+    /// By name: the claim may not exist yet.
+    ByName,
+    /// By uid too: one claim and no other.
+    ByUid(&'a ObjectReference),
+}
+
+/// What is known of the claim that the volume refers to.
+#[derive(Clone, Copy, Debug)]
+enum Referent<'a> {
+    /// There is none with this uid.
+    Gone,
+    /// It names no volume.
+    Open(&'a PersistentVolumeClaim),
+    /// It names this volume.
+    Here,
+    /// It names another volume.
+    Elsewhere,
+}
+
+impl<'a> Reference<'a> {
+    fn of(volume: &'a PersistentVolume) -> Self {
+        match &volume.spec.claim_ref {
+            None => Self::None,
+            Some(reference) if reference.uid.is_empty() => Self::ByName,
+            Some(reference) => Self::ByUid(reference),
+        }
+    }
+
+    fn referent(self, volume: &PersistentVolume, state: &'a State) -> Referent<'a> {
+        let Self::ByUid(reference) = self else {
+            return Referent::Gone;
+        };
+        match state.claim(&NamespacedName::referred(reference)) {
+            Some(claim) if claim.metadata.uid == reference.uid => {
+                if claim.spec.volume_name.is_empty() {
+                    Referent::Open(claim)
+                } else if claim.spec.volume_name == volume.metadata.name {
+                    Referent::Here
+                } else {
+                    Referent::Elsewhere
+                }
+            }
+            Some(_) | None => Referent::Gone,
+        }
+    }
+}
+
+/// One step for a volume.
+#[must_use]
+pub fn sync_volume(volume: &PersistentVolume, state: &State, _settings: &Settings) -> Vec<Effect> {
+    if let Some(effects) = anneal(volume) {
+        return effects;
+    }
+    let reference = Reference::of(volume);
+    match (reference, reference.referent(volume, state)) {
+        // Who is not referred to by uid is not asked: the claim's own step takes the volume.
+        (
+            Reference::None | Reference::ByName,
+            Referent::Gone | Referent::Open(_) | Referent::Here | Referent::Elsewhere,
+        ) => to_phase(volume, "Available"),
+        (Reference::ByUid(reference), Referent::Gone) => released(volume, Some(reference), state),
+        (Reference::ByUid(_), Referent::Open(claim)) if modes_differ(claim, volume) => mode_mismatch(volume, claim),
+        // The binding is half done. Its other half is the claim's step.
+        (Reference::ByUid(_), Referent::Open(claim)) => {
+            vec![Effect::Requeue(Key::Claim(NamespacedName::of(&claim.metadata)))]
+        }
+        (Reference::ByUid(_), Referent::Here) => to_phase(volume, "Bound"),
+        (Reference::ByUid(_), Referent::Elsewhere) => went_elsewhere(volume, state),
+    }
+}
+
+/// Keeps the marks of plugins that CSI drivers took over right, before anything else.
+fn anneal(volume: &PersistentVolume) -> Option<Vec<Effect>> {
+    if let Some(value) = plugin::migration(&volume.metadata.annotations, &[names::PROVISIONED_BY]) {
+        let key = names::MIGRATED_TO;
+        return Some(vec![write(volume, Change::Annotate { key, value })]);
+    }
+    plugin::deletion_finalizers(volume).map(|finalizers| vec![write(volume, Change::Finalizers(finalizers))])
+}
+
+/// The claim is gone: the volume is released, then its policy decides.
+fn released(volume: &PersistentVolume, gone: Option<&ObjectReference>, state: &State) -> Vec<Effect> {
+    let mut effects = Vec::new();
+    if !matches!(volume.status.phase.as_str(), "Released" | "Failed") {
+        effects.extend(to_phase(volume, "Released"));
+    }
+    effects.extend(reclaim(volume, state));
+    if let Some(reference) = gone
+        && !effects.is_empty()
+    {
+        // Nothing brings back a volume that was deleted, and the watch of claims may lag behind.
+        let confirmation = Confirmation::ClaimGone {
+            claim: NamespacedName::referred(reference),
+            uid: reference.uid.clone(),
+        };
+        effects.insert(0, Effect::Confirm(confirmation));
+    }
+    effects
+}
+
+/// The claim is bound to another volume.
+fn went_elsewhere(volume: &PersistentVolume, state: &State) -> Vec<Effect> {
+    let provisioned = volume.metadata.annotations.contains_key(names::PROVISIONED_BY);
+    let policy = volume.spec.persistent_volume_reclaim_policy.as_deref();
+    if provisioned && policy == Some("Delete") {
+        // It was made for this claim alone, and the claim does not need it.
+        return released(volume, None, state);
+    }
+    let by_controller = volume.metadata.annotations.contains_key(names::BOUND_BY_CONTROLLER);
+    let release = Change::ReleaseVolume {
+        keep_name: !by_controller,
+    };
+    let mut effects = vec![write(volume, release)];
+    effects.extend(to_phase(volume, "Available"));
+    effects
+}
+
+fn mode_mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Vec<Effect> {
+    let to_volume = format!(
+        "Cannot bind PersistentVolume to requested PersistentVolumeClaim {:?} due to incompatible volumeMode.",
+        claim.metadata.name
+    );
+    let to_claim = format!(
+        "Cannot bind PersistentVolume {:?} to requested PersistentVolumeClaim due to incompatible volumeMode.",
+        volume.metadata.name
+    );
+    let about_claim = crate::claim::event(claim, EventType::Warning, Reason::VolumeMismatch, to_claim);
+    vec![
+        event(volume, EventType::Warning, Reason::VolumeMismatch, to_volume),
+        about_claim,
+    ]
+}
+
+fn to_phase(volume: &PersistentVolume, name: &'static str) -> Vec<Effect> {
+    let change = phase(volume, name, String::new());
+    change.map(|change| write(volume, change)).into_iter().collect()
+}
+
+/// An event about the volume.
+pub(crate) fn event(volume: &PersistentVolume, event_type: EventType, reason: Reason, message: String) -> Effect {
+    Effect::Emit(Event {
+        about: Target::of(Kind::PersistentVolume, &volume.metadata),
+        event_type,
+        reason,
+        message,
+    })
+}
+
+/// A write to the volume.
+pub(crate) fn write(volume: &PersistentVolume, change: Change) -> Effect {
+    Effect::Write(Write {
+        target: Target::of(Kind::PersistentVolume, &volume.metadata),
+        change,
+    })
+}

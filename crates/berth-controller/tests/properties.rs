@@ -1,0 +1,466 @@
+//! Random objects, deletions and edits by a user, two controllers with stale views, and crashes
+//! after any write. What must hold at every moment, and what must hold when all is quiet.
+
+mod common;
+
+use berth_controller::Settings;
+use berth_core::api::Kind;
+use common::mk::{With, mk_claim, mk_class, mk_node, mk_pod, mk_volume};
+use common::{Cluster, Controller, Id};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+const SIZES: [&str; 4] = ["1Gi", "2Gi", "5Gi", "10Gi"];
+const CLASSES: [&str; 3] = ["now", "wait", "ext"];
+const NAMES: usize = 6;
+
+#[derive(Clone, Debug)]
+enum Action {
+    CreateVolume {
+        name: usize,
+        size: usize,
+        class: usize,
+        many: bool,
+        block: bool,
+        gold: bool,
+        reserved: Option<usize>,
+        policy: usize,
+    },
+    CreateClaim {
+        name: usize,
+        size: usize,
+        class: usize,
+        many: bool,
+        gold: bool,
+        volume: Option<usize>,
+    },
+    CreatePod {
+        name: usize,
+        claim: usize,
+    },
+    DeleteVolume(usize),
+    DeleteClaim(usize),
+    DeletePod(usize),
+    /// The user gives a released volume free again.
+    ClearReference(usize),
+    /// The user reserves a free volume by name, as a scheduler would.
+    Reserve {
+        volume: usize,
+        claim: usize,
+    },
+    Relabel {
+        volume: usize,
+        gold: bool,
+    },
+    /// A controller sees some of what happened.
+    Watch {
+        controller: usize,
+        kind: Kind,
+        entries: usize,
+    },
+    /// A controller works through its queue and crashes after this many writes.
+    Work {
+        controller: usize,
+        writes: usize,
+    },
+    Resync(usize),
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    let name = 0..NAMES;
+    let create_volume = (
+        (name.clone(), 0..SIZES.len(), 0..CLASSES.len(), any::<bool>()),
+        (
+            prop::bool::weighted(0.1),
+            any::<bool>(),
+            prop::option::weighted(0.2, name.clone()),
+            0..3_usize,
+        ),
+    )
+        .prop_map(
+            |((name, size, class, many), (block, gold, reserved, policy))| Action::CreateVolume {
+                name,
+                size,
+                class,
+                many,
+                block,
+                gold,
+                reserved,
+                policy,
+            },
+        );
+    let create_claim = (
+        name.clone(),
+        0..SIZES.len(),
+        0..CLASSES.len(),
+        prop::bool::weighted(0.2),
+        prop::bool::weighted(0.2),
+        prop::option::weighted(0.2, name.clone()),
+    )
+        .prop_map(|(name, size, class, many, gold, volume)| Action::CreateClaim {
+            name,
+            size,
+            class,
+            many,
+            gold,
+            volume,
+        });
+    let watched = prop_oneof![
+        Just(Kind::PersistentVolume),
+        Just(Kind::PersistentVolumeClaim),
+        Just(Kind::StorageClass),
+        Just(Kind::Pod)
+    ];
+    prop_oneof![
+        4 => create_volume,
+        4 => create_claim,
+        1 => (name.clone(), name.clone()).prop_map(|(name, claim)| Action::CreatePod { name, claim }),
+        1 => name.clone().prop_map(Action::DeleteVolume),
+        1 => name.clone().prop_map(Action::DeleteClaim),
+        1 => name.clone().prop_map(Action::DeletePod),
+        1 => name.clone().prop_map(Action::ClearReference),
+        1 => (name.clone(), name.clone()).prop_map(|(volume, claim)| Action::Reserve { volume, claim }),
+        1 => (name, any::<bool>()).prop_map(|(volume, gold)| Action::Relabel { volume, gold }),
+        8 => (0..2_usize, watched, 1..12_usize).prop_map(|(controller, kind, entries)| Action::Watch { controller, kind, entries }),
+        6 => (0..2_usize, 0..9_usize).prop_map(|(controller, writes)| Action::Work { controller, writes }),
+        1 => (0..2_usize).prop_map(Action::Resync),
+    ]
+}
+
+fn volume_id(name: usize) -> Id {
+    Cluster::id(Kind::PersistentVolume, "", &format!("v{name}"))
+}
+
+fn claim_id(name: usize) -> Id {
+    Cluster::id(Kind::PersistentVolumeClaim, "ns", &format!("c{name}"))
+}
+
+fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn modes(many: bool) -> Value {
+    if many {
+        json!(["ReadWriteOnce", "ReadWriteMany"])
+    } else {
+        json!(["ReadWriteOnce"])
+    }
+}
+
+fn labels(gold: bool) -> Value {
+    if gold { json!({"tier": "gold"}) } else { json!({}) }
+}
+
+struct World {
+    cluster: Cluster,
+    controllers: [Controller; 2],
+    /// Bound pairs by the uids of claim and volume, as long as no user interferes.
+    bound: BTreeMap<(String, String), (Id, Id)>,
+    /// Names of volumes that a user deleted at some time.
+    deleted: BTreeSet<String>,
+}
+
+impl World {
+    fn new() -> Self {
+        let mut cluster = Cluster::default();
+        cluster.create(mk_class("now", "kubernetes.io/no-provisioner", "Immediate"));
+        cluster.create(mk_class("wait", "kubernetes.io/no-provisioner", "WaitForFirstConsumer"));
+        cluster.create(mk_class("ext", "disk.example.com", "Immediate"));
+        cluster.create(mk_node("n0"));
+        let controller = || Controller::new(Settings::default());
+        Self {
+            cluster,
+            controllers: [controller(), controller()],
+            bound: BTreeMap::new(),
+            deleted: BTreeSet::new(),
+        }
+    }
+
+    fn act(&mut self, action: &Action) {
+        let cluster = &mut self.cluster;
+        match action {
+            Action::CreateVolume {
+                name,
+                size,
+                class,
+                many,
+                block,
+                gold,
+                reserved,
+                policy,
+            } => {
+                let mut volume = mk_volume(&format!("v{name}"), SIZES[*size])
+                    .with("/spec/hostPath/path", json!("/tmp/scratch"))
+                    .with("/spec/storageClassName", json!(CLASSES[*class]))
+                    .with("/spec/accessModes", modes(*many))
+                    .with(
+                        "/spec/persistentVolumeReclaimPolicy",
+                        json!(["Retain", "Delete", "Recycle"][*policy]),
+                    )
+                    .with("/metadata/labels", labels(*gold));
+                if *block {
+                    volume = volume.with("/spec/volumeMode", json!("Block"));
+                }
+                if let Some(claim) = reserved {
+                    volume = volume.with(
+                        "/spec/claimRef",
+                        json!({"namespace": "ns", "name": format!("c{claim}")}),
+                    );
+                }
+                cluster.create(volume);
+            }
+            Action::CreateClaim {
+                name,
+                size,
+                class,
+                many,
+                gold,
+                volume,
+            } => {
+                let mut claim = mk_claim(&format!("c{name}"), SIZES[*size])
+                    .with("/spec/storageClassName", json!(CLASSES[*class]))
+                    .with("/spec/accessModes", modes(*many));
+                if *gold {
+                    claim = claim.with("/spec/selector", json!({"matchLabels": {"tier": "gold"}}));
+                }
+                if let Some(volume) = volume {
+                    claim = claim.with("/spec/volumeName", json!(format!("v{volume}")));
+                }
+                cluster.create(claim);
+            }
+            Action::CreatePod { name, claim } => {
+                let claim = format!("c{claim}");
+                cluster.create(mk_pod(&format!("p{name}"), &[claim.as_str()]).with("/spec/nodeName", json!("n0")));
+            }
+            Action::DeleteVolume(name) => {
+                self.deleted.insert(format!("v{name}"));
+                self.bound.retain(|_, (_, volume)| *volume != volume_id(*name));
+                cluster.delete(&volume_id(*name));
+            }
+            Action::DeleteClaim(name) => cluster.delete(&claim_id(*name)),
+            Action::DeletePod(name) => cluster.delete(&Cluster::id(Kind::Pod, "ns", &format!("p{name}"))),
+            Action::ClearReference(name) => {
+                let id = volume_id(*name);
+                if cluster
+                    .objects
+                    .get(&id)
+                    .is_some_and(|volume| text(volume, "/status/phase") == "Released")
+                {
+                    cluster.edit(&id, &json!({"spec": {"claimRef": null}}));
+                }
+            }
+            Action::Reserve { volume, claim } => {
+                let id = volume_id(*volume);
+                if cluster
+                    .objects
+                    .get(&id)
+                    .is_some_and(|volume| volume["spec"].get("claimRef").is_none())
+                {
+                    let reference = json!({"namespace": "ns", "name": format!("c{claim}")});
+                    cluster.edit(&id, &json!({"spec": {"claimRef": reference}}));
+                }
+            }
+            Action::Relabel { volume, gold } => {
+                let tier = if *gold { json!("gold") } else { Value::Null };
+                cluster.edit(&volume_id(*volume), &json!({"metadata": {"labels": {"tier": tier}}}));
+            }
+            Action::Watch {
+                controller,
+                kind,
+                entries,
+            } => self.controllers[*controller].watch_kind(cluster, *kind, *entries),
+            Action::Resync(controller) => self.controllers[*controller].resync(),
+            Action::Work { controller, writes } => self.work(*controller, *writes),
+        }
+    }
+
+    fn work(&mut self, controller: usize, writes: usize) {
+        let mut budget = writes;
+        for _ in 0..40 {
+            if self.controllers[controller].is_idle() {
+                return;
+            }
+            if !self.controllers[controller].step(&mut self.cluster, &mut budget) {
+                // The next one knows nothing but what the API server holds.
+                self.controllers[controller] = Controller::new(Settings::default());
+                return;
+            }
+            self.controllers[controller].watch(&self.cluster, 1);
+        }
+    }
+
+    /// What must hold at every moment.
+    fn check_always(&mut self) -> Result<(), TestCaseError> {
+        for ((claim_uid, volume_uid), (claim_id, volume_id)) in &self.bound {
+            let claim = self
+                .cluster
+                .objects
+                .get(claim_id)
+                .filter(|found| found["metadata"]["uid"] == claim_uid.as_str());
+            let volume = self
+                .cluster
+                .objects
+                .get(volume_id)
+                .filter(|found| found["metadata"]["uid"] == volume_uid.as_str());
+            if let Some(claim) = claim {
+                prop_assert!(volume.is_some(), "the volume of {claim:#} was deleted");
+                prop_assert!(
+                    volume.is_some_and(|volume| is_bound(claim, volume)),
+                    "unbound: {claim:#} {volume:#?}"
+                );
+            }
+        }
+        let claims = self
+            .cluster
+            .objects
+            .iter()
+            .filter(|((kind, ..), _)| *kind == Kind::PersistentVolumeClaim);
+        let mut pairs = Vec::new();
+        for (id, claim) in claims {
+            let named = text(claim, "/spec/volumeName");
+            let lost = text(claim, "/status/phase") == "Lost";
+            prop_assert!(
+                !lost || self.deleted.contains(named),
+                "nobody took its volume away: {claim:#}"
+            );
+            let volume_id = Cluster::id(Kind::PersistentVolume, "", named);
+            let Some(volume) = self.cluster.objects.get(&volume_id) else {
+                continue;
+            };
+            if is_bound(claim, volume) {
+                let uids = (
+                    text(claim, "/metadata/uid").to_owned(),
+                    text(volume, "/metadata/uid").to_owned(),
+                );
+                pairs.push((uids, (id.clone(), volume_id)));
+            }
+        }
+        self.bound.extend(pairs);
+        Ok(())
+    }
+
+    /// What must hold when nothing moves any more.
+    fn check_quiet(&self) -> Result<(), TestCaseError> {
+        let of_kind = |kind: Kind| {
+            self.cluster
+                .objects
+                .iter()
+                .filter(move |((found, ..), _)| *found == kind)
+                .map(|(_, object)| object)
+        };
+        for volume in of_kind(Kind::PersistentVolume) {
+            let reference = volume.pointer("/spec/claimRef");
+            let uid = reference.map(|reference| text(reference, "/uid")).unwrap_or_default();
+            let claim =
+                of_kind(Kind::PersistentVolumeClaim).find(|claim| !uid.is_empty() && claim["metadata"]["uid"] == uid);
+            let phase = text(volume, "/status/phase");
+            match (uid, claim) {
+                ("", _) => prop_assert_eq!(phase, "Available", "{:#}", volume),
+                (_, None) => prop_assert!(matches!(phase, "Released" | "Failed"), "{volume:#}"),
+                (_, Some(claim)) => {
+                    prop_assert!(
+                        is_bound(claim, volume),
+                        "a claim has a volume that it does not name: {claim:#} {volume:#}"
+                    );
+                    prop_assert_eq!(phase, "Bound");
+                }
+            }
+        }
+        for claim in of_kind(Kind::PersistentVolumeClaim) {
+            let named = text(claim, "/spec/volumeName");
+            if text(claim, "/status/phase") == "Bound" {
+                let volume = self.cluster.volume(named);
+                prop_assert!(volume.is_some_and(|volume| is_bound(claim, volume)), "{claim:#}");
+            } else if named.is_empty() && text(claim, "/spec/storageClassName") != "wait" {
+                let fitting = of_kind(Kind::PersistentVolume).find(|volume| could_bind(claim, volume));
+                prop_assert!(fitting.is_none(), "{claim:#} could have {fitting:#?}");
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_bound(claim: &Value, volume: &Value) -> bool {
+    claim
+        .pointer("/metadata/annotations/pv.kubernetes.io~1bind-completed")
+        .is_some()
+        && claim["spec"]["volumeName"] == volume["metadata"]["name"]
+        && volume.pointer("/spec/claimRef/uid") == claim.pointer("/metadata/uid")
+}
+
+/// Whether the claim could be bound to the volume: written anew, not with the controller's own code.
+fn could_bind(claim: &Value, volume: &Value) -> bool {
+    let size = |object: &Value, pointer: &str| text(object, pointer).trim_end_matches("Gi").parse::<u64>().unwrap();
+    let wanted = claim["spec"]["accessModes"].as_array().unwrap();
+    let offered = volume["spec"]["accessModes"].as_array().unwrap();
+    let gold = claim.pointer("/spec/selector").is_some();
+    volume.pointer("/spec/claimRef").is_none()
+        && text(volume, "/status/phase") == "Available"
+        && size(volume, "/spec/capacity/storage") >= size(claim, "/spec/resources/requests/storage")
+        && volume["spec"]["storageClassName"] == claim["spec"]["storageClassName"]
+        && volume["spec"].get("volumeMode").is_none()
+        && wanted.iter().all(|mode| offered.contains(mode))
+        && (!gold || text(volume, "/metadata/labels/tier") == "gold")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn two_controllers_that_crash_bind_all_that_can_be_bound(actions in prop::collection::vec(action(), 1..80)) {
+        let mut world = World::new();
+        for action in &actions {
+            world.act(action);
+            world.check_always()?;
+        }
+        for _ in 0..4 {
+            for controller in &mut world.controllers {
+                controller.run_until_quiet(&mut world.cluster);
+            }
+        }
+        world.check_always()?;
+        world.check_quiet()?;
+    }
+}
+
+/// Runs a controller that stops after `stop` writes, and a fresh one from there.
+fn stopped_after(stop: usize) -> (usize, World) {
+    let mut world = World::new();
+    let reserved = json!({"namespace": "ns", "name": "c1"});
+    world.cluster.create(mk_volume("v0", "5Gi"));
+    world
+        .cluster
+        .create(mk_volume("v1", "5Gi").with("/spec/claimRef", reserved));
+    world.cluster.create(mk_claim("c0", "5Gi"));
+    world.cluster.create(mk_claim("c1", "5Gi"));
+    world
+        .cluster
+        .create(mk_claim("c2", "5Gi").with("/spec/volumeName", json!("v2")));
+    world.cluster.create(mk_volume("v2", "5Gi"));
+    let mut budget = stop;
+    let controller = &mut world.controllers[0];
+    controller.watch(&world.cluster, usize::MAX);
+    while !controller.is_idle() && controller.step(&mut world.cluster, &mut budget) {
+        controller.watch(&world.cluster, usize::MAX);
+    }
+    (stop - budget, world)
+}
+
+#[test]
+fn a_binding_is_continued_from_every_write_it_can_stop_after() {
+    let (writes, _) = stopped_after(usize::MAX);
+    assert!(writes >= 12, "three bindings take {writes} writes");
+    for stop in 0..=writes {
+        let (_, mut world) = stopped_after(stop);
+        world.check_always().unwrap();
+        world.controllers[1].run_until_quiet(&mut world.cluster);
+        world.check_always().unwrap();
+        world.check_quiet().unwrap();
+        for (claim, volume) in [("c0", "v0"), ("c1", "v1"), ("c2", "v2")] {
+            let claim = world.cluster.claim("ns", claim).unwrap();
+            assert_eq!(text(claim, "/spec/volumeName"), volume, "stopped after {stop} writes");
+            assert_eq!(text(claim, "/status/phase"), "Bound");
+        }
+    }
+}

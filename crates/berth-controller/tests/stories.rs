@@ -1,0 +1,566 @@
+//! What happens to claims and volumes, told as stories: objects, what a user does, what comes of it.
+
+mod common;
+
+use berth_controller::{Protection, Settings, ZoneUpgrade};
+use berth_core::api::Kind;
+use common::mk::{With, mk_claim, mk_class, mk_node, mk_pod, mk_volume};
+use common::{Cluster, Controller};
+use serde_json::{Value, json};
+
+const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
+
+struct Story {
+    cluster: Cluster,
+    controller: Controller,
+}
+
+impl Story {
+    fn with(settings: Settings) -> Self {
+        let mut cluster = Cluster::default();
+        cluster.create(mk_class("now", NO_PROVISIONER, "Immediate"));
+        cluster.create(mk_class("wait", NO_PROVISIONER, "WaitForFirstConsumer"));
+        cluster.create(mk_class("extwait", "disk.example.com", "WaitForFirstConsumer"));
+        cluster.create(mk_class("gce", "kubernetes.io/gce-pd", "Immediate"));
+        Self {
+            cluster,
+            controller: Controller::new(settings),
+        }
+    }
+
+    fn new() -> Self {
+        Self::with(Settings::default())
+    }
+
+    fn create(mut self, object: Value) -> Self {
+        assert!(self.cluster.create(object));
+        self.run()
+    }
+
+    fn run(mut self) -> Self {
+        self.controller.run_until_quiet(&mut self.cluster);
+        self
+    }
+
+    fn delete_claim(mut self, name: &str) -> Self {
+        self.cluster
+            .delete(&Cluster::id(Kind::PersistentVolumeClaim, "ns", name));
+        self.run()
+    }
+
+    fn delete_volume(mut self, name: &str) -> Self {
+        self.cluster.delete(&Cluster::id(Kind::PersistentVolume, "", name));
+        self.run()
+    }
+
+    fn delete_pod(mut self, name: &str) -> Self {
+        self.cluster.delete(&Cluster::id(Kind::Pod, "ns", name));
+        self.run()
+    }
+
+    fn edit(mut self, kind: Kind, name: &str, patch: &Value) -> Self {
+        let namespace = if kind.is_namespaced() { "ns" } else { "" };
+        self.cluster.edit(&Cluster::id(kind, namespace, name), patch);
+        self.run()
+    }
+
+    #[track_caller]
+    fn volume(self, name: &str, phase: &str, claim: Option<&str>) -> Self {
+        let volume = self.cluster.volume(name).expect("the volume is there");
+        assert_eq!(volume["status"]["phase"], phase, "phase of {name}: {volume:#}");
+        assert_eq!(
+            volume.pointer("/spec/claimRef/name").and_then(Value::as_str),
+            claim,
+            "claim of {name}"
+        );
+        self
+    }
+
+    #[track_caller]
+    fn claim(self, name: &str, phase: &str, volume: &str) -> Self {
+        let claim = self.cluster.claim("ns", name).expect("the claim is there");
+        assert_eq!(claim["status"]["phase"], phase, "phase of {name}: {claim:#}");
+        let found = claim.pointer("/spec/volumeName").and_then(Value::as_str);
+        assert_eq!(found.unwrap_or_default(), volume, "volume of {name}");
+        self
+    }
+
+    #[track_caller]
+    fn annotated(self, name: &str, key: &str, value: Option<&str>) -> Self {
+        let claim = self.cluster.claim("ns", name).expect("the claim is there");
+        assert_eq!(claim["metadata"]["annotations"][key].as_str(), value, "{key} of {name}");
+        self
+    }
+
+    #[track_caller]
+    fn told(self, name: &str, reason: &str, message: &str) -> Self {
+        let told = self.cluster.messages.iter().any(|event| {
+            event.about.name == name && event.reason.as_str() == reason && event.message.contains(message)
+        });
+        assert!(told, "{name}: {reason} {message:?} in {:#?}", self.cluster.messages);
+        self
+    }
+
+    #[track_caller]
+    fn not_told(self, name: &str, reason: &str) -> Self {
+        let found = self
+            .cluster
+            .messages
+            .iter()
+            .find(|event| event.about.name == name && event.reason.as_str() == reason);
+        assert_eq!(found, None);
+        self
+    }
+}
+
+#[test]
+fn the_smallest_volume_with_the_fewest_access_modes_is_taken() {
+    Story::new()
+        .create(mk_volume("large", "20Gi"))
+        .create(mk_volume("medium", "10Gi"))
+        .create(mk_volume("small", "1Gi"))
+        .create(mk_volume("many", "6Gi").with("/spec/accessModes", json!(["ReadWriteOnce", "ReadWriteMany"])))
+        .create(mk_claim("c", "5Gi"))
+        .claim("c", "Bound", "medium")
+        .volume("medium", "Bound", Some("c"))
+        .create(mk_claim("d", "5Gi"))
+        .claim("d", "Bound", "large")
+        .create(mk_claim("e", "5Gi"))
+        .claim("e", "Bound", "many");
+}
+
+#[test]
+fn a_claim_waits_until_a_volume_that_fits_comes() {
+    Story::new()
+        .create(mk_claim("c", "5Gi"))
+        .claim("c", "Pending", "")
+        .told(
+            "c",
+            "ProvisioningFailed",
+            "no volume plugin matched name: kubernetes.io/no-provisioner",
+        )
+        .create(mk_volume("v", "5Gi").with("/spec/volumeMode", json!("Block")))
+        .claim("c", "Pending", "")
+        .create(mk_volume("w", "5Gi"))
+        .claim("c", "Bound", "w");
+}
+
+#[test]
+fn without_class_and_volume_the_binding_fails() {
+    Story::new()
+        .create(mk_claim("c", "1Gi").with("/spec/storageClassName", json!("")))
+        .told(
+            "c",
+            "FailedBinding",
+            "no persistent volumes available for this claim and no storage class is set",
+        )
+        .create(mk_claim("d", "1Gi").with("/spec/storageClassName", json!("typo")))
+        .told(
+            "d",
+            "ProvisioningFailed",
+            "storageclass.storage.k8s.io \"typo\" not found",
+        );
+}
+
+#[test]
+fn a_reservation_by_the_volume_wins_over_class_and_labels_but_not_over_size() {
+    let reserved = json!({"namespace": "ns", "name": "c"});
+    Story::new()
+        .create(mk_volume("free", "5Gi"))
+        .create(mk_volume("small", "1Gi").with("/spec/claimRef", reserved.clone()))
+        .create(
+            mk_volume("v", "50Gi")
+                .with("/spec/claimRef", reserved)
+                .with("/spec/storageClassName", json!("other")),
+        )
+        .create(mk_claim("c", "5Gi").with("/spec/selector", json!({"matchLabels": {"a": "b"}})))
+        .claim("c", "Bound", "v")
+        .volume("free", "Available", None)
+        .volume("small", "Available", Some("c"))
+        // The user's reservation stays when the claim goes: only its uid is forgotten by hand.
+        .delete_claim("c")
+        .volume("v", "Released", Some("c"));
+}
+
+#[test]
+fn a_claim_that_names_its_volume_gets_it_if_it_fits() {
+    Story::new()
+        .create(mk_volume("v", "5Gi"))
+        .create(mk_claim("big", "6Gi").with("/spec/volumeName", json!("v")))
+        .claim("big", "Pending", "v")
+        .told(
+            "big",
+            "VolumeMismatch",
+            "Cannot bind to requested volume \"v\": requested PV is too small",
+        )
+        .create(mk_claim("c", "5Gi").with("/spec/volumeName", json!("v")))
+        .claim("c", "Bound", "v")
+        .annotated("c", "pv.kubernetes.io/bound-by-controller", None)
+        .create(mk_claim("late", "5Gi").with("/spec/volumeName", json!("v")))
+        .claim("late", "Pending", "v")
+        .told(
+            "late",
+            "FailedBinding",
+            "volume \"v\" already bound to a different claim.",
+        );
+}
+
+#[test]
+fn a_claim_outlives_the_volume_it_lost_and_takes_it_back() {
+    Story::new()
+        .create(mk_volume("v", "5Gi"))
+        .create(mk_claim("c", "5Gi"))
+        .delete_volume("v")
+        .claim("c", "Lost", "v")
+        .told("c", "ClaimLost", "Bound claim has lost its PersistentVolume")
+        .create(mk_volume("v", "5Gi"))
+        .claim("c", "Bound", "v")
+        .volume("v", "Bound", Some("c"));
+}
+
+#[test]
+fn two_completed_claims_on_one_volume_are_one_too_many() {
+    let completed = json!({"pv.kubernetes.io/bind-completed": "yes"});
+    Story::new()
+        .create(mk_volume("v", "5Gi"))
+        .create(mk_claim("c", "5Gi"))
+        .create(
+            mk_claim("d", "5Gi")
+                .with("/spec/volumeName", json!("v"))
+                .with("/metadata/annotations", completed),
+        )
+        .claim("c", "Bound", "v")
+        .claim("d", "Lost", "v")
+        .told("d", "ClaimMisbound", "Two claims are bound to the same volume");
+}
+
+#[test]
+fn a_claim_that_comes_back_with_another_uid_does_not_get_the_data() {
+    Story::new()
+        .create(mk_volume("v", "5Gi"))
+        .create(mk_claim("c", "5Gi"))
+        .delete_claim("c")
+        .volume("v", "Released", Some("c"))
+        .create(mk_claim("c", "5Gi"))
+        .claim("c", "Pending", "")
+        .volume("v", "Released", Some("c"));
+}
+
+#[test]
+fn reclaim_policies() {
+    let policy =
+        |name: &str, policy: &str| mk_volume(name, "5Gi").with("/spec/persistentVolumeReclaimPolicy", json!(policy));
+    let csi = policy("v", "Delete")
+        .with("/spec/csi", json!({"driver": "d", "volumeHandle": "h"}))
+        .with("/spec/hostPath", Value::Null);
+    let released = |volume| {
+        Story::new()
+            .create(volume)
+            .create(mk_claim("c", "5Gi"))
+            .delete_claim("c")
+    };
+    released(policy("v", "Retain")).volume("v", "Released", Some("c"));
+    // The driver's provisioner deletes it.
+    released(csi)
+        .volume("v", "Released", Some("c"))
+        .not_told("v", "VolumeFailedDelete");
+    let external = json!({"pv.kubernetes.io/provisioned-by": "disk.example.com"});
+    released(policy("v", "Delete").with("/metadata/annotations", external)).volume("v", "Released", Some("c"));
+    released(policy("v", "Delete")).volume("v", "Failed", Some("c")).told(
+        "v",
+        "VolumeFailedDelete",
+        "host_path deleter only supports /tmp/.+ but received provided /disks/v",
+    );
+    released(
+        policy("v", "Delete")
+            .with("/spec/hostPath", Value::Null)
+            .with("/spec/local", json!({"path": "/x"})),
+    )
+    .told(
+        "v",
+        "VolumeFailedDelete",
+        "error getting deleter volume plugin for volume \"v\": no volume plugin matched",
+    );
+    let story = released(policy("v", "Delete").with("/spec/hostPath/path", json!("/tmp/scratch")));
+    assert_eq!(story.cluster.volume("v"), None);
+    released(policy("v", "Recycle")).volume("v", "Failed", Some("c")).told(
+        "v",
+        "VolumeFailedRecycle",
+        "No recycler plugin found for the volume!",
+    );
+    released(policy("v", "Burn")).volume("v", "Failed", Some("c")).told(
+        "v",
+        "VolumeUnknownReclaimPolicy",
+        "unrecognized",
+    );
+}
+
+#[test]
+fn a_delayed_claim_waits_for_its_pod_to_be_scheduled() {
+    Story::new()
+        .create(
+            mk_volume("v", "5Gi")
+                .with("/spec/storageClassName", json!("wait"))
+                .on_node("n1"),
+        )
+        .create(mk_claim("c", "5Gi").with("/spec/storageClassName", json!("wait")))
+        .claim("c", "Pending", "")
+        .told(
+            "c",
+            "WaitForFirstConsumer",
+            "waiting for first consumer to be created before binding",
+        )
+        .create(mk_pod("p", &["c"]))
+        .told("c", "WaitForPodScheduled", "waiting for pod p to be scheduled")
+        .create(mk_pod("q", &["c"]))
+        .told("c", "WaitForPodScheduled", "waiting for pods p,q to be scheduled")
+        // The scheduler reserves the volume, and the controller completes the binding.
+        .edit(
+            Kind::PersistentVolume,
+            "v",
+            &json!({"spec": {"claimRef": {"namespace": "ns", "name": "c"}}}),
+        )
+        .claim("c", "Bound", "v");
+}
+
+#[test]
+fn a_selected_node_hands_the_claim_to_the_provisioner() {
+    Story::new()
+        .create(mk_claim("c", "5Gi").with("/spec/storageClassName", json!("extwait")))
+        .annotated("c", "volume.kubernetes.io/storage-provisioner", None)
+        .edit(
+            Kind::PersistentVolumeClaim,
+            "c",
+            &json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "n1"}}}),
+        )
+        .annotated(
+            "c",
+            "volume.kubernetes.io/storage-provisioner",
+            Some("disk.example.com"),
+        )
+        .annotated(
+            "c",
+            "volume.beta.kubernetes.io/storage-provisioner",
+            Some("disk.example.com"),
+        )
+        .told(
+            "c",
+            "ExternalProvisioning",
+            "by the external provisioner 'disk.example.com'",
+        );
+}
+
+#[test]
+fn the_first_designs_annotation_hands_it_over_too() {
+    let annotations = json!({"volume.alpha.kubernetes.io/selectedNode": "n1"});
+    Story::new()
+        .create(
+            mk_claim("c", "5Gi")
+                .with("/spec/storageClassName", json!("extwait"))
+                .with("/metadata/annotations", annotations),
+        )
+        .annotated(
+            "c",
+            "volume.kubernetes.io/storage-provisioner",
+            Some("disk.example.com"),
+        );
+}
+
+#[test]
+fn an_in_tree_class_goes_to_the_driver_that_took_it_over() {
+    Story::new()
+        .create(mk_claim("c", "5Gi").with("/spec/storageClassName", json!("gce")))
+        .annotated(
+            "c",
+            "volume.kubernetes.io/storage-provisioner",
+            Some("pd.csi.storage.gke.io"),
+        )
+        .told("c", "ExternalProvisioning", "'pd.csi.storage.gke.io'");
+}
+
+#[test]
+fn with_the_gate_off_every_claim_is_bound_at_once() {
+    let settings = Settings {
+        volume_scheduling: false,
+        ..Settings::default()
+    };
+    Story::with(settings)
+        .create(mk_volume("v", "5Gi").with("/spec/storageClassName", json!("wait")))
+        .create(mk_claim("c", "5Gi").with("/spec/storageClassName", json!("wait")))
+        .claim("c", "Bound", "v")
+        .not_told("c", "WaitForFirstConsumer")
+        .create(mk_claim("d", "5Gi").with("/spec/storageClassName", json!("extwait")))
+        .annotated(
+            "d",
+            "volume.kubernetes.io/storage-provisioner",
+            Some("disk.example.com"),
+        );
+}
+
+#[test]
+fn a_pod_placed_without_a_scheduler_gets_volumes_of_its_node() {
+    let class = |object: Value, class: &str| object.with("/spec/storageClassName", json!(class));
+    Story::new()
+        .create(mk_node("n1"))
+        .create(class(mk_volume("near", "10Gi"), "wait").on_node("n1"))
+        .create(class(mk_volume("far", "5Gi"), "wait").on_node("n2"))
+        .create(class(mk_claim("c", "5Gi"), "wait"))
+        .create(class(mk_claim("d", "5Gi"), "extwait"))
+        .create(class(mk_claim("e", "50Gi"), "wait"))
+        .claim("c", "Pending", "")
+        .create(mk_pod("p", &["c", "d", "e"]).with("/spec/nodeName", json!("n1")))
+        .claim("c", "Bound", "near")
+        .annotated("d", "volume.kubernetes.io/selected-node", Some("n1"))
+        .annotated(
+            "d",
+            "volume.kubernetes.io/storage-provisioner",
+            Some("disk.example.com"),
+        )
+        .claim("e", "Pending", "")
+        .told("e", "FailedBinding", "node \"n1\", where pod p was placed directly");
+}
+
+#[test]
+fn a_claim_without_class_gets_the_newest_default_one() {
+    let default = |name: &str| {
+        mk_class(name, "disk.example.com", "Immediate").with(
+            "/metadata/annotations",
+            json!({"storageclass.kubernetes.io/is-default-class": "true"}),
+        )
+    };
+    let story = Story::new()
+        .create(mk_claim("c", "5Gi").with("/spec/storageClassName", Value::Null))
+        .told("c", "FailedBinding", "no storage class is set")
+        .create(default("z-older"))
+        .annotated(
+            "c",
+            "volume.kubernetes.io/storage-provisioner",
+            Some("disk.example.com"),
+        )
+        .create(default("a-newer"))
+        .create(mk_claim("d", "5Gi").with("/spec/storageClassName", Value::Null))
+        .create(mk_claim("none", "5Gi").with("/spec/storageClassName", json!("")));
+    let class = |name: &str| story.cluster.claim("ns", name).unwrap()["spec"]["storageClassName"].clone();
+    assert_eq!(class("c"), "z-older");
+    assert_eq!(class("d"), "a-newer");
+    assert_eq!(class("none"), "");
+}
+
+fn protecting(protection: Protection) -> Story {
+    let settings = Settings {
+        protection,
+        ..Settings::default()
+    };
+    Story::with(settings)
+        .create(mk_volume("v", "5Gi"))
+        .create(mk_claim("c", "5Gi"))
+}
+
+#[test]
+fn what_is_in_use_is_protected() {
+    for protection in [Protection::UsedByPods, Protection::Bound] {
+        let story = protecting(protection)
+            .create(mk_pod("p", &["c"]).with("/spec/nodeName", json!("n1")))
+            .delete_claim("c")
+            .delete_volume("v")
+            .claim("c", "Bound", "v")
+            .volume("v", "Bound", Some("c"))
+            .delete_pod("p");
+        assert_eq!(story.cluster.claim("ns", "c"), None);
+        assert_eq!(story.cluster.volume("v"), None);
+    }
+}
+
+#[test]
+fn a_bound_volume_that_no_pod_uses_is_protected_as_in_kubernetes_or_not_at_all() {
+    protecting(Protection::Bound)
+        .delete_volume("v")
+        .volume("v", "Bound", Some("c"))
+        .claim("c", "Bound", "v");
+    let story = protecting(Protection::UsedByPods)
+        .delete_volume("v")
+        .claim("c", "Lost", "v");
+    assert_eq!(story.cluster.volume("v"), None);
+}
+
+#[test]
+fn ephemeral_volumes_get_claims_of_their_own() {
+    let settings = Settings {
+        ephemeral_claims: true,
+        ..Settings::default()
+    };
+    let template = json!({"metadata": {"labels": {"app": "db"}}, "spec": {"accessModes": ["ReadWriteOnce"],
+        "storageClassName": "now", "resources": {"requests": {"storage": "5Gi"}}, "dataSource": {"kind": "X", "name": "y"}}});
+    let pod = |name: &str| {
+        mk_pod(name, &[]).with(
+            "/spec/volumes",
+            json!([{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}]),
+        )
+    };
+    let story = Story::with(settings)
+        .create(mk_volume("v", "5Gi"))
+        .create(pod("p"))
+        .claim("p-scratch", "Bound", "v")
+        .create(mk_claim("q-scratch", "1Gi"))
+        .create(pod("q"))
+        .told(
+            "q",
+            "FailedBinding",
+            "PVC ns/q-scratch was not created for pod ns/q (pod is not owner)",
+        );
+    let claim = story.cluster.claim("ns", "p-scratch").unwrap();
+    assert_eq!(claim["metadata"]["ownerReferences"][0]["name"], "p");
+    assert_eq!(claim["metadata"]["labels"]["app"], "db");
+    assert_eq!(
+        claim["spec"]["dataSource"]["name"], "y",
+        "fields that nobody decides on are kept"
+    );
+    let foreign = story.cluster.claim("ns", "q-scratch").unwrap();
+    assert_eq!(foreign["metadata"].get("ownerReferences"), None);
+}
+
+#[test]
+fn a_bound_volume_made_for_a_claim_that_went_elsewhere_is_given_up() {
+    let story = Story::new().create(mk_volume("v", "5Gi")).create(mk_claim("c", "5Gi"));
+    let uid = story.cluster.claim("ns", "c").unwrap()["metadata"]["uid"].clone();
+    let extra = mk_volume("w", "5Gi").with("/spec/claimRef", json!({"namespace": "ns", "name": "c", "uid": uid}));
+    let by_controller = json!({"pv.kubernetes.io/bound-by-controller": "yes"});
+    story
+        .create(extra.clone())
+        .volume("w", "Available", Some("c"))
+        .delete_volume("w")
+        .create(extra.with("/metadata/annotations", by_controller))
+        .volume("w", "Available", None)
+        .claim("c", "Bound", "v");
+}
+
+#[test]
+fn zone_labels_become_node_affinity_only_on_demand() {
+    let zonal = mk_volume("v", "5Gi").with("/metadata/labels", json!({"topology.kubernetes.io/zone": "a__b"}));
+    for zone_upgrade in [ZoneUpgrade::Off, ZoneUpgrade::DryRun] {
+        let settings = Settings {
+            zone_upgrade,
+            ..Settings::default()
+        };
+        let story = Story::with(settings).create(zonal.clone());
+        assert_eq!(story.cluster.volume("v").unwrap()["spec"].get("nodeAffinity"), None);
+    }
+    let settings = Settings {
+        zone_upgrade: ZoneUpgrade::On,
+        ..Settings::default()
+    };
+    let story = Story::with(settings)
+        .create(zonal)
+        .create(mk_volume("w", "5Gi").with("/metadata/labels", json!({"topology.kubernetes.io/zone": "a__"})))
+        .volume("w", "Available", None)
+        .told("w", "ZoneUpgradeSkipped", "topology.kubernetes.io/zone");
+    let terms = story
+        .cluster
+        .volume("v")
+        .unwrap()
+        .pointer("/spec/nodeAffinity/required/nodeSelectorTerms")
+        .cloned();
+    let expected =
+        json!([{"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a", "b"]}]}]);
+    assert_eq!(terms, Some(expected));
+}

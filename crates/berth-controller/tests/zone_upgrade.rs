@@ -1,0 +1,131 @@
+//! The upgrade examples of the volume topology design, in its own YAML.
+
+mod common;
+
+use berth_controller::{Settings, ZoneUpgrade};
+use common::{Cluster, Controller};
+use serde_json::Value;
+
+/// Upgrades a volume and compares it, field by field and in order, with the expected one.
+fn check(before: &str, after: &str) {
+    let before: Value = serde_saphyr::from_str(before).unwrap();
+    let mut after: Value = serde_saphyr::from_str(after).unwrap();
+    let name = before["metadata"]["name"].as_str().unwrap().to_owned();
+    // The second example renames the volume by a slip of the pen; a name cannot change.
+    after["metadata"]["name"] = Value::from(name.clone());
+    let settings = Settings {
+        zone_upgrade: ZoneUpgrade::On,
+        ..Settings::default()
+    };
+    let mut cluster = Cluster::default();
+    cluster.create(before);
+    Controller::new(settings).run_until_quiet(&mut cluster);
+    let mut upgraded = cluster.volume(&name).unwrap().clone();
+    upgraded.as_object_mut().unwrap().remove("status");
+    let metadata = upgraded["metadata"].as_object_mut().unwrap();
+    for set_by_the_server in ["uid", "resourceVersion", "creationTimestamp"] {
+        metadata.remove(set_by_the_server);
+    }
+    assert_eq!(upgraded, after);
+}
+
+#[test]
+fn a_zonal_volume() {
+    check(
+        "
+apiVersion: v1
+kind: PersistentVolume
+metadata:
+  name: zonal-volume-1
+  labels:
+    failure-domain.beta.kubernetes.io/zone: us-central1-a
+    failure-domain.beta.kubernetes.io/region: us-central1
+spec:
+  capacity:
+    storage: 100Gi
+  storageClassName: my-class
+  gcePersistentDisk:
+    diskName: my-disk
+    fsType: ext4
+",
+        "
+apiVersion: v1
+kind: PersistentVolume
+metadata:
+  name: zonal-volume-1
+  labels:
+    failure-domain.beta.kubernetes.io/zone: us-central1-a
+    failure-domain.beta.kubernetes.io/region: us-central1
+spec:
+  capacity:
+    storage: 100Gi
+  storageClassName: my-class
+  gcePersistentDisk:
+    diskName: my-disk
+    fsType: ext4
+  nodeAffinity:
+    required:
+      nodeSelectorTerms:
+      - matchExpressions:
+        - key: failure-domain.beta.kubernetes.io/zone
+          operator: In
+          values:
+          - us-central1-a
+        - key: failure-domain.beta.kubernetes.io/region
+          operator: In
+          values:
+          - us-central1
+",
+    );
+}
+
+#[test]
+fn a_volume_of_two_zones() {
+    check(
+        "
+apiVersion: v1
+kind: PersistentVolume
+metadata:
+  name: multi-zonal-volume-1
+  labels:
+    failure-domain.beta.kubernetes.io/zone: us-central1-a__us-central1-b
+    failure-domain.beta.kubernetes.io/region: us-central1
+spec:
+  capacity:
+    storage: 100Gi
+  storageClassName: my-class
+  gcePersistentDisk:
+    diskName: my-disk
+    fsType: ext4
+",
+        "
+apiVersion: v1
+kind: PersistentVolume
+metadata:
+  name: zonal-volume-1
+  labels:
+    failure-domain.beta.kubernetes.io/zone: us-central1-a__us-central1-b
+    failure-domain.beta.kubernetes.io/region: us-central1
+spec:
+  capacity:
+    storage: 100Gi
+  storageClassName: my-class
+  gcePersistentDisk:
+    diskName: my-disk
+    fsType: ext4
+  nodeAffinity:
+    required:
+      nodeSelectorTerms:
+      - matchExpressions:
+        - key: failure-domain.beta.kubernetes.io/zone
+          operator: In
+          values:
+          - us-central1-a
+          - us-central1-b
+        - key: failure-domain.beta.kubernetes.io/region
+          operator: In
+          values:
+          - us-central1
+",
+    );
+}

@@ -1,0 +1,265 @@
+//! Single requests to an API server.
+//!
+//! Objects are sent as JSON and received as bytes, so that callers decode just the fields they need.
+
+use crate::resource::Resource;
+use bytes::Bytes;
+use http::{Method, Request, header};
+use kube::client::Body;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Why a request did not do what it should.
+#[derive(Debug, thiserror::Error)]
+pub enum ApiError {
+    /// The server refused it.
+    #[error("{method} {path}: {code} {reason}: {message}")]
+    Refused {
+        /// The request's method.
+        method: Method,
+        /// The request's path.
+        path: String,
+        /// HTTP status.
+        code: u16,
+        /// The reason in the words of Kubernetes, such as `Conflict`.
+        reason: String,
+        /// What the server says.
+        message: String,
+    },
+    /// It did not reach the server, or the answer did not reach us.
+    #[error("{path}: {source}")]
+    Transport {
+        /// The request's path.
+        path: String,
+        /// What went wrong.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// The request or the answer is not what the API defines.
+    #[error("{path}: {problem}")]
+    Malformed {
+        /// The request's path.
+        path: String,
+        /// What is wrong.
+        problem: String,
+    },
+}
+
+impl ApiError {
+    fn code(&self) -> Option<u16> {
+        match self {
+            Self::Refused { code, .. } => Some(*code),
+            Self::Transport { .. } | Self::Malformed { .. } => None,
+        }
+    }
+
+    /// The object, or its namespace, is not there.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        self.code() == Some(404)
+    }
+
+    /// The object is in another version, or already there.
+    #[must_use]
+    pub fn is_conflict(&self) -> bool {
+        self.code() == Some(409)
+    }
+
+    /// The version asked for is too old: list again.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.code() == Some(410)
+    }
+}
+
+/// What the server says when it refuses.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Status {
+    pub(crate) code: u16,
+    pub(crate) reason: String,
+    pub(crate) message: String,
+}
+
+impl Status {
+    pub(crate) fn refusal(self, method: Method, path: &str) -> ApiError {
+        ApiError::Refused {
+            method,
+            path: path.to_owned(),
+            code: self.code,
+            reason: self.reason,
+            message: self.message,
+        }
+    }
+}
+
+/// A client for single requests.
+#[derive(Clone)]
+pub struct Api {
+    client: kube::Client,
+    field_manager: String,
+}
+
+impl Api {
+    /// A client whose writes are recorded under the name of a field manager.
+    #[must_use]
+    pub fn new(client: kube::Client, field_manager: impl Into<String>) -> Self {
+        Self {
+            client,
+            field_manager: field_manager.into(),
+        }
+    }
+
+    /// Sends a request and gives the answer's body as it streams in.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses.
+    pub async fn stream(&self, path: &str) -> Result<Body, ApiError> {
+        self.send(Method::GET, path, None).await
+    }
+
+    async fn send(&self, method: Method, path: &str, body: Option<(&str, Vec<u8>)>) -> Result<Body, ApiError> {
+        let mut request = Request::builder()
+            .method(method.clone())
+            .uri(path)
+            .header(header::ACCEPT, "application/json");
+        let mut bytes = Vec::new();
+        if let Some((content_type, content)) = body {
+            request = request.header(header::CONTENT_TYPE, content_type);
+            bytes = content;
+        }
+        let request = request.body(Body::from(bytes)).map_err(|error| ApiError::Malformed {
+            path: path.to_owned(),
+            problem: error.to_string(),
+        })?;
+        let transport = |source| ApiError::Transport {
+            path: path.to_owned(),
+            source: Box::new(source),
+        };
+        let response = self.client.send(request).await.map_err(transport)?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response.into_body());
+        }
+        let body = response.into_body().collect_bytes().await.map_err(transport)?;
+        let mut answer: Status = serde_json::from_slice(&body).unwrap_or_default();
+        answer.code = status.as_u16();
+        if answer.message.is_empty() {
+            answer.message = String::from_utf8_lossy(&body).chars().take(200).collect();
+        }
+        Err(answer.refusal(method, path))
+    }
+
+    async fn call(&self, method: Method, path: &str, body: Option<(&str, Vec<u8>)>) -> Result<Bytes, ApiError> {
+        let body = self.send(method, path, body).await?;
+        body.collect_bytes().await.map_err(|source| ApiError::Transport {
+            path: path.to_owned(),
+            source: Box::new(source),
+        })
+    }
+
+    fn encode(path: &str, value: &impl Serialize) -> Result<Vec<u8>, ApiError> {
+        serde_json::to_vec(value).map_err(|error| ApiError::Malformed {
+            path: path.to_owned(),
+            problem: error.to_string(),
+        })
+    }
+
+    /// Reads any path.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses.
+    pub async fn get_path(&self, path: &str) -> Result<Bytes, ApiError> {
+        self.call(Method::GET, path, None).await
+    }
+
+    /// Reads an object. `None` if it is not there.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses.
+    pub async fn get(&self, resource: Resource, namespace: &str, name: &str) -> Result<Option<Bytes>, ApiError> {
+        match self.get_path(&resource.object(namespace, name)).await {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Creates an object. Gives it as the server stored it.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses.
+    pub async fn create(&self, resource: Resource, namespace: &str, object: &Value) -> Result<Bytes, ApiError> {
+        let path = format!(
+            "{}?fieldManager={}",
+            resource.collection(Some(namespace)),
+            self.field_manager
+        );
+        let body = Self::encode(&path, object)?;
+        self.call(Method::POST, &path, Some(("application/json", body))).await
+    }
+
+    /// Replaces an object. Gives it as the server stored it.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses.
+    pub async fn replace(
+        &self,
+        resource: Resource,
+        namespace: &str,
+        name: &str,
+        object: &Value,
+    ) -> Result<Bytes, ApiError> {
+        let path = format!(
+            "{}?fieldManager={}",
+            resource.object(namespace, name),
+            self.field_manager
+        );
+        let body = Self::encode(&path, object)?;
+        self.call(Method::PUT, &path, Some(("application/json", body))).await
+    }
+
+    /// Applies a JSON merge patch to an object or one of its subresources. Gives the whole object.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses.
+    pub async fn merge_patch(
+        &self,
+        resource: Resource,
+        namespace: &str,
+        name: &str,
+        subresource: Option<&str>,
+        patch: &Value,
+    ) -> Result<Bytes, ApiError> {
+        let object = resource.object(namespace, name);
+        let subresource = subresource.map_or_else(String::new, |name| format!("/{name}"));
+        let path = format!("{object}{subresource}?fieldManager={}", self.field_manager);
+        let body = Self::encode(&path, patch)?;
+        self.call(Method::PATCH, &path, Some(("application/merge-patch+json", body)))
+            .await
+    }
+
+    /// Deletes an object if it still has this uid and version.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses.
+    pub async fn delete(
+        &self,
+        resource: Resource,
+        namespace: &str,
+        name: &str,
+        uid: &str,
+        resource_version: &str,
+    ) -> Result<(), ApiError> {
+        let path = resource.object(namespace, name);
+        let options = serde_json::json!({
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"uid": uid, "resourceVersion": resource_version},
+        });
+        let body = Self::encode(&path, &options)?;
+        self.call(Method::DELETE, &path, Some(("application/json", body)))
+            .await
+            .map(|_| ())
+    }
+}

@@ -1,0 +1,292 @@
+//! The one task that owns the state: it takes in what watches and workers bring, runs the steps and
+//! hands their effects to workers.
+
+use super::Options;
+use super::effects::{Executor, Fresh, Next, Outcome};
+use super::inbox::{KINDS, Message};
+use super::queue::Queue;
+use crate::watch::{Change, Difference, ObjectName};
+use berth_controller::{Effect, Key, NamespacedName, State, sync};
+use berth_core::api::Kind;
+use rustc_hash::FxHashSet;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+/// Steps between two looks at the inbox: a resync of many objects must not hold up what is new.
+const STEPS_AT_A_TIME: usize = 256;
+
+/// What a worker brings back.
+struct Finished {
+    key: Key,
+    touched: Vec<Key>,
+    outcome: Outcome,
+}
+
+/// The state and everything around it.
+pub(super) struct Owner {
+    executor: Executor,
+    options: Options,
+    state: State,
+    queue: Queue,
+    inbox: mpsc::Receiver<Message>,
+    listed: FxHashSet<Kind>,
+    workers: JoinSet<Finished>,
+    /// A resync has begun, and what it brought up is not all done.
+    resyncing: bool,
+}
+
+impl Owner {
+    pub(super) fn new(executor: Executor, options: Options, inbox: mpsc::Receiver<Message>) -> Self {
+        Self {
+            executor,
+            options,
+            state: State::default(),
+            queue: Queue::default(),
+            inbox,
+            listed: FxHashSet::default(),
+            workers: JoinSet::new(),
+            resyncing: false,
+        }
+    }
+
+    /// Works until cancelled, then lets the workers finish what they have begun.
+    pub(super) async fn run(mut self, cancel: CancellationToken) {
+        let mut resync = interval_at(Instant::now() + self.options.resync, self.options.resync);
+        resync.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            self.dispatch();
+            let due = self.queue.next_due();
+            let more_steps = self.queue.len() > 0 && self.can_step();
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => break,
+                Some(finished) = self.workers.join_next() => match finished {
+                    Ok(finished) => self.finish(finished),
+                    // A worker that panicked leaves its locks behind: only a restart is safe.
+                    Err(error) => {
+                        tracing::error!(%error, "a worker failed");
+                        break;
+                    }
+                },
+                message = self.inbox.recv() => match message {
+                    Some(message) => self.take(message),
+                    None => break,
+                },
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                    self.queue.advance(Instant::now());
+                }
+                _ = resync.tick() => self.resync(),
+                () = std::future::ready(()), if more_steps => {}
+            }
+        }
+        // A list of effects is never cut between two writes of ours without need.
+        while self.workers.join_next().await.is_some() {}
+    }
+
+    fn can_step(&self) -> bool {
+        self.listed.len() == KINDS.len() && self.workers.len() < self.options.workers.max(1)
+    }
+
+    fn resync(&mut self) {
+        self.resyncing = true;
+        for key in self.state.all_keys() {
+            self.queue.push(key);
+        }
+    }
+
+    /// Runs steps while there is something to do and somebody to do it.
+    fn dispatch(&mut self) {
+        for _ in 0..STEPS_AT_A_TIME {
+            if !self.can_step() {
+                break;
+            }
+            let Some(key) = self.queue.pop() else { break };
+            self.step(key);
+        }
+        self.executor
+            .metrics
+            .queue
+            .set(i64::try_from(self.queue.len()).unwrap_or(i64::MAX));
+        let in_flight = i64::try_from(self.workers.len()).unwrap_or(i64::MAX);
+        self.executor.metrics.in_flight.set(in_flight);
+        let quiet = self.queue.is_empty() && self.workers.is_empty() && self.listed.len() == KINDS.len();
+        if self.resyncing && quiet {
+            self.resyncing = false;
+            self.executor.metrics.quiet_resyncs.inc();
+        }
+    }
+
+    fn step(&mut self, key: Key) {
+        if self.queue.wait_for(&key, std::slice::from_ref(&key)) {
+            return;
+        }
+        self.executor.metrics.steps.inc();
+        let effects = sync(&key, &self.state, &self.options.settings);
+        if effects
+            .iter()
+            .all(|effect| matches!(effect, Effect::Emit(_) | Effect::Requeue(_)))
+        {
+            self.queue.succeeded(&key);
+            for effect in effects {
+                match effect {
+                    Effect::Emit(event) => self.executor.emit(event),
+                    Effect::Requeue(key) => self.queue.push(key),
+                    // Nothing else came through the filter.
+                    _ => {}
+                }
+            }
+            return;
+        }
+        let touched = touched(&key, &effects);
+        if self.queue.wait_for(&key, &touched) {
+            return;
+        }
+        self.queue.lock(&touched);
+        for touched in &touched {
+            if let Key::Volume(name) = touched {
+                self.state.hold(name);
+            }
+        }
+        let executor = self.executor.clone();
+        self.workers.spawn(async move {
+            let outcome = executor.execute(effects).await;
+            Finished { key, touched, outcome }
+        });
+    }
+
+    fn finish(&mut self, finished: Finished) {
+        let Finished { key, touched, outcome } = finished;
+        for touched in &touched {
+            if let Key::Volume(name) = touched {
+                self.state.unhold(name);
+            }
+        }
+        self.queue.unlock(&touched);
+        for fresh in outcome.fresh {
+            self.refresh(fresh);
+        }
+        for key in outcome.requeue {
+            self.queue.push(key);
+        }
+        match outcome.next {
+            Next::Done => self.queue.succeeded(&key),
+            Next::Again { problem } => {
+                if let Some(error) = problem {
+                    tracing::warn!(%key, %error, "effects failed, trying again");
+                }
+                self.queue.failed(key, Instant::now());
+            }
+        }
+    }
+
+    /// Takes in what a write answered, unless the object is gone or another one by now.
+    fn refresh(&mut self, fresh: Fresh) {
+        let keys = match fresh {
+            Fresh::Claim(claim) => {
+                let known = self.state.claim(&NamespacedName::of(&claim.metadata));
+                let same = known.is_some_and(|known| known.metadata.uid == claim.metadata.uid);
+                if same {
+                    self.state.apply_claim(*claim)
+                } else {
+                    Vec::new()
+                }
+            }
+            Fresh::Volume(volume) => {
+                let known = self.state.volume(&volume.metadata.name);
+                let same = known.is_some_and(|known| known.metadata.uid == volume.metadata.uid);
+                if same {
+                    self.state.apply_volume(*volume)
+                } else {
+                    Vec::new()
+                }
+            }
+        };
+        keys.into_iter().for_each(|key| self.queue.push(key));
+    }
+
+    fn take(&mut self, message: Message) {
+        let namespaced = |(namespace, name): ObjectName| NamespacedName::new(namespace, name);
+        match message {
+            Message::Claims(difference) => self.apply(
+                Kind::PersistentVolumeClaim,
+                difference,
+                State::apply_claim,
+                |state, name| state.remove_claim(&namespaced(name)),
+            ),
+            Message::Volumes(difference) => self.apply(
+                Kind::PersistentVolume,
+                difference,
+                State::apply_volume,
+                |state, (_, name)| state.remove_volume(&name),
+            ),
+            Message::Classes(difference) => self.apply(
+                Kind::StorageClass,
+                difference,
+                State::apply_class,
+                |state, (_, name)| state.remove_class(&name),
+            ),
+            Message::Pods(difference) => self.apply(
+                Kind::Pod,
+                difference,
+                |state, pod| state.apply_pod(&pod),
+                |state, name| state.remove_pod(&namespaced(name)),
+            ),
+            Message::Nodes(difference) => self.apply(
+                Kind::Node,
+                difference,
+                |state, node| {
+                    state.apply_node(node);
+                    Vec::new()
+                },
+                |state, (_, name)| {
+                    state.remove_node(&name);
+                    Vec::new()
+                },
+            ),
+        }
+    }
+
+    fn apply<T>(
+        &mut self,
+        kind: Kind,
+        difference: Difference<T>,
+        apply: impl Fn(&mut State, T) -> Vec<Key>,
+        remove: impl Fn(&mut State, ObjectName) -> Vec<Key>,
+    ) {
+        for change in difference.changes {
+            let keys = match change {
+                Change::Applied(object) => apply(&mut self.state, object),
+                Change::Removed(name) => remove(&mut self.state, name),
+                // What was known still stands: an object that cannot be read is not gone.
+                Change::Broken { .. } => Vec::new(),
+            };
+            keys.into_iter().for_each(|key| self.queue.push(key));
+        }
+        if difference.relisted && self.listed.insert(kind) && self.listed.len() == KINDS.len() {
+            tracing::info!("all objects are known");
+            self.options.health.set_ready(true);
+        }
+    }
+}
+
+/// The objects that a step writes to, its own included.
+fn touched(key: &Key, effects: &[Effect]) -> Vec<Key> {
+    let mut touched = vec![key.clone()];
+    for effect in effects {
+        let target = match effect {
+            Effect::Write(write) => write.target.key(),
+            Effect::Delete(target) => target.key(),
+            Effect::CreateClaim { .. } | Effect::Confirm(_) | Effect::Emit(_) | Effect::Requeue(_) | Effect::Retry => {
+                None
+            }
+        };
+        if let Some(target) = target
+            && !touched.contains(&target)
+        {
+            touched.push(target);
+        }
+    }
+    touched
+}

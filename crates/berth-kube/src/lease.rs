@@ -1,0 +1,194 @@
+//! Elects one leader among several copies of a component.
+//!
+//! The leader renews a lease object; the others watch it and take over when it has not changed for
+//! its whole duration, by their own clocks: clocks of different machines are never compared.
+
+use crate::api::{Api, ApiError};
+use crate::resource::Resource;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+/// Which lease, and how patient.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseOptions {
+    /// Namespace of the lease.
+    pub namespace: String,
+    /// Name of the lease.
+    pub name: String,
+    /// Who we are: different for every copy.
+    pub identity: String,
+    /// A leader that was silent for so long is deposed.
+    pub duration: Duration,
+    /// A leader that could not renew for so long steps down. Less than the duration.
+    pub renew_deadline: Duration,
+    /// How often to try.
+    pub retry: Duration,
+}
+
+impl LeaseOptions {
+    /// A lease with the times that Kubernetes components use.
+    #[must_use]
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>, identity: impl Into<String>) -> Self {
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+            identity: identity.into(),
+            duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry: Duration::from_secs(2),
+        }
+    }
+}
+
+/// A lease that somebody competes for.
+pub struct Lease {
+    api: Api,
+    options: LeaseOptions,
+    /// The lease as last seen to change, and when that was.
+    observed: Option<(Value, Instant)>,
+}
+
+impl Lease {
+    /// Enters the competition.
+    #[must_use]
+    pub fn new(api: Api, options: LeaseOptions) -> Self {
+        Self {
+            api,
+            options,
+            observed: None,
+        }
+    }
+
+    /// Waits until we lead. `false` if cancelled before.
+    pub async fn acquire(&mut self, cancel: &CancellationToken) -> bool {
+        let attempts = async {
+            loop {
+                match self.try_once().await {
+                    Ok(true) => return,
+                    Ok(false) => {}
+                    Err(error) => tracing::warn!(%error, "could not compete for the lease"),
+                }
+                sleep(self.options.retry).await;
+            }
+        };
+        cancel.run_until_cancelled(attempts).await.is_some()
+    }
+
+    /// Renews the lease until it is lost. Ends early, giving it up, when cancelled: `true`.
+    pub async fn hold(&mut self, cancel: &CancellationToken) -> bool {
+        let mut renewed = Instant::now();
+        loop {
+            let retry = self.options.retry;
+            if cancel.run_until_cancelled(sleep(retry)).await.is_none() {
+                self.release().await;
+                return true;
+            }
+            match tokio::time::timeout(self.options.renew_deadline, self.try_once()).await {
+                Ok(Ok(true)) => renewed = Instant::now(),
+                // Somebody else holds it now.
+                Ok(Ok(false)) => return false,
+                Ok(Err(error)) if !error.is_conflict() => tracing::warn!(%error, "could not renew the lease"),
+                Ok(Err(_)) | Err(_) => {}
+            }
+            if renewed.elapsed() >= self.options.renew_deadline {
+                return false;
+            }
+        }
+    }
+
+    /// Takes or renews the lease if it is ours to take. `false` if another one leads.
+    async fn try_once(&mut self) -> Result<bool, ApiError> {
+        let LeaseOptions { namespace, name, .. } = &self.options.clone();
+        let Some(bytes) = self.api.get(Resource::LEASES, namespace, name).await? else {
+            let created = self.api.create(Resource::LEASES, namespace, &self.record(None)).await;
+            return match created {
+                Ok(_) => Ok(true),
+                Err(error) if error.is_conflict() => Ok(false),
+                Err(error) => Err(error),
+            };
+        };
+        let current: Value = serde_json::from_slice(&bytes).map_err(|error| ApiError::Malformed {
+            path: Resource::LEASES.object(namespace, name),
+            problem: error.to_string(),
+        })?;
+        if self.is_held_by_another(&current) {
+            return Ok(false);
+        }
+        let record = self.record(Some(&current));
+        match self.api.replace(Resource::LEASES, namespace, name, &record).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.is_conflict() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn is_held_by_another(&mut self, current: &Value) -> bool {
+        let holder = current.pointer("/spec/holderIdentity").and_then(Value::as_str);
+        if holder.is_none_or(|holder| holder.is_empty() || holder == self.options.identity) {
+            return false;
+        }
+        match &self.observed {
+            Some((spec, since)) if *spec == current["spec"] => {
+                let seconds = current.pointer("/spec/leaseDurationSeconds").and_then(Value::as_u64);
+                let duration = seconds.map_or(self.options.duration, Duration::from_secs);
+                since.elapsed() < duration
+            }
+            _ => {
+                self.observed = Some((current["spec"].clone(), Instant::now()));
+                true
+            }
+        }
+    }
+
+    fn record(&self, current: Option<&Value>) -> Value {
+        let now = micro_time();
+        let spec = current.map_or(&Value::Null, |current| &current["spec"]);
+        let renewing = spec["holderIdentity"] == self.options.identity.as_str();
+        let transitions = spec["leaseTransitions"].as_i64().unwrap_or(0);
+        let mut record = current.cloned().unwrap_or_else(|| {
+            json!({
+                "apiVersion": Resource::LEASES.api_version(),
+                "kind": Resource::LEASES.kind,
+                "metadata": {"name": self.options.name, "namespace": self.options.namespace},
+            })
+        });
+        record["spec"] = json!({
+            "holderIdentity": self.options.identity,
+            "leaseDurationSeconds": self.options.duration.as_secs().max(1),
+            "acquireTime": if renewing { spec["acquireTime"].clone() } else { json!(now) },
+            "renewTime": now,
+            "leaseTransitions": if renewing || current.is_none() { transitions } else { transitions + 1 },
+        });
+        record
+    }
+
+    /// Lets the next one in at once instead of after the whole duration.
+    async fn release(&self) {
+        let LeaseOptions {
+            namespace,
+            name,
+            identity,
+            ..
+        } = &self.options;
+        let Ok(Some(bytes)) = self.api.get(Resource::LEASES, namespace, name).await else {
+            return;
+        };
+        let Ok(mut current) = serde_json::from_slice::<Value>(&bytes) else {
+            return;
+        };
+        if current["spec"]["holderIdentity"] == identity.as_str() {
+            current["spec"]["holderIdentity"] = json!("");
+            if let Err(error) = self.api.replace(Resource::LEASES, namespace, name, &current).await {
+                tracing::debug!(%error, "could not give up the lease");
+            }
+        }
+    }
+}
+
+/// Now, as leases spell it.
+fn micro_time() -> String {
+    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
+}

@@ -1,0 +1,20 @@
+//! The Kubernetes client side of Berth: the only crate that knows kube-rs.
+//!
+//! It turns what an API server says into model events and effects into API calls, for the volume
+//! controller and the scheduler alike. It decides nothing: decisions are made by the pure crates.
+//!
+//! Map: [`api`] sends single requests; [`watch`] keeps up with a kind of object; [`recorder`] writes
+//! events for users; [`lease`] elects a leader; [`endpoint`] answers `/metrics`, `/healthz` and
+//! `/readyz`; [`controller`] runs the volume controller on all of these.
+
+pub mod api;
+pub mod backoff;
+pub mod controller;
+pub mod endpoint;
+pub mod lease;
+pub mod recorder;
+pub mod resource;
+pub mod watch;
+
+pub use kube::Client;
+pub use tokio_util::sync::CancellationToken;

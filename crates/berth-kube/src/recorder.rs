@@ -1,0 +1,263 @@
+//! Writes events that tell users what happens to their objects.
+//!
+//! The same event told again becomes a higher count on the one that is there, written at growing
+//! intervals. Many different messages of one reason about one object become one combined event.
+//! Events never hold up the work: when too many are waiting, new ones are dropped and counted.
+
+use crate::api::Api;
+use crate::resource::Resource;
+use jiff::Timestamp;
+use rustc_hash::FxHashMap;
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+
+/// Events that may wait to be written. One claim tells at most a few, so this is thousands of claims.
+const QUEUE: usize = 8192;
+/// Events that are remembered for counting. Beyond, the memory starts anew: a repeated event is then
+/// written as a new one, which does no harm.
+const REMEMBERED: usize = 8192;
+/// Different messages of one reason about one object before they are combined, as in Kubernetes.
+const SIMILAR: usize = 10;
+/// For how long messages count as similar, as in Kubernetes.
+const SIMILAR_WINDOW: Duration = Duration::from_secs(600);
+/// The first repetition is written after this time, and each further one after twice the last.
+const REPEAT_AFTER: Duration = Duration::from_secs(5);
+/// The longest time between writes of a repeated event.
+const REPEAT_AT_MOST: Duration = Duration::from_secs(300);
+/// How long what waits may take to be written when the component stops.
+const DRAIN: Duration = Duration::from_secs(2);
+
+/// The object that an event is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct About {
+    /// API version.
+    pub api_version: String,
+    /// Kind.
+    pub kind: &'static str,
+    /// Namespace, empty for objects of the cluster.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Uid.
+    pub uid: String,
+    /// Resource version.
+    pub resource_version: String,
+}
+
+/// Something to tell a user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// The object.
+    pub about: About,
+    /// `Normal` or `Warning`.
+    pub event_type: &'static str,
+    /// A short word.
+    pub reason: String,
+    /// A sentence.
+    pub message: String,
+}
+
+/// Where events are put down.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    queue: mpsc::Sender<Told>,
+    dropped: Arc<AtomicU64>,
+}
+
+/// What writes them: run it beside the component.
+pub struct Writer {
+    api: Api,
+    component: String,
+    instance: String,
+    queue: mpsc::Receiver<Told>,
+    written: FxHashMap<Same, Written>,
+    similar: FxHashMap<Similar, (Vec<String>, Instant)>,
+    serial: u64,
+}
+
+/// What makes two events the same one.
+type Same = (About, &'static str, String, String);
+/// What makes two events similar.
+type Similar = (About, &'static str, String);
+
+struct Written {
+    name: String,
+    count: u64,
+    repeat_at: Instant,
+    interval: Duration,
+}
+
+/// A recorder for a component (such as `persistentvolume-controller`) of this instance, and its writer.
+#[must_use]
+pub fn recorder(api: Api, component: impl Into<String>, instance: impl Into<String>) -> (Recorder, Writer) {
+    let (sender, queue) = mpsc::channel(QUEUE);
+    let recorder = Recorder {
+        queue: sender,
+        dropped: Arc::default(),
+    };
+    let writer = Writer {
+        api,
+        component: component.into(),
+        instance: instance.into(),
+        queue,
+        written: FxHashMap::default(),
+        similar: FxHashMap::default(),
+        serial: 0,
+    };
+    (recorder, writer)
+}
+
+impl Recorder {
+    /// Puts down an event, to be written soon.
+    pub fn tell(&self, told: Told) {
+        if self.queue.try_send(told).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How many events were dropped because too many were waiting.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+}
+
+impl Writer {
+    /// Writes events until cancelled, then what is still waiting, for a short time.
+    pub async fn run(mut self, cancel: CancellationToken) {
+        while let Some(Some(told)) = cancel.run_until_cancelled(self.queue.recv()).await {
+            self.write(told).await;
+        }
+        self.queue.close();
+        let drain = async {
+            while let Some(told) = self.queue.recv().await {
+                self.write(told).await;
+            }
+        };
+        if timeout(DRAIN, drain).await.is_err() {
+            tracing::warn!("events were left unwritten");
+        }
+    }
+
+    async fn write(&mut self, mut told: Told) {
+        // The version changes with every write to the object, and must not make events differ.
+        let resource_version = std::mem::take(&mut told.about.resource_version);
+        self.combine(&mut told);
+        if self.written.len() >= REMEMBERED {
+            self.written.clear();
+            self.similar.clear();
+        }
+        let same: Same = (
+            told.about.clone(),
+            told.event_type,
+            told.reason.clone(),
+            told.message.clone(),
+        );
+        if let Some(written) = self.written.get_mut(&same) {
+            written.count += 1;
+            if Instant::now() < written.repeat_at {
+                return;
+            }
+            written.interval = written.interval.saturating_mul(2).min(REPEAT_AT_MOST);
+            written.repeat_at = Instant::now() + written.interval;
+            let patch = json!({"count": written.count, "lastTimestamp": time()});
+            let namespace = namespace_of(&told.about);
+            let patched = self
+                .api
+                .merge_patch(Resource::EVENTS, namespace, &written.name, None, &patch)
+                .await;
+            match patched {
+                Ok(_) => return,
+                // It has expired: tell it anew.
+                Err(error) if error.is_not_found() => {}
+                Err(error) => {
+                    tracing::debug!(%error, "could not count an event");
+                    return;
+                }
+            }
+        }
+        self.create(same, &told, &resource_version).await;
+    }
+
+    /// Replaces the message if too many different ones of this kind were told of late.
+    fn combine(&mut self, told: &mut Told) {
+        let similar = (told.about.clone(), told.event_type, told.reason.clone());
+        let now = Instant::now();
+        let (messages, since) = self.similar.entry(similar).or_insert_with(|| (Vec::new(), now));
+        if now.duration_since(*since) > SIMILAR_WINDOW {
+            messages.clear();
+            *since = now;
+        }
+        if messages.contains(&told.message) {
+            return;
+        }
+        if messages.len() < SIMILAR {
+            messages.push(told.message.clone());
+        } else {
+            told.message = format!("(combined from similar events): {}", told.reason);
+        }
+    }
+
+    async fn create(&mut self, same: Same, told: &Told, resource_version: &str) {
+        self.serial += 1;
+        let about = &told.about;
+        let now = Timestamp::now();
+        let name = format!("{}.{:x}{:04x}", about.name, now.as_nanosecond(), self.serial & 0xffff);
+        let namespace = namespace_of(about);
+        let event = json!({
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": namespace},
+            "involvedObject": {
+                "apiVersion": about.api_version,
+                "kind": about.kind,
+                "namespace": about.namespace,
+                "name": about.name,
+                "uid": about.uid,
+                "resourceVersion": resource_version,
+            },
+            "type": told.event_type,
+            "reason": told.reason,
+            "message": told.message,
+            "source": {"component": self.component},
+            "reportingComponent": self.component,
+            "reportingInstance": self.instance,
+            "firstTimestamp": time(),
+            "lastTimestamp": time(),
+            "count": 1,
+        });
+        match self.api.create(Resource::EVENTS, namespace, &event).await {
+            Ok(_) => {
+                let written = Written {
+                    name,
+                    count: 1,
+                    repeat_at: Instant::now() + REPEAT_AFTER,
+                    interval: REPEAT_AFTER,
+                };
+                self.written.insert(same, written);
+            }
+            Err(error) => {
+                self.written.remove(&same);
+                tracing::debug!(%error, "could not write an event");
+            }
+        }
+    }
+}
+
+/// Events about objects of the cluster are kept in the default namespace, as in Kubernetes.
+fn namespace_of(about: &About) -> &str {
+    if about.namespace.is_empty() {
+        "default"
+    } else {
+        &about.namespace
+    }
+}
+
+fn time() -> String {
+    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}

@@ -1,0 +1,152 @@
+//! Where the API server keeps the objects of a kind.
+
+use berth_core::api::{Kind, Node, ObjectMeta, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass};
+use serde::de::DeserializeOwned;
+
+/// A resource of the API: group, version, plural name and whether it lives in namespaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Resource {
+    /// API group, empty for the core one.
+    pub group: &'static str,
+    /// Version.
+    pub version: &'static str,
+    /// Name in the path.
+    pub plural: &'static str,
+    /// Kind.
+    pub kind: &'static str,
+    /// Whether objects live in namespaces.
+    pub namespaced: bool,
+}
+
+impl Resource {
+    /// Events of the core group.
+    pub const EVENTS: Self = Self::core("events", "Event", true);
+    /// Leases.
+    pub const LEASES: Self = Self {
+        group: "coordination.k8s.io",
+        version: "v1",
+        plural: "leases",
+        kind: "Lease",
+        namespaced: true,
+    };
+
+    const fn core(plural: &'static str, kind: &'static str, namespaced: bool) -> Self {
+        Self {
+            group: "",
+            version: "v1",
+            plural,
+            kind,
+            namespaced,
+        }
+    }
+
+    /// The resource of a kind that Berth reads.
+    #[must_use]
+    pub fn of(kind: Kind) -> Self {
+        let plural = match kind {
+            Kind::Node => "nodes",
+            Kind::Pod => "pods",
+            Kind::PersistentVolume => "persistentvolumes",
+            Kind::PersistentVolumeClaim => "persistentvolumeclaims",
+            Kind::StorageClass => "storageclasses",
+            Kind::CsiNode => "csinodes",
+            Kind::CsiDriver => "csidrivers",
+            Kind::CsiStorageCapacity => "csistoragecapacities",
+            Kind::VolumeAttachment => "volumeattachments",
+            Kind::Namespace => "namespaces",
+            Kind::PriorityClass => "priorityclasses",
+        };
+        Self {
+            group: kind.group(),
+            version: "v1",
+            plural,
+            kind: kind.name(),
+            namespaced: kind.is_namespaced(),
+        }
+    }
+
+    /// `group/version`, or the version alone for the core group.
+    #[must_use]
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.to_owned()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+
+    /// The path of all objects, in one namespace or in all of them.
+    #[must_use]
+    pub fn collection(&self, namespace: Option<&str>) -> String {
+        let root = if self.group.is_empty() { "/api" } else { "/apis" };
+        let api_version = self.api_version();
+        match namespace.filter(|_| self.namespaced) {
+            Some(namespace) => format!("{root}/{api_version}/namespaces/{namespace}/{}", self.plural),
+            None => format!("{root}/{api_version}/{}", self.plural),
+        }
+    }
+
+    /// The path of one object.
+    #[must_use]
+    pub fn object(&self, namespace: &str, name: &str) -> String {
+        format!("{}/{name}", self.collection(Some(namespace)))
+    }
+}
+
+/// A kind of object that can be watched.
+pub trait Watched: DeserializeOwned + Send + 'static {
+    /// The kind.
+    const KIND: Kind;
+
+    /// The object's metadata.
+    fn metadata(&self) -> &ObjectMeta;
+}
+
+macro_rules! watched {
+    ($($kind:ident),*) => {
+        $(impl Watched for $kind {
+            const KIND: Kind = Kind::$kind;
+
+            fn metadata(&self) -> &ObjectMeta {
+                &self.metadata
+            }
+        })*
+    };
+}
+
+watched!(Node, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass);
+
+mod storage {
+    use super::{Kind, ObjectMeta, Watched};
+    use berth_core::api::{CsiDriver, CsiNode, CsiStorageCapacity, Namespace, PriorityClass, VolumeAttachment};
+
+    watched!(
+        CsiDriver,
+        CsiNode,
+        CsiStorageCapacity,
+        Namespace,
+        PriorityClass,
+        VolumeAttachment
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Resource;
+    use berth_core::api::Kind;
+
+    #[test]
+    fn paths_are_those_of_kubernetes() {
+        let claims = Resource::of(Kind::PersistentVolumeClaim);
+        assert_eq!(
+            claims.object("ns", "c"),
+            "/api/v1/namespaces/ns/persistentvolumeclaims/c"
+        );
+        assert_eq!(claims.collection(None), "/api/v1/persistentvolumeclaims");
+        let classes = Resource::of(Kind::StorageClass);
+        assert_eq!(
+            classes.object("", "fast"),
+            "/apis/storage.k8s.io/v1/storageclasses/fast"
+        );
+    }
+}

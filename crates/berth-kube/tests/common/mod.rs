@@ -1,0 +1,122 @@
+//! An embedded API server with a volume controller on it.
+
+// Each test crate uses a part of it.
+#![allow(dead_code, unreachable_pub)]
+
+use berth_apiserver::Server;
+use berth_core::api::Kind;
+use berth_kube::api::Api;
+use berth_kube::controller::{Options, RunError, run};
+use berth_kube::resource::Resource;
+use berth_kube::{CancellationToken, Client};
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+/// Waiting longer than this for something that must happen is a failure.
+pub const DEADLINE: Duration = Duration::from_secs(60);
+
+pub struct Cluster {
+    pub server: Server,
+    pub client: Client,
+    pub api: Api,
+}
+
+impl Cluster {
+    pub fn new() -> Self {
+        let server = Server::builder().build().unwrap();
+        let client = Client::new(server.service(), "default");
+        let api = Api::new(client.clone(), "test");
+        Self { server, client, api }
+    }
+
+    pub fn start(&self, options: Options) -> Running {
+        let cancel = CancellationToken::new();
+        let task = tokio::spawn(run(self.client.clone(), options, cancel.clone()));
+        Running { cancel, task }
+    }
+
+    pub async fn create(&self, object: &Value) {
+        let kind = kind_of(object["kind"].as_str().unwrap());
+        let namespace = object
+            .pointer("/metadata/namespace")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        if let Err(error) = self.api.create(Resource::of(kind), namespace, object).await {
+            let name = object["metadata"]["name"].as_str().unwrap();
+            let there = self.get(kind, namespace, name).await;
+            panic!("{error}: {there:#?}");
+        }
+    }
+
+    pub async fn get(&self, kind: Kind, namespace: &str, name: &str) -> Option<Value> {
+        let bytes = self.api.get(Resource::of(kind), namespace, name).await.unwrap();
+        bytes.map(|bytes| serde_json::from_slice(&bytes).unwrap())
+    }
+
+    pub async fn list(&self, resource: Resource) -> Vec<Value> {
+        let bytes = self.api.get_path(&resource.collection(None)).await.unwrap();
+        let list: Value = serde_json::from_slice(&bytes).unwrap();
+        list["items"].as_array().cloned().unwrap_or_default()
+    }
+
+    pub async fn delete(&self, kind: Kind, namespace: &str, name: &str) {
+        let object = self.get(kind, namespace, name).await.unwrap();
+        let meta = |key: &str| object["metadata"][key].as_str().unwrap().to_owned();
+        let result = self
+            .api
+            .delete(
+                Resource::of(kind),
+                namespace,
+                name,
+                &meta("uid"),
+                &meta("resourceVersion"),
+            )
+            .await;
+        result.unwrap();
+    }
+
+    pub async fn namespace(&self, name: &str) {
+        self.create(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
+            .await;
+    }
+}
+
+pub fn kind_of(name: &str) -> Kind {
+    Kind::ALL.iter().copied().find(|kind| kind.name() == name).unwrap()
+}
+
+pub struct Running {
+    pub cancel: CancellationToken,
+    pub task: JoinHandle<Result<(), RunError>>,
+}
+
+impl Running {
+    pub async fn stop(self) {
+        self.cancel.cancel();
+        self.task.await.unwrap().unwrap();
+    }
+}
+
+/// Waits until a condition holds.
+pub async fn eventually<F: Future<Output = bool>>(what: &str, condition: impl Fn() -> F) {
+    let deadline = Instant::now() + DEADLINE;
+    while !condition().await {
+        assert!(Instant::now() < deadline, "waited too long: {what}");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// A volume and a claim of this name that fit each other and no others: they are a class of their own.
+pub async fn create_pair(cluster: &Cluster, name: &str) {
+    let spec = json!({"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": name,
+        "persistentVolumeReclaimPolicy": "Retain", "hostPath": {"path": "/d"}});
+    let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec});
+    cluster.create(&volume).await;
+    let spec = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": name,
+        "resources": {"requests": {"storage": "1Gi"}}});
+    let metadata = json!({"name": name, "namespace": "default"});
+    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec});
+    cluster.create(&claim).await;
+}

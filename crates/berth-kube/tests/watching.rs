@@ -1,0 +1,186 @@
+//! What a watch makes of the answers of an API server, scripted one by one.
+
+use berth_core::api::PersistentVolume;
+use berth_kube::api::Api;
+use berth_kube::watch::{Change, Difference, Sink, watch};
+use berth_kube::{CancellationToken, Client};
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use kube::client::Body;
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use tokio::sync::mpsc;
+
+/// Answers requests in order and remembers their addresses. After the last answer there is only 503.
+#[derive(Clone)]
+struct Script {
+    answers: Arc<Mutex<VecDeque<(StatusCode, String)>>>,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl tower_service::Service<Request<Body>> for Script {
+    type Response = Response<Full<Bytes>>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        self.asked.lock().unwrap().push(request.uri().to_string());
+        let answer = self.answers.lock().unwrap().pop_front();
+        let (status, body) = answer.unwrap_or((StatusCode::SERVICE_UNAVAILABLE, String::new()));
+        let mut response = Response::new(Full::new(Bytes::from(body)));
+        *response.status_mut() = status;
+        ready(Ok(response))
+    }
+}
+
+struct Collect(mpsc::UnboundedSender<Difference<PersistentVolume>>);
+
+impl Sink<PersistentVolume> for Collect {
+    async fn take(&mut self, difference: Difference<PersistentVolume>) -> bool {
+        self.0.send(difference).is_ok()
+    }
+}
+
+fn volume(name: &str, version: u64) -> Value {
+    json!({"metadata": {"name": name, "uid": format!("uid-{name}"), "resourceVersion": version.to_string()},
+           "spec": {"capacity": {"storage": "1Gi"}}})
+}
+
+fn broken(name: &str, version: u64) -> Value {
+    let mut object = volume(name, version);
+    object["spec"]["capacity"]["storage"] = json!("plenty");
+    object
+}
+
+fn list(version: u64, items: &[Value]) -> (StatusCode, String) {
+    let metadata = json!({"resourceVersion": version.to_string()});
+    (
+        StatusCode::OK,
+        json!({"metadata": metadata, "items": items}).to_string(),
+    )
+}
+
+fn lines(events: &[(&str, Value)]) -> (StatusCode, String) {
+    let lines = events
+        .iter()
+        .map(|(kind, object)| json!({"type": kind, "object": object}).to_string() + "\n");
+    (StatusCode::OK, lines.collect())
+}
+
+/// Runs a watch on scripted answers. Gives the differences, each as short texts, and the requests.
+async fn check(answers: Vec<(StatusCode, String)>, expected: &[&[&str]]) -> Vec<String> {
+    let script = Script {
+        answers: Arc::new(Mutex::new(answers.into())),
+        asked: Arc::default(),
+    };
+    let asked = Arc::clone(&script.asked);
+    let api = Api::new(Client::new(script, "default"), "test");
+    let (sender, mut differences) = mpsc::unbounded_channel();
+    let cancel = CancellationToken::new();
+    let watching = tokio::spawn(watch(api, Collect(sender), cancel.clone()));
+    for expected in expected {
+        let difference = differences.recv().await.unwrap();
+        let mut texts: Vec<String> = difference.changes.iter().map(text).collect();
+        texts.sort();
+        assert_eq!(texts, *expected);
+    }
+    cancel.cancel();
+    watching.await.unwrap();
+    asked.lock().unwrap().clone()
+}
+
+fn text(change: &Change<PersistentVolume>) -> String {
+    match change {
+        Change::Applied(volume) => format!("{}@{}", volume.metadata.name, volume.metadata.resource_version),
+        Change::Removed((_, name)) => format!("{name} gone"),
+        Change::Broken { name: (_, name), .. } => format!("{name} broken"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_is_followed_from_its_version_and_the_watch_goes_on_where_it_ended() {
+    let asked = check(
+        vec![
+            list(7, &[volume("a", 3), volume("b", 7)]),
+            lines(&[("MODIFIED", volume("a", 8)), ("ADDED", volume("c", 9))]),
+            lines(&[("DELETED", volume("b", 10)), ("BOOKMARK", volume("", 20))]),
+            lines(&[("ADDED", volume("d", 21))]),
+        ],
+        &[&["a@3", "b@7"], &["a@8", "c@9"], &["b gone"], &["d@21"]],
+    )
+    .await;
+    let from = |version: &str| format!("resourceVersion={version}");
+    assert!(!asked[0].contains("watch=true"));
+    assert!(
+        asked[1].contains("watch=true") && asked[1].ends_with(&from("7")),
+        "{}",
+        asked[1]
+    );
+    assert!(asked[2].ends_with(&from("9")), "{}", asked[2]);
+    assert!(asked[3].ends_with(&from("20")), "the bookmark counts: {}", asked[3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_gap_everything_that_differs_comes_as_one_difference() {
+    let gone = json!({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"});
+    check(
+        vec![
+            list(7, &[volume("a", 1), volume("b", 2), volume("c", 3)]),
+            lines(&[("ERROR", gone)]),
+            list(30, &[volume("a", 1), volume("b", 25), volume("d", 28)]),
+        ],
+        &[&["a@1", "b@2", "c@3"], &["b@25", "c gone", "d@28"]],
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_cannot_be_read_is_set_aside_and_does_not_count_as_gone() {
+    let (_, gone) = list(0, &[]);
+    check(
+        vec![
+            list(7, &[volume("a", 1), broken("b", 2)]),
+            lines(&[("MODIFIED", broken("a", 8)), ("ADDED", volume("c", 9))]),
+            (StatusCode::GONE, gone),
+            list(12, &[broken("a", 8), broken("b", 2), volume("c", 9)]),
+        ],
+        &[&["a@1", "b broken"], &["a broken", "c@9"], &["a broken", "b broken"]],
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_fails_is_asked_again() {
+    let unavailable = || (StatusCode::SERVICE_UNAVAILABLE, "down".to_owned());
+    check(
+        vec![
+            unavailable(),
+            (StatusCode::OK, "no JSON at all".to_owned()),
+            list(7, &[volume("a", 1)]),
+            unavailable(),
+            lines(&[("MODIFIED", volume("a", 8))]),
+        ],
+        &[&["a@1"], &["a@8"]],
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_list_is_read_page_by_page() {
+    let page = json!({"metadata": {"resourceVersion": "7", "continue": "abc=="}, "items": [volume("a", 1)]});
+    let asked = check(
+        vec![(StatusCode::OK, page.to_string()), list(7, &[volume("b", 2)])],
+        &[&["a@1", "b@2"]],
+    )
+    .await;
+    assert!(asked[1].ends_with("continue=abc%3D%3D"), "{}", asked[1]);
+}
