@@ -59,3 +59,25 @@ pub const REGION_BETA: &str = "failure-domain.beta.kubernetes.io/region";
 
 /// Separates the zones of a volume whose label names several.
 pub const ZONE_DELIMITER: &str = "__";
+
+/// Finalizer on a volume whose backing storage an external provisioner still has to delete.
+pub const PROVISIONER_FINALIZER: &str = "external-provisioner.volume.kubernetes.io/finalizer";
+/// Annotation on a volume: the secret that deleting it needs.
+pub const DELETION_SECRET_NAME: &str = "volume.kubernetes.io/provisioner-deletion-secret-name";
+/// The namespace of [`DELETION_SECRET_NAME`].
+pub const DELETION_SECRET_NAMESPACE: &str = "volume.kubernetes.io/provisioner-deletion-secret-namespace";
+/// Class parameters and volume attributes that begin so are Kubernetes' own, not the driver's.
+pub const CSI_PREFIX: &str = "csi.storage.k8s.io/";
+/// Label on published capacity: the driver.
+pub const CAPACITY_DRIVER: &str = "csi.storage.k8s.io/drivername";
+/// Label on published capacity: who keeps the object.
+pub const CAPACITY_MANAGED_BY: &str = "csi.storage.k8s.io/managed-by";
+
+/// Finalizer on a claim whose volume may already exist in the backend without being known to the cluster.
+pub const ATTEMPT_FINALIZER: &str = "provisioner.berth.dev/attempt";
+/// Annotation on such a claim: what the backend was asked for.
+pub const ATTEMPT: &str = "provisioner.berth.dev/attempt";
+/// The pools that volumes of no class in particular come from.
+pub const FALLBACK_CLASS: &str = "<fallback>";
+/// The pools that inline volumes come from.
+pub const EPHEMERAL_CLASS: &str = "<ephemeral>";

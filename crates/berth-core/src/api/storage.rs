@@ -346,6 +346,25 @@ pub struct PersistentVolumeClaimSpec {
     pub volume_name: String,
     /// The attributes class it wants.
     pub volume_attributes_class_name: Option<String>,
+    /// What it is to be filled with.
+    pub data_source: Option<DataSource>,
+    /// The same, with more kinds allowed.
+    pub data_source_ref: Option<DataSource>,
+}
+
+/// An object that a new volume is filled from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DataSource {
+    /// API group, empty for the core one.
+    #[serde(deserialize_with = "nullable")]
+    pub api_group: String,
+    /// Kind.
+    #[serde(deserialize_with = "nullable")]
+    pub kind: String,
+    /// Name.
+    #[serde(deserialize_with = "nullable")]
+    pub name: String,
 }
 
 /// What a claim asks for.

@@ -1,0 +1,233 @@
+//! Provisioners that need no driver: for an embedded cluster and for simulation.
+//!
+//! They are state machines in memory. A call is a pure step, so it can be made in virtual time as well
+//! as from a task. What they hold can always be rebuilt from the volumes of the cluster
+//! ([`Builtin::observe`]): there is no backend that could know more than the API server.
+//!
+//! Where a volume goes is in [`layout`]; how much room is left, here. Class parameters:
+//!
+//! | parameter | meaning |
+//! |---|---|
+//! | `replication-type: regional-pd` | of `kubernetes.io/gce-pd`: two zones instead of one |
+//! | `berth.dev/capacity: 100Gi` | so much room in each segment (zone, node or rack) |
+//! | `berth.dev/capacity.SEGMENT: 50Gi` | so much in this one; of several labels: the values in the order of the keys, with `/` between |
+//! | `berth.dev/pool: NAME` | classes of one pool share their room; default is the class's name |
+//! | `berth.dev/topology-keys: A,B` | of the rack provisioner: the labels that tell racks apart |
+//! | `berth.dev/path: DIR` | of the local provisioner: where volumes are on the node |
+
+mod layout;
+
+pub use layout::{Layout, PROVISIONERS, RACK};
+
+use crate::answer::Answer;
+use crate::request::{Failure, Place, Request, Source, Volume};
+use crate::topology::{Segment, describe};
+use berth_core::api::{Node, PersistentVolume, StorageClass};
+use berth_core::names;
+use berth_core::quantity::{Bytes, Quantity};
+use std::collections::BTreeMap;
+
+const CAPACITY: &str = "berth.dev/capacity";
+const POOL: &str = "berth.dev/pool";
+const PATH: &str = "berth.dev/path";
+const DEFAULT_PATH: &str = "/var/lib/berth/volumes";
+
+/// All volumes of the built-in provisioners, and the room that is left.
+#[derive(Clone, Debug, Default)]
+pub struct Builtin {
+    volumes: BTreeMap<String, Allocation>,
+    /// Bytes taken, by pool and segment.
+    taken: BTreeMap<(String, String), i64>,
+}
+
+#[derive(Clone, Debug)]
+struct Allocation {
+    pool: String,
+    segments: Vec<String>,
+    bytes: i64,
+    volume: Option<Volume>,
+}
+
+impl Builtin {
+    /// Makes a volume, or returns the one of that name.
+    ///
+    /// # Errors
+    /// If the volume cannot be where it must be, or there is no room. Both are final.
+    pub fn provision(&mut self, request: &Request, nodes: &BTreeMap<String, Node>) -> Answer {
+        if let Some(volume) = self.volumes.get(&request.name).and_then(|made| made.volume.clone()) {
+            return Ok(volume);
+        }
+        let class = &request.class;
+        let layout = Layout::of(class)
+            .ok_or_else(|| Failure::last(format!("{:?} is not a built-in provisioner", class.provisioner)))?;
+        let options = layout::options(layout, request, nodes).map_err(|error| Failure::last(error.to_string()))?;
+        let chosen = self.first_with_room(request, &options)?;
+        let volume = Volume {
+            handle: request.name.clone(),
+            bytes: request.bytes,
+            source: source(layout, request),
+            accessible: vec![place(chosen)],
+        };
+        let segments = chosen.iter().map(describe).collect();
+        self.take(
+            &request.name,
+            pool(class),
+            segments,
+            request.bytes,
+            Some(volume.clone()),
+        );
+        Ok(volume)
+    }
+
+    /// Deletes a volume. One that is not there counts as deleted.
+    pub fn delete(&mut self, handle: &str) {
+        let Some(gone) = self.volumes.remove(handle) else {
+            return;
+        };
+        for segment in gone.segments {
+            if let Some(taken) = self.taken.get_mut(&(gone.pool.clone(), segment)) {
+                *taken -= gone.bytes;
+            }
+        }
+    }
+
+    /// Takes in a volume of the cluster, so that its room counts as taken.
+    pub fn observe(&mut self, volume: &PersistentVolume, class: Option<&StorageClass>) {
+        let provisioner = volume.metadata.annotation(names::PROVISIONED_BY);
+        if !provisioner.is_some_and(|name| PROVISIONERS.contains(&name))
+            || self.volumes.contains_key(&volume.metadata.name)
+        {
+            return;
+        }
+        let affinity = volume.spec.node_affinity.as_ref().and_then(|one| one.required.as_ref());
+        let terms = affinity.map_or(&[][..], |selector| &selector.node_selector_terms);
+        let segments = terms.iter().flat_map(|term| {
+            let pairs = term.match_expressions.iter();
+            pairs.fold(vec![Segment::new()], |partial, expression| {
+                let extended = |segment: &Segment, value: &String| {
+                    let mut longer = segment.clone();
+                    longer.insert(expression.key.clone(), value.clone());
+                    longer
+                };
+                let values = &expression.values;
+                let each = |segment: Segment| {
+                    values
+                        .iter()
+                        .map(move |value| extended(&segment, value))
+                        .collect::<Vec<_>>()
+                };
+                partial.into_iter().flat_map(each).collect()
+            })
+        });
+        let segments: Vec<_> = segments.map(|segment| describe(&segment)).collect();
+        let bytes = volume.spec.capacity.get("storage").map_or(0, |size| size.value());
+        let pool = class.map_or_else(|| volume.class_name().to_owned(), |class| pool(class).to_owned());
+        self.take(&volume.metadata.name, &pool, segments, bytes, None);
+    }
+
+    fn take(&mut self, name: &str, pool: &str, segments: Vec<String>, bytes: i64, volume: Option<Volume>) {
+        for segment in &segments {
+            let taken = self.taken.entry((pool.to_owned(), segment.clone())).or_default();
+            *taken = taken.saturating_add(bytes);
+        }
+        let allocation = Allocation {
+            pool: pool.to_owned(),
+            segments,
+            bytes,
+            volume,
+        };
+        self.volumes.insert(name.to_owned(), allocation);
+    }
+
+    /// The segments that volumes of a class can be in: those for which capacity is published.
+    #[must_use]
+    pub fn segments(class: &StorageClass, nodes: &BTreeMap<String, Node>) -> Vec<Segment> {
+        layout::segments(class, nodes)
+    }
+
+    /// How many volumes there are.
+    #[must_use]
+    pub fn volumes(&self) -> usize {
+        self.volumes.len()
+    }
+
+    /// The room that is left for a class in a segment; `None` if it has no limit.
+    ///
+    /// # Errors
+    /// If a capacity parameter of the class is no quantity.
+    pub fn available(&self, class: &StorageClass, segment: &Segment) -> Result<Option<i64>, Failure> {
+        let values: Vec<_> = segment.values().map(String::as_str).collect();
+        let own = format!("{CAPACITY}.{}", values.join("/"));
+        let Some((key, text)) = [own.as_str(), CAPACITY]
+            .into_iter()
+            .find_map(|key| class.parameters.get(key).map(|text| (key, text)))
+        else {
+            return Ok(None);
+        };
+        let limit: Quantity = text
+            .parse()
+            .map_err(|error| Failure::last(format!("parameter {key:?} of the class: {error}")))?;
+        let taken = self.taken.get(&(pool(class).to_owned(), describe(segment))).copied();
+        Ok(Some(limit.value().saturating_sub(taken.unwrap_or_default()).max(0)))
+    }
+
+    fn first_with_room<'o>(&self, request: &Request, options: &'o [Vec<Segment>]) -> Result<&'o [Segment], Failure> {
+        let mut full = Vec::new();
+        for option in options {
+            let mut fits = true;
+            for segment in option {
+                if let Some(free) = self
+                    .available(&request.class, segment)?
+                    .filter(|free| *free < request.bytes)
+                {
+                    let words = format!("{} free in {}", Bytes(free), describe(segment));
+                    if !full.contains(&words) {
+                        full.push(words);
+                    }
+                    fits = false;
+                }
+            }
+            if fits {
+                return Ok(option);
+            }
+        }
+        Err(Failure::last(format!(
+            "not enough room in pool {:?} for {}: {}",
+            pool(&request.class),
+            Bytes(request.bytes),
+            full.join("; ")
+        )))
+    }
+}
+
+fn pool(class: &StorageClass) -> &str {
+    class.parameters.get(POOL).unwrap_or(&class.metadata.name)
+}
+
+fn source(layout: Layout, request: &Request) -> Source {
+    if layout == Layout::Local {
+        let root = request.class.parameters.get(PATH).map_or(DEFAULT_PATH, String::as_str);
+        return Source::Local {
+            path: format!("{}/{}", root.trim_end_matches('/'), request.name),
+        };
+    }
+    if request.class.provisioner == layout::GCE_PD {
+        return Source::GcePersistentDisk;
+    }
+    Source::Csi {
+        driver: request.class.provisioner.clone(),
+        attributes: BTreeMap::new(),
+    }
+}
+
+/// One place for all segments of a volume, as people write it: the same keys, all values.
+fn place(segments: &[Segment]) -> Place {
+    let mut place = Place::new();
+    for (key, value) in segments.iter().flatten() {
+        let values = place.entry(key.clone()).or_default();
+        if let Err(at) = values.binary_search(value) {
+            values.insert(at, value.clone());
+        }
+    }
+    place
+}

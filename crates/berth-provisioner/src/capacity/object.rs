@@ -1,0 +1,96 @@
+//! The object that publishes the room of one class in one segment.
+
+use super::{Available, Item, ProducerSettings};
+use berth_core::names::{CAPACITY_DRIVER, CAPACITY_MANAGED_BY};
+use berth_core::quantity::Bytes;
+use serde_json::{Map, Value, json};
+
+/// The object that the published ones go away with, such as the provisioner's Deployment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// API version.
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+    /// Name.
+    pub name: String,
+    /// Uid.
+    pub uid: String,
+}
+
+/// Label values have at most so many letters.
+const LABEL_LENGTH: usize = 63;
+
+/// The label that tells our objects from those of others, and those of each node from each other.
+#[must_use]
+pub fn managed_by(node: Option<&str>) -> String {
+    let Some(node) = node else {
+        return "berth-provisioner".to_owned();
+    };
+    let whole = format!("berth-provisioner-{node}");
+    if whole.len() <= LABEL_LENGTH {
+        return whole;
+    }
+    format!("berth-provisioner-{:016x}", fnv1a(node.bytes()))
+}
+
+/// The object's name. It follows from what the object is about, so that writing it twice after a crash
+/// leaves one object; the prefix is the one that the CSI sidecar's users look for.
+pub(super) fn name(settings: &ProducerSettings, item: &Item) -> String {
+    let mut identity = vec![settings.driver.as_str(), &settings.managed_by, &item.class];
+    for (key, value) in item.segment.iter() {
+        identity.extend([key.as_str(), value.as_str()]);
+    }
+    let bytes = identity.iter().flat_map(|part| part.bytes().chain([0]));
+    format!("csisc-{:016x}", fnv1a(bytes))
+}
+
+pub(super) fn create(settings: &ProducerSettings, item: &Item, available: Available) -> Value {
+    let mut labels = Map::new();
+    labels.insert(CAPACITY_DRIVER.to_owned(), json!(settings.driver));
+    labels.insert(CAPACITY_MANAGED_BY.to_owned(), json!(settings.managed_by));
+    let mut metadata = json!({
+        "name": name(settings, item),
+        "namespace": settings.namespace,
+        "labels": labels,
+    });
+    if let Some(owner) = &settings.owner {
+        metadata["ownerReferences"] = json!([{
+            "apiVersion": owner.api_version,
+            "kind": owner.kind,
+            "name": owner.name,
+            "uid": owner.uid,
+            "controller": true,
+        }]);
+    }
+    let mut object = json!({
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSIStorageCapacity",
+        "metadata": metadata,
+        "storageClassName": item.class,
+        "nodeTopology": {"matchLabels": *item.segment},
+        "capacity": quantity(available.bytes),
+    });
+    if let Some(largest) = available.maximum_volume_size {
+        object["maximumVolumeSize"] = json!(quantity(largest));
+    }
+    object
+}
+
+/// The merge patch that brings an object up to date.
+pub(super) fn update(available: Available) -> Value {
+    json!({
+        "capacity": quantity(available.bytes),
+        "maximumVolumeSize": available.maximum_volume_size.map(quantity),
+    })
+}
+
+fn quantity(bytes: i64) -> String {
+    Bytes(bytes.max(0)).to_string()
+}
+
+fn fnv1a(bytes: impl IntoIterator<Item = u8>) -> u64 {
+    bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}

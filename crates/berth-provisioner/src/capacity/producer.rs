@@ -1,0 +1,365 @@
+//! Keeps one object for each class and segment, and says what to ask the driver next.
+//!
+//! ```text
+//!  classes ─┐                        ┌─ next(now) ──► GetCapacity ─┐
+//!  segments ┼─► items (class × segment) ─ queue                    ├─► answered() ─► create / update
+//!  volumes ─┘        │               └─◄── later, after an error ──┘
+//!                    └─ item gone ─► delete
+//! ```
+//!
+//! The queue holds an item at most once, so it is never longer than classes times segments. An item
+//! that fails waits alone; the others go on.
+
+use super::object;
+use super::{Available, Owner};
+use crate::backoff::backoff;
+use crate::request::Place;
+use crate::topology::Segment;
+use berth_core::api::{CsiStorageCapacity, StorageClass};
+use berth_core::names::{CAPACITY_DRIVER, CAPACITY_MANAGED_BY};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How capacity is published.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProducerSettings {
+    /// The driver.
+    pub driver: String,
+    /// Where the objects live.
+    pub namespace: String,
+    /// Who keeps them: see [`super::managed_by`].
+    pub managed_by: String,
+    /// What they go away with.
+    pub owner: Option<Owner>,
+    /// Publish for classes with immediate binding too, which no scheduler looks at.
+    pub immediate: bool,
+}
+
+/// A class in a segment.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Item {
+    /// The class.
+    pub class: String,
+    /// The segment.
+    pub segment: Arc<Segment>,
+}
+
+/// What to ask the driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Query {
+    /// About this.
+    pub item: Item,
+    /// With these parameters.
+    pub parameters: BTreeMap<String, String>,
+}
+
+/// A write to the API. Names are within the settings' namespace.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CapacityEffect {
+    /// Create an object.
+    Create(Value),
+    /// Change an object by a JSON merge patch.
+    Update {
+        /// Its name.
+        name: String,
+        /// The patch.
+        patch: Value,
+    },
+    /// Delete an object.
+    Delete {
+        /// Its name.
+        name: String,
+    },
+}
+
+/// An object as it was last seen or written.
+#[derive(Clone, Debug)]
+struct Published {
+    name: String,
+    available: Available,
+}
+
+/// What should be published, what is, and what to ask next.
+#[derive(Clone, Debug)]
+pub struct Producer {
+    settings: ProducerSettings,
+    classes: BTreeMap<String, BTreeMap<String, String>>,
+    segments: BTreeSet<Arc<Segment>>,
+    published: BTreeMap<Item, Published>,
+    queue: VecDeque<Item>,
+    queued: BTreeSet<Item>,
+    /// Being asked; true if it must be asked once more afterwards.
+    asking: BTreeMap<Item, bool>,
+    failures: BTreeMap<Item, u32>,
+    /// Items that wait after a failure, by the time at which they are due, and the other way round.
+    waiting: BTreeSet<(Duration, Item)>,
+    due: BTreeMap<Item, Duration>,
+}
+
+impl Producer {
+    /// Publishes nothing yet.
+    #[must_use]
+    pub fn new(settings: ProducerSettings) -> Self {
+        Self {
+            settings,
+            classes: BTreeMap::new(),
+            segments: BTreeSet::new(),
+            published: BTreeMap::new(),
+            queue: VecDeque::new(),
+            queued: BTreeSet::new(),
+            asking: BTreeMap::new(),
+            failures: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            due: BTreeMap::new(),
+        }
+    }
+
+    /// The segments have changed: objects of those that are gone go.
+    pub fn set_segments(&mut self, segments: BTreeSet<Segment>) -> Vec<CapacityEffect> {
+        let segments: BTreeSet<Arc<Segment>> = segments.into_iter().map(Arc::new).collect();
+        let new: Vec<_> = segments.difference(&self.segments).cloned().collect();
+        self.segments = segments;
+        let classes: Vec<String> = self.classes.keys().cloned().collect();
+        for segment in new {
+            for class in &classes {
+                self.enqueue(Item {
+                    class: class.clone(),
+                    segment: segment.clone(),
+                });
+            }
+        }
+        self.drop_obsolete()
+    }
+
+    /// A class is new or has changed.
+    pub fn upsert_class(&mut self, class: &StorageClass) -> Vec<CapacityEffect> {
+        let name = &class.metadata.name;
+        let wanted = class.provisioner == self.settings.driver && (self.settings.immediate || class.is_delayed());
+        if !wanted {
+            return self.remove_class(name);
+        }
+        if self.classes.get(name) != Some(&class.parameters) {
+            self.classes.insert(name.clone(), class.parameters.clone());
+            let segments: Vec<_> = self.segments.iter().cloned().collect();
+            for segment in segments {
+                self.enqueue(Item {
+                    class: name.clone(),
+                    segment,
+                });
+            }
+        }
+        Vec::new()
+    }
+
+    /// A class is gone.
+    pub fn remove_class(&mut self, name: &str) -> Vec<CapacityEffect> {
+        if self.classes.remove(name).is_none() {
+            return Vec::new();
+        }
+        self.drop_obsolete()
+    }
+
+    fn is_wanted(&self, item: &Item) -> bool {
+        self.classes.contains_key(&item.class) && self.segments.contains(&item.segment)
+    }
+
+    fn drop_obsolete(&mut self) -> Vec<CapacityEffect> {
+        let mut gone: Vec<Item> = self.published.keys().cloned().collect();
+        gone.retain(|item| !self.is_wanted(item));
+        let (classes, segments) = (&self.classes, &self.segments);
+        let wanted = |item: &Item| classes.contains_key(&item.class) && segments.contains(&item.segment);
+        self.queue.retain(wanted);
+        self.queued.retain(wanted);
+        self.failures.retain(|item, _| wanted(item));
+        self.waiting.retain(|(_, item)| wanted(item));
+        self.due.retain(|item, _| wanted(item));
+        let deleted = gone.iter().filter_map(|item| self.published.remove(item));
+        deleted
+            .map(|object| CapacityEffect::Delete { name: object.name })
+            .collect()
+    }
+
+    /// An object of the cluster: ours are taken over, those that nobody needs are deleted, and those of
+    /// others are left alone.
+    pub fn observe(&mut self, object: &CsiStorageCapacity) -> Vec<CapacityEffect> {
+        let labels = &object.metadata.labels;
+        let ours = labels.get(CAPACITY_DRIVER) == Some(&self.settings.driver)
+            && labels.get(CAPACITY_MANAGED_BY) == Some(&self.settings.managed_by)
+            && object.metadata.namespace == self.settings.namespace;
+        if !ours || object.metadata.is_deleting() {
+            return Vec::new();
+        }
+        let name = object.metadata.name.clone();
+        let segment = object
+            .node_topology
+            .as_ref()
+            .map(|selector| selector.match_labels.clone());
+        let item = segment.map(|segment| Item {
+            class: object.storage_class_name.clone(),
+            segment: Arc::new(segment),
+        });
+        let Some(item) = item.filter(|item| self.is_wanted(item)) else {
+            return vec![CapacityEffect::Delete { name }];
+        };
+        if self.published.get(&item).is_some_and(|known| known.name != name) {
+            return vec![CapacityEffect::Delete { name }];
+        }
+        let seen = Available {
+            bytes: object.capacity.map_or(0, |quantity| quantity.value()),
+            maximum_volume_size: object.maximum_volume_size.map(|quantity| quantity.value()),
+        };
+        let known = self.published.insert(item.clone(), Published { name, available: seen });
+        if known.is_some_and(|known| known.available != seen) {
+            // Somebody else wrote it, or this is an echo of an older write: asking once settles it.
+            self.enqueue(item);
+        }
+        Vec::new()
+    }
+
+    /// An object is gone: if it is still needed, it comes back.
+    pub fn observe_deleted(&mut self, name: &str) {
+        let found = self.published.iter().find(|(_, object)| object.name == name);
+        if let Some(item) = found.map(|(item, _)| item.clone()) {
+            self.published.remove(&item);
+            self.enqueue(item);
+        }
+    }
+
+    /// Asks about everything again: capacity also changes where nobody tells.
+    pub fn refresh_all(&mut self) {
+        let classes: Vec<String> = self.classes.keys().cloned().collect();
+        for class in classes {
+            let segments: Vec<_> = self.segments.iter().cloned().collect();
+            for segment in segments {
+                self.enqueue(Item {
+                    class: class.clone(),
+                    segment,
+                });
+            }
+        }
+    }
+
+    /// A volume was made or deleted: the segments that it touches have changed, for all classes.
+    pub fn volume_changed(&mut self, accessible: &[Place]) {
+        let touches = |segment: &Segment| {
+            let agrees = |place: &Place| {
+                let common = place
+                    .iter()
+                    .filter_map(|(key, values)| Some((segment.get(key)?, values)));
+                common.into_iter().all(|(value, values)| values.contains(value))
+            };
+            accessible.is_empty() || accessible.iter().any(agrees)
+        };
+        let touched: Vec<_> = self.segments.iter().filter(|one| touches(one)).cloned().collect();
+        let classes: Vec<String> = self.classes.keys().cloned().collect();
+        for segment in touched {
+            for class in &classes {
+                self.enqueue(Item {
+                    class: class.clone(),
+                    segment: segment.clone(),
+                });
+            }
+        }
+    }
+
+    fn enqueue(&mut self, item: Item) {
+        if let Some(again) = self.asking.get_mut(&item) {
+            *again = true;
+            return;
+        }
+        if self.queued.insert(item.clone()) {
+            if let Some(due) = self.due.remove(&item) {
+                self.waiting.remove(&(due, item.clone()));
+            }
+            self.queue.push_back(item);
+        }
+    }
+
+    /// Puts an item off after a failure.
+    fn put_off(&mut self, item: &Item, now: Duration) {
+        let failures = self.failures.entry(item.clone()).or_default();
+        *failures = failures.saturating_add(1);
+        let due = now.saturating_add(backoff(*failures));
+        if let Some(earlier) = self.due.insert(item.clone(), due) {
+            self.waiting.remove(&(earlier, item.clone()));
+        }
+        self.waiting.insert((due, item.clone()));
+    }
+
+    /// What to ask next. Each query must be answered with [`Self::answered`].
+    pub fn next(&mut self, now: Duration) -> Option<Query> {
+        while self.waiting.first().is_some_and(|(due, _)| *due <= now) {
+            if let Some((_, item)) = self.waiting.pop_first() {
+                self.due.remove(&item);
+                self.enqueue(item);
+            }
+        }
+        let item = self.queue.pop_front()?;
+        self.queued.remove(&item);
+        self.asking.insert(item.clone(), false);
+        let parameters = self.classes.get(&item.class).cloned().unwrap_or_default();
+        Some(Query { item, parameters })
+    }
+
+    /// When the next item is due that waits after a failure.
+    #[must_use]
+    pub fn wake_at(&self) -> Option<Duration> {
+        self.waiting.first().map(|(due, _)| *due)
+    }
+
+    /// How many items wait to be asked about.
+    #[must_use]
+    pub fn queued(&self) -> usize {
+        self.queue.len() + self.waiting.len()
+    }
+
+    /// How many objects are published.
+    #[must_use]
+    pub fn published(&self) -> usize {
+        self.published.len()
+    }
+
+    /// The driver has answered, or not.
+    pub fn answered(&mut self, item: &Item, answer: Option<Available>, now: Duration) -> Option<CapacityEffect> {
+        let again = self.asking.remove(item).unwrap_or(false);
+        if !self.is_wanted(item) {
+            return None;
+        }
+        let Some(available) = answer else {
+            self.put_off(item, now);
+            return None;
+        };
+        self.failures.remove(item);
+        if again {
+            self.enqueue(item.clone());
+        }
+        match self.published.get_mut(item) {
+            Some(object) if object.available == available => None,
+            Some(object) => {
+                object.available = available;
+                Some(CapacityEffect::Update {
+                    name: object.name.clone(),
+                    patch: object::update(available),
+                })
+            }
+            None => {
+                let name = object::name(&self.settings, item);
+                self.published.insert(item.clone(), Published { name, available });
+                Some(CapacityEffect::Create(object::create(&self.settings, item, available)))
+            }
+        }
+    }
+
+    /// A write was not made: what is published is not what was thought, so it is asked and written anew.
+    pub fn write_failed(&mut self, item: &Item, now: Duration) {
+        self.published.remove(item);
+        if self.is_wanted(item) {
+            let failures = self.failures.entry(item.clone()).or_default();
+            *failures = failures.saturating_add(1);
+            self.waiting
+                .insert((now.saturating_add(backoff(*failures)), item.clone()));
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Requests in the protocol's words, and answers in ours.
+
+use super::proto;
+use crate::capacity::Available;
+use crate::request::{Failure, Request, Source, Volume, places};
+use crate::topology::{Requirement, Segment};
+use berth_core::names::CSI_PREFIX;
+use proto::volume_capability::access_mode::Mode;
+use proto::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
+use std::collections::BTreeMap;
+
+fn topology(segment: &Segment) -> proto::Topology {
+    proto::Topology {
+        segments: segment.clone(),
+    }
+}
+
+fn topology_requirement(requirement: &Requirement) -> proto::TopologyRequirement {
+    proto::TopologyRequirement {
+        requisite: requirement.requisite.iter().map(topology).collect(),
+        preferred: requirement.preferred.iter().map(topology).collect(),
+    }
+}
+
+/// The protocol's word for an access mode. Only some drivers tell the pods of one node apart.
+fn mode(access_mode: &str, tells_pods_apart: bool) -> Result<Mode, Failure> {
+    match access_mode {
+        "ReadWriteMany" => Ok(Mode::MultiNodeMultiWriter),
+        "ReadOnlyMany" => Ok(Mode::MultiNodeReaderOnly),
+        "ReadWriteOnce" if tells_pods_apart => Ok(Mode::SingleNodeMultiWriter),
+        "ReadWriteOnce" => Ok(Mode::SingleNodeWriter),
+        "ReadWriteOncePod" if tells_pods_apart => Ok(Mode::SingleNodeSingleWriter),
+        "ReadWriteOncePod" => Err(Failure::last(
+            "access mode ReadWriteOncePod needs a driver with the capability SINGLE_NODE_MULTI_WRITER",
+        )),
+        other => Err(Failure::last(format!("access mode {other:?} is not known"))),
+    }
+}
+
+fn capabilities(request: &Request, tells_pods_apart: bool) -> Result<Vec<proto::VolumeCapability>, Failure> {
+    let access_type = if request.is_block() {
+        AccessType::Block(BlockVolume {})
+    } else {
+        AccessType::Mount(MountVolume {
+            fs_type: request.parameters.fs_type.clone().unwrap_or_default(),
+            mount_flags: request.class.mount_options.clone(),
+        })
+    };
+    let one = |access_mode: &String| {
+        Ok(proto::VolumeCapability {
+            access_type: Some(access_type.clone()),
+            access_mode: Some(AccessMode {
+                mode: mode(access_mode, tells_pods_apart)?.into(),
+            }),
+        })
+    };
+    request.claim.spec.access_modes.iter().map(one).collect()
+}
+
+pub(super) fn create_volume(
+    request: &Request,
+    secrets: BTreeMap<String, String>,
+    tells_pods_apart: bool,
+) -> Result<proto::CreateVolumeRequest, Failure> {
+    Ok(proto::CreateVolumeRequest {
+        name: request.name.clone(),
+        capacity_range: Some(proto::CapacityRange {
+            required_bytes: request.bytes,
+            limit_bytes: 0,
+        }),
+        volume_capabilities: capabilities(request, tells_pods_apart)?,
+        parameters: request.parameters.for_driver.clone(),
+        secrets,
+        volume_content_source: None,
+        accessibility_requirements: request.requirement.as_ref().map(topology_requirement),
+    })
+}
+
+pub(super) fn created_volume(driver: &str, volume: proto::Volume, with_topology: bool) -> Volume {
+    let segments = volume.accessible_topology.into_iter().map(|topology| topology.segments);
+    Volume {
+        handle: volume.volume_id,
+        bytes: volume.capacity_bytes,
+        source: Source::Csi {
+            driver: driver.to_owned(),
+            attributes: volume.volume_context,
+        },
+        accessible: if with_topology { places(segments) } else { Vec::new() },
+    }
+}
+
+/// Asks for the free space of a class in a segment. `None` asks for all there is.
+pub(super) fn get_capacity(
+    parameters: &BTreeMap<String, String>,
+    segment: Option<&Segment>,
+) -> proto::GetCapacityRequest {
+    let own = parameters.iter().filter(|(key, _)| !key.starts_with(CSI_PREFIX));
+    proto::GetCapacityRequest {
+        volume_capabilities: Vec::new(),
+        parameters: own.map(|(key, value)| (key.clone(), value.clone())).collect(),
+        accessible_topology: segment.map(topology),
+    }
+}
+
+pub(super) fn available(response: &proto::GetCapacityResponse) -> Available {
+    Available {
+        bytes: response.available_capacity,
+        maximum_volume_size: response.maximum_volume_size,
+    }
+}

@@ -1,0 +1,354 @@
+//! The calls to a driver, with their time limits.
+
+use super::address::{AddressError, socket_path};
+use super::calls;
+use super::classify::{classify, describe};
+use super::proto;
+use crate::answer::Answer;
+use crate::capacity::Available;
+use crate::parameters::SecretReference;
+use crate::request::{Backing, Failure, Request};
+use crate::topology::Segment;
+use hyper_util::rt::TokioIo;
+use proto::controller_client::ControllerClient;
+use proto::controller_service_capability::Type as ControllerCapability;
+use proto::controller_service_capability::rpc::Type as Rpc;
+use proto::identity_client::IdentityClient;
+use proto::plugin_capability::Type as PluginCapability;
+use proto::plugin_capability::service::Type as Service;
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::time::Duration;
+use tokio::net::UnixStream;
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tonic::transport::{Channel, Endpoint, Uri};
+use tonic::{Code, Status};
+use tower::service_fn;
+
+/// Looks up the content of secrets. It goes to the driver and nowhere else.
+pub trait Secrets: Send + Sync {
+    /// The content of a secret.
+    fn resolve(
+        &self,
+        secret: &SecretReference,
+    ) -> impl Future<Output = Result<BTreeMap<String, String>, SecretError>> + Send;
+}
+
+/// Why a secret could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("secret {namespace}/{name}: {problem}")]
+pub struct SecretError {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// What went wrong.
+    pub problem: String,
+}
+
+/// For drivers that need none.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoSecrets;
+
+impl Secrets for NoSecrets {
+    async fn resolve(&self, secret: &SecretReference) -> Result<BTreeMap<String, String>, SecretError> {
+        Err(SecretError {
+            namespace: secret.namespace.clone(),
+            name: secret.name.clone(),
+            problem: "secrets cannot be read here".to_owned(),
+        })
+    }
+}
+
+/// How long to wait for a driver.
+#[derive(Clone, Copy, Debug)]
+pub struct ClientSettings {
+    /// For the driver to answer that it is ready, at the start.
+    pub ready_timeout: Duration,
+    /// For one call.
+    pub call_timeout: Duration,
+}
+
+impl Default for ClientSettings {
+    fn default() -> Self {
+        Self {
+            ready_timeout: Duration::from_secs(60),
+            // The sidecars' default. Making a volume may take long; the call is repeated anyway.
+            call_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Who a driver is and what it can do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Its volumes cannot be reached from every node.
+    pub topology: bool,
+    /// It makes and deletes volumes.
+    pub creates: bool,
+    /// It tells how much space is free.
+    pub capacity: bool,
+    /// It tells the pods of one node apart.
+    pub tells_pods_apart: bool,
+}
+
+/// Why there is no connection to a driver.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The address is none.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// Nobody answers.
+    #[error("the CSI driver at {address} was not ready within {waited:?}: {last}")]
+    NotReady {
+        /// Where.
+        address: String,
+        /// How long it was tried.
+        waited: Duration,
+        /// The last problem.
+        last: String,
+    },
+    /// The driver does not say who it is.
+    #[error("the CSI driver at {address} did not answer {call}: {problem}")]
+    Refused {
+        /// Where.
+        address: String,
+        /// What was asked.
+        call: &'static str,
+        /// The answer.
+        problem: String,
+    },
+}
+
+/// Why a call failed whose repetition does no harm.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct CallError {
+    /// For the user.
+    pub message: String,
+}
+
+/// A connection to a driver. It is made anew whenever it broke.
+#[derive(Clone, Debug)]
+pub struct Client {
+    channel: Channel,
+    identity: Identity,
+    settings: ClientSettings,
+}
+
+/// How often a driver that is not ready is asked again.
+const PROBE_INTERVAL: Duration = Duration::from_millis(100);
+
+impl Client {
+    /// Connects, waits until the driver is ready, and asks who it is.
+    ///
+    /// # Errors
+    /// If the driver is not ready in time or does not say who it is.
+    pub async fn connect(address: &str, settings: ClientSettings) -> Result<Self, ConnectError> {
+        let path = socket_path(address)?;
+        // The name of the host is not looked at: what counts is the socket.
+        let endpoint = Endpoint::from(Uri::from_static("http://localhost"));
+        let channel = endpoint.connect_with_connector_lazy(service_fn(move |_: Uri| {
+            let path = path.clone();
+            async move { UnixStream::connect(path).await.map(TokioIo::new) }
+        }));
+        wait_until_ready(address, &channel, settings).await?;
+        let identity = ask_identity(address, &channel, settings).await?;
+        Ok(Self {
+            channel,
+            identity,
+            settings,
+        })
+    }
+
+    /// Who the driver is.
+    #[must_use]
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Asks for a volume.
+    ///
+    /// # Errors
+    /// As [`classify`] has it. If the secret cannot be read, the driver was not asked.
+    pub async fn create(&self, request: &Request, secrets: &impl Secrets) -> Answer {
+        if !self.identity.creates {
+            return Err(Failure::last(format!(
+                "CSI driver {:?} does not make volumes: it lacks the capability CREATE_DELETE_VOLUME",
+                self.identity.name
+            )));
+        }
+        let secret = resolve(request.parameters.provisioner_secret.as_ref(), secrets)
+            .await
+            .map_err(|error| Failure::not_asked(error.to_string()))?;
+        let call = calls::create_volume(request, secret, self.identity.tells_pods_apart)?;
+        let mut client = ControllerClient::new(self.channel.clone());
+        match timeout(self.settings.call_timeout, client.create_volume(call)).await {
+            Err(_) => Err(Failure::in_doubt(format!(
+                "CreateVolume: no answer within {:?}",
+                self.settings.call_timeout
+            ))),
+            Ok(Err(status)) => Err(Failure {
+                kind: classify(status.code()),
+                message: describe(&status),
+            }),
+            Ok(Ok(response)) => match response.into_inner().volume {
+                Some(volume) => Ok(calls::created_volume(
+                    &self.identity.name,
+                    volume,
+                    self.identity.topology,
+                )),
+                None => Err(Failure::in_doubt("CreateVolume: the driver answered without a volume")),
+            },
+        }
+    }
+
+    /// Deletes a volume. One that is not there counts as deleted.
+    ///
+    /// # Errors
+    /// If the driver did not say that the volume is gone. Asking again does no harm.
+    pub async fn delete(&self, backing: &Backing, secrets: &impl Secrets) -> Result<(), CallError> {
+        let secrets = resolve(backing.secret.as_ref(), secrets)
+            .await
+            .map_err(|error| CallError {
+                message: error.to_string(),
+            })?;
+        let call = proto::DeleteVolumeRequest {
+            volume_id: backing.handle.clone(),
+            secrets,
+        };
+        let mut client = ControllerClient::new(self.channel.clone());
+        match self.within("DeleteVolume", client.delete_volume(call)).await {
+            Ok(_) => Ok(()),
+            Err(status) if status.code() == Code::NotFound => Ok(()),
+            Err(status) => Err(call_error(&status)),
+        }
+    }
+
+    /// The free space of a class's parameters in a segment; without a segment, of all.
+    ///
+    /// # Errors
+    /// If the driver does not say.
+    pub async fn capacity(
+        &self,
+        parameters: &BTreeMap<String, String>,
+        segment: Option<&Segment>,
+    ) -> Result<Available, CallError> {
+        let call = calls::get_capacity(parameters, segment);
+        let mut client = ControllerClient::new(self.channel.clone());
+        let response = self.within("GetCapacity", client.get_capacity(call)).await;
+        response
+            .map(|response| calls::available(response.get_ref()))
+            .map_err(|status| call_error(&status))
+    }
+
+    async fn within<T>(
+        &self,
+        call: &str,
+        answer: impl Future<Output = Result<tonic::Response<T>, Status>>,
+    ) -> Result<tonic::Response<T>, Status> {
+        let limit = self.settings.call_timeout;
+        timeout(limit, answer)
+            .await
+            .unwrap_or_else(|_| Err(Status::deadline_exceeded(format!("{call}: no answer within {limit:?}"))))
+    }
+}
+
+fn call_error(status: &Status) -> CallError {
+    CallError {
+        message: describe(status),
+    }
+}
+
+async fn resolve(
+    secret: Option<&SecretReference>,
+    secrets: &impl Secrets,
+) -> Result<BTreeMap<String, String>, SecretError> {
+    match secret {
+        Some(secret) => secrets.resolve(secret).await,
+        None => Ok(BTreeMap::new()),
+    }
+}
+
+async fn wait_until_ready(address: &str, channel: &Channel, settings: ClientSettings) -> Result<(), ConnectError> {
+    let deadline = Instant::now() + settings.ready_timeout;
+    loop {
+        let mut client = IdentityClient::new(channel.clone());
+        let last = match timeout_at(deadline, client.probe(proto::ProbeRequest {})).await {
+            Ok(Ok(response)) if response.get_ref().ready != Some(false) => return Ok(()),
+            Ok(Ok(_)) => "it says that it is not ready".to_owned(),
+            Ok(Err(status)) => describe(&status),
+            Err(_) => "no answer".to_owned(),
+        };
+        let next = Instant::now() + PROBE_INTERVAL;
+        if next >= deadline {
+            return Err(ConnectError::NotReady {
+                address: address.to_owned(),
+                waited: settings.ready_timeout,
+                last,
+            });
+        }
+        sleep_until(next).await;
+    }
+}
+
+async fn ask_identity(address: &str, channel: &Channel, settings: ClientSettings) -> Result<Identity, ConnectError> {
+    let refused = |call: &'static str, status: &Status| ConnectError::Refused {
+        address: address.to_owned(),
+        call,
+        problem: describe(status),
+    };
+    let late = || Status::deadline_exceeded("no answer in time");
+    let limit = settings.call_timeout;
+    let mut client = IdentityClient::new(channel.clone());
+    let plugin = timeout(limit, client.get_plugin_info(proto::GetPluginInfoRequest {}))
+        .await
+        .unwrap_or_else(|_| Err(late()))
+        .map_err(|status| refused("GetPluginInfo", &status))?
+        .into_inner();
+    let abilities = timeout(
+        limit,
+        client.get_plugin_capabilities(proto::GetPluginCapabilitiesRequest {}),
+    )
+    .await
+    .unwrap_or_else(|_| Err(late()))
+    .map_err(|status| refused("GetPluginCapabilities", &status))?
+    .into_inner();
+    let services: BTreeSet<i32> = abilities
+        .capabilities
+        .iter()
+        .filter_map(|ability| ability.r#type.as_ref())
+        .map(|PluginCapability::Service(service)| service.r#type)
+        .collect();
+    let has_service = |service: Service| services.contains(&service.into());
+    let mut calls = BTreeSet::new();
+    if has_service(Service::ControllerService) {
+        let mut client = ControllerClient::new(channel.clone());
+        let abilities = timeout(
+            limit,
+            client.controller_get_capabilities(proto::ControllerGetCapabilitiesRequest {}),
+        )
+        .await
+        .unwrap_or_else(|_| Err(late()))
+        .map_err(|status| refused("ControllerGetCapabilities", &status))?
+        .into_inner();
+        let known = abilities
+            .capabilities
+            .iter()
+            .filter_map(|ability| ability.r#type.as_ref());
+        calls = known.map(|ControllerCapability::Rpc(rpc)| rpc.r#type).collect();
+    }
+    let has_call = |call: Rpc| calls.contains(&call.into());
+    Ok(Identity {
+        name: plugin.name,
+        version: plugin.vendor_version,
+        topology: has_service(Service::VolumeAccessibilityConstraints),
+        creates: has_call(Rpc::CreateDeleteVolume),
+        capacity: has_call(Rpc::GetCapacity),
+        tells_pods_apart: has_call(Rpc::SingleNodeMultiWriter),
+    })
+}

@@ -1,0 +1,275 @@
+//! The volumes of the driver: a directory each, and a file beside it that says what it is.
+//!
+//! The file is written before the directory and removed after it, so that after a crash every
+//! directory is known. What is on the disk is all there is: opening the store again finds the same.
+
+use crate::topology::Segment;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A segment and its room.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentRoom {
+    /// The segment.
+    pub segment: Segment,
+    /// Bytes for all volumes together; none means no limit.
+    pub bytes: Option<i64>,
+}
+
+/// A volume as it stands in its file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredVolume {
+    /// Its id.
+    pub id: String,
+    /// The name that it was asked for by.
+    pub name: String,
+    /// Its size.
+    pub bytes: i64,
+    /// Where it is.
+    pub segment: Segment,
+    /// It goes when its pod does.
+    #[serde(default)]
+    pub ephemeral: bool,
+}
+
+/// Why the store did not do something.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The disk.
+    #[error("{path}: {source}")]
+    Io {
+        /// What was touched.
+        path: PathBuf,
+        /// What went wrong.
+        source: io::Error,
+    },
+    /// A file that is none of ours.
+    #[error("{path} does not describe a volume: {problem}")]
+    Broken {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+    /// No segment has the room.
+    #[error("no room for {bytes} bytes{place}: {free} bytes are free")]
+    Full {
+        /// What was asked for.
+        bytes: i64,
+        /// Where.
+        place: String,
+        /// What is free.
+        free: i64,
+    },
+    /// Not even an empty segment would have the room.
+    #[error("{bytes} bytes are more than any segment can hold ({largest})")]
+    TooLarge {
+        /// What was asked for.
+        bytes: i64,
+        /// What the largest segment holds.
+        largest: i64,
+    },
+    /// The driver does not reach there.
+    #[error("the driver has no segment{place}")]
+    NoSegment {
+        /// Where.
+        place: String,
+    },
+}
+
+/// All volumes of the driver.
+#[derive(Debug)]
+pub struct Store {
+    root: PathBuf,
+    rooms: Vec<SegmentRoom>,
+    volumes: BTreeMap<String, StoredVolume>,
+}
+
+fn io_error(path: &Path) -> impl FnOnce(io::Error) -> StoreError + '_ {
+    |source| StoreError::Io {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+impl Store {
+    /// Opens a store, with the volumes that are there from before.
+    ///
+    /// # Errors
+    /// If the directory cannot be read or made, or holds a file that describes no volume.
+    pub fn open(root: impl Into<PathBuf>, rooms: Vec<SegmentRoom>) -> Result<Self, StoreError> {
+        let root = root.into();
+        fs::create_dir_all(&root).map_err(io_error(&root))?;
+        let mut volumes = BTreeMap::new();
+        for entry in fs::read_dir(&root).map_err(io_error(&root))? {
+            let path = entry.map_err(io_error(&root))?.path();
+            if path.extension().is_none_or(|extension| extension != "json") {
+                continue;
+            }
+            let text = fs::read_to_string(&path).map_err(io_error(&path))?;
+            let volume: StoredVolume = serde_json::from_str(&text).map_err(|error| StoreError::Broken {
+                path: path.clone(),
+                problem: error.to_string(),
+            })?;
+            let directory = root.join(&volume.id);
+            fs::create_dir_all(&directory).map_err(io_error(&directory))?;
+            volumes.insert(volume.id.clone(), volume);
+        }
+        Ok(Self { root, rooms, volumes })
+    }
+
+    /// A volume by its id.
+    #[must_use]
+    pub fn get(&self, id: &str) -> Option<&StoredVolume> {
+        self.volumes.get(id)
+    }
+
+    /// A volume by the name that it was asked for.
+    #[must_use]
+    pub fn by_name(&self, name: &str) -> Option<&StoredVolume> {
+        self.volumes.values().find(|volume| volume.name == name)
+    }
+
+    /// All volumes, by id.
+    pub fn volumes(&self) -> impl Iterator<Item = &StoredVolume> {
+        self.volumes.values()
+    }
+
+    /// The directory of a volume.
+    #[must_use]
+    pub fn directory(&self, id: &str) -> PathBuf {
+        self.root.join(id)
+    }
+
+    /// The segments that lie within a place, with what is free in each; none means no limit.
+    pub fn free_within<'s>(&'s self, place: &'s Segment) -> impl Iterator<Item = (&'s Segment, Option<i64>)> + 's {
+        let inside = |room: &&SegmentRoom| place.iter().all(|(key, value)| room.segment.get(key) == Some(value));
+        self.rooms.iter().filter(inside).map(|room| {
+            (
+                &room.segment,
+                room.bytes.map(|bytes| (bytes - self.taken(&room.segment)).max(0)),
+            )
+        })
+    }
+
+    fn taken(&self, segment: &Segment) -> i64 {
+        let here = self.volumes.values().filter(|volume| volume.segment == *segment);
+        here.map(|volume| volume.bytes).sum()
+    }
+
+    /// The first segment with room, trying places in order; without places, the one with the most room.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn find_room(&self, places: &[Segment], bytes: i64) -> Result<Segment, StoreError> {
+        let everywhere = [Segment::new()];
+        let tried = if places.is_empty() { &everywhere[..] } else { places };
+        let words = || {
+            let words: Vec<_> = places.iter().map(crate::topology::describe).collect();
+            words
+                .first()
+                .map_or_else(String::new, |_| format!(" in {}", words.join(" or ")))
+        };
+        let mut most_free: Option<i64> = None;
+        for place in tried {
+            let mut found: Vec<_> = self
+                .free_within(place)
+                .map(|(segment, free)| (free.unwrap_or(i64::MAX), segment))
+                .collect();
+            found.sort_by_key(|(free, _)| std::cmp::Reverse(*free));
+            match found.first() {
+                Some((free, segment)) if *free >= bytes => return Ok((*segment).clone()),
+                Some((free, _)) => most_free = most_free.max(Some(*free)),
+                None => {}
+            }
+        }
+        let largest = self
+            .rooms
+            .iter()
+            .map(|room| room.bytes.unwrap_or(i64::MAX))
+            .max()
+            .unwrap_or(0);
+        match most_free {
+            None => Err(StoreError::NoSegment { place: words() }),
+            Some(_) if bytes > largest => Err(StoreError::TooLarge { bytes, largest }),
+            Some(free) => Err(StoreError::Full {
+                bytes,
+                place: words(),
+                free,
+            }),
+        }
+    }
+
+    /// Makes a volume.
+    ///
+    /// # Errors
+    /// If the disk does not take it.
+    pub fn create(
+        &mut self,
+        name: &str,
+        bytes: i64,
+        segment: Segment,
+        ephemeral: bool,
+    ) -> Result<StoredVolume, StoreError> {
+        let id = if ephemeral { name.to_owned() } else { self.new_id(name) };
+        let volume = StoredVolume {
+            id: id.clone(),
+            name: name.to_owned(),
+            bytes,
+            segment,
+            ephemeral,
+        };
+        let description = self.description(&id);
+        let text = serde_json::to_string(&volume).map_err(|error| StoreError::Broken {
+            path: description.clone(),
+            problem: error.to_string(),
+        })?;
+        // A file that is half written must not be found after a crash.
+        let draft = description.with_extension("draft");
+        fs::write(&draft, text).map_err(io_error(&draft))?;
+        fs::rename(&draft, &description).map_err(io_error(&description))?;
+        let directory = self.directory(&id);
+        fs::create_dir_all(&directory).map_err(io_error(&directory))?;
+        self.volumes.insert(id, volume.clone());
+        Ok(volume)
+    }
+
+    /// Deletes a volume. One that is not there counts as deleted.
+    ///
+    /// # Errors
+    /// If the disk does not let go of it.
+    pub fn delete(&mut self, id: &str) -> Result<(), StoreError> {
+        if !self.volumes.contains_key(id) {
+            return Ok(());
+        }
+        for (path, removed) in [
+            (self.directory(id), fs::remove_dir_all(self.directory(id))),
+            (self.description(id), fs::remove_file(self.description(id))),
+        ] {
+            match removed {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io_error(&path)(error)),
+                _ => {}
+            }
+        }
+        self.volumes.remove(id);
+        Ok(())
+    }
+
+    fn description(&self, id: &str) -> PathBuf {
+        self.root.join(format!("{id}.json"))
+    }
+
+    /// Names may be any text, ids are file names: the id is a hash of the name, and a number if that is taken.
+    fn new_id(&self, name: &str) -> String {
+        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        let first = format!("vol-{hash:016x}");
+        let numbered = (2_u32..).map(|number| format!("{first}-{number}"));
+        let mut candidates = std::iter::once(first.clone()).chain(numbered);
+        candidates.find(|id| !self.volumes.contains_key(id)).unwrap_or(first)
+    }
+}

@@ -1,0 +1,299 @@
+//! The parameters of a class, sorted into Kubernetes' own (`csi.storage.k8s.io/...`) and the driver's.
+
+use berth_core::api::PersistentVolumeClaim;
+use berth_core::names::CSI_PREFIX;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// A secret by name. Its content is looked up by whoever calls the driver, and nowhere else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretReference {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+}
+
+impl SecretReference {
+    /// As it stands in a volume.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        json!({"name": self.name, "namespace": self.namespace})
+    }
+}
+
+/// The calls that may need a secret of their own: the parameter's prefix, and the volume's field.
+const SECRET_PURPOSES: [(&str, Option<&str>); 6] = [
+    ("provisioner", None),
+    ("controller-publish", Some("controllerPublishSecretRef")),
+    ("node-stage", Some("nodeStageSecretRef")),
+    ("node-publish", Some("nodePublishSecretRef")),
+    ("controller-expand", Some("controllerExpandSecretRef")),
+    ("node-expand", Some("nodeExpandSecretRef")),
+];
+
+/// The parameters of a class for one volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parameters {
+    /// File system, if the class says so.
+    pub fs_type: Option<String>,
+    /// The secret for making and deleting the volume.
+    pub provisioner_secret: Option<SecretReference>,
+    /// The secrets for using it, by the field of the volume that names them.
+    pub volume_secrets: BTreeMap<&'static str, SecretReference>,
+    /// What the driver is told.
+    pub for_driver: BTreeMap<String, String>,
+}
+
+/// Why the parameters of a class cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParameterError {
+    /// Two keys for one thing.
+    #[error("the class names the file system twice, as {first:?} and {second:?}: keep one")]
+    FsTypeTwice {
+        /// One key.
+        first: String,
+        /// The other.
+        second: String,
+    },
+    /// A reserved key that means nothing.
+    #[error("the class has a parameter {key:?}, which Kubernetes reserves and nobody knows")]
+    Unknown {
+        /// The key.
+        key: String,
+    },
+    /// Half a secret.
+    #[error("the class names a secret by {given:?} alone: {missing:?} must be there too")]
+    HalfSecret {
+        /// The key that is there.
+        given: String,
+        /// The one that is not.
+        missing: String,
+    },
+    /// A placeholder that cannot be filled.
+    #[error("parameter {key:?}: {placeholder:?} cannot be filled in here; known are {known}")]
+    Placeholder {
+        /// The key.
+        key: String,
+        /// The placeholder.
+        placeholder: String,
+        /// Those that can.
+        known: &'static str,
+    },
+}
+
+impl Parameters {
+    /// Sorts the parameters of a class for the volume of a claim.
+    ///
+    /// # Errors
+    /// If a reserved parameter is not known, incomplete, or has a placeholder that cannot be filled.
+    pub fn new(
+        parameters: &BTreeMap<String, String>,
+        volume: &str,
+        claim: &PersistentVolumeClaim,
+    ) -> Result<Self, ParameterError> {
+        let known = |rest: &str| {
+            rest == "fstype"
+                || SECRET_PURPOSES
+                    .iter()
+                    .map(|(purpose, _)| format!("{purpose}-secret"))
+                    .chain(["secret".to_owned()])
+                    .any(|prefix| rest == format!("{prefix}-name") || rest == format!("{prefix}-namespace"))
+        };
+        let mut sorted = Self::default();
+        let mut fs_type_key: Option<&str> = None;
+        for (key, value) in parameters {
+            let reserved = key.strip_prefix(CSI_PREFIX);
+            if reserved.is_some_and(|rest| !known(rest)) {
+                return Err(ParameterError::Unknown { key: key.clone() });
+            }
+            if reserved == Some("fstype") || key.eq_ignore_ascii_case("fstype") {
+                if let Some(first) = fs_type_key.replace(key) {
+                    return Err(ParameterError::FsTypeTwice {
+                        first: first.to_owned(),
+                        second: key.clone(),
+                    });
+                }
+                sorted.fs_type = Some(value.clone()).filter(|value| !value.is_empty());
+            }
+            if reserved.is_none() {
+                sorted.for_driver.insert(key.clone(), value.clone());
+            }
+        }
+        let default = secret(parameters, "", volume, claim)?;
+        for (purpose, field) in SECRET_PURPOSES {
+            let found = secret(parameters, &format!("{purpose}-"), volume, claim)?.or_else(|| default.clone());
+            match (found, field) {
+                (Some(found), Some(field)) => drop(sorted.volume_secrets.insert(field, found)),
+                (found, None) => sorted.provisioner_secret = found,
+                (None, Some(_)) => {}
+            }
+        }
+        Ok(sorted)
+    }
+}
+
+fn secret(
+    parameters: &BTreeMap<String, String>,
+    purpose: &str,
+    volume: &str,
+    claim: &PersistentVolumeClaim,
+) -> Result<Option<SecretReference>, ParameterError> {
+    let name_key = format!("{CSI_PREFIX}{purpose}secret-name");
+    let namespace_key = format!("{CSI_PREFIX}{purpose}secret-namespace");
+    match (parameters.get(&name_key), parameters.get(&namespace_key)) {
+        (None, None) => Ok(None),
+        (Some(name), Some(namespace)) => Ok(Some(SecretReference {
+            name: fill(&name_key, name, volume, claim, true)?,
+            namespace: fill(&namespace_key, namespace, volume, claim, false)?,
+        })),
+        (Some(_), None) => Err(ParameterError::HalfSecret {
+            given: name_key,
+            missing: namespace_key,
+        }),
+        (None, Some(_)) => Err(ParameterError::HalfSecret {
+            given: namespace_key,
+            missing: name_key,
+        }),
+    }
+}
+
+/// Fills in `${...}`. A namespace may not come from what the claim's author writes, or anyone could
+/// point a driver at the secrets of others.
+fn fill(
+    key: &str,
+    template: &str,
+    volume: &str,
+    claim: &PersistentVolumeClaim,
+    is_name: bool,
+) -> Result<String, ParameterError> {
+    let mut filled = String::new();
+    let mut rest = template;
+    while let Some(start) = rest.find("${") {
+        filled.push_str(&rest[..start]);
+        let Some(length) = rest[start..].find('}') else {
+            break;
+        };
+        let placeholder = &rest[start..=start + length];
+        let annotation = placeholder
+            .strip_prefix("${pvc.annotations['")
+            .and_then(|inner| inner.strip_suffix("']}"));
+        let value = match (placeholder, annotation) {
+            ("${pv.name}", _) => Some(volume),
+            ("${pvc.namespace}", _) => Some(claim.metadata.namespace.as_str()),
+            ("${pvc.name}", _) if is_name => Some(claim.metadata.name.as_str()),
+            (_, Some(annotation)) if is_name => claim.metadata.annotation(annotation),
+            _ => None,
+        };
+        let Some(value) = value else {
+            return Err(ParameterError::Placeholder {
+                key: key.to_owned(),
+                placeholder: placeholder.to_owned(),
+                known: if is_name {
+                    "${pv.name}, ${pvc.namespace}, ${pvc.name} and ${pvc.annotations['KEY']} of an annotation that is there"
+                } else {
+                    "${pv.name} and ${pvc.namespace}"
+                },
+            });
+        };
+        filled.push_str(value);
+        rest = &rest[start + length + 1..];
+    }
+    filled.push_str(rest);
+    Ok(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sort(parameters: &[(&str, &str)]) -> Result<Parameters, ParameterError> {
+        let claim: PersistentVolumeClaim = serde_json::from_str(
+            r#"{"metadata":{"name":"data","namespace":"team","annotations":{"example.com/key":"s3"}}}"#,
+        )
+        .unwrap();
+        let parameters = parameters
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+            .collect();
+        Parameters::new(&parameters, "pvc-1", &claim)
+    }
+
+    #[test]
+    fn reserved_parameters_are_taken_out() {
+        let sorted = sort(&[
+            ("type", "fast"),
+            ("csi.storage.k8s.io/fstype", "xfs"),
+            ("csi.storage.k8s.io/provisioner-secret-name", "make-${pv.name}"),
+            ("csi.storage.k8s.io/provisioner-secret-namespace", "${pvc.namespace}"),
+            (
+                "csi.storage.k8s.io/node-publish-secret-name",
+                "${pvc.annotations['example.com/key']}",
+            ),
+            ("csi.storage.k8s.io/node-publish-secret-namespace", "storage"),
+        ])
+        .unwrap();
+        assert_eq!(sorted.fs_type.as_deref(), Some("xfs"));
+        assert_eq!(
+            sorted.for_driver.into_iter().collect::<Vec<_>>(),
+            [("type".into(), "fast".into())]
+        );
+        let made = sorted.provisioner_secret.unwrap();
+        assert_eq!((made.namespace.as_str(), made.name.as_str()), ("team", "make-pvc-1"));
+        assert_eq!(sorted.volume_secrets["nodePublishSecretRef"].name, "s3");
+        assert_eq!(sorted.volume_secrets.len(), 1);
+    }
+
+    #[test]
+    fn one_secret_serves_every_call() {
+        let sorted = sort(&[
+            ("csi.storage.k8s.io/secret-name", "all"),
+            ("csi.storage.k8s.io/secret-namespace", "storage"),
+            ("csi.storage.k8s.io/node-stage-secret-name", "stage"),
+            ("csi.storage.k8s.io/node-stage-secret-namespace", "storage"),
+        ])
+        .unwrap();
+        assert_eq!(sorted.provisioner_secret.unwrap().name, "all");
+        assert_eq!(sorted.volume_secrets["nodeStageSecretRef"].name, "stage");
+        assert_eq!(sorted.volume_secrets["nodeExpandSecretRef"].name, "all");
+    }
+
+    #[test]
+    fn the_older_file_system_key_goes_to_the_driver_too() {
+        let sorted = sort(&[("fsType", "ext4")]).unwrap();
+        assert_eq!(sorted.fs_type.as_deref(), Some("ext4"));
+        assert!(sorted.for_driver.contains_key("fsType"));
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_named() {
+        for (parameters, words) in [
+            (&[("csi.storage.k8s.io/speed", "fast")][..], "csi.storage.k8s.io/speed"),
+            (
+                &[("csi.storage.k8s.io/provisioner-secret-name", "x")],
+                "provisioner-secret-namespace",
+            ),
+            (&[("fstype", "a"), ("csi.storage.k8s.io/fstype", "b")], "twice"),
+            (
+                &[
+                    ("csi.storage.k8s.io/secret-name", "x"),
+                    (
+                        "csi.storage.k8s.io/secret-namespace",
+                        "${pvc.annotations['example.com/key']}",
+                    ),
+                ],
+                "secret-namespace",
+            ),
+            (
+                &[
+                    ("csi.storage.k8s.io/secret-name", "${pvc.uid}"),
+                    ("csi.storage.k8s.io/secret-namespace", "x"),
+                ],
+                "${pvc.uid}",
+            ),
+        ] {
+            let error = sort(parameters).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! What to do about a volume that this provisioner made: delete it in the backend once it is released.
+
+use crate::effect::{Change, Effect, Event, EventType, Reason, Target};
+use crate::parameters::SecretReference;
+use crate::request::Backing;
+use crate::settings::Settings;
+use crate::state::State;
+use berth_core::api::{Kind, PersistentVolume, VolumeSource};
+use berth_core::names;
+
+/// What to do about a volume.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reclaim {
+    /// Nothing.
+    Nothing,
+    /// Carry these out, in order. If deleting in the backend fails, say so with [`delete_failed`] and try again later.
+    Act(Vec<Effect>),
+    /// It cannot be deleted yet.
+    Wait {
+        /// Why, for the user.
+        because: String,
+    },
+}
+
+/// Decides about a volume.
+#[must_use]
+pub fn reclaim(volume: &PersistentVolume, state: &State, settings: &Settings) -> Reclaim {
+    if volume.metadata.annotation(names::PROVISIONED_BY) != Some(settings.provisioner.as_str()) {
+        return Reclaim::Nothing;
+    }
+    let protected = volume
+        .metadata
+        .finalizers
+        .iter()
+        .any(|one| one == names::PROVISIONER_FINALIZER);
+    let policy = volume.spec.persistent_volume_reclaim_policy.as_deref();
+    if policy != Some("Delete") {
+        // The administrator changed the policy: the backend is not to be touched any more.
+        return change(volume, protected.then_some(Change::ReleaseVolume));
+    }
+    match volume.status.phase.as_str() {
+        "Released" | "Failed" => {}
+        // Deleted by hand before anyone had it.
+        "Available" | "Pending" if volume.metadata.is_deleting() && volume.spec.claim_ref.is_none() => {}
+        _ => {
+            let protect = !protected && !volume.metadata.is_deleting();
+            return change(volume, protect.then_some(Change::ProtectVolume));
+        }
+    }
+    if volume.metadata.is_deleting() && !protected {
+        // The backend is clean; somebody else still holds the object.
+        return Reclaim::Nothing;
+    }
+    if let Some(node) = state.attached_to(&volume.metadata.name) {
+        return Reclaim::Wait {
+            because: format!(
+                "persistentvolume {} is still attached to node {node}",
+                volume.metadata.name
+            ),
+        };
+    }
+    Reclaim::Act(vec![
+        Effect::DeleteBacking(backing(volume)),
+        Effect::DeleteVolume(target(volume)),
+        Effect::Change(target(volume), Change::ReleaseVolume),
+    ])
+}
+
+fn change(volume: &PersistentVolume, change: Option<Change>) -> Reclaim {
+    match change {
+        Some(change) => Reclaim::Act(vec![Effect::Change(target(volume), change)]),
+        None => Reclaim::Nothing,
+    }
+}
+
+fn target(volume: &PersistentVolume) -> Target {
+    Target::of(Kind::PersistentVolume, &volume.metadata)
+}
+
+/// The volume in the backend.
+#[must_use]
+pub fn backing(volume: &PersistentVolume) -> Backing {
+    let handle = match volume.spec.source() {
+        VolumeSource::Csi(csi) => csi.volume_handle.clone(),
+        VolumeSource::GcePersistentDisk(disk) => disk.pd_name.clone(),
+        VolumeSource::Local(_)
+        | VolumeSource::AwsElasticBlockStore(_)
+        | VolumeSource::AzureDisk(_)
+        | VolumeSource::Cinder(_)
+        | VolumeSource::Iscsi(_)
+        | VolumeSource::Rbd(_)
+        | VolumeSource::Other => volume.metadata.name.clone(),
+    };
+    let annotation = |key| volume.metadata.annotation(key).filter(|text| !text.is_empty());
+    let secret = annotation(names::DELETION_SECRET_NAME)
+        .zip(annotation(names::DELETION_SECRET_NAMESPACE))
+        .map(|(name, namespace)| SecretReference {
+            name: name.to_owned(),
+            namespace: namespace.to_owned(),
+        });
+    Backing { handle, secret }
+}
+
+/// The event that a volume could not be deleted.
+#[must_use]
+pub fn delete_failed(volume: &PersistentVolume, message: &str) -> Event {
+    Event {
+        about: target(volume),
+        event_type: EventType::Warning,
+        reason: Reason::VolumeFailedDelete,
+        message: message.to_owned(),
+    }
+}

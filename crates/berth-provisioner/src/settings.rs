@@ -1,0 +1,46 @@
+//! How a provisioner is set up.
+
+use crate::topology::Policy;
+
+/// How a provisioner is set up. The same for all claims.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The name that classes call it by: a CSI driver's name, or a built-in one's.
+    pub provisioner: String,
+    /// How it is told where a volume must be; `None` for drivers that know no topology.
+    pub topology: Option<Policy>,
+    /// Keep a record on the claim while the backend may hold a volume that the cluster does not know. Needed if
+    /// the backend outlives this process; built-in provisioners read their state from the cluster and do without.
+    pub record_attempts: bool,
+    /// Serve only claims whose selected node is this one: one provisioner for each node.
+    pub node: Option<String>,
+    /// Tell the driver the names of claim and volume.
+    pub extra_create_metadata: bool,
+    /// The file system if the class names none.
+    pub default_fs_type: Option<String>,
+}
+
+impl Settings {
+    /// For a CSI driver.
+    #[must_use]
+    pub fn csi(driver: impl Into<String>) -> Self {
+        Self {
+            provisioner: driver.into(),
+            topology: Some(Policy::default()),
+            record_attempts: true,
+            node: None,
+            extra_create_metadata: false,
+            default_fs_type: None,
+        }
+    }
+
+    /// For a built-in provisioner.
+    #[must_use]
+    pub fn builtin(provisioner: impl Into<String>) -> Self {
+        Self {
+            topology: None,
+            record_attempts: false,
+            ..Self::csi(provisioner)
+        }
+    }
+}

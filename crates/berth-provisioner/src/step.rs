@@ -1,0 +1,303 @@
+//! What to do about a claim: the decision before a backend is asked.
+//!
+//! ```text
+//!                 ┌── Nothing(why) ◄── bound, not ours, waiting for a pod, waiting for a class
+//!   claim ─ step ─┼── Act(effects) ◄── node gone or without driver: clear selected-node
+//!                 └── Ask(attempt) ──► backend ──► answer::conclude ──► effects
+//!                        ▲                              │ in doubt: the record stays on the claim
+//!                        └──────────────────────────────┘ and the very same is asked again
+//! ```
+//!
+//! Pure: the same objects always give the same decision. A step may be run at any time and as often
+//! as one likes; it never asks for a second volume for one claim, because the name comes from the uid.
+
+use crate::effect::{Change, Effect, Event, EventType, Intent, Reason, Target};
+use crate::parameters::Parameters;
+use crate::request::{Request, volume_name};
+use crate::settings::Settings;
+use crate::state::State;
+use crate::topology::{Question, RequirementError, requirement};
+use berth_core::api::{Kind, PersistentVolumeClaim, StorageClass};
+use berth_core::names;
+
+/// What to do about a claim.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Decision {
+    /// Nothing, and why.
+    Nothing(Idle),
+    /// Carry these out. The backend is not asked.
+    Act {
+        /// The effects.
+        effects: Vec<Effect>,
+        /// Nothing else would bring the claim back: look at it again later.
+        retry: bool,
+    },
+    /// Ask the backend.
+    Ask(Box<Attempt>),
+}
+
+/// Why there is nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Idle {
+    /// It has a volume.
+    Bound,
+    /// Its volume is there; binding is the controller's.
+    Provisioned,
+    /// Another provisioner's.
+    NotOurs,
+    /// Another node's provisioner's.
+    OtherNode,
+    /// The scheduler has not chosen a node yet.
+    WaitingForFirstConsumer,
+    /// Its class does not exist.
+    ClassMissing,
+    /// It is being deleted.
+    Deleting,
+}
+
+/// A request with what goes before it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attempt {
+    /// To be carried out before the backend is asked; if that fails, it is not.
+    pub before: Vec<Effect>,
+    /// What the backend is asked for.
+    pub request: Request,
+    /// The node that it is asked for, even if that is gone by now.
+    pub node: Option<String>,
+    /// Why.
+    pub purpose: Purpose,
+}
+
+/// Why a backend is asked for a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// The claim needs it.
+    Provision,
+    /// The claim is going, and a volume may exist: to learn its handle and delete it.
+    CleanUp,
+}
+
+/// Decides about a claim.
+#[must_use]
+pub fn step(claim: &PersistentVolumeClaim, state: &State, settings: &Settings) -> Decision {
+    if let Err(idle) = is_ours(claim, settings) {
+        return Decision::Nothing(idle);
+    }
+    let recorded = claim
+        .metadata
+        .finalizers
+        .iter()
+        .any(|one| one == names::ATTEMPT_FINALIZER);
+    let settled = if !claim.spec.volume_name.is_empty() {
+        Some(Idle::Bound)
+    } else if state.volume(&volume_name(claim)).is_some() {
+        Some(Idle::Provisioned)
+    } else if claim.metadata.is_deleting() && !recorded {
+        Some(Idle::Deleting)
+    } else {
+        None
+    };
+    match settled {
+        Some(_) if recorded => act(vec![forget(claim, None)], false),
+        Some(idle) => Decision::Nothing(idle),
+        None => unsettled(claim, state, settings, recorded),
+    }
+}
+
+fn unsettled(claim: &PersistentVolumeClaim, state: &State, settings: &Settings, recorded: bool) -> Decision {
+    let class = claim
+        .class_name()
+        .and_then(|name| state.class(name))
+        .filter(|class| class.provisioner == settings.provisioner);
+    let Some(class) = class else {
+        if claim.metadata.is_deleting() {
+            // Without the class the backend cannot be asked the same again, and a claim must not
+            // be kept from going for ever.
+            let message = format!(
+                "the class is gone, so the backend cannot be asked about volume {}: it may be left there",
+                volume_name(claim)
+            );
+            return act(vec![failed(claim, message), forget(claim, None)], false);
+        }
+        return Decision::Nothing(Idle::ClassMissing);
+    };
+    if let Some(intent) = recorded.then(|| intent_of(claim)).flatten() {
+        return ask(claim, class, state, settings, intent);
+    }
+    let node = claim.selected_node().filter(|node| !node.is_empty());
+    if class.is_delayed() && node.is_none() {
+        return Decision::Nothing(Idle::WaitingForFirstConsumer);
+    }
+    // An immediate claim may carry the annotation from an earlier life; it is not a choice.
+    let node = node.filter(|_| class.is_delayed());
+    if settings.node.is_some() && settings.node.as_deref() != node {
+        return Decision::Nothing(Idle::OtherNode);
+    }
+    if let Some(message) = unsupported(claim) {
+        return act(vec![failed(claim, class_failed(class, &message))], false);
+    }
+    let asked = match place(claim, class, state, settings, node) {
+        Ok(requirement) => Intent {
+            node: node.map(str::to_owned),
+            requirement,
+        },
+        Err(error) => {
+            let message = class_failed(class, &error.to_string());
+            return act(vec![forget(claim, node), failed(claim, message)], node.is_none());
+        }
+    };
+    ask(claim, class, state, settings, asked)
+}
+
+fn is_ours(claim: &PersistentVolumeClaim, settings: &Settings) -> Result<(), Idle> {
+    let provisioner = claim
+        .metadata
+        .annotation(names::STORAGE_PROVISIONER)
+        .or_else(|| claim.metadata.annotation(names::STORAGE_PROVISIONER_BETA));
+    if provisioner == Some(settings.provisioner.as_str()) {
+        Ok(())
+    } else {
+        Err(Idle::NotOurs)
+    }
+}
+
+fn intent_of(claim: &PersistentVolumeClaim) -> Option<Intent> {
+    let text = claim.metadata.annotation(names::ATTEMPT)?;
+    serde_json::from_str(text).ok()
+}
+
+/// What no backend is asked for here.
+fn unsupported(claim: &PersistentVolumeClaim) -> Option<String> {
+    if claim.spec.selector.is_some() {
+        return Some("claim selector is not supported: a volume that is made has no labels to select by".to_owned());
+    }
+    let source = claim
+        .spec
+        .data_source
+        .as_ref()
+        .or(claim.spec.data_source_ref.as_ref())?;
+    Some(format!(
+        "data source {} {:?} is not supported: only empty volumes are made",
+        source.kind, source.name
+    ))
+}
+
+fn place(
+    claim: &PersistentVolumeClaim,
+    class: &StorageClass,
+    state: &State,
+    settings: &Settings,
+    node: Option<&str>,
+) -> Result<Option<crate::topology::Requirement>, RequirementError> {
+    if let Some(node) = node.filter(|node| !state.nodes().contains_key(*node)) {
+        return Err(RequirementError::NodeGone { node: node.to_owned() });
+    }
+    let Some(policy) = settings.topology else {
+        return Ok(None);
+    };
+    requirement(&Question {
+        driver: &settings.provisioner,
+        claim: &claim.metadata.name,
+        selected_node: node,
+        allowed: &class.allowed_topologies,
+        policy,
+        nodes: state.nodes(),
+        csi_nodes: state.csi_nodes(),
+    })
+}
+
+fn ask(
+    claim: &PersistentVolumeClaim,
+    class: &StorageClass,
+    state: &State,
+    settings: &Settings,
+    intent: Intent,
+) -> Decision {
+    let name = volume_name(claim);
+    let mut parameters = match Parameters::new(&class.parameters, &name, claim) {
+        Ok(parameters) => parameters,
+        Err(error) => {
+            let message = class_failed(class, &error.to_string());
+            return act(vec![failed(claim, message)], false);
+        }
+    };
+    parameters.fs_type = parameters.fs_type.or_else(|| settings.default_fs_type.clone());
+    if settings.extra_create_metadata {
+        let told = [
+            ("pvc/name", &claim.metadata.name),
+            ("pvc/namespace", &claim.metadata.namespace),
+            ("pv/name", &name),
+        ];
+        for (key, value) in told {
+            parameters
+                .for_driver
+                .insert(format!("{}{key}", names::CSI_PREFIX), value.clone());
+        }
+    }
+    let mut before = Vec::new();
+    if settings.record_attempts {
+        before.push(Effect::Change(target(claim), Change::RecordAttempt(intent.clone())));
+    }
+    let selected_node = intent.node.as_ref().and_then(|node| state.nodes().get(node)).cloned();
+    let purpose = if claim.metadata.is_deleting() {
+        Purpose::CleanUp
+    } else {
+        Purpose::Provision
+    };
+    Decision::Ask(Box::new(Attempt {
+        before,
+        request: Request {
+            name,
+            claim: claim.clone(),
+            class: class.clone(),
+            parameters,
+            selected_node,
+            requirement: intent.requirement,
+            bytes: claim.requested_bytes(),
+        },
+        node: intent.node,
+        purpose,
+    }))
+}
+
+fn act(effects: Vec<Effect>, retry: bool) -> Decision {
+    Decision::Act { effects, retry }
+}
+
+pub(crate) fn target(claim: &PersistentVolumeClaim) -> Target {
+    Target::of(Kind::PersistentVolumeClaim, &claim.metadata)
+}
+
+pub(crate) fn forget(claim: &PersistentVolumeClaim, reject_node: Option<&str>) -> Effect {
+    let change = Change::ForgetAttempt {
+        reject_node: reject_node.map(str::to_owned),
+    };
+    Effect::Change(target(claim), change)
+}
+
+pub(crate) fn class_failed(class: &StorageClass, message: &str) -> String {
+    format!(
+        "failed to provision volume with StorageClass {:?}: {message}",
+        class.metadata.name
+    )
+}
+
+pub(crate) fn failed(claim: &PersistentVolumeClaim, message: String) -> Effect {
+    Effect::Emit(Event {
+        about: target(claim),
+        event_type: EventType::Warning,
+        reason: Reason::ProvisioningFailed,
+        message,
+    })
+}
+
+/// The event that a backend is being asked. Written once for each claim, not for each try.
+#[must_use]
+pub fn started(claim: &PersistentVolumeClaim) -> Event {
+    Event {
+        about: target(claim),
+        event_type: EventType::Normal,
+        reason: Reason::Provisioning,
+        message: format!("provisioning a volume for claim {:?}", claim.metadata.full_name()),
+    }
+}

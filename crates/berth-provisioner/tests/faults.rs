@@ -1,0 +1,326 @@
+//! A real driver on a real socket that fails in every way, and a cluster that loses writes: no volume
+//! is lost in the backend, none is made twice.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod support;
+
+use berth_core::names::{ATTEMPT, SELECTED_NODE};
+use berth_provisioner::topology::Policy;
+use support::cluster::claim;
+use support::faulty::Fault;
+use support::provisioner::World;
+use tonic::Code;
+
+const GI: i64 = 1 << 30;
+
+async fn one_claim(faults: &[Fault]) -> World {
+    let mut world = World::new(3, 10 * GI).await;
+    world.driver.script.faults.lock().unwrap().extend(faults);
+    world.cluster.create(claim("data", "dir", "1Gi"));
+    world.cluster.control();
+    world.cluster.schedule();
+    world.provision().await;
+    world
+}
+
+fn annotation<'w>(world: &'w World, key: &str) -> Option<&'w str> {
+    world.cluster.get("PersistentVolumeClaim", "default", "data")?["metadata"]["annotations"][key].as_str()
+}
+
+#[tokio::test]
+async fn the_ordinary_way() {
+    let mut world = one_claim(&[]).await;
+    world.rounds(1).await;
+    world.check_nothing_is_lost();
+    assert_eq!((world.bound(), world.calls()), (1, (1, 0)));
+    let volume = world.cluster.of_kind("PersistentVolume").next().unwrap();
+    assert_eq!(
+        volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"][0]["matchExpressions"][0],
+        serde_json::json!({"key": "topology.dir.berth.dev/node", "operator": "In", "values": ["n0"]})
+    );
+    assert_eq!(
+        volume["metadata"]["finalizers"],
+        serde_json::json!([
+            "kubernetes.io/pv-protection",
+            "external-provisioner.volume.kubernetes.io/finalizer"
+        ])
+    );
+    world.cluster.delete("PersistentVolumeClaim", "default", "data");
+    world.rounds(2).await;
+    assert!(world.driver.volumes().is_empty());
+    assert_eq!(world.cluster.of_kind("PersistentVolume").count(), 0);
+}
+
+/// Errors that are final: the record goes, the node is rejected, and the next one is tried.
+#[tokio::test]
+async fn final_errors_send_the_pod_elsewhere() {
+    let refused = [
+        Code::ResourceExhausted,
+        Code::OutOfRange,
+        Code::AlreadyExists,
+        Code::InvalidArgument,
+    ];
+    for code in refused {
+        let mut world = one_claim(&[Fault::Refuse(code)]).await;
+        assert_eq!(annotation(&world, SELECTED_NODE), None, "{code:?}");
+        assert_eq!(annotation(&world, ATTEMPT), None);
+        let told = world.cluster.told("data");
+        assert_eq!(
+            told,
+            [format!(
+                "ProvisioningFailed: failed to provision volume with StorageClass \"dir\": \
+                 rpc error: code = {code:?} desc = refused on purpose"
+            )]
+        );
+        world.rounds(2).await;
+        world.check_nothing_is_lost();
+        assert_eq!((world.bound(), world.calls()), (1, (2, 1)));
+        assert_eq!(annotation(&world, SELECTED_NODE), Some("n1"));
+    }
+}
+
+/// Errors that say nothing: the same is asked again, although the volume was made.
+#[tokio::test]
+async fn unclear_errors_are_asked_again() {
+    let unclear = [
+        Fault::Lie(Code::Internal),
+        Fault::Lie(Code::Aborted),
+        Fault::Lie(Code::Unavailable),
+        Fault::Lie(Code::Unknown),
+        Fault::Late,
+        Fault::DieAfter,
+        Fault::DieBefore,
+        Fault::NoVolume,
+    ];
+    for fault in unclear {
+        let mut world = one_claim(&[fault]).await;
+        assert_eq!(annotation(&world, SELECTED_NODE), Some("n0"), "{fault:?}");
+        assert!(annotation(&world, ATTEMPT).is_some(), "{fault:?}");
+        world.rounds(3).await;
+        world.check_nothing_is_lost();
+        assert_eq!(world.bound(), 1, "{fault:?}");
+        assert_eq!(world.driver.volumes().len(), 1);
+    }
+}
+
+/// While a volume may be under way, the node goes: the very same is asked until it is certain.
+#[tokio::test]
+async fn the_node_goes_while_a_volume_is_under_way() {
+    let mut world = one_claim(&[Fault::Late]).await;
+    world.cluster.delete("Node", "", "n0");
+    world.cluster.delete("CSINode", "", "n0");
+    world.rounds(2).await;
+    world.check_nothing_is_lost();
+    assert_eq!((world.bound(), world.driver.volumes().len()), (1, 1));
+}
+
+/// Nothing is under way: a node that is gone, or that has no driver, is rejected at once.
+#[tokio::test]
+async fn a_node_without_the_driver_is_rejected() {
+    for kind in ["Node", "CSINode"] {
+        let mut world = World::new(2, 10 * GI).await;
+        world.cluster.create(claim("data", "dir", "1Gi"));
+        world.cluster.control();
+        world.cluster.schedule();
+        assert_eq!(annotation(&world, SELECTED_NODE), Some("n0"));
+        world.cluster.delete(kind, "", "n0");
+        world.provision().await;
+        assert_eq!(annotation(&world, SELECTED_NODE), None);
+        assert!(
+            world.cluster.told("data")[0].contains("\"n0\""),
+            "{:?}",
+            world.cluster.told("data")
+        );
+        assert_eq!(world.calls(), (0, 0));
+        world.rounds(2).await;
+        assert_eq!(world.bound(), 1);
+    }
+}
+
+/// What was made cannot be used: it is deleted again, and the claim is free.
+#[tokio::test]
+async fn unusable_volumes_are_deleted() {
+    for (fault, words) in [
+        (Fault::GarbageTopology, "\"no spaces\" is no label key"),
+        (
+            Fault::TooSmall,
+            "created volume capacity 1 less than requested capacity 1073741824",
+        ),
+    ] {
+        let mut world = one_claim(&[fault]).await;
+        assert!(world.driver.volumes().is_empty(), "{fault:?}");
+        assert!(
+            world.cluster.told("data")[0].contains(words),
+            "{:?}",
+            world.cluster.told("data")
+        );
+        assert_eq!(annotation(&world, SELECTED_NODE), None);
+        world.rounds(2).await;
+        world.check_nothing_is_lost();
+        assert_eq!(world.bound(), 1);
+    }
+}
+
+/// The claim is deleted while nobody knows whether its volume exists: it does not stay behind.
+#[tokio::test]
+async fn a_claim_that_goes_takes_its_volume_with_it() {
+    let mut world = one_claim(&[Fault::DieAfter]).await;
+    assert_eq!(world.driver.volumes().len(), 1);
+    world.cluster.delete("PersistentVolumeClaim", "default", "data");
+    assert!(
+        world.cluster.get("PersistentVolumeClaim", "default", "data").is_some(),
+        "held until it is certain"
+    );
+    world.rounds(1).await;
+    assert!(world.cluster.get("PersistentVolumeClaim", "default", "data").is_none());
+    assert!(world.driver.volumes().is_empty());
+    assert_eq!(world.cluster.of_kind("PersistentVolume").count(), 0);
+}
+
+/// The provisioner stops after each possible number of effects, and another one takes over.
+#[tokio::test]
+async fn a_crash_at_any_point() {
+    for effects in 0..4 {
+        for deleted in [false, true] {
+            let mut world = World::new(2, 10 * GI).await;
+            world.cluster.create(claim("data", "dir", "1Gi"));
+            world.cluster.control();
+            world.cluster.schedule();
+            world.crash_after = Some(effects);
+            world.provision().await;
+            world.crash_after = None;
+            if deleted {
+                world.cluster.delete("PersistentVolumeClaim", "default", "data");
+            }
+            world.rounds(3).await;
+            world.check_nothing_is_lost();
+            let expected = usize::from(!deleted);
+            assert_eq!(
+                (world.bound(), world.driver.volumes().len()),
+                (expected, expected),
+                "{effects} {deleted}"
+            );
+        }
+    }
+}
+
+/// Two claims whose pool holds one of them, and nodes that fill up while pods come.
+#[tokio::test]
+async fn nodes_fill_up() {
+    let mut world = World::new(3, 10 * GI).await;
+    // Otherwise the driver may take the next node itself, and the pod has to follow.
+    world.settings.topology = Some(Policy {
+        strict: true,
+        immediate: true,
+    });
+    for index in 0..9 {
+        world.cluster.create(claim(&format!("data-{index}"), "dir", "3Gi"));
+        world.rounds(4).await;
+    }
+    world.check_nothing_is_lost();
+    let (calls, failed) = world.calls();
+    assert_eq!((world.bound(), world.driver.volumes().len()), (9, 9));
+    assert_eq!(
+        (calls, failed),
+        (18, 9),
+        "a scheduler without capacity tries 0, 1 or 2 full nodes"
+    );
+    world.cluster.create(claim("too-large", "dir", "11Gi"));
+    world.rounds(1).await;
+    assert!(world.cluster.told("too-large")[0].contains("code = OutOfRange"));
+}
+
+#[tokio::test]
+async fn immediate_claims_are_spread() {
+    let mut world = World::new(3, 10 * GI).await;
+    for index in 0..6 {
+        world.cluster.create(claim(&format!("data-web-{index}"), "now", "1Gi"));
+    }
+    world.rounds(1).await;
+    world.check_nothing_is_lost();
+    let mut nodes: Vec<String> = world
+        .cluster
+        .of_kind("PersistentVolume")
+        .map(|volume| volume["spec"]["nodeAffinity"].to_string())
+        .collect();
+    nodes.sort();
+    nodes.dedup();
+    assert_eq!((world.bound(), nodes.len()), (6, 3));
+}
+
+/// A small generator of numbers: the same seed gives the same story.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 33).unwrap() % sides
+    }
+}
+
+/// Everything at once: faults of the driver, conflicts, crashes, claims and nodes that go.
+#[tokio::test]
+async fn everything_at_once() {
+    let faults = [
+        Fault::Refuse(Code::ResourceExhausted),
+        Fault::Refuse(Code::OutOfRange),
+        Fault::Refuse(Code::AlreadyExists),
+        Fault::Lie(Code::Internal),
+        Fault::Lie(Code::Aborted),
+        Fault::DieAfter,
+        Fault::DieBefore,
+        Fault::GarbageTopology,
+        Fault::TooSmall,
+        Fault::NoVolume,
+        Fault::Late,
+    ];
+    for seed in 1..=8_u64 {
+        let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut world = World::new(4, 100 * GI).await;
+        let mut deleted = 0;
+        for index in 0..10 {
+            let class = if dice.roll(3) == 0 { "now" } else { "dir" };
+            world.cluster.create(claim(&format!("data-{index}"), class, "1Gi"));
+            if dice.roll(2) == 0 {
+                world
+                    .driver
+                    .script
+                    .faults
+                    .lock()
+                    .unwrap()
+                    .push_back(faults[dice.roll(faults.len())]);
+            }
+            world.cluster.conflicts = dice.roll(3);
+            world.crash_after = (dice.roll(3) == 0).then(|| dice.roll(4));
+            world.rounds(1).await;
+            if dice.roll(4) == 0 {
+                let name = format!("data-{}", dice.roll(index + 1));
+                if world.cluster.get("PersistentVolumeClaim", "default", &name).is_some() {
+                    world.cluster.delete("PersistentVolumeClaim", "default", &name);
+                    deleted += 1;
+                }
+            }
+            world.cluster.tried.clear();
+        }
+        world.driver.script.faults.lock().unwrap().clear();
+        world.crash_after = None;
+        world.cluster.conflicts = 0;
+        for _ in 0..6 {
+            world.cluster.tried.clear();
+            world.rounds(1).await;
+        }
+        world.check_nothing_is_lost();
+        let claims = world.cluster.of_kind("PersistentVolumeClaim").count();
+        assert!(
+            claims + deleted >= 10 && claims <= 10,
+            "{claims} claims are left, {deleted} were deleted"
+        );
+        assert_eq!(
+            (world.bound(), world.driver.volumes().len()),
+            (claims, claims),
+            "seed {seed}"
+        );
+    }
+}

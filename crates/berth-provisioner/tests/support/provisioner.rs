@@ -1,0 +1,168 @@
+//! The loop of a provisioner over the cluster in memory and a real driver.
+
+use super::cluster::{Cluster, node};
+use super::faulty::{DriverProcess, nodes_with_room};
+use berth_provisioner::answer::{Answer, conclude};
+use berth_provisioner::csi::{Client, ClientSettings, NoSecrets};
+use berth_provisioner::driver::{NAME, NODE_KEY};
+use berth_provisioner::effect::Effect;
+use berth_provisioner::reclaim::{Reclaim, reclaim};
+use berth_provisioner::settings::Settings;
+use berth_provisioner::step::{Attempt, Decision, step};
+use serde_json::{Value, json};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tempfile::TempDir;
+
+pub struct World {
+    pub cluster: Cluster,
+    pub driver: DriverProcess,
+    pub settings: Settings,
+    client: Client,
+    /// The provisioner stops after so many more effects, as a crash would.
+    pub crash_after: Option<usize>,
+    _directory: TempDir,
+}
+
+pub fn class(name: &str, mode: &str) -> Value {
+    json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
+           "provisioner": NAME, "volumeBindingMode": mode, "reclaimPolicy": "Delete"})
+}
+
+impl World {
+    /// Nodes `n0`, `n1`, ... with so much room each.
+    pub async fn new(nodes: usize, bytes: i64) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let driver = DriverProcess::start(directory.path(), nodes_with_room(nodes, bytes));
+        let settings = ClientSettings {
+            ready_timeout: Duration::from_secs(20),
+            call_timeout: Duration::from_millis(250),
+        };
+        let client = Client::connect(&driver.address(), settings).await.unwrap();
+        let mut cluster = Cluster::with(vec![class("dir", "WaitForFirstConsumer"), class("now", "Immediate")]);
+        for index in 0..nodes {
+            let name = format!("n{index}");
+            cluster.create(node(&name, &[(NODE_KEY, &name)]));
+            cluster.create(
+                json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": name},
+                "spec": {"drivers": [{"name": NAME, "nodeID": name, "topologyKeys": [NODE_KEY]}]}}),
+            );
+        }
+        Self {
+            cluster,
+            driver,
+            settings: Settings::csi(NAME),
+            client,
+            crash_after: None,
+            _directory: directory,
+        }
+    }
+
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Carries effects out until one fails. Errors of the API and of the driver end the list.
+    async fn carry_out(&mut self, effects: &[Effect]) -> bool {
+        for effect in effects {
+            if let Some(left) = &mut self.crash_after {
+                if *left == 0 {
+                    return false;
+                }
+                *left -= 1;
+            }
+            let done = match effect {
+                Effect::DeleteBacking(backing) => self.client.delete(backing, &NoSecrets).await.is_ok(),
+                other => self.cluster.apply(other).is_ok(),
+            };
+            if !done {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Asks the driver; if it dies meanwhile, it is started again.
+    async fn ask(&mut self, attempt: &Attempt) -> Answer {
+        let (client, script) = (self.client.clone(), self.driver.script.clone());
+        let asked = client.create(&attempt.request, &NoSecrets);
+        tokio::pin!(asked);
+        loop {
+            tokio::select! {
+                answer = &mut asked => return answer,
+                () = script.die.notified() => self.driver.restart(),
+            }
+        }
+    }
+
+    /// One pass over all claims and volumes.
+    pub async fn provision(&mut self) {
+        let state = self.cluster.state();
+        for claim in state.claims() {
+            match step(claim, &state, &self.settings) {
+                Decision::Nothing(_) => {}
+                Decision::Act { effects, .. } => drop(self.carry_out(&effects).await),
+                Decision::Ask(attempt) => {
+                    if !self.carry_out(&attempt.before).await {
+                        continue;
+                    }
+                    let answer = self.ask(&attempt).await;
+                    let conclusion = conclude(&attempt, &answer, &self.settings);
+                    self.carry_out(&conclusion.effects).await;
+                }
+            }
+        }
+        for volume in self.cluster.state().volumes() {
+            if let Reclaim::Act(effects) = reclaim(volume, &state, &self.settings) {
+                self.carry_out(&effects).await;
+            }
+        }
+    }
+
+    /// Everybody takes turns, so many times.
+    pub async fn rounds(&mut self, rounds: usize) {
+        for _ in 0..rounds {
+            self.cluster.control();
+            self.cluster.schedule();
+            self.provision().await;
+            self.cluster.control();
+        }
+    }
+
+    pub fn calls(&self) -> (usize, usize) {
+        let script = &self.driver.script;
+        (
+            script.calls.load(Ordering::Relaxed),
+            script.failed.load(Ordering::Relaxed),
+        )
+    }
+
+    /// Every volume of the backend has exactly one object, and every object its volume and a claim of its own.
+    pub fn check_nothing_is_lost(&self) {
+        let mut handles: Vec<String> = self
+            .cluster
+            .of_kind("PersistentVolume")
+            .map(|volume| volume["spec"]["csi"]["volumeHandle"].as_str().unwrap().to_owned())
+            .collect();
+        handles.sort();
+        assert_eq!(self.driver.volumes(), handles, "volumes of the backend against objects");
+        let mut claims: Vec<&str> = self
+            .cluster
+            .of_kind("PersistentVolume")
+            .map(super::cluster::claim_of)
+            .collect();
+        claims.sort_unstable();
+        let count = claims.len();
+        claims.dedup();
+        assert_eq!(claims.len(), count, "a claim has two volumes");
+        for claim in self.cluster.of_kind("PersistentVolumeClaim") {
+            let left = claim["metadata"]["finalizers"].to_string();
+            assert!(!left.contains("berth.dev"), "a record is left on {claim}");
+        }
+    }
+
+    pub fn bound(&self) -> usize {
+        let claims = self.cluster.of_kind("PersistentVolumeClaim");
+        claims.filter(|claim| claim["spec"]["volumeName"].is_string()).count()
+    }
+}
