@@ -81,6 +81,37 @@ impl fmt::Display for PluginName {
     }
 }
 
+/// A set of plugins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PluginSet(u32);
+
+impl PluginSet {
+    /// The set of one plugin.
+    #[must_use]
+    pub fn of(plugin: PluginName) -> Self {
+        Self(1 << plugin as u32)
+    }
+
+    /// Adds a plugin.
+    pub fn insert(&mut self, plugin: PluginName) {
+        self.0 |= Self::of(plugin).0;
+    }
+
+    /// Whether a plugin is in the set.
+    #[must_use]
+    pub fn contains(self, plugin: PluginName) -> bool {
+        self.0 & Self::of(plugin).0 != 0
+    }
+
+    /// The plugins of the set, in default order.
+    pub fn iter(self) -> impl Iterator<Item = PluginName> {
+        PluginName::ALL
+            .iter()
+            .copied()
+            .filter(move |plugin| self.contains(*plugin))
+    }
+}
+
 /// What a refusal means for preemption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Code {

@@ -9,9 +9,12 @@
 pub mod cluster;
 pub mod decide;
 pub mod diagnose;
+pub mod events;
 pub mod examine;
 pub mod framework;
 pub mod plugins;
 pub mod pod;
 pub mod profile;
+pub mod queue;
 pub mod reason;
+pub mod scheduler;

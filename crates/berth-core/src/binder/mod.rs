@@ -233,6 +233,20 @@ impl VolumeBinder {
         self.attachments.get(&node).into_iter().flat_map(FxHashMap::values)
     }
 
+    /// The node that an attachment is for.
+    #[must_use]
+    pub fn attachment_node(&self, attachment: &str) -> Option<NodeId> {
+        self.nodes.id(*self.attachment_nodes.get(attachment)?)
+    }
+
+    /// The free space and the largest volume that a capacity object (`namespace/name`) says.
+    #[must_use]
+    pub fn published_capacity(&self, object: &str) -> Option<(Option<i64>, Option<i64>)> {
+        let (key, nodes) = self.capacities.get(object)?.as_ref()?;
+        let pool = self.pools.get(*key, *nodes, object)?;
+        Some((pool.capacity, pool.maximum_volume_size))
+    }
+
     /// The names of all volumes that an unbound claim may take.
     pub fn free_volumes(&self) -> impl Iterator<Item = &str> + '_ {
         self.free

@@ -311,6 +311,11 @@ impl Cluster {
 
     /// Takes an assumption back, unless the watch has replaced it.
     pub fn forget(&mut self, assumed: AssumedPod) {
+        self.forget_assumed(&assumed);
+    }
+
+    /// The same for a while: assume the pod again.
+    pub(crate) fn forget_assumed(&mut self, assumed: &AssumedPod) {
         if let Some(pod) = self.pods.find(assumed.namespace, &assumed.name)
             && let Some(running) = self.pods.get(pod)
             && running.assumed == Some(assumed.number)
