@@ -268,50 +268,58 @@ mod tests {
         ] {
             cluster.upsert(&object);
         }
-        let mut check = |change: &str, expected: bool, apply: &dyn Fn(&mut Cluster)| {
+        let mut check = |change: &str, expected: bool, apply: fn(&mut Cluster)| {
             apply(&mut cluster);
             assert_eq!(is_full(&mut cluster), expected, "{change}");
         };
-        check("no limit", false, &|_| {});
-        check("a limit", false, &|cluster| cluster.upsert(&csi_node(1)));
-        check("a pod came", true, &|cluster| cluster.upsert(&pod("p", 0, "n1")));
-        check("its volume is another driver's", false, &|cluster| {
-            cluster.upsert(&volume(0, "other"))
+        check("no limit", false, |_| {});
+        check("a limit", false, |cluster| {
+            cluster.upsert(&csi_node(1));
         });
-        check("its volume is gone: its class decides", true, &|cluster| {
+        check("a pod came", true, |cluster| {
+            cluster.upsert(&pod("p", 0, "n1"));
+        });
+        check("its volume is another driver's", false, |cluster| {
+            cluster.upsert(&volume(0, "other"));
+        });
+        check("its volume is gone: its class decides", true, |cluster| {
             cluster.remove(Kind::PersistentVolume, "", "pv0");
         });
-        check("the class has another driver", false, &|cluster| {
-            cluster.upsert(&class("other"))
+        check("the class has another driver", false, |cluster| {
+            cluster.upsert(&class("other"));
         });
-        check("the volume is back", true, &|cluster| {
-            cluster.upsert(&volume(0, "disk"))
+        check("the volume is back", true, |cluster| {
+            cluster.upsert(&volume(0, "disk"));
         });
-        check("the claim is gone", false, &|cluster| {
+        check("the claim is gone", false, |cluster| {
             cluster.remove(Kind::PersistentVolumeClaim, "default", "c0");
         });
-        check("the claim is back", true, &|cluster| cluster.upsert(&claim(0)));
-        check("a higher limit", false, &|cluster| cluster.upsert(&csi_node(2)));
-        check("an attachment of a volume unknown", false, &|cluster| {
-            cluster.upsert(&attachment(2))
+        check("the claim is back", true, |cluster| {
+            cluster.upsert(&claim(0));
         });
-        check("the volume is known", true, &|cluster| {
-            cluster.upsert(&volume(2, "disk"))
+        check("a higher limit", false, |cluster| {
+            cluster.upsert(&csi_node(2));
         });
-        check("another one is attached, which is counted", false, &|cluster| {
-            cluster.upsert(&attachment(0))
+        check("an attachment of a volume unknown", false, |cluster| {
+            cluster.upsert(&attachment(2));
         });
-        check("the pod's own one is attached", true, &|cluster| {
-            cluster.upsert(&attachment(1))
+        check("the volume is known", true, |cluster| {
+            cluster.upsert(&volume(2, "disk"));
         });
-        check("nothing is attached", false, &|cluster| {
-            cluster.remove(Kind::VolumeAttachment, "", "va")
+        check("another one is attached, which is counted", false, |cluster| {
+            cluster.upsert(&attachment(0));
         });
-        check("the pod's own one is in use", false, &|cluster| {
-            cluster.upsert(&pod("q", 1, "n1"))
+        check("the pod's own one is attached", true, |cluster| {
+            cluster.upsert(&attachment(1));
         });
-        check("no limit any more", false, &|cluster| {
-            cluster.remove(Kind::CsiNode, "", "n1")
+        check("nothing is attached", false, |cluster| {
+            cluster.remove(Kind::VolumeAttachment, "", "va");
+        });
+        check("the pod's own one is in use", false, |cluster| {
+            cluster.upsert(&pod("q", 1, "n1"));
+        });
+        check("no limit any more", false, |cluster| {
+            cluster.remove(Kind::CsiNode, "", "n1");
         });
     }
 }
