@@ -79,10 +79,21 @@ impl Diagnosis {
         format!("0/{} nodes are available: ", self.node_count)
     }
 
-    /// What preemption would say after the message. None if it would have to try: a node has pods of lower priority
-    /// and was refused for a reason that evicting them could resolve.
+    /// Whether a broken object ended the decision, so that there is no telling whether the pod fits.
+    #[must_use]
+    pub fn is_aborted(&self) -> bool {
+        let refusals = self.early.iter().chain(self.nodes.iter().map(|(_, refusal)| refusal));
+        refusals.into_iter().any(|refusal| refusal.code == Code::Error)
+    }
+
+    /// What preemption would say after the message. None if it is not asked, since a broken object ended the decision,
+    /// or if it would have to try: a node has pods of lower priority and was refused for a reason that evicting them
+    /// could resolve.
     #[must_use]
     pub fn preemption_message(&self, cluster: &Cluster, pod: &Pod) -> Option<String> {
+        if self.is_aborted() {
+            return None;
+        }
         if pod.never_preempts {
             return Some("preemption: not eligible due to preemptionPolicy=Never.".to_owned());
         }

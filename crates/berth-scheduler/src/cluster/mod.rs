@@ -17,7 +17,7 @@ mod workloads;
 
 pub use attached::{Attached, Counted, DriverColumn, Handle, VolumeKey, count_volume};
 pub use disks::Disks;
-pub use images::Images;
+pub use images::{Holders, Images};
 pub use pod_counts::{NodeCounts, PodClause, PodCounts, PodQuery, QueryId, Scope};
 pub use pods::{PodId, Pods, RunningPod};
 pub use ports::Ports;

@@ -149,3 +149,38 @@ fn for_each_term(pod: &Footprint, mut visit: impl FnMut(TermKind, &Arc<PodTerm>,
         visit(TermKind::PreferredAnti, &weighted.term, weighted.weight);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use berth_core::api;
+    use berth_core::symbols::Symbols;
+
+    #[test]
+    fn weights_of_pods_with_the_same_term_add_up_and_go_again() {
+        let pod = |weight: i32| -> api::Pod {
+            let term = r#"{"labelSelector":{"matchLabels":{"app":"x"}},"topologyKey":"zone"}"#;
+            let preferred = format!(r#"[{{"weight":{weight},"podAffinityTerm":{term}}}]"#);
+            let affinity = format!(r#"{{"preferredDuringSchedulingIgnoredDuringExecution":{preferred}}}"#);
+            let pod = format!(
+                r#"{{"metadata":{{"labels":{{"app":"x"}}}},"spec":{{"affinity":{{"podAffinity":{affinity}}}}}}}"#
+            );
+            serde_json::from_str(&pod).unwrap()
+        };
+        let mut symbols = Symbols::default();
+        let [light, heavy] = [pod(3), pod(40)].map(|pod| Footprint::new(&mut symbols, &pod));
+        let (mut terms, node) = (RunningTerms::default(), NodeId(0));
+        let no_labels = Labels::default();
+        let weights = |terms: &RunningTerms| -> Vec<i64> {
+            let matching = terms.matching(&light, &no_labels);
+            matching.map(|running| running.by_node[&node].weight).collect()
+        };
+        terms.add(&light, node);
+        terms.add(&heavy, node);
+        assert_eq!(weights(&terms), [43]);
+        terms.remove(&heavy, node);
+        assert_eq!(weights(&terms), [3]);
+        terms.remove(&light, node);
+        assert_eq!(weights(&terms), [0_i64; 0]);
+    }
+}

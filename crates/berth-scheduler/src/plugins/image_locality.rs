@@ -25,11 +25,15 @@ pub fn score(cluster: &Cluster, pod: &Pod, nodes: &[NodeId], out: &mut Vec<i64>)
     let max_bytes = MAX_BYTES_PER_CONTAINER * pod.container_count;
     for (score, node) in out.iter_mut().zip(nodes) {
         let scaled = held.iter().filter_map(|holders| {
-            let spread = holders.len() as f64 / all_nodes;
-            Some((*holders.get(node)? as f64 * spread) as i64)
+            let size = holders.size(*node)?;
+            let spread = holders.count() as f64 / all_nodes;
+            Some((size as f64 * spread) as i64)
         });
-        let bytes = scaled.sum::<i64>().clamp(MIN_BYTES, max_bytes);
-        *score = MAX_NODE_SCORE * (bytes - MIN_BYTES) / (max_bytes - MIN_BYTES);
+        // What is too little to matter scores nothing, as most nodes do.
+        let bytes = scaled.sum::<i64>().min(max_bytes);
+        if bytes > MIN_BYTES {
+            *score = MAX_NODE_SCORE * (bytes - MIN_BYTES) / (max_bytes - MIN_BYTES);
+        }
     }
     true
 }

@@ -13,7 +13,6 @@ pub mod node_resources_balanced_allocation;
 pub mod node_resources_fit;
 pub mod node_unschedulable;
 pub mod node_volume_limits;
-mod normalize;
 pub mod pod_topology_spread;
 pub mod taint_toleration;
 pub mod volume_binding;

@@ -1,8 +1,7 @@
 //! NodeAffinity: the pod's node selector and its required and preferred node affinity.
 
-use super::normalize;
 use crate::cluster::Cluster;
-use crate::framework::{PluginName, PreFilter, Refusal};
+use crate::framework::{MAX_NODE_SCORE, PluginName, PreFilter, Refusal};
 use crate::pod::Pod;
 use crate::reason::Reason;
 use berth_core::mask::NodeMask;
@@ -70,6 +69,9 @@ pub fn score(cluster: &Cluster, pod: &Pod, nodes: &[NodeId], out: &mut Vec<i64>)
             }
         }
     }
-    normalize::to_share_of_best(out);
+    let best = out.iter().copied().max().unwrap_or(0);
+    if best != 0 {
+        out.iter_mut().for_each(|score| *score = MAX_NODE_SCORE * *score / best);
+    }
     true
 }

@@ -21,12 +21,37 @@ pub fn score(cluster: &Cluster, pod: &Pod, profile: &Profile, nodes: &[NodeId], 
         return false;
     }
     let half = MAX_NODE_SCORE / 2;
-    out.extend(nodes.iter().map(|node| {
-        let with = evenness(&balanced, *node, true);
-        let without = evenness(&balanced, *node, false);
-        half + (half + with - without) / 2
+    let gain = |with: i64, without: i64| half + (half + with - without) / 2;
+    out.extend(nodes.iter().map(|node| match balanced.as_slice() {
+        // Nearly always there are two, and both are there: no list of fractions is needed.
+        [first, second] if first.has(*node) && second.has(*node) => {
+            let evenness = |with_pod| {
+                let (first, second) = (first.fraction(*node, with_pod), second.fraction(*node, with_pod));
+                to_score(((first - second) / 2.0).abs())
+            };
+            gain(evenness(true), evenness(false))
+        }
+        balanced => gain(evenness(balanced, *node, true), evenness(balanced, *node, false)),
     }));
     true
+}
+
+impl Balanced<'_> {
+    /// Whether a node has any of the resource.
+    fn has(&self, node: NodeId) -> bool {
+        self.allocatable[node.index()] != 0
+    }
+
+    /// How much of the resource is asked for on a node, from 0 to 1.
+    fn fraction(&self, node: NodeId, with_pod: bool) -> f64 {
+        let added = if with_pod { self.wanted } else { 0 };
+        let used = self.requested[node.index()].saturating_add(added);
+        (used as f64 / self.allocatable[node.index()] as f64).min(1.0)
+    }
+}
+
+fn to_score(deviation: f64) -> i64 {
+    ((1.0 - deviation) * MAX_NODE_SCORE as f64) as i64
 }
 
 fn balanced_resources<'a>(cluster: &'a Cluster, pod: &Pod, profile: &Profile) -> Vec<Balanced<'a>> {
@@ -55,16 +80,9 @@ fn balanced_resources<'a>(cluster: &'a Cluster, pod: &Pod, profile: &Profile) ->
 
 /// 100 if all resources are used to the same degree, less the more they differ.
 fn evenness(resources: &[Balanced<'_>], node: NodeId, with_pod: bool) -> i64 {
-    let mut fractions: SmallVec<[f64; 4]> = SmallVec::new();
-    for resource in resources {
-        let allocatable = resource.allocatable[node.index()];
-        if allocatable != 0 {
-            let added = if with_pod { resource.wanted } else { 0 };
-            let used = resource.requested[node.index()].saturating_add(added);
-            fractions.push((used as f64 / allocatable as f64).min(1.0));
-        }
-    }
-    ((1.0 - deviation(&fractions)) * MAX_NODE_SCORE as f64) as i64
+    let there = resources.iter().filter(|resource| resource.has(node));
+    let fractions: SmallVec<[f64; 4]> = there.map(|resource| resource.fraction(node, with_pod)).collect();
+    to_score(deviation(&fractions))
 }
 
 fn deviation(fractions: &[f64]) -> f64 {

@@ -149,25 +149,21 @@ fn scored_resources<'a>(cluster: &'a Cluster, pod: &Pod, profile: &Profile) -> V
 /// Scores nodes by how much of their resources is asked for, the pod included.
 pub fn score(cluster: &Cluster, pod: &Pod, profile: &Profile, nodes: &[NodeId], out: &mut Vec<i64>) -> bool {
     let resources = scored_resources(cluster, pod, profile);
-    let mean = |node: &NodeId, score: &dyn Fn(i64, i64) -> i64| {
-        let (mut sum, mut weights) = (0, 0);
-        for resource in &resources {
-            let allocatable = resource.allocatable[node.index()];
-            if allocatable != 0 {
-                let used = resource.used[node.index()].saturating_add(resource.wanted);
-                sum += score(used, allocatable) * resource.weight;
-                weights += resource.weight;
-            }
-        }
-        (sum, weights)
-    };
-    let truncated = |(sum, weights)| if weights == 0 { 0 } else { sum / weights };
+    let truncated = |(sum, weights): (i64, i64)| if weights == 0 { 0 } else { sum / weights };
     match &profile.scoring_strategy.form {
         ScoringForm::LeastAllocated => {
-            out.extend(nodes.iter().map(|node| truncated(mean(node, &least_allocated))));
+            out.extend(
+                nodes
+                    .iter()
+                    .map(|node| truncated(weigh(&resources, *node, least_allocated))),
+            );
         }
         ScoringForm::MostAllocated => {
-            out.extend(nodes.iter().map(|node| truncated(mean(node, &most_allocated))));
+            out.extend(
+                nodes
+                    .iter()
+                    .map(|node| truncated(weigh(&resources, *node, most_allocated))),
+            );
         }
         ScoringForm::RequestedToCapacityRatio(shape) => {
             let ratio = |used: i64, allocatable: i64| {
@@ -178,7 +174,7 @@ pub fn score(cluster: &Cluster, pod: &Pod, profile: &Profile, nodes: &[NodeId], 
                 };
                 broken_line(shape, utilization)
             };
-            out.extend(nodes.iter().map(|node| match mean(node, &ratio) {
+            out.extend(nodes.iter().map(|node| match weigh(&resources, *node, ratio) {
                 (_, 0) => 0,
                 (sum, weights) => (sum as f64 / weights as f64).round() as i64,
             }));
@@ -187,12 +183,32 @@ pub fn score(cluster: &Cluster, pod: &Pod, profile: &Profile, nodes: &[NodeId], 
     true
 }
 
-/// `part` of `whole` in hundredths, truncated.
-fn share(part: i64, whole: i64) -> i64 {
-    match part.checked_mul(MAX_NODE_SCORE) {
-        Some(scaled) => scaled / whole,
-        None => (i128::from(part) * i128::from(MAX_NODE_SCORE) / i128::from(whole)) as i64,
+/// The weighted sum of a node's scores by resource, and the sum of the weights. What a node does not have says nothing.
+fn weigh(resources: &[ScoredResource<'_>], node: NodeId, score: impl Fn(i64, i64) -> i64) -> (i64, i64) {
+    let (mut sum, mut weights) = (0, 0);
+    for resource in resources {
+        let allocatable = resource.allocatable[node.index()];
+        if allocatable != 0 {
+            let used = resource.used[node.index()].saturating_add(resource.wanted);
+            sum += score(used, allocatable) * resource.weight;
+            weights += resource.weight;
+        }
     }
+    (sum, weights)
+}
+
+/// Amounts up to this are divided as floating point numbers: a hundred times as much is still exact.
+const MAX_EXACT: i64 = 1 << 46;
+
+/// `part` of `whole` in hundredths, truncated. Neither is negative, and `part` is not more than `whole`.
+fn share(part: i64, whole: i64) -> i64 {
+    if whole >= MAX_EXACT {
+        return (i128::from(part) * i128::from(MAX_NODE_SCORE) / i128::from(whole)) as i64;
+    }
+    // Dividing whole numbers takes several times as long; the quotient is off by one at most.
+    let scaled = part * MAX_NODE_SCORE;
+    let quotient = (scaled as f64 / whole as f64) as i64;
+    quotient - i64::from(quotient * whole > scaled)
 }
 
 fn least_allocated(used: i64, allocatable: i64) -> i64 {
@@ -230,6 +246,7 @@ pub fn broken_line(shape: &[ShapePoint], utilization: i64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn a_falling_line_truncates_towards_zero() {
@@ -238,6 +255,16 @@ mod tests {
         assert_eq!(broken_line(&shape, 0), 100);
         assert_eq!(broken_line(&shape, 1), 98, "100 - 70 / 30, truncated to 100 - 2");
         assert_eq!(broken_line(&shape, 31), 30);
+    }
+
+    proptest! {
+        #[test]
+        fn shares_are_whole_quotients(whole in prop_oneof![1..1000_i64, 1..i64::MAX], part: prop::sample::Index) {
+            let part = ((i128::from(whole) * part.index(1 << 20) as i128) >> 20) as i64;
+            let expected = i128::from(part) * 100 / i128::from(whole);
+            prop_assert_eq!(i128::from(share(part, whole)), expected);
+            prop_assert_eq!(share(whole, whole), 100);
+        }
     }
 
     #[test]

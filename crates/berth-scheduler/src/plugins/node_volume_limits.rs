@@ -186,3 +186,140 @@ fn exceeds(attached: &Attached, volumes: &[VolumeKey], node: NodeId) -> bool {
         })
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use berth_core::api::{Kind, Object};
+    use serde_json::{Value, json};
+
+    fn decoded(value: Value) -> Object {
+        Object::decode(value).unwrap().unwrap()
+    }
+
+    fn claim(index: usize) -> Object {
+        decoded(
+            json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": format!("c{index}")},
+                       "spec": {"volumeName": format!("pv{index}"), "storageClassName": "disks"}}),
+        )
+    }
+
+    fn volume(index: usize, driver: &str) -> Object {
+        decoded(
+            json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": format!("pv{index}")},
+                       "spec": {"csi": {"driver": driver, "volumeHandle": format!("h{index}")}}}),
+        )
+    }
+
+    fn class(provisioner: &str) -> Object {
+        decoded(
+            json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "disks"},
+                       "provisioner": provisioner}),
+        )
+    }
+
+    fn csi_node(count: usize) -> Object {
+        decoded(
+            json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "n1"},
+                       "spec": {"drivers": [{"name": "disk", "allocatable": {"count": count}}]}}),
+        )
+    }
+
+    fn attachment(volume: usize) -> Object {
+        decoded(
+            json!({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": "va"},
+                       "spec": {"attacher": "disk", "nodeName": "n1",
+                                "source": {"persistentVolumeName": format!("pv{volume}")}}}),
+        )
+    }
+
+    fn pod(name: &str, claim: usize, node: &str) -> Object {
+        let volumes = json!([{"name": "v", "persistentVolumeClaim": {"claimName": format!("c{claim}")}}]);
+        decoded(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+                       "spec": {"nodeName": node, "volumes": volumes}}))
+    }
+
+    /// Whether the node refuses one more pod, which uses claim 1.
+    fn is_full(cluster: &mut Cluster) -> bool {
+        let Object::Pod(target) = pod("target", 1, "") else {
+            return false;
+        };
+        let target = cluster.compile(&target);
+        match pre_filter(cluster, &target, &Profile::default()) {
+            PreFilter::Ready { state, .. } => {
+                let node = cluster.binder().node("n1").unwrap();
+                state.filter(cluster, node).is_some()
+            }
+            PreFilter::Skip | PreFilter::Refused(_) => false,
+        }
+    }
+
+    #[test]
+    fn the_count_follows_every_object_that_it_depends_on() {
+        let mut cluster = Cluster::default();
+        let node = decoded(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}));
+        for object in [
+            node,
+            class("disk"),
+            claim(0),
+            claim(1),
+            volume(0, "disk"),
+            volume(1, "disk"),
+        ] {
+            cluster.upsert(&object);
+        }
+        let mut check = |change: &str, expected: bool, apply: fn(&mut Cluster)| {
+            apply(&mut cluster);
+            assert_eq!(is_full(&mut cluster), expected, "{change}");
+        };
+        check("no limit", false, |_| {});
+        check("a limit", false, |cluster| {
+            cluster.upsert(&csi_node(1));
+        });
+        check("a pod came", true, |cluster| {
+            cluster.upsert(&pod("p", 0, "n1"));
+        });
+        check("its volume is another driver's", false, |cluster| {
+            cluster.upsert(&volume(0, "other"));
+        });
+        check("its volume is gone: its class decides", true, |cluster| {
+            cluster.remove(Kind::PersistentVolume, "", "pv0");
+        });
+        check("the class has another driver", false, |cluster| {
+            cluster.upsert(&class("other"));
+        });
+        check("the volume is back", true, |cluster| {
+            cluster.upsert(&volume(0, "disk"));
+        });
+        check("the claim is gone", false, |cluster| {
+            cluster.remove(Kind::PersistentVolumeClaim, "default", "c0");
+        });
+        check("the claim is back", true, |cluster| {
+            cluster.upsert(&claim(0));
+        });
+        check("a higher limit", false, |cluster| {
+            cluster.upsert(&csi_node(2));
+        });
+        check("an attachment of a volume unknown", false, |cluster| {
+            cluster.upsert(&attachment(2));
+        });
+        check("the volume is known", true, |cluster| {
+            cluster.upsert(&volume(2, "disk"));
+        });
+        check("another one is attached, which is counted", false, |cluster| {
+            cluster.upsert(&attachment(0));
+        });
+        check("the pod's own one is attached", true, |cluster| {
+            cluster.upsert(&attachment(1));
+        });
+        check("nothing is attached", false, |cluster| {
+            cluster.remove(Kind::VolumeAttachment, "", "va");
+        });
+        check("the pod's own one is in use", false, |cluster| {
+            cluster.upsert(&pod("q", 1, "n1"));
+        });
+        check("no limit any more", false, |cluster| {
+            cluster.remove(Kind::CsiNode, "", "n1");
+        });
+    }
+}

@@ -1,8 +1,7 @@
 //! TaintToleration: taints that keep a pod away, and taints that make a node worse.
 
-use super::normalize;
 use crate::cluster::{Cluster, TaintList};
-use crate::framework::{PluginName, PreFilter, Refusal};
+use crate::framework::{MAX_NODE_SCORE, PluginName, PreFilter, Refusal};
 use crate::pod::{Effect, Pod, Taint};
 use crate::profile::Profile;
 use crate::reason::Reason;
@@ -67,11 +66,20 @@ pub fn score(cluster: &Cluster, pod: &Pod, profile: &Profile, nodes: &[NodeId], 
             soft.filter(|taint| !tolerates(cluster, pod, profile, taint)).count() as i64
         })
         .collect();
-    if counts.iter().all(|count| *count == 0) {
-        out.extend(nodes.iter().map(|_| 0));
+    let of_node = |node: &NodeId| cluster.taints().list_of(*node);
+    let worst = if counts.iter().all(|count| *count == 0) {
+        0
     } else {
-        out.extend(nodes.iter().map(|node| counts[cluster.taints().list_of(*node)]));
+        nodes.iter().map(|node| counts[of_node(node)]).max().unwrap_or(0)
+    };
+    if worst == 0 {
+        out.resize(nodes.len(), MAX_NODE_SCORE);
+        return true;
     }
-    normalize::to_share_of_best_reversed(out);
+    let scores: Vec<i64> = counts
+        .iter()
+        .map(|count| MAX_NODE_SCORE - MAX_NODE_SCORE * count / worst)
+        .collect();
+    out.extend(nodes.iter().map(|node| scores[of_node(node)]));
     true
 }

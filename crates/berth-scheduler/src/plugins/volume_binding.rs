@@ -18,10 +18,10 @@ pub struct State {
 
 /// Sorts and prepares the claims of a pod.
 pub fn pre_filter(cluster: &mut Cluster, pod: &Pod) -> PreFilter<State> {
-    let Some(volumes) = &pod.volumes else {
+    if pod.volumes.is_empty() {
         return PreFilter::Skip;
-    };
-    match cluster.binder().claims(volumes) {
+    }
+    match cluster.binder().claims(&pod.volumes) {
         Ok(claims) => PreFilter::ready(State {
             prepared: Box::new(cluster.binder_mut().prepare(&claims)),
         }),

@@ -32,6 +32,8 @@ pub struct Pod {
     pub footprint: Arc<Footprint>,
     /// What scoring takes it to ask for.
     pub scoring: ScoringRequests,
+    /// What it says about its volumes.
+    pub volumes: PodVolumes,
     /// The node that it names.
     pub node_name: Option<Symbol>,
     /// The nodes that its `nodeSelector` selects.
@@ -52,8 +54,6 @@ pub struct Pod {
     pub images: Box<[Symbol]>,
     /// How many containers of either sort it has.
     pub container_count: i64,
-    /// Its volumes, as far as binding is concerned, if it has any.
-    pub volumes: Option<Box<PodVolumes>>,
     /// The workload that manages it, if it is of a kind that selects pods.
     pub controller: Option<(Kind, Box<str>)>,
     /// Whether it must not evict other pods.
@@ -93,6 +93,7 @@ impl Pod {
         Self {
             footprint: Arc::new(footprint),
             scoring,
+            volumes,
             node_name,
             node_selector: (!spec.node_selector.is_empty()).then(|| {
                 let selector = NodeSelector::with_labels(binder.symbols_mut(), &spec.node_selector);
@@ -108,7 +109,6 @@ impl Pod {
             hard_spread,
             soft_spread,
             images,
-            volumes: (!volumes.is_empty()).then(|| Box::new(volumes)),
             container_count: (spec.containers.len() + spec.init_containers.len()) as i64,
             controller,
             never_preempts: spec.preemption_policy.as_deref() == Some("Never"),

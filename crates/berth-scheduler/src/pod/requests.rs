@@ -129,17 +129,19 @@ fn pod_level(pod: &api::Pod) -> impl Iterator<Item = (&str, Quantity)> {
 fn sum<'a>(pod: &'a api::Pod, defaults: &[(&'a str, Quantity)], with_pod_level: bool) -> Amounts<'a> {
     let mut total = Amounts::new();
     for container in &pod.spec.containers {
-        add(&mut total, &requests_of(pod, container, defaults));
+        add(&mut total, &held_requests(pod, container, defaults));
     }
     let mut sidecars = Amounts::new();
     let mut peak = Amounts::new();
     for container in &pod.spec.init_containers {
-        let mut requests = requests_of(pod, container, defaults);
+        let mut requests;
         if container.is_sidecar() {
+            requests = held_requests(pod, container, defaults);
             add(&mut total, &requests);
             add(&mut sidecars, &requests);
             requests.clone_from(&sidecars);
         } else {
+            requests = with_defaults(listed(&container.resources.requests).collect(), defaults);
             add(&mut requests, &sidecars);
         }
         raise(&mut peak, &requests);
@@ -155,9 +157,17 @@ fn sum<'a>(pod: &'a api::Pod, defaults: &[(&'a str, Quantity)], with_pod_level: 
     total
 }
 
-/// The requests of one container. What a running container really holds counts if it is more than it asks for.
-fn requests_of<'a>(pod: &'a api::Pod, container: &'a api::Container, defaults: &[(&'a str, Quantity)]) -> Amounts<'a> {
-    let listed = |list: &'a api::ResourceList| list.iter().map(|(name, amount)| (name.as_str(), *amount));
+fn listed(list: &api::ResourceList) -> impl Iterator<Item = (&str, Quantity)> {
+    list.iter().map(|(name, amount)| (name.as_str(), *amount))
+}
+
+/// The requests of a container that runs for as long as the pod: what it really holds counts if it is more than it
+/// asks for.
+fn held_requests<'a>(
+    pod: &'a api::Pod,
+    container: &'a api::Container,
+    defaults: &[(&'a str, Quantity)],
+) -> Amounts<'a> {
     let mut requests: Amounts<'a> = listed(&container.resources.requests).collect();
     let status = &pod.status;
     let mut statuses = status.container_statuses.iter().chain(&status.init_container_statuses);
@@ -169,6 +179,10 @@ fn requests_of<'a>(pod: &'a api::Pod, container: &'a api::Container, defaults: &
         raise(&mut requests, &listed(&resources.requests).collect());
         raise(&mut requests, &listed(&running.allocated_resources).collect());
     }
+    with_defaults(requests, defaults)
+}
+
+fn with_defaults<'a>(mut requests: Amounts<'a>, defaults: &[(&'a str, Quantity)]) -> Amounts<'a> {
     for (name, amount) in defaults {
         requests.entry(name).or_insert(*amount);
     }
@@ -244,6 +258,16 @@ mod tests {
     fn the_pod_as_a_whole_replaces_its_containers_and_overhead_comes_on_top() {
         let spec = r#"{"containers":[{"resources":{"requests":{"cpu":"1"}}}],"resources":{"requests":{"cpu":"3"}},"overhead":{"cpu":"250m"}}"#;
         check(spec, 3250, 1250, 3250);
+    }
+
+    #[test]
+    fn a_running_container_counts_with_what_it_holds() {
+        let pod = r#"{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"1"}}}]},
+                      "status":{"containerStatuses":[{"name":"main","resources":{"requests":{"cpu":"2"}},
+                                                      "allocatedResources":{"cpu":"3"}}]}}"#;
+        let pod: api::Pod = serde_json::from_str(pod).unwrap();
+        let requests = PodRequests::new(&mut Symbols::default(), &pod);
+        assert_eq!(requests.requests.cpu_milli, 3000);
     }
 
     #[test]

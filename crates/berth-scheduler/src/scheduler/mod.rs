@@ -56,7 +56,7 @@ impl PendingPod {
     /// The keys (`namespace/name`) of the claims that the pod uses.
     fn claims(&self) -> impl Iterator<Item = String> + '_ {
         let namespace = &self.object.metadata.namespace;
-        let volumes = self.compiled.volumes.iter().flat_map(|volumes| &volumes.claims);
+        let volumes = self.compiled.volumes.claims.iter();
         volumes.map(move |claim| format!("{namespace}/{}", claim.name))
     }
 }

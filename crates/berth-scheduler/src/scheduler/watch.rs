@@ -234,7 +234,7 @@ impl PendingPod {
     pub(super) fn uses(&self, cluster: &Cluster, event: &ClusterEvent) -> bool {
         let binder = cluster.binder();
         let namespace = binder.symbols().get(&self.object.metadata.namespace);
-        let volumes = self.compiled.volumes.iter().flat_map(|volumes| &volumes.claims);
+        let volumes = self.compiled.volumes.claims.iter();
         let mut claims = volumes.map(|claim| {
             let found = namespace.and_then(|namespace| binder.claim_named(namespace, &claim.name));
             (&*claim.name, found)
@@ -257,7 +257,7 @@ impl PendingPod {
                 claims.any(|(_, found)| class_is(found, *name))
             }
             ClusterEvent::CsiDriver { name } => {
-                let inline = self.compiled.volumes.iter().flat_map(|volumes| &volumes.inline);
+                let inline = self.compiled.volumes.inline.iter();
                 inline.map(|(driver, _)| driver).any(|driver| driver == name)
                     || claims.any(|(_, found)| {
                         let class = found.and_then(|claim| binder.class(claim.class?));

@@ -138,6 +138,21 @@ proptest! {
         prop_assert_eq!(verdicts(&mut cluster, &target), verdicts(&mut cluster_of(&after), &target));
     }
 
+    /// The same for a single object that came, changed or went: nothing else is touched that could hide what was missed.
+    #[test]
+    fn one_change_leaves_no_trace(before in objects(), other in objects(), target in target(), pick: prop::sample::Index) {
+        let mut cluster = cluster_of(&before);
+        verdicts(&mut cluster, &target);
+        let new = pick.get(&other);
+        let key = |object: &Object| (object.kind(), object.metadata().full_name());
+        let rest = || before.iter().filter(|object| key(object) != key(new));
+        cluster.upsert(new);
+        let mut with_new = cluster_of(rest().chain([new]));
+        prop_assert_eq!(verdicts(&mut cluster, &target), verdicts(&mut with_new, &target));
+        cluster.remove(new.kind(), &new.metadata().namespace, &new.metadata().name);
+        prop_assert_eq!(verdicts(&mut cluster, &target), verdicts(&mut cluster_of(rest()), &target));
+    }
+
     /// A pod that is assumed and forgotten leaves the cluster as it was, columns, postings and kept answers included.
     #[test]
     fn assume_then_forget_restores_the_cluster(
