@@ -64,12 +64,7 @@ async fn send(service: &ApiService, method: &str, path: &str, body: Bytes) -> An
 }
 
 /// Creates pods from several tasks at once. Returns how long that took.
-async fn create(
-    service: &ApiService,
-    prefix: &str,
-    count: usize,
-    writers: usize,
-) -> Answer<Duration> {
+async fn create(service: &ApiService, prefix: &str, count: usize, writers: usize) -> Answer<Duration> {
     let started = Instant::now();
     let mut tasks = tokio::task::JoinSet::new();
     for writer in 0..writers {
@@ -105,12 +100,7 @@ async fn follow(service: ApiService, from: u64, count: usize) -> Answer<()> {
     Ok(())
 }
 
-async fn watched_writes(
-    service: &ApiService,
-    from: u64,
-    count: usize,
-    watchers: usize,
-) -> Answer<Duration> {
+async fn watched_writes(service: &ApiService, from: u64, count: usize, watchers: usize) -> Answer<Duration> {
     let started = Instant::now();
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..watchers {
@@ -133,9 +123,7 @@ fn store_writes(store: &Store, count: usize, writers: usize) -> Answer<Duration>
             }
             Answer::Ok(())
         };
-        let threads: Vec<_> = (0..writers)
-            .map(|writer| scope.spawn(move || work(writer)))
-            .collect();
+        let threads: Vec<_> = (0..writers).map(|writer| scope.spawn(move || work(writer))).collect();
         for thread in threads {
             thread.join().map_err(|_| "a writer panicked")??;
         }
@@ -150,14 +138,9 @@ async fn lists(objects: usize) -> Answer<()> {
     let service = server.service();
     let before = resident_bytes();
     create(&service, "list", objects, WRITERS).await?;
-    let one = send(
-        &service,
-        "GET",
-        &format!("{PODS}/list-000000"),
-        Bytes::new(),
-    )
-    .await?
-    .len();
+    let one = send(&service, "GET", &format!("{PODS}/list-000000"), Bytes::new())
+        .await?
+        .len();
     let each = (resident_bytes().saturating_sub(before)) / objects.max(1);
     report(
         "memory per pod, with history, index and all",
@@ -236,9 +219,7 @@ async fn writes(name: &str, data_dir: Option<&Path>, count: usize) -> Answer<()>
 
 #[tokio::main]
 async fn main() -> Answer<()> {
-    let objects = std::env::args()
-        .nth(1)
-        .map_or(Ok(100_000), |count| count.parse())?;
+    let objects = std::env::args().nth(1).map_or(Ok(100_000), |count| count.parse())?;
     lists(objects).await?;
     let memory = Store::in_memory(Limits::default());
     report(
@@ -247,10 +228,7 @@ async fn main() -> Answer<()> {
     )?;
     let directory = tempfile::tempdir()?;
     for writers in [1, 64] {
-        let disk = Store::open(
-            &directory.path().join(format!("store-{writers}")),
-            Limits::default(),
-        )?;
+        let disk = Store::open(&directory.path().join(format!("store-{writers}")), Limits::default())?;
         let count = writers * 200;
         report(
             &format!("store writes, on disk, {writers} threads"),

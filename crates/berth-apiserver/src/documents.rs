@@ -32,38 +32,23 @@ pub(crate) fn answer(api: &Api, call: &Call) -> Option<Answer> {
         ["version"] => version(),
         ["healthz" | "livez" | "readyz", ..] => return Some(Ok(health(api))),
         ["metrics"] => {
-            return Some(Ok(text_response(
-                StatusCode::OK,
-                api.metrics.text(&api.store),
-            )));
+            return Some(Ok(text_response(StatusCode::OK, api.metrics.text(&api.store))));
         }
         ["openapi", rest @ ..] => return Some(openapi_document(api, call, rest)),
         ["api"] if wants_aggregated(&call.headers) => {
-            return Some(Ok(aggregated(&discovery::aggregated_core(
-                api.types().list(),
-            ))));
+            return Some(Ok(aggregated(&discovery::aggregated_core(api.types().list()))));
         }
         ["apis"] if wants_aggregated(&call.headers) => {
-            return Some(Ok(aggregated(&discovery::aggregated_groups(
-                api.types().list(),
-            ))));
+            return Some(Ok(aggregated(&discovery::aggregated_groups(api.types().list()))));
         }
         ["api"] => discovery::api_versions(&api.address()),
         ["apis"] => discovery::api_group_list(api.types().list()),
         ["api", version] => {
-            return Some(found(discovery::api_resource_list(
-                api.types().list(),
-                "",
-                version,
-            )));
+            return Some(found(discovery::api_resource_list(api.types().list(), "", version)));
         }
         ["apis", group] => return Some(found(discovery::api_group(api.types().list(), group))),
         ["apis", group, version] => {
-            return Some(found(discovery::api_resource_list(
-                api.types().list(),
-                group,
-                version,
-            )));
+            return Some(found(discovery::api_resource_list(api.types().list(), group, version)));
         }
         _ => return None,
     };
@@ -115,9 +100,7 @@ fn wants_aggregated(headers: &HeaderMap) -> bool {
 fn aggregated(document: &Value) -> Response<ResponseBody> {
     let mut response = json_response(StatusCode::OK, document);
     let media_type = HeaderValue::from_static(discovery::AGGREGATED_CONTENT_TYPE);
-    response
-        .headers_mut()
-        .insert(header::CONTENT_TYPE, media_type);
+    response.headers_mut().insert(header::CONTENT_TYPE, media_type);
     response
 }
 
@@ -161,9 +144,7 @@ fn make_openapi(types: &Types, parts: &[&str]) -> Option<Value> {
         ["v2"] => Some(openapi::v2(&served, SERVER_VERSION)),
         ["v3"] => Some(openapi::v3_index(&served)),
         ["v3", "api", version] => openapi::v3_document(&served, "", version, SERVER_VERSION),
-        ["v3", "apis", group, version] => {
-            openapi::v3_document(&served, group, version, SERVER_VERSION)
-        }
+        ["v3", "apis", group, version] => openapi::v3_document(&served, group, version, SERVER_VERSION),
         _ => None,
     }
 }

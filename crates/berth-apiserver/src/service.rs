@@ -60,26 +60,20 @@ impl Call {
             return Ok(Value::Null);
         }
         if request::media_type(&self.headers) == protobuf::CONTENT_TYPE {
-            return protobuf::decode(&self.body)
-                .map_err(|error| ApiError::bad_request(error.to_string()));
+            return protobuf::decode(&self.body).map_err(|error| ApiError::bad_request(error.to_string()));
         }
         if request::media_type(&self.headers).ends_with("yaml") {
             // JSON is YAML, so clients may send either under this name, and most send JSON.
             return serde_json::from_slice(&self.body).or_else(|_| yaml(&self.body));
         }
-        serde_json::from_slice(&self.body).map_err(|error| {
-            ApiError::bad_request(format!(
-                "the body of the request is not valid JSON: {error}"
-            ))
-        })
+        serde_json::from_slice(&self.body)
+            .map_err(|error| ApiError::bad_request(format!("the body of the request is not valid JSON: {error}")))
     }
 }
 
 fn yaml(body: &[u8]) -> Result<Value, ApiError> {
     let bad = |error: &dyn std::fmt::Display| {
-        ApiError::bad_request(format!(
-            "the body of the request is not valid YAML: {error}"
-        ))
+        ApiError::bad_request(format!("the body of the request is not valid YAML: {error}"))
     };
     let text = std::str::from_utf8(body).map_err(|error| bad(&error))?;
     serde_saphyr::from_str(text).map_err(|error| bad(&error))
@@ -103,8 +97,7 @@ impl ApiService {
         let resource_path = ResourcePath::parse(path).unwrap_or_default();
         let parameters = Parameters::parse(request.uri().query());
         let watch = parameters.flag("watch");
-        let verb = request::verb(request.method(), !resource_path.name.is_empty(), watch)
-            .unwrap_or("other");
+        let verb = request::verb(request.method(), !resource_path.name.is_empty(), watch).unwrap_or("other");
         let span = tracing::debug_span!("request", verb, path);
         // Paths that lead nowhere are counted together: their number has no bound.
         let (group, version) = (&resource_path.group, &resource_path.version);
@@ -115,13 +108,10 @@ impl ApiService {
             let call = read_call(request, parameters, self.api.body_bytes_max).await?;
             self.route(&call, resource_path).await
         };
-        let response = answer
-            .instrument(span.clone())
-            .await
-            .unwrap_or_else(|error| {
-                tracing::debug!(parent: &span, code = error.code.as_u16(), "{error}");
-                json_response(error.code, &error.status())
-            });
+        let response = answer.instrument(span.clone()).await.unwrap_or_else(|error| {
+            tracing::debug!(parent: &span, code = error.code.as_u16(), "{error}");
+            json_response(error.code, &error.status())
+        });
         self.api
             .metrics
             .answered(verb, &plural, response.status().as_u16(), started.elapsed());
@@ -139,8 +129,8 @@ impl ApiService {
         let served = served.clone();
         let resource = &served.resource;
         let watch = call.parameters.flag("watch");
-        let verb = request::verb(&call.method, !path.name.is_empty(), watch)
-            .ok_or_else(ApiError::method_not_allowed)?;
+        let verb =
+            request::verb(&call.method, !path.name.is_empty(), watch).ok_or_else(ApiError::method_not_allowed)?;
         if path.subresource.is_empty() {
             let across = resource.namespaced
                 && path.namespace.is_empty()
@@ -192,8 +182,7 @@ impl ApiService {
         let renderer = self.renderer(call, served)?;
         if verb == "get" {
             if path.subresource == "scale" {
-                let change =
-                    Change::internal(&self.api, served.clone(), &path.namespace, &path.name);
+                let change = Change::internal(&self.api, served.clone(), &path.namespace, &path.name);
                 return Ok(json_response(StatusCode::OK, &change.scale()?));
             }
             let object = self
@@ -205,8 +194,7 @@ impl ApiService {
         }
         let filter = filter_of(call, served, path)?;
         if verb == "watch" {
-            let stream =
-                watching::watch(&self.api, served, filter, renderer.form, &call.parameters)?;
+            let stream = watching::watch(&self.api, served, filter, renderer.form, &call.parameters)?;
             let mut response = bytes_response(StatusCode::OK, []);
             *response.body_mut() = ResponseBody::stream(stream);
             return Ok(response);
@@ -217,12 +205,7 @@ impl ApiService {
         ))
     }
 
-    fn change(
-        &self,
-        call: &Call,
-        served: Arc<Served>,
-        path: ResourcePath,
-    ) -> Result<Change<'_>, ApiError> {
+    fn change(&self, call: &Call, served: Arc<Served>, path: ResourcePath) -> Result<Change<'_>, ApiError> {
         Ok(Change {
             api: &self.api,
             served,
@@ -237,13 +220,7 @@ impl ApiService {
         })
     }
 
-    async fn write(
-        &self,
-        call: &Call,
-        served: Arc<Served>,
-        path: ResourcePath,
-        verb: &str,
-    ) -> Answer {
+    async fn write(&self, call: &Call, served: Arc<Served>, path: ResourcePath, verb: &str) -> Answer {
         let renderer = self.renderer(call, &served)?;
         let is_scale = path.subresource == "scale";
         let is_status_only = matches!(path.subresource.as_str(), "binding" | "eviction");
@@ -328,10 +305,7 @@ impl ApiService {
             );
         if gone && !returns_object {
             let uid = meta::uid(&shown.value(&served)).to_owned();
-            return Ok(json_response(
-                StatusCode::OK,
-                &deleted_status(&served, &name, &uid),
-            ));
+            return Ok(json_response(StatusCode::OK, &deleted_status(&served, &name, &uid)));
         }
         Ok(match shown {
             Shown::Stored(object) => bytes_response(StatusCode::OK, [renderer.object(&object)]),
@@ -339,12 +313,7 @@ impl ApiService {
         })
     }
 
-    async fn delete_collection(
-        &self,
-        call: &Call,
-        served: Arc<Served>,
-        path: ResourcePath,
-    ) -> Answer {
+    async fn delete_collection(&self, call: &Call, served: Arc<Served>, path: ResourcePath) -> Answer {
         let options = DeleteOptions::parse(&call.json()?, &call.parameters)?;
         let filter = filter_of(call, &served, &path)?;
         let query = PageQuery {
@@ -359,11 +328,7 @@ impl ApiService {
             .list(&served.table, &query)
             .map_err(|e| ApiError::internal(e.to_string()))?;
         let mut deleted = Vec::new();
-        for object in page
-            .objects
-            .iter()
-            .filter(|object| filter.matches(&served, object))
-        {
+        for object in page.objects.iter().filter(|object| filter.matches(&served, object)) {
             let place = ResourcePath {
                 namespace: object.namespace().to_owned(),
                 name: object.name().to_owned(),
@@ -423,8 +388,9 @@ fn perform(change: &mut Change<'_>, call: &Call, verb: &str) -> Result<(Outcome,
         ("scale", "patch") => {
             let kind = PatchKind::of(&media_type)?;
             let patch = |scale: &Value| match kind {
-                PatchKind::Json => crate::patch::json::apply(scale, &body)
-                    .map_err(|error| ApiError::unprocessable(error.to_string())),
+                PatchKind::Json => {
+                    crate::patch::json::apply(scale, &body).map_err(|error| ApiError::unprocessable(error.to_string()))
+                }
                 PatchKind::Merge | PatchKind::Strategic | PatchKind::Apply => {
                     Ok(crate::patch::merge::apply(scale, &body))
                 }
@@ -453,12 +419,7 @@ fn filter_of(call: &Call, served: &Served, path: &ResourcePath) -> Result<Filter
         // A watch of one object by its path.
         fields = format!("metadata.name={},{fields}", path.name);
     }
-    Filter::new(
-        served,
-        &path.namespace,
-        parameters.text("labelSelector"),
-        &fields,
-    )
+    Filter::new(served, &path.namespace, parameters.text("labelSelector"), &fields)
 }
 
 /// The field manager: as the client says, or the program that it is.
@@ -471,11 +432,7 @@ fn manager_of(call: &Call) -> String {
         .headers
         .get(header::USER_AGENT)
         .and_then(|value| value.to_str().ok());
-    let program = agent
-        .unwrap_or_default()
-        .split('/')
-        .next()
-        .unwrap_or_default();
+    let program = agent.unwrap_or_default().split('/').next().unwrap_or_default();
     if program.is_empty() {
         "unknown".to_owned()
     } else {
@@ -496,10 +453,7 @@ pub(crate) fn json_response(code: StatusCode, value: &Value) -> Response<Respons
     bytes_response(code, [render::json_bytes(value)])
 }
 
-pub(crate) fn bytes_response(
-    code: StatusCode,
-    chunks: impl IntoIterator<Item = Bytes>,
-) -> Response<ResponseBody> {
+pub(crate) fn bytes_response(code: StatusCode, chunks: impl IntoIterator<Item = Bytes>) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::chunks(chunks));
     *response.status_mut() = code;
     let json = HeaderValue::from_static("application/json");
@@ -507,27 +461,20 @@ pub(crate) fn bytes_response(
     response
 }
 
-async fn read_call<B>(
-    request: Request<B>,
-    parameters: Parameters,
-    bytes_max: usize,
-) -> Result<Call, ApiError>
+async fn read_call<B>(request: Request<B>, parameters: Parameters, bytes_max: usize) -> Result<Call, ApiError>
 where
     B: http_body::Body + Send,
     B::Data: Send,
     B::Error: Into<BoxError>,
 {
     let (head, body) = request.into_parts();
-    let body = Limited::new(body, bytes_max)
-        .collect()
-        .await
-        .map_err(|error| {
-            if error.is::<LengthLimitError>() {
-                ApiError::body_too_large(bytes_max)
-            } else {
-                ApiError::bad_request(format!("the body of the request cannot be read: {error}"))
-            }
-        })?;
+    let body = Limited::new(body, bytes_max).collect().await.map_err(|error| {
+        if error.is::<LengthLimitError>() {
+            ApiError::body_too_large(bytes_max)
+        } else {
+            ApiError::bad_request(format!("the body of the request cannot be read: {error}"))
+        }
+    })?;
     Ok(Call {
         method: head.method,
         path: head.uri.path().to_owned(),

@@ -101,13 +101,7 @@ fn any(value: &Value) -> Message {
 
 fn path_item(item: &Value) -> Message {
     let mut message = Message::default();
-    let methods = [
-        ("get", 2),
-        ("put", 3),
-        ("post", 4),
-        ("delete", 5),
-        ("patch", 8),
-    ];
+    let methods = [("get", 2), ("put", 3), ("post", 4), ("delete", 5), ("patch", 8)];
     for (method, number) in methods {
         if item[method].is_object() {
             message.message(number, &operation(&item[method]));
@@ -158,11 +152,7 @@ fn parameters(number: u64, parameters: &Value) -> Message {
             choice.message(1, &body);
         } else {
             // Query and path parameters differ in the place of their type.
-            let (kind, type_number) = if parameter["in"] == "path" {
-                (4, 5)
-            } else {
-                (3, 6)
-            };
+            let (kind, type_number) = if parameter["in"] == "path" { (4, 5) } else { (3, 6) };
             let mut plain = Message::default();
             plain.flag(1, &parameter["required"]);
             plain.text(2, &parameter["in"]);

@@ -1,10 +1,6 @@
 //! Any request gets an answer, whatever it holds: no panic, and a `Status` with every refusal.
 
-#![allow(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 
@@ -67,11 +63,9 @@ fn value() -> impl Strategy<Value = Value> {
         Just(json!("10Gi")),
     ];
     leaf.prop_recursive(5, 40, 6, |inner| {
-        let fields =
-            prop::collection::vec((prop::sample::select(NAMES.to_vec()), inner.clone()), 0..6);
+        let fields = prop::collection::vec((prop::sample::select(NAMES.to_vec()), inner.clone()), 0..6);
         let fields = fields.prop_map(|fields| {
-            let fields: Map<String, Value> =
-                fields.into_iter().map(|(k, v)| (k.to_owned(), v)).collect();
+            let fields: Map<String, Value> = fields.into_iter().map(|(k, v)| (k.to_owned(), v)).collect();
             Value::Object(fields)
         });
         prop_oneof![3 => fields, 1 => prop::collection::vec(inner, 0..4).prop_map(Value::Array)]
@@ -80,9 +74,9 @@ fn value() -> impl Strategy<Value = Value> {
 
 /// An object whose outer shape is right and whose inside is anything.
 fn object() -> impl Strategy<Value = Value> {
-    (value(), value(), value()).prop_map(|(spec, status, labels)| {
-        json!({"metadata": {"name": "a", "labels": labels}, "spec": spec, "status": status})
-    })
+    (value(), value(), value()).prop_map(
+        |(spec, status, labels)| json!({"metadata": {"name": "a", "labels": labels}, "spec": spec, "status": status}),
+    )
 }
 
 fn body() -> impl Strategy<Value = Bytes> {
@@ -132,10 +126,7 @@ fn path() -> impl Strategy<Value = String> {
         ]).prop_map(str::to_owned),
     ];
     let any_path = "/[a-z0-9/%.-]{0,30}";
-    (
-        prop_oneof![6 => known.prop_map(str::to_owned), 1 => any_path],
-        query,
-    )
+    (prop_oneof![6 => known.prop_map(str::to_owned), 1 => any_path], query)
         .prop_map(|(path, query)| format!("{path}{query}"))
 }
 

@@ -1,10 +1,6 @@
 //! What happens when the past that a client asks for is gone. The history is kept short for that.
 
-#![allow(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 
@@ -41,9 +37,7 @@ async fn create(maps: &Api<ConfigMap>, name: &str) -> ConfigMap {
 
 async fn touch(maps: &Api<ConfigMap>, name: &str, number: usize) {
     let patch = Patch::Merge(json!({"data": {"number": number.to_string()}}));
-    maps.patch(name, &PatchParams::default(), &patch)
-        .await
-        .unwrap();
+    maps.patch(name, &PatchParams::default(), &patch).await.unwrap();
 }
 
 #[tokio::test]
@@ -105,9 +99,7 @@ async fn a_reflector_lists_anew_after_it_was_too_late() {
     create(&maps, "a").await;
     let (reader, writer) = reflector::store();
     // No streaming and no driving for a while: the first watch starts at a version that is gone by then.
-    let mut stream = pin!(
-        reflector(writer, watcher(maps.clone(), watcher::Config::default())).default_backoff()
-    );
+    let mut stream = pin!(reflector(writer, watcher(maps.clone(), watcher::Config::default())).default_backoff());
     let first = stream.next().await.unwrap().unwrap();
     assert!(matches!(first, watcher::Event::Init), "{first:?}");
     for _ in 0..2 {
@@ -128,9 +120,7 @@ async fn a_reflector_lists_anew_after_it_was_too_late() {
             errors += usize::from(stream.next().await.unwrap().is_err());
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), relisted)
-        .await
-        .unwrap();
+    tokio::time::timeout(Duration::from_secs(20), relisted).await.unwrap();
     assert_eq!(errors, 1, "the watcher was told once that it was too late");
 }
 
@@ -147,22 +137,10 @@ async fn an_expired_page_offers_a_way_on() {
     }
     let token = page.metadata.continue_.unwrap();
     let path = "/api/v1/namespaces/default/configmaps?limit=4&continue=";
-    let (code, status) = ask(
-        &server.service(),
-        "GET",
-        &format!("{path}{token}"),
-        Value::Null,
-    )
-    .await;
+    let (code, status) = ask(&server.service(), "GET", &format!("{path}{token}"), Value::Null).await;
     assert_eq!((code, &status["reason"]), (410, &json!("Expired")));
     let token = status["metadata"]["continue"].as_str().unwrap();
-    let (code, rest) = ask(
-        &server.service(),
-        "GET",
-        &format!("{path}{token}"),
-        Value::Null,
-    )
-    .await;
+    let (code, rest) = ask(&server.service(), "GET", &format!("{path}{token}"), Value::Null).await;
     assert_eq!(code, 200);
     let names: Vec<_> = rest["items"]
         .as_array()
@@ -181,20 +159,11 @@ async fn a_quiet_watch_gets_bookmarks() {
     let mut watch = pin!(maps.watch(&WatchParams::default(), &from).await.unwrap());
     // Something happens elsewhere. Time is paused, so the next thing that can come is the bookmark.
     let nodes = "/api/v1/nodes";
-    ask(
-        &server.service(),
-        "POST",
-        nodes,
-        json!({"metadata": {"name": "n1"}}),
-    )
-    .await;
+    ask(&server.service(), "POST", nodes, json!({"metadata": {"name": "n1"}})).await;
     match watch.try_next().await.unwrap() {
         Some(WatchEvent::Bookmark(bookmark)) => {
             let version: u64 = bookmark.metadata.resource_version.parse().unwrap();
-            assert!(
-                version > from.parse().unwrap(),
-                "it shows what happened elsewhere"
-            );
+            assert!(version > from.parse().unwrap(), "it shows what happened elsewhere");
         }
         other => panic!("{other:?}"),
     }

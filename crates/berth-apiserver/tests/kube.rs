@@ -1,11 +1,7 @@
 //! The suite through kube-rs. By default each case has a server of its own in this process; with
 //! `BERTH_SUITE_KUBECONFIG` set to a file, the same cases run against the API server of that kubeconfig.
 
-#![allow(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod suite;
 

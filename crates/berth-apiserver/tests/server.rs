@@ -1,10 +1,6 @@
 //! The server as a whole: restarts, time, limits, TLS and its end.
 
-#![allow(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 
@@ -44,12 +40,7 @@ fn map(name: &str) -> Value {
 #[tokio::test]
 async fn everything_is_there_after_a_restart() {
     let directory = tempfile::tempdir().unwrap();
-    let open = || {
-        Server::builder()
-            .data_dir(directory.path())
-            .build()
-            .unwrap()
-    };
+    let open = || Server::builder().data_dir(directory.path()).build().unwrap();
     let first = open();
     let (code, created) = ask(&first.service(), "POST", MAPS, map("a")).await;
     assert_eq!(code, 201);
@@ -75,65 +66,37 @@ async fn everything_is_there_after_a_restart() {
     drop(first);
 
     let second = open();
-    assert_eq!(
-        second.store().version(),
-        version,
-        "a restart writes nothing"
-    );
+    assert_eq!(second.store().version(), version, "a restart writes nothing");
     let (code, found) = ask(&second.service(), "GET", &format!("{MAPS}/a"), Value::Null).await;
     assert_eq!((code, found), (200, created));
-    let (code, _) = ask(
-        &second.service(),
-        "GET",
-        "/apis/example.com/v1/boats/ada",
-        Value::Null,
-    )
-    .await;
+    let (code, _) = ask(&second.service(), "GET", "/apis/example.com/v1/boats/ada", Value::Null).await;
     assert_eq!(code, 200);
     let (_, next) = ask(&second.service(), "POST", MAPS, map("b")).await;
-    assert_eq!(
-        next["metadata"]["resourceVersion"],
-        (version + 1).to_string()
-    );
+    assert_eq!(next["metadata"]["resourceVersion"], (version + 1).to_string());
 }
 
 #[tokio::test]
 async fn a_deletion_that_was_cut_off_goes_on_after_a_restart() {
     let directory = tempfile::tempdir().unwrap();
-    let open = || {
-        Server::builder()
-            .data_dir(directory.path())
-            .build()
-            .unwrap()
-    };
+    let open = || Server::builder().data_dir(directory.path()).build().unwrap();
     let first = open();
     let (_, owner) = ask(&first.service(), "POST", MAPS, map("owner")).await;
     let mut child = map("child");
-    child["metadata"]["ownerReferences"] = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}]);
+    child["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}]);
     ask(&first.service(), "POST", MAPS, child).await;
     // As if the process had ended between the deletion of the owner and that of its dependents.
     let stored = first.store().get("configmaps", "default/owner").unwrap();
     let ticket = first
         .store()
-        .delete(
-            "configmaps",
-            "default/owner",
-            stored.version(),
-            stored.value(),
-        )
+        .delete("configmaps", "default/owner", stored.version(), stored.value())
         .unwrap();
     ticket.wait().unwrap();
     drop(first);
 
     let second = open();
     second.collect_garbage().await;
-    let (code, _) = ask(
-        &second.service(),
-        "GET",
-        &format!("{MAPS}/child"),
-        Value::Null,
-    )
-    .await;
+    let (code, _) = ask(&second.service(), "GET", &format!("{MAPS}/child"), Value::Null).await;
     assert_eq!(code, 404);
 }
 
@@ -141,18 +104,11 @@ async fn a_deletion_that_was_cut_off_goes_on_after_a_restart() {
 async fn time_and_names_are_parameters() {
     let run = async || {
         let clock = Arc::new(ManualClock::default());
-        let server = Server::builder()
-            .clock(clock.clone())
-            .seed(7)
-            .build()
-            .unwrap();
+        let server = Server::builder().clock(clock.clone()).seed(7).build().unwrap();
         clock.0.store(1_000_000, Ordering::Relaxed);
         let made = json!({"metadata": {"generateName": "made-"}});
         let (_, created) = ask(&server.service(), "POST", MAPS, made).await;
-        assert_eq!(
-            created["metadata"]["creationTimestamp"],
-            "1970-01-12T13:46:40Z"
-        );
+        assert_eq!(created["metadata"]["creationTimestamp"], "1970-01-12T13:46:40Z");
         created
     };
     assert_eq!(
@@ -177,25 +133,11 @@ async fn yaml_is_read_where_clients_may_send_it() {
     .await;
     assert_eq!(code, 201);
     let other = yaml.replace("name: a", "name: b");
-    let (code, _) = send(
-        &server.service(),
-        "POST",
-        MAPS,
-        "application/yaml",
-        other.into(),
-    )
-    .await;
+    let (code, _) = send(&server.service(), "POST", MAPS, "application/yaml", other.into()).await;
     assert_eq!(code, 201);
     let (_, found) = ask(&server.service(), "GET", &format!("{MAPS}/b"), Value::Null).await;
     assert_eq!(found["data"], json!({"x": "1"}));
-    let (code, _) = send(
-        &server.service(),
-        "POST",
-        MAPS,
-        "application/yaml",
-        "a: [".into(),
-    )
-    .await;
+    let (code, _) = send(&server.service(), "POST", MAPS, "application/yaml", "a: [".into()).await;
     assert_eq!(code, 400);
 }
 
@@ -251,18 +193,11 @@ async fn the_listener_asks_for_the_token_and_ends_in_good_order() {
         client_of(&other, &tls, &listener).await
     };
     let (serving, serving_tls) = (server.clone(), tls.clone());
-    let task = tokio::spawn(async move {
-        serving
-            .serve(listener, &serving_tls, std::future::pending())
-            .await
-    });
+    let task = tokio::spawn(async move { serving.serve(listener, &serving_tls, std::future::pending()).await });
 
     let maps: Api<ConfigMap> = Api::namespaced(client, "default");
     let created = maps
-        .create(
-            &PostParams::default(),
-            &serde_json::from_value(map("a")).unwrap(),
-        )
+        .create(&PostParams::default(), &serde_json::from_value(map("a")).unwrap())
         .await
         .unwrap();
     let strange: Api<ConfigMap> = Api::namespaced(stranger, "default");
@@ -297,14 +232,8 @@ async fn other_addresses_need_a_token_of_the_users_own() {
     let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
     let tls = Tls::generate(&[]).unwrap();
     let answer = server.serve(listener, &tls, std::future::pending()).await;
-    assert!(
-        matches!(answer, Err(ServeError::TokenRequired(_))),
-        "{answer:?}"
-    );
-    assert!(matches!(
-        Server::builder().token("").build(),
-        Err(BuildError::BadToken)
-    ));
+    assert!(matches!(answer, Err(ServeError::TokenRequired(_))), "{answer:?}");
+    assert!(matches!(Server::builder().token("").build(), Err(BuildError::BadToken)));
     assert!(matches!(
         Server::builder().token("a\nb").build(),
         Err(BuildError::BadToken)

@@ -1,10 +1,6 @@
 //! The store against a model that keeps every state it ever had: random operations, same answers.
 
-#![allow(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 
@@ -74,12 +70,7 @@ impl Model {
         }
         self.states.insert(self.version, state);
         self.changes.push((table, self.version, kind, key.into()));
-        let of_table: Vec<u64> = self
-            .changes
-            .iter()
-            .filter(|c| c.0 == table)
-            .map(|c| c.1)
-            .collect();
+        let of_table: Vec<u64> = self.changes.iter().filter(|c| c.0 == table).map(|c| c.1).collect();
         if let Some(lost) = of_table.len().checked_sub(limit + 1) {
             self.compacted[table] = self.compacted[table].max(of_table[lost]);
         }
@@ -149,9 +140,7 @@ impl Run {
 
     fn create(&mut self, table: usize, key: &str) {
         let mark = (self.model.version + 1) * 7;
-        let answer = self
-            .store
-            .put(TABLES[table], key, Expect::Absent, body(key, mark));
+        let answer = self.store.put(TABLES[table], key, Expect::Absent, body(key, mark));
         if self.model.at(self.model.version)[table].contains_key(key) {
             assert!(matches!(answer, Err(WriteError::Exists)), "{answer:?}");
         } else {
@@ -166,15 +155,10 @@ impl Run {
         let version = current.map_or(1, |(version, _)| version) + off;
         let mark = (self.model.version + 1) * 7;
         let answer = if delete {
-            self.store
-                .delete(TABLES[table], key, version, body(key, mark))
+            self.store.delete(TABLES[table], key, version, body(key, mark))
         } else {
-            self.store.put(
-                TABLES[table],
-                key,
-                Expect::Version(version),
-                body(key, mark),
-            )
+            self.store
+                .put(TABLES[table], key, Expect::Version(version), body(key, mark))
         };
         match (current, off) {
             (None, _) => assert!(matches!(answer, Err(WriteError::NotFound)), "{answer:?}"),
@@ -191,8 +175,7 @@ impl Run {
                 } else {
                     EventKind::Modified
                 };
-                self.model
-                    .change(table, key, kind, self.limits.history_events);
+                self.model.change(table, key, kind, self.limits.history_events);
             }
         }
     }
@@ -289,11 +272,7 @@ impl Run {
         assert_eq!(self.store.version(), self.model.version);
         // History is not kept across a restart: each table is readable from its own last change on.
         for table in 0..TABLES.len() {
-            let last = self
-                .model
-                .events(table, 0)
-                .last()
-                .map_or(0, |event| event.0);
+            let last = self.model.events(table, 0).last().map_or(0, |event| event.0);
             self.model.compacted[table] = last;
         }
     }
@@ -313,9 +292,7 @@ impl Run {
 
 fn check(on_disk: bool, history_events: usize, operations: Vec<Operation>) {
     let mut run = Run::new(on_disk, history_events);
-    operations
-        .into_iter()
-        .for_each(|operation| run.apply(operation));
+    operations.into_iter().for_each(|operation| run.apply(operation));
     run.compare_all();
 }
 

@@ -1,11 +1,7 @@
 //! Strategic merge patches as Kubernetes applies them: recorded with `kubectl patch --local`, which runs
 //! the same code as kube-apiserver. Each line holds an object, a patch, and the result or the error.
 
-#![allow(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use berth_apiserver::patch::strategic;
 use berth_apiserver::registry::{builtin, by_kind};

@@ -34,12 +34,7 @@ pub(super) fn parse_quantity(value: &Value) -> Option<Quantity> {
     }
 }
 
-pub(super) const ACCESS_MODES: [&str; 4] = [
-    "ReadOnlyMany",
-    "ReadWriteMany",
-    "ReadWriteOnce",
-    "ReadWriteOncePod",
-];
+pub(super) const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
 /// Access modes of volumes and claims.
 pub(super) fn check_access_modes(object: &Value, detail: &str, errors: &mut Vec<FieldError>) {
@@ -50,11 +45,7 @@ pub(super) fn check_access_modes(object: &Value, detail: &str, errors: &mut Vec<
     for mode in modes {
         let mode = mode.as_str().unwrap_or_default();
         if !ACCESS_MODES.contains(&mode) {
-            errors.push(FieldError::not_supported(
-                "spec.accessModes",
-                mode,
-                &ACCESS_MODES,
-            ));
+            errors.push(FieldError::not_supported("spec.accessModes", mode, &ACCESS_MODES));
         }
     }
     if modes.len() > 1 && modes.iter().any(|mode| mode == "ReadWriteOncePod") {
@@ -64,12 +55,7 @@ pub(super) fn check_access_modes(object: &Value, detail: &str, errors: &mut Vec<
 }
 
 /// A text that must be one of a few, if it is there.
-pub(super) fn check_one_of(
-    object: &Value,
-    path: &[&str],
-    allowed: &[&str],
-    errors: &mut Vec<FieldError>,
-) {
+pub(super) fn check_one_of(object: &Value, path: &[&str], allowed: &[&str], errors: &mut Vec<FieldError>) {
     let value = meta::at(object, path);
     let text = value.as_str().unwrap_or_default();
     if !value.is_null() && !allowed.contains(&text) {

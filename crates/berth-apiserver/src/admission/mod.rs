@@ -31,10 +31,7 @@ pub(crate) fn admit_create(change: &Change<'_>, object: &mut Value) -> Result<()
     if served.resource.namespaced {
         check_namespace(change)?;
     }
-    match (
-        served.resource.group.as_str(),
-        served.resource.kind.as_str(),
-    ) {
+    match (served.resource.group.as_str(), served.resource.kind.as_str()) {
         ("", "Pod") => {
             priority::admit_pod(change, object)?;
             pods::admit(object);
@@ -57,16 +54,9 @@ pub(crate) fn admit_create(change: &Change<'_>, object: &mut Value) -> Result<()
 }
 
 /// Lets the server's own rules speak about a change, and complete it.
-pub(crate) fn admit_update(
-    change: &Change<'_>,
-    old: &Value,
-    new: &mut Value,
-) -> Result<(), ApiError> {
+pub(crate) fn admit_update(change: &Change<'_>, old: &Value, new: &mut Value) -> Result<(), ApiError> {
     let served = &change.served;
-    match (
-        served.resource.group.as_str(),
-        served.resource.kind.as_str(),
-    ) {
+    match (served.resource.group.as_str(), served.resource.kind.as_str()) {
         ("", "PersistentVolumeClaim") if change.subresource.is_empty() => {
             claims::set_default_class(change.api, new);
             claims::admit_growth(change, old, new)?;
@@ -88,10 +78,7 @@ fn meta_copy_if_absent(old: &Value, new: &mut Value, path: &[&str]) {
 
 /// Fills in what the kind says of fields that are not set.
 pub(crate) fn apply_defaults(served: &Served, object: &mut Value) {
-    match (
-        served.resource.group.as_str(),
-        served.resource.kind.as_str(),
-    ) {
+    match (served.resource.group.as_str(), served.resource.kind.as_str()) {
         ("", "Pod") => pods::default_pod(object),
         ("", "PersistentVolume") => volumes::default_volume(object),
         ("", "PersistentVolumeClaim") => claims::default_claim(object),
@@ -120,22 +107,14 @@ pub(crate) fn validate_create(served: &Served, object: &Value) -> Vec<FieldError
 }
 
 /// What is wrong with a change of an object.
-pub(crate) fn validate_update(
-    served: &Served,
-    subresource: &str,
-    old: &Value,
-    new: &Value,
-) -> Vec<FieldError> {
+pub(crate) fn validate_update(served: &Served, subresource: &str, old: &Value, new: &Value) -> Vec<FieldError> {
     let mut errors = metadata::validate(served, new);
     errors.extend(metadata::validate_update(old, new));
     if !subresource.is_empty() {
         return errors;
     }
     errors.extend(validate_kind(served, new));
-    match (
-        served.resource.group.as_str(),
-        served.resource.kind.as_str(),
-    ) {
+    match (served.resource.group.as_str(), served.resource.kind.as_str()) {
         ("", "Pod") => errors.extend(pods::validate_update(old, new)),
         ("", "PersistentVolume") => errors.extend(volumes::validate_update(old, new)),
         ("", "PersistentVolumeClaim") => errors.extend(claims::validate_update(old, new)),
@@ -148,10 +127,7 @@ pub(crate) fn validate_update(
 }
 
 fn validate_kind(served: &Served, object: &Value) -> Vec<FieldError> {
-    match (
-        served.resource.group.as_str(),
-        served.resource.kind.as_str(),
-    ) {
+    match (served.resource.group.as_str(), served.resource.kind.as_str()) {
         ("", "Pod") => pods::validate(object),
         ("", "PersistentVolume") => volumes::validate(object),
         ("", "PersistentVolumeClaim") => claims::validate(object),
@@ -182,10 +158,7 @@ fn check_namespace(change: &Change<'_>) -> Result<(), ApiError> {
     let Some(namespace) = change.api.store.latest(&served.table, &change.namespace) else {
         return Err(ApiError::not_found(&served.resource, &change.namespace));
     };
-    if namespace
-        .field(&["metadata", "deletionTimestamp"])
-        .is_some()
-    {
+    if namespace.field(&["metadata", "deletionTimestamp"]).is_some() {
         let resource = &change.served.resource;
         return Err(ApiError::namespace_terminating(
             resource,

@@ -38,10 +38,7 @@ pub fn v2(types: &[ServedType<'_>], server_version: &str) -> Value {
         json!({"title": "Kubernetes", "version": server_version}),
     );
     document.insert("paths".to_owned(), Value::Object(paths));
-    document.insert(
-        "definitions".to_owned(),
-        types::definitions(types, Dialect::V2),
-    );
+    document.insert("definitions".to_owned(), types::definitions(types, Dialect::V2));
     Value::Object(document)
 }
 
@@ -74,12 +71,7 @@ fn v3_path(resource: &ResourceType) -> String {
 }
 
 /// `/openapi/v3/api/v1` or `/openapi/v3/apis/GROUP/VERSION`, or nothing if there is no such version.
-pub fn v3_document(
-    types: &[ServedType<'_>],
-    group: &str,
-    version: &str,
-    server_version: &str,
-) -> Option<Value> {
+pub fn v3_document(types: &[ServedType<'_>], group: &str, version: &str, server_version: &str) -> Option<Value> {
     let served: Vec<_> = types
         .iter()
         .filter(|t| t.resource.group == group && t.resource.version == version)
@@ -94,10 +86,7 @@ pub fn v3_document(
         paths::add(&mut paths, served.resource, is_custom, Dialect::V3);
     }
     let mut components = Map::new();
-    components.insert(
-        "schemas".to_owned(),
-        types::definitions(&served, Dialect::V3),
-    );
+    components.insert("schemas".to_owned(), types::definitions(&served, Dialect::V3));
     let mut document = Map::new();
     document.insert("openapi".to_owned(), json!("3.0.0"));
     document.insert(
@@ -129,13 +118,9 @@ mod tests {
         match value {
             Value::Object(fields) => {
                 found.extend(fields.get("$ref").and_then(Value::as_str));
-                fields
-                    .values()
-                    .for_each(|value| collect_references(value, found));
+                fields.values().for_each(|value| collect_references(value, found));
             }
-            Value::Array(items) => items
-                .iter()
-                .for_each(|item| collect_references(item, found)),
+            Value::Array(items) => items.iter().for_each(|item| collect_references(item, found)),
             _ => {}
         }
     }

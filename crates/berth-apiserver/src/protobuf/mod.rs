@@ -28,9 +28,7 @@ const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProtobufError {
     /// The body is of another form.
-    #[error(
-        "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"
-    )]
+    #[error("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")]
     Prefix,
     /// The body ends in the middle of something, or holds what cannot be there.
     #[error("proto: illegal wireType or unexpected EOF")]
@@ -116,9 +114,7 @@ fn short_name(definition: &str) -> &str {
         "io.k8s.apimachinery.pkg.apis.",
         "io.k8s.api.",
     ];
-    let short = prefixes
-        .iter()
-        .find_map(|prefix| definition.strip_prefix(prefix));
+    let short = prefixes.iter().find_map(|prefix| definition.strip_prefix(prefix));
     short.unwrap_or(definition)
 }
 
@@ -126,11 +122,7 @@ fn string(bytes: &[u8]) -> Result<String, ProtobufError> {
     String::from_utf8(bytes.to_vec()).map_err(|_| ProtobufError::Malformed)
 }
 
-fn message(
-    bytes: &[u8],
-    schema: Cursor<'_>,
-    depth: usize,
-) -> Result<Map<String, Value>, ProtobufError> {
+fn message(bytes: &[u8], schema: Cursor<'_>, depth: usize) -> Result<Map<String, Value>, ProtobufError> {
     let name = schema.definition.map(short_name).unwrap_or_default();
     let mut object = Map::new();
     message_into(&mut object, bytes, name, schema, depth)?;
@@ -158,40 +150,27 @@ fn message_into(
         };
         if let Some(inlined) = name.strip_prefix('+') {
             // In JSON, the fields of this message stand among those of the one that holds it.
-            let package = message_name
-                .rsplit_once('.')
-                .map_or("", |(package, _)| package);
+            let package = message_name.rsplit_once('.').map_or("", |(package, _)| package);
             let bytes = field.payload.bytes().ok_or(ProtobufError::Malformed)?;
-            message_into(
-                object,
-                bytes,
-                &format!("{package}.{inlined}"),
-                schema,
-                below,
-            )?;
+            message_into(object, bytes, &format!("{package}.{inlined}"), schema, below)?;
             continue;
         }
         let field_schema = schema.field_or_any(name);
         match field_schema.shape() {
             Shape::List(_) => {
-                let items = object
-                    .entry(*name)
-                    .or_insert_with(|| Value::Array(Vec::new()));
+                let items = object.entry(*name).or_insert_with(|| Value::Array(Vec::new()));
                 if let Value::Array(items) = items {
                     push_items(items, &field.payload, field_schema.items(), below)?;
                 }
             }
             Shape::Map(_) => {
-                let entries = object
-                    .entry(*name)
-                    .or_insert_with(|| Value::Object(Map::new()));
+                let entries = object.entry(*name).or_insert_with(|| Value::Object(Map::new()));
                 if let Value::Object(entries) = entries {
                     insert_entry(entries, &field.payload, field_schema, below)?;
                 }
             }
             _ => {
-                let keep_zero =
-                    schema.is_required(name) || pointers::is_pointer(message_name, name);
+                let keep_zero = schema.is_required(name) || pointers::is_pointer(message_name, name);
                 let value = value(&field.payload, field_schema, below)?;
                 if keep_zero || !is_zero(&value) {
                     object.insert((*name).to_owned(), value);
@@ -302,11 +281,7 @@ fn value(payload: &Payload<'_>, schema: Cursor<'_>, depth: usize) -> Result<Valu
         }
         Shape::Quantity => {
             let text = text_field(bytes()?, 1)?;
-            Ok(json!(if text.is_empty() {
-                "0".to_owned()
-            } else {
-                text
-            }))
+            Ok(json!(if text.is_empty() { "0".to_owned() } else { text }))
         }
         Shape::IntOrString => int_or_string(bytes()?),
         Shape::Time => time(bytes()?, name == "MicroTime"),
@@ -391,11 +366,7 @@ fn special(bytes: &[u8], name: &str, depth: usize) -> Result<Value, ProtobufErro
                 result = json!(*allows != 0);
             }
             ("JSONSchemaPropsOrBool", 2, Payload::Bytes(bytes))
-            | (
-                "JSONSchemaPropsOrArray" | "JSONSchemaPropsOrStringArray",
-                1,
-                Payload::Bytes(bytes),
-            ) => {
+            | ("JSONSchemaPropsOrArray" | "JSONSchemaPropsOrStringArray", 1, Payload::Bytes(bytes)) => {
                 result = Value::Object(message(bytes, schema()?, below)?);
             }
             ("JSONSchemaPropsOrArray", 2, Payload::Bytes(bytes)) => {

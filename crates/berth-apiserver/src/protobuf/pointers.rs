@@ -60,10 +60,7 @@ const HERE: &[(&str, &str)] = &[
     ("apps.v1.ReplicaSetSpec", "replicas"),
     ("apps.v1.StatefulSetSpec", "replicas"),
     ("core.v1.PersistentVolumeClaimSpec", "storageClassName"),
-    (
-        "core.v1.PersistentVolumeClaimSpec",
-        "volumeAttributesClassName",
-    ),
+    ("core.v1.PersistentVolumeClaimSpec", "volumeAttributesClassName"),
     ("core.v1.CSIVolumeSource", "readOnly"),
     ("core.v1.CSIVolumeSource", "fsType"),
     ("storage.v1.VolumeNodeResources", "count"),

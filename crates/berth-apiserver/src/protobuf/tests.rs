@@ -5,11 +5,7 @@ use super::*;
 /// A message of these fields: texts and messages.
 fn bytes_field(number: u8, bytes: &[u8]) -> Vec<u8> {
     assert!(bytes.len() < 128, "the length fits one byte");
-    [
-        &[number << 3 | 2, u8::try_from(bytes.len()).unwrap()],
-        bytes,
-    ]
-    .concat()
+    [&[number << 3 | 2, u8::try_from(bytes.len()).unwrap()], bytes].concat()
 }
 
 fn number_field(number: u8, value: u8) -> Vec<u8> {
@@ -17,11 +13,7 @@ fn number_field(number: u8, value: u8) -> Vec<u8> {
 }
 
 fn body(api_version: &str, kind: &str, message: &[u8]) -> Vec<u8> {
-    let type_meta = [
-        bytes_field(1, api_version.as_bytes()),
-        bytes_field(2, kind.as_bytes()),
-    ]
-    .concat();
+    let type_meta = [bytes_field(1, api_version.as_bytes()), bytes_field(2, kind.as_bytes())].concat();
     [
         PREFIX.to_vec(),
         bytes_field(1, &type_meta),
@@ -52,8 +44,7 @@ fn secrets_of_kubectl() {
 fn access_reviews_of_kubectl() {
     let sent = b"k8s\x00\n2\n\x17authorization.k8s.io/v1\x12\x17SelfSubjectAccessReview\x12<\n\x10\n\x00\x12\x00\x1a\x00\"\x00*\x002\x008\x00B\x00\x12\x1e\n\x1c\n\x07default\x12\x03get\x1a\x00\"\x00*\x04pods2\x00:\x00\x1a\x08\x08\x00\x12\x00\x1a\x00 \x00\x1a\x00\"\x00";
     let review = decode(sent).unwrap();
-    let expect =
-        json!({"resourceAttributes": {"namespace": "default", "verb": "get", "resource": "pods"}});
+    let expect = json!({"resourceAttributes": {"namespace": "default", "verb": "get", "resource": "pods"}});
     assert_eq!(review["spec"], expect);
     assert_eq!(review["apiVersion"], "authorization.k8s.io/v1");
 }
@@ -81,12 +72,7 @@ fn inlined_messages_join_their_holder() {
     let claim = bytes_field(1, b"c");
     let source = bytes_field(10, &claim);
     let volume = [bytes_field(1, b"v"), bytes_field(2, &source)].concat();
-    let pod = decode(&body(
-        "v1",
-        "Pod",
-        &bytes_field(2, &bytes_field(1, &volume)),
-    ))
-    .unwrap();
+    let pod = decode(&body("v1", "Pod", &bytes_field(2, &bytes_field(1, &volume)))).unwrap();
     assert_eq!(
         pod["spec"]["volumes"],
         json!([{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}])
@@ -99,17 +85,10 @@ fn quantities_and_times_are_texts() {
     let entry = [bytes_field(1, b"storage"), bytes_field(2, &quantity)].concat();
     let time = number_field(1, 5);
     let metadata = [bytes_field(1, b"pv"), bytes_field(8, &time)].concat();
-    let message = [
-        bytes_field(1, &metadata),
-        bytes_field(2, &bytes_field(1, &entry)),
-    ]
-    .concat();
+    let message = [bytes_field(1, &metadata), bytes_field(2, &bytes_field(1, &entry))].concat();
     let volume = decode(&body("v1", "PersistentVolume", &message)).unwrap();
     assert_eq!(volume["spec"]["capacity"], json!({"storage": "1Gi"}));
-    assert_eq!(
-        volume["metadata"]["creationTimestamp"],
-        "1970-01-01T00:00:05Z"
-    );
+    assert_eq!(volume["metadata"]["creationTimestamp"], "1970-01-01T00:00:05Z");
 }
 
 #[test]

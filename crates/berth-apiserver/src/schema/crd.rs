@@ -58,8 +58,7 @@ mod tests {
             "template": {"type": "object", "x-kubernetes-embedded-resource": true,
                 "properties": {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}},
         }}}});
-        Schema::from_crd_version(&json!({"name": "v1", "schema": {"openAPIV3Schema": json}}))
-            .unwrap()
+        Schema::from_crd_version(&json!({"name": "v1", "schema": {"openAPIV3Schema": json}})).unwrap()
     }
 
     #[test]
@@ -114,8 +113,7 @@ mod tests {
         let two = json!({"spec": {"ports": [{"port": 80, "protocol": "UDP"}, {"port": 80, "protocol": "TCP"}]}});
         let live = apply(None, &one, writer("one"), false, &schema()).unwrap();
         let live = apply(Some(&live), &two, writer("two"), false, &schema()).unwrap();
-        let expect =
-            json!([{"port": 80, "protocol": "UDP"}, {"port": 80, "protocol": "TCP", "name": "a"}]);
+        let expect = json!([{"port": 80, "protocol": "UDP"}, {"port": 80, "protocol": "TCP", "name": "a"}]);
         assert_eq!(live["spec"]["ports"], expect);
     }
 }

@@ -100,12 +100,8 @@ impl Node {
             .map(|map_type| map_type == "atomic");
         node.preserve_unknown = flag("x-kubernetes-preserve-unknown-fields");
         node.embedded_resource = flag("x-kubernetes-embedded-resource");
-        node.patch_merge_key = json["x-kubernetes-patch-merge-key"]
-            .as_str()
-            .map(str::to_owned);
-        let strategy = json["x-kubernetes-patch-strategy"]
-            .as_str()
-            .unwrap_or_default();
+        node.patch_merge_key = json["x-kubernetes-patch-merge-key"].as_str().map(str::to_owned);
+        let strategy = json["x-kubernetes-patch-strategy"].as_str().unwrap_or_default();
         node.patch_merge = strategy.split(',').any(|s| s == "merge");
         node.default = json.get("default").cloned();
         node
@@ -114,20 +110,17 @@ impl Node {
 
 fn strings(json: &Value) -> Vec<String> {
     let items = json.as_array().into_iter().flatten();
-    items
-        .filter_map(|v| v.as_str().map(str::to_owned))
-        .collect()
+    items.filter_map(|v| v.as_str().map(str::to_owned)).collect()
 }
 
 /// The name of the definition that a `$ref`, plain or within `allOf`, points to.
 pub(super) fn reference_name(json: &Value) -> Option<&str> {
-    let reference =
-        json["$ref"]
-            .as_str()
-            .or_else(|| match json["allOf"].as_array()?.as_slice() {
-                [only] => only["$ref"].as_str(),
-                _ => None,
-            })?;
+    let reference = json["$ref"]
+        .as_str()
+        .or_else(|| match json["allOf"].as_array()?.as_slice() {
+            [only] => only["$ref"].as_str(),
+            _ => None,
+        })?;
     reference.rsplit('/').next()
 }
 
@@ -230,9 +223,7 @@ impl<'a> Cursor<'a> {
     /// The schema of a field, if the schema knows it. Below a place without schema, every field is known.
     pub(crate) fn field(&self, name: &str) -> Option<Cursor<'a>> {
         match &self.resolved.shape {
-            Shape::Struct(fields) => fields
-                .get(name)
-                .map(|node| Cursor::new(self.definitions, node)),
+            Shape::Struct(fields) => fields.get(name).map(|node| Cursor::new(self.definitions, node)),
             Shape::Map(elements) => Some(Cursor::new(self.definitions, elements)),
             Shape::Any | Shape::Reference(_) => Some(*self),
             _ => None,
@@ -261,10 +252,7 @@ impl<'a> Cursor<'a> {
 
     /// Whether the value is replaced and owned as a whole.
     pub(crate) fn is_atomic(&self) -> bool {
-        self.declared
-            .atomic
-            .or(self.resolved.atomic)
-            .unwrap_or(false)
+        self.declared.atomic.or(self.resolved.atomic).unwrap_or(false)
     }
 
     /// How elements of the list are told apart: atomic unless the schema says otherwise.

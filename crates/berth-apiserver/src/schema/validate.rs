@@ -60,9 +60,7 @@ pub fn apply_defaults(object: &mut Value, schema: &Value) {
             for (name, property) in properties(schema) {
                 let nullable = property["nullable"] == true;
                 if let Some(default) = property.get("default") {
-                    let unset = fields
-                        .get(name)
-                        .is_none_or(|value| value.is_null() && !nullable);
+                    let unset = fields.get(name).is_none_or(|value| value.is_null() && !nullable);
                     if unset {
                         fields.insert(name.clone(), default.clone());
                     }
@@ -78,18 +76,13 @@ pub fn apply_defaults(object: &mut Value, schema: &Value) {
                 others.for_each(|(_, value)| apply_defaults(value, elements));
             }
         }
-        Value::Array(items) => items
-            .iter_mut()
-            .for_each(|item| apply_defaults(item, &schema["items"])),
+        Value::Array(items) => items.iter_mut().for_each(|item| apply_defaults(item, &schema["items"])),
         _ => {}
     }
 }
 
 fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
-    schema["properties"]
-        .as_object()
-        .into_iter()
-        .flat_map(Map::iter)
+    schema["properties"].as_object().into_iter().flat_map(Map::iter)
 }
 
 fn join(path: &str, name: &str) -> String {
@@ -115,16 +108,10 @@ fn validate_value(value: &Value, schema: &Value, path: &str, errors: &mut Vec<Fi
         let found = type_name(value);
         let wanted = schema["type"].as_str().unwrap_or("integer or string");
         let body = format!("{path} in body must be of type {wanted}: \"{found}\"");
-        fail(
-            FieldErrorReason::Invalid,
-            format!("Invalid value: \"{found}\": {body}"),
-        );
+        fail(FieldErrorReason::Invalid, format!("Invalid value: \"{found}\": {body}"));
         return;
     }
-    if let Some(allowed) = schema["enum"]
-        .as_array()
-        .filter(|allowed| !allowed.contains(value))
-    {
+    if let Some(allowed) = schema["enum"].as_array().filter(|allowed| !allowed.contains(value)) {
         let allowed: Vec<_> = allowed.iter().map(Value::to_string).collect();
         let allowed = allowed.join(", ");
         fail(
@@ -134,13 +121,7 @@ fn validate_value(value: &Value, schema: &Value, path: &str, errors: &mut Vec<Fi
     }
     match value {
         Value::String(text) => validate_text(text, schema, path, &mut fail),
-        Value::Number(number) => validate_number(
-            number.as_f64().unwrap_or(0.0),
-            value,
-            schema,
-            path,
-            &mut fail,
-        ),
+        Value::Number(number) => validate_number(number.as_f64().unwrap_or(0.0), value, schema, path, &mut fail),
         Value::Array(items) => validate_list(items, schema, path, errors),
         Value::Object(fields) => validate_object(fields, schema, path, errors),
         Value::Null | Value::Bool(_) => {}
@@ -174,12 +155,7 @@ fn type_name(value: &Value) -> &'static str {
     }
 }
 
-fn validate_text(
-    text: &str,
-    schema: &Value,
-    path: &str,
-    fail: &mut impl FnMut(FieldErrorReason, String),
-) {
+fn validate_text(text: &str, schema: &Value, path: &str, fail: &mut impl FnMut(FieldErrorReason, String)) {
     let length = text.chars().count() as u64;
     if let Some(max) = schema["maxLength"].as_u64().filter(|max| length > *max) {
         fail(
@@ -189,19 +165,13 @@ fn validate_text(
     }
     if let Some(min) = schema["minLength"].as_u64().filter(|min| length < *min) {
         let body = format!("{path} in body should be at least {min} chars long");
-        fail(
-            FieldErrorReason::Invalid,
-            format!("Invalid value: \"{text}\": {body}"),
-        );
+        fail(FieldErrorReason::Invalid, format!("Invalid value: \"{text}\": {body}"));
     }
     if let Some(pattern) = schema["pattern"].as_str() {
         // A pattern that cannot be read restricts nothing: the definition should not have been accepted.
         if Regex::new(pattern).is_ok_and(|regex| !regex.is_match(text)) {
             let body = format!("{path} in body should match '{pattern}'");
-            fail(
-                FieldErrorReason::Invalid,
-                format!("Invalid value: \"{text}\": {body}"),
-            );
+            fail(FieldErrorReason::Invalid, format!("Invalid value: \"{text}\": {body}"));
         }
     }
 }
@@ -223,20 +193,14 @@ fn validate_number(
         let exclusive = schema["exclusiveMinimum"] == true;
         if number < minimum || (exclusive && number <= minimum) {
             let or_equal = if exclusive { "" } else { " or equal to" };
-            invalid(format!(
-                "should be greater than{or_equal} {}",
-                schema["minimum"]
-            ));
+            invalid(format!("should be greater than{or_equal} {}", schema["minimum"]));
         }
     }
     if let Some(maximum) = schema["maximum"].as_f64() {
         let exclusive = schema["exclusiveMaximum"] == true;
         if number > maximum || (exclusive && number >= maximum) {
             let or_equal = if exclusive { "" } else { " or equal to" };
-            invalid(format!(
-                "should be less than{or_equal} {}",
-                schema["maximum"]
-            ));
+            invalid(format!("should be less than{or_equal} {}", schema["maximum"]));
         }
     }
     let step = schema["multipleOf"].as_f64().filter(|step| *step > 0.0);
@@ -258,9 +222,7 @@ fn validate_list(items: &[Value], schema: &Value, path: &str, errors: &mut Vec<F
         errors.push(FieldError {
             reason: FieldErrorReason::Invalid,
             field: path.to_owned(),
-            message: format!(
-                "Invalid value: {count}: {path} in body should have at least {min} items"
-            ),
+            message: format!("Invalid value: {count}: {path} in body should have at least {min} items"),
         });
     }
     for (index, item) in items.iter().enumerate() {
@@ -268,12 +230,7 @@ fn validate_list(items: &[Value], schema: &Value, path: &str, errors: &mut Vec<F
     }
 }
 
-fn validate_object(
-    fields: &Map<String, Value>,
-    schema: &Value,
-    path: &str,
-    errors: &mut Vec<FieldError>,
-) {
+fn validate_object(fields: &Map<String, Value>, schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
     for required in schema["required"]
         .as_array()
         .into_iter()
@@ -322,32 +279,23 @@ mod tests {
     #[test]
     fn errors_name_field_and_rule() {
         let check = |object: Value, expect: &[&str]| {
-            let errors: Vec<_> = validate(&object, &schema())
-                .iter()
-                .map(FieldError::to_string)
-                .collect();
+            let errors: Vec<_> = validate(&object, &schema()).iter().map(FieldError::to_string).collect();
             assert_eq!(errors, expect, "{object}");
         };
         let spec = |more: Value| {
             let mut spec = json!({"image": "a"});
-            spec.as_object_mut()
-                .unwrap()
-                .extend(more.as_object().unwrap().clone());
+            spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
             json!({"spec": spec})
         };
         check(
-            spec(
-                json!({"size": 3, "mode": "b", "port": "x", "note": null, "items": [{}], "map": {"a": 1}}),
-            ),
+            spec(json!({"size": 3, "mode": "b", "port": "x", "note": null, "items": [{}], "map": {"a": 1}})),
             &[],
         );
         check(json!({}), &["spec: Required value"]);
         check(json!({"spec": {}}), &["spec.image: Required value"]);
         check(
             spec(json!({"size": "x"})),
-            &[
-                "spec.size: Invalid value: \"string\": spec.size in body must be of type integer: \"string\"",
-            ],
+            &["spec.size: Invalid value: \"string\": spec.size in body must be of type integer: \"string\""],
         );
         check(
             spec(json!({"size": 15})),
@@ -374,22 +322,17 @@ mod tests {
         );
         check(
             spec(json!({"map": {"a": "x"}})),
-            &[
-                "spec.map.a: Invalid value: \"string\": spec.map.a in body must be of type integer: \"string\"",
-            ],
+            &["spec.map.a: Invalid value: \"string\": spec.map.a in body must be of type integer: \"string\""],
         );
         check(
             spec(json!({"port": 1.5})),
-            &[
-                "spec.port: Invalid value: \"number\": spec.port in body must be of type integer or string: \"number\"",
-            ],
+            &["spec.port: Invalid value: \"number\": spec.port in body must be of type integer or string: \"number\""],
         );
     }
 
     #[test]
     fn defaults_are_filled_in() {
-        let mut object =
-            json!({"spec": {"image": "a", "mode": null, "items": [{}, {"on": false}]}});
+        let mut object = json!({"spec": {"image": "a", "mode": null, "items": [{}, {"on": false}]}});
         apply_defaults(&mut object, &schema());
         let expect = json!({"spec": {"image": "a", "mode": "a", "size": 3, "items": [{"on": true}, {"on": false}]}});
         assert_eq!(object, expect);

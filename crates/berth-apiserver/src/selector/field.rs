@@ -162,10 +162,7 @@ fn field_value(object: &Value, field: &str) -> String {
 fn event_source(object: &Value) -> String {
     let component = object["source"]["component"].as_str().unwrap_or_default();
     if component.is_empty() {
-        object["reportingComponent"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned()
+        object["reportingComponent"].as_str().unwrap_or_default().to_owned()
     } else {
         component.to_owned()
     }
@@ -234,9 +231,7 @@ mod tests {
 
     #[test]
     fn bad_field_selectors_are_refused() {
-        let error = FieldSelector::parse("metadata.name")
-            .unwrap_err()
-            .to_string();
+        let error = FieldSelector::parse("metadata.name").unwrap_err().to_string();
         assert_eq!(
             error,
             "invalid selector: 'metadata.name'; can't understand 'metadata.name'"
@@ -248,8 +243,7 @@ mod tests {
 
     #[test]
     fn events_are_selected_by_source_and_object() {
-        let event =
-            json!({"involvedObject": {"kind": "Pod", "name": "p"}, "source": {"component": "s"}});
+        let event = json!({"involvedObject": {"kind": "Pod", "name": "p"}, "source": {"component": "s"}});
         let selector = FieldSelector::parse("involvedObject.kind=Pod,source=s").unwrap();
         selector.check_supported("", "Event").unwrap();
         assert!(selector.matches(&event));

@@ -83,11 +83,7 @@ impl LabelSelector {
                 operator: LabelOperator::In(BTreeSet::from([value])),
             });
         }
-        for expression in selector["matchExpressions"]
-            .as_array()
-            .into_iter()
-            .flatten()
-        {
+        for expression in selector["matchExpressions"].as_array().into_iter().flatten() {
             let values = expression["values"]
                 .as_array()
                 .into_iter()
@@ -238,15 +234,11 @@ impl Parser {
             Some(Token::Equals | Token::DoubleEquals) => {
                 Ok(LabelOperator::In(BTreeSet::from([self.exact_value(key)?])))
             }
-            Some(Token::NotEquals) => Ok(LabelOperator::NotIn(BTreeSet::from([
-                self.exact_value(key)?
-            ]))),
+            Some(Token::NotEquals) => Ok(LabelOperator::NotIn(BTreeSet::from([self.exact_value(key)?]))),
             Some(Token::Greater) => Ok(LabelOperator::GreaterThan(self.bound(key)?)),
             Some(Token::Less) => Ok(LabelOperator::LessThan(self.bound(key)?)),
             Some(Token::Word(word)) if word == "in" => Ok(LabelOperator::In(self.values(key)?)),
-            Some(Token::Word(word)) if word == "notin" => {
-                Ok(LabelOperator::NotIn(self.values(key)?))
-            }
+            Some(Token::Word(word)) if word == "notin" => Ok(LabelOperator::NotIn(self.values(key)?)),
             other => Err(SelectorError::Label(format!(
                 "found '{}', expected: in, notin, =, ==, !=, gt, lt",
                 other.as_ref().map_or("", Token::text)
@@ -329,9 +321,7 @@ fn is_label_word(word: &str) -> bool {
     let ends_well = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
     ends_well(word.chars().next())
         && ends_well(word.chars().next_back())
-        && word
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+        && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
 }
 
 fn check_key(key: &str) -> Result<(), SelectorError> {
@@ -397,19 +387,14 @@ mod tests {
     #[test]
     fn bad_label_selectors_are_refused() {
         let check = |selector: &str, expect: &str| {
-            let error = LabelSelector::parse(selector)
-                .expect_err(selector)
-                .to_string();
+            let error = LabelSelector::parse(selector).expect_err(selector).to_string();
             assert!(error.contains(expect), "{selector}: {error}");
         };
         check("a,,b", "unable to parse requirement: found ','");
         check("a in b", "expected: '('");
         check("a in (b", "expected: ',', or ')'");
         check("a=b c", "found 'c', expected: ',' or 'end of string'");
-        check(
-            "a=-b",
-            "a valid label must be an empty string or consist of",
-        );
+        check("a=-b", "a valid label must be an empty string or consist of");
         check("-a=b", "name part must consist of alphanumeric characters");
         check("a>x", "the value must be an integer");
         check("=a", "found '='");

@@ -104,9 +104,7 @@ fn cut(log: &[Step], steps: usize, random: &mut Random) -> Vec<u8> {
         .rposition(|step| matches!(step, Step::Sync))
         .map_or(0, |at| at + 1);
     let mut image = Vec::new();
-    log[..synced]
-        .iter()
-        .for_each(|step| apply(&mut image, step));
+    log[..synced].iter().for_each(|step| apply(&mut image, step));
     // Now and then everything got through, as when only the process ends.
     let choices = if random.below(4) == 0 { 1 } else { 3 };
     for step in &log[synced..] {
@@ -132,11 +130,7 @@ fn object(key: &str, version: u64) -> Arc<Object> {
 }
 
 /// Random batches: the objects by version, and how many steps of the disk each version took to be durable.
-fn write_batches(
-    journal: &mut RedbJournal,
-    disk: &Disk,
-    random: &mut Random,
-) -> (Vec<State>, Vec<usize>) {
+fn write_batches(journal: &mut RedbJournal, disk: &Disk, random: &mut Random) -> (Vec<State>, Vec<usize>) {
     let mut states = vec![State::new()];
     let mut durable_at = vec![disk.steps()];
     let mut live: BTreeMap<String, Arc<Object>> = BTreeMap::new();
@@ -159,11 +153,7 @@ fn write_batches(
             }
             batch.push(Record {
                 table: "pods".into(),
-                event: Arc::new(Event {
-                    kind,
-                    object,
-                    previous,
-                }),
+                event: Arc::new(Event { kind, object, previous }),
             });
             states.push(
                 live.iter()
@@ -205,11 +195,7 @@ fn what_was_durable_survives_a_power_cut_at_any_moment() {
             promised,
             snapshot.version
         );
-        assert_eq!(
-            found, states[snapshot.version as usize],
-            "version {}",
-            snapshot.version
-        );
+        assert_eq!(found, states[snapshot.version as usize], "version {}", snapshot.version);
         later += usize::from(snapshot.version > promised as u64);
     }
     assert!(later > 0, "no cut fell between a commit and its answer");

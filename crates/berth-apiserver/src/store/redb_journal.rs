@@ -163,9 +163,7 @@ impl RedbJournal {
         Err(match failure {
             FileError::Redb(redb::Error::DatabaseAlreadyOpen) => OpenError::Locked { path },
             FileError::Format(found) => OpenError::Format { path, found },
-            FileError::Redb(redb::Error::Io(source))
-                if source.kind() == std::io::ErrorKind::PermissionDenied =>
-            {
+            FileError::Redb(redb::Error::Io(source)) if source.kind() == std::io::ErrorKind::PermissionDenied => {
                 OpenError::Directory { path, source }
             }
             other => OpenError::Damaged {
@@ -185,11 +183,7 @@ impl RedbJournal {
     fn load(database: Database) -> Result<(Self, Snapshot), FileError> {
         let transaction = database.begin_read()?;
         let state = transaction.open_table(STATE)?;
-        let number = |name: &str| {
-            state
-                .get(name)
-                .map(|found| found.map_or(0, |value| value.value()))
-        };
+        let number = |name: &str| state.get(name).map(|found| found.map_or(0, |value| value.value()));
         let format = number("format")?;
         if format != FORMAT {
             return Err(FileError::Format(format));
@@ -207,19 +201,16 @@ impl RedbJournal {
             let (place, record) = row?;
             let (table, key) = place.value();
             let (version, checksum, body) = split(record.value())
-                .filter(|(version, checksum, body)| {
-                    checksum_of(table, key, *version, body) == *checksum
-                })
+                .filter(|(version, checksum, body)| checksum_of(table, key, *version, body) == *checksum)
                 .ok_or_else(|| FileError::Checksum(format!("{table} {key}")))?;
             digest.add(checksum);
             let name = snapshot
                 .tables
                 .get_key_value(table)
                 .map_or_else(|| table.into(), |(name, _)| name.clone());
-            snapshot.objects.push((
-                name,
-                Object::decode(key.into(), version, Bytes::copy_from_slice(body))?,
-            ));
+            snapshot
+                .objects
+                .push((name, Object::decode(key.into(), version, Bytes::copy_from_slice(body))?));
         }
         let expected = Digest {
             records: number("records")?,
@@ -251,8 +242,7 @@ impl RedbJournal {
                 }
                 match event.kind {
                     EventKind::Added | EventKind::Modified => {
-                        let checksum =
-                            checksum_of(table, object.key(), object.version(), object.body());
+                        let checksum = checksum_of(table, object.key(), object.version(), object.body());
                         digest.add(checksum);
                         let record = join(object.version(), checksum, object.body());
                         objects.insert((&**table, &**object.key()), record.as_slice())?;
@@ -309,12 +299,7 @@ fn create_tables(database: &Database) -> Result<(), FileError> {
 
 fn checksum_of(table: &str, key: &str, version: u64, body: &[u8]) -> u64 {
     let mut hasher = Xxh3::new();
-    for part in [
-        table.as_bytes(),
-        key.as_bytes(),
-        &version.to_le_bytes(),
-        body,
-    ] {
+    for part in [table.as_bytes(), key.as_bytes(), &version.to_le_bytes(), body] {
         hasher.update(&(part.len() as u64).to_le_bytes());
         hasher.update(part);
     }
@@ -332,11 +317,7 @@ fn join(version: u64, checksum: u64, body: &[u8]) -> Vec<u8> {
 fn split(record: &[u8]) -> Option<(u64, u64, &[u8])> {
     let (version, rest) = record.split_first_chunk::<8>()?;
     let (checksum, body) = rest.split_first_chunk::<8>()?;
-    Some((
-        u64::from_le_bytes(*version),
-        u64::from_le_bytes(*checksum),
-        body,
-    ))
+    Some((u64::from_le_bytes(*version), u64::from_le_bytes(*checksum), body))
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> String {

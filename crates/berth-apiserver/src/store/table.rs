@@ -101,11 +101,7 @@ impl Table {
 
     pub(super) fn publish(&mut self, event: Arc<Event>, limits: &Limits) {
         let (key, version) = (event.object.key().clone(), event.version());
-        if self
-            .pending
-            .get(&key)
-            .is_some_and(|(staged, _)| *staged == version)
-        {
+        if self.pending.get(&key).is_some_and(|(staged, _)| *staged == version) {
             self.pending.remove(&key);
         }
         match event.kind {
@@ -148,9 +144,7 @@ impl Table {
     /// At most `max` changes after `cursor`, oldest first.
     pub(super) fn changes(&self, cursor: u64, max: usize) -> Result<Vec<Arc<Event>>, Compacted> {
         self.readable(cursor)?;
-        let start = self
-            .history
-            .partition_point(|event| event.version() <= cursor);
+        let start = self.history.partition_point(|event| event.version() <= cursor);
         Ok(self.history.range(start..).take(max).cloned().collect())
     }
 
@@ -179,9 +173,7 @@ impl Table {
             }
         };
         let undone = undo.range::<str, _>((start, Bound::Unbounded));
-        let mut undone = undone
-            .take_while(|(key, _)| key.starts_with(query.prefix))
-            .peekable();
+        let mut undone = undone.take_while(|(key, _)| key.starts_with(query.prefix)).peekable();
         for (key, object) in live {
             // What is gone by now stood before this key.
             while let Some((_, state)) = undone.next_if(|(other, _)| *other < key) {
@@ -201,11 +193,7 @@ impl Table {
 
     /// What each key that changed after `at` held at that version.
     fn undo_after(&self, at: u64) -> BTreeMap<Arc<str>, Option<Arc<Object>>> {
-        let later = self
-            .history
-            .iter()
-            .rev()
-            .take_while(|event| event.version() > at);
+        let later = self.history.iter().rev().take_while(|event| event.version() > at);
         later
             .map(|event| (event.object.key().clone(), event.previous.clone()))
             .collect()

@@ -104,30 +104,16 @@ fn printer(group: &str, kind: &str) -> Option<Printer> {
 
 /// The Table of these objects. `list_metadata` is the `metadata` of the list they come from, or that of a
 /// single object (only `resourceVersion`, `continue` and `remainingItemCount` are taken from it).
-pub fn table(
-    resource: &ResourceType,
-    objects: &[&Value],
-    list_metadata: &Value,
-    options: &TableOptions<'_>,
-) -> Value {
+pub fn table(resource: &ResourceType, objects: &[&Value], list_metadata: &Value, options: &TableOptions<'_>) -> Value {
     let (columns, rows): (Vec<Value>, Vec<Vec<Value>>) = match options.printer_columns {
         Value::Array(columns) if !columns.is_empty() => (
             custom::columns(columns),
-            objects
-                .iter()
-                .map(|o| custom::row(o, columns, options.now))
-                .collect(),
+            objects.iter().map(|o| custom::row(o, columns, options.now)).collect(),
         ),
         _ => {
             let printer = printer(&resource.group, &resource.kind).unwrap_or(DEFAULT);
             let columns = printer.columns.iter().map(column_definition).collect();
-            (
-                columns,
-                objects
-                    .iter()
-                    .map(|o| (printer.row)(o, options.now))
-                    .collect(),
-            )
+            (columns, objects.iter().map(|o| (printer.row)(o, options.now)).collect())
         }
     };
     let rows: Vec<_> = objects

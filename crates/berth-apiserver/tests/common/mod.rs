@@ -27,12 +27,7 @@ pub(crate) async fn send(
 }
 
 /// The same with JSON both ways.
-pub(crate) async fn ask(
-    service: &ApiService,
-    method: &str,
-    path: &str,
-    body: Value,
-) -> (u16, Value) {
+pub(crate) async fn ask(service: &ApiService, method: &str, path: &str, body: Value) -> (u16, Value) {
     let body = if body.is_null() {
         Bytes::new()
     } else {

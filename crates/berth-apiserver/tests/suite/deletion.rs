@@ -36,20 +36,13 @@ pub(crate) async fn finalizers_hold_an_object(client: Client) {
     maps.create(&PostParams::default(), &config_map("a", "1"))
         .await
         .unwrap();
-    maps.patch(
-        "a",
-        &parameters,
-        &finalizers(&["example.com/one", "example.com/two"]),
-    )
-    .await
-    .unwrap();
+    maps.patch("a", &parameters, &finalizers(&["example.com/one", "example.com/two"]))
+        .await
+        .unwrap();
     maps.delete("a", &DeleteParams::default()).await.unwrap();
     let held = maps.get("a").await.unwrap();
     assert!(held.metadata.deletion_timestamp.is_some());
-    let again = refusal(
-        maps.create(&PostParams::default(), &config_map("a", "1"))
-            .await,
-    );
+    let again = refusal(maps.create(&PostParams::default(), &config_map("a", "1")).await);
     assert_eq!(again.reason, "AlreadyExists");
 
     let more = finalizers(&["example.com/one", "example.com/two", "example.com/three"]);
@@ -65,9 +58,7 @@ pub(crate) async fn finalizers_hold_an_object(client: Client) {
         .await
         .unwrap();
     assert!(maps.get_opt("a").await.unwrap().is_some());
-    maps.patch("a", &parameters, &finalizers(&[]))
-        .await
-        .unwrap();
+    maps.patch("a", &parameters, &finalizers(&[])).await.unwrap();
     assert!(maps.get_opt("a").await.unwrap().is_none());
 }
 
@@ -78,15 +69,9 @@ pub(crate) async fn preconditions_protect(client: Client) {
         .await
         .unwrap();
     let with = |uid: Option<String>, resource_version: Option<String>| {
-        DeleteParams::default().preconditions(Preconditions {
-            uid,
-            resource_version,
-        })
+        DeleteParams::default().preconditions(Preconditions { uid, resource_version })
     };
-    for wrong in [
-        with(Some("other".into()), None),
-        with(None, Some("1".into())),
-    ] {
+    for wrong in [with(Some("other".into()), None), with(None, Some("1".into()))] {
         let status = refusal(maps.delete("a", &wrong).await);
         assert_eq!((status.code, status.reason.as_str()), (409, "Conflict"));
     }
@@ -99,16 +84,9 @@ pub(crate) async fn dependents_go_in_the_background(client: Client) {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace(&client).await);
     let post = PostParams::default();
     let owner = maps.create(&post, &config_map("owner", "1")).await.unwrap();
-    let child = maps
-        .create(&post, &owned_by("child", &[&owner]))
-        .await
-        .unwrap();
-    maps.create(&post, &owned_by("grandchild", &[&child]))
-        .await
-        .unwrap();
-    maps.delete("owner", &DeleteParams::background())
-        .await
-        .unwrap();
+    let child = maps.create(&post, &owned_by("child", &[&owner])).await.unwrap();
+    maps.create(&post, &owned_by("grandchild", &[&child])).await.unwrap();
+    maps.delete("owner", &DeleteParams::background()).await.unwrap();
     assert!(maps.get_opt("owner").await.unwrap().is_none());
     gone(&maps, "child").await;
     gone(&maps, "grandchild").await;
@@ -118,23 +96,12 @@ pub(crate) async fn dependents_go_first_in_the_foreground(client: Client) {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace(&client).await);
     let post = PostParams::default();
     let owner = maps.create(&post, &config_map("owner", "1")).await.unwrap();
-    maps.create(&post, &owned_by("child", &[&owner]))
-        .await
-        .unwrap();
+    maps.create(&post, &owned_by("child", &[&owner])).await.unwrap();
     let held = finalizers(&["example.com/hold"]);
-    maps.patch("child", &PatchParams::default(), &held)
-        .await
-        .unwrap();
-    maps.delete("owner", &DeleteParams::foreground())
-        .await
-        .unwrap();
+    maps.patch("child", &PatchParams::default(), &held).await.unwrap();
+    maps.delete("owner", &DeleteParams::foreground()).await.unwrap();
     eventually("the child is being deleted", || async {
-        maps.get("child")
-            .await
-            .unwrap()
-            .metadata
-            .deletion_timestamp
-            .is_some()
+        maps.get("child").await.unwrap().metadata.deletion_timestamp.is_some()
     })
     .await;
     let waiting = maps.get("owner").await.unwrap();
@@ -150,9 +117,7 @@ pub(crate) async fn orphans_stay(client: Client) {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace(&client).await);
     let post = PostParams::default();
     let owner = maps.create(&post, &config_map("owner", "1")).await.unwrap();
-    maps.create(&post, &owned_by("child", &[&owner]))
-        .await
-        .unwrap();
+    maps.create(&post, &owned_by("child", &[&owner])).await.unwrap();
     maps.delete("owner", &DeleteParams::orphan()).await.unwrap();
     gone(&maps, "owner").await;
     let child = maps.get("child").await.unwrap();
@@ -164,19 +129,13 @@ pub(crate) async fn an_object_stays_as_long_as_one_owner_does(client: Client) {
     let post = PostParams::default();
     let one = maps.create(&post, &config_map("one", "1")).await.unwrap();
     let two = maps.create(&post, &config_map("two", "1")).await.unwrap();
-    maps.create(&post, &owned_by("child", &[&one, &two]))
-        .await
-        .unwrap();
-    maps.delete("one", &DeleteParams::background())
-        .await
-        .unwrap();
+    maps.create(&post, &owned_by("child", &[&one, &two])).await.unwrap();
+    maps.delete("one", &DeleteParams::background()).await.unwrap();
     eventually("the first owner is forgotten", || async {
         maps.get("child").await.unwrap().owner_references().len() == 1
     })
     .await;
-    maps.delete("two", &DeleteParams::background())
-        .await
-        .unwrap();
+    maps.delete("two", &DeleteParams::background()).await.unwrap();
     gone(&maps, "child").await;
 }
 
@@ -184,17 +143,13 @@ pub(crate) async fn a_pod_on_a_node_gets_its_grace(client: Client) {
     let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace(&client).await);
     let post = PostParams::default();
     pods.create(&post, &pod("waiting")).await.unwrap();
-    pods.delete("waiting", &DeleteParams::default())
-        .await
-        .unwrap();
+    pods.delete("waiting", &DeleteParams::default()).await.unwrap();
     assert!(pods.get_opt("waiting").await.unwrap().is_none());
 
     let mut running = pod("running");
     running.spec.as_mut().unwrap().node_name = Some("n1".into());
     pods.create(&post, &running).await.unwrap();
-    pods.delete("running", &DeleteParams::default())
-        .await
-        .unwrap();
+    pods.delete("running", &DeleteParams::default()).await.unwrap();
     let leaving = pods.get("running").await.unwrap();
     assert!(leaving.metadata.deletion_timestamp.is_some());
     assert_eq!(leaving.metadata.deletion_grace_period_seconds, Some(30));
@@ -215,27 +170,14 @@ pub(crate) async fn a_namespace_takes_its_content_along(client: Client) {
     maps.create(&PostParams::default(), &config_map("held", "1"))
         .await
         .unwrap();
-    maps.patch(
-        "held",
-        &PatchParams::default(),
-        &finalizers(&["example.com/hold"]),
-    )
-    .await
-    .unwrap();
-    namespaces
-        .delete(&here, &DeleteParams::default())
+    maps.patch("held", &PatchParams::default(), &finalizers(&["example.com/hold"]))
         .await
         .unwrap();
+    namespaces.delete(&here, &DeleteParams::default()).await.unwrap();
     gone(&maps, "a").await;
     let leaving = namespaces.get(&here).await.unwrap();
-    assert_eq!(
-        leaving.status.unwrap().phase.as_deref(),
-        Some("Terminating")
-    );
-    let status = refusal(
-        maps.create(&PostParams::default(), &config_map("late", "1"))
-            .await,
-    );
+    assert_eq!(leaving.status.unwrap().phase.as_deref(), Some("Terminating"));
+    let status = refusal(maps.create(&PostParams::default(), &config_map("late", "1")).await);
     assert_eq!((status.code, status.reason.as_str()), (403, "Forbidden"));
     assert!(
         status.message.contains("because it is being terminated"),

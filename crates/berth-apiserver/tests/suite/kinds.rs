@@ -20,10 +20,7 @@ pub(crate) async fn events_read_the_same_in_both_groups(client: Client) {
         "reason": "Scheduled", "note": "hello", "type": "Normal", "reportingController": "berth", "reportingInstance": "b-1",
         "regarding": {"kind": "Pod", "name": "p", "namespace": here}}),
     );
-    new_events
-        .create(&PostParams::default(), &event)
-        .await
-        .unwrap();
+    new_events.create(&PostParams::default(), &event).await.unwrap();
     let old_events: Api<Event> = Api::namespaced(client.clone(), &here);
     let found = old_events
         .list(&ListParams::default().fields("involvedObject.name=p"))
@@ -37,10 +34,7 @@ pub(crate) async fn events_read_the_same_in_both_groups(client: Client) {
         json!({"metadata": {"name": "f"}, "involvedObject": {"kind": "Pod", "name": "q", "namespace": here},
         "reason": "Old", "message": "bye", "type": "Warning", "count": 3, "source": {"component": "kubelet"}}),
     );
-    old_events
-        .create(&PostParams::default(), &old)
-        .await
-        .unwrap();
+    old_events.create(&PostParams::default(), &old).await.unwrap();
     let shown = new_events.get("f").await.unwrap();
     assert_eq!(shown.note.as_deref(), Some("bye"));
     assert_eq!(shown.deprecated_count, Some(3));
@@ -53,17 +47,11 @@ pub(crate) async fn a_deployment_scales(client: Client) {
         json!({"metadata": {"name": "web"}, "spec": {"selector": {"matchLabels": {"app": "web"}},
         "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}}}}),
     );
-    let created = deployments
-        .create(&PostParams::default(), &wanted)
-        .await
-        .unwrap();
+    let created = deployments.create(&PostParams::default(), &wanted).await.unwrap();
     assert_eq!(created.spec.replicas, Some(1));
     let mut scale = deployments.get_scale("web").await.unwrap();
     assert_eq!(scale.spec.clone().unwrap().replicas, Some(1));
-    assert_eq!(
-        scale.status.clone().unwrap().selector.as_deref(),
-        Some("app=web")
-    );
+    assert_eq!(scale.status.clone().unwrap().selector.as_deref(), Some("app=web"));
     scale.spec.get_or_insert_default().replicas = Some(4);
     deployments
         .replace_scale("web", &PostParams::default(), &scale)
@@ -80,12 +68,7 @@ pub(crate) async fn a_deployment_scales(client: Client) {
     assert_eq!(scaled.metadata.generation, Some(3));
     // The first scale is stale by now.
     assert_eq!(
-        refusal(
-            deployments
-                .replace_scale("web", &PostParams::default(), &scale)
-                .await
-        )
-        .code,
+        refusal(deployments.replace_scale("web", &PostParams::default(), &scale).await).code,
         409
     );
 }
@@ -103,10 +86,7 @@ pub(crate) async fn a_custom_resource_is_served_by_its_definition(client: Client
         "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema},
             "subresources": {"status": {}}}]}}),
     );
-    definitions
-        .create(&PostParams::default(), &definition)
-        .await
-        .unwrap();
+    definitions.create(&PostParams::default(), &definition).await.unwrap();
     eventually("the definition is established", || async {
         let conditions = definitions
             .get(&name)
@@ -123,11 +103,8 @@ pub(crate) async fn a_custom_resource_is_served_by_its_definition(client: Client
 
     let kind = GroupVersionKind::gvk(&group, "v1", "Boat");
     let resource = ApiResource::from_gvk_with_plural(&kind, "boats");
-    let boats: Api<DynamicObject> =
-        Api::namespaced_with(client.clone(), &namespace(&client).await, &resource);
-    let boat = |name: &str, spec: serde_json::Value| {
-        DynamicObject::new(name, &resource).data(json!({"spec": spec}))
-    };
+    let boats: Api<DynamicObject> = Api::namespaced_with(client.clone(), &namespace(&client).await, &resource);
+    let boat = |name: &str, spec: serde_json::Value| DynamicObject::new(name, &resource).data(json!({"spec": spec}));
     let post = PostParams::default();
     let created = boats
         .create(&post, &boat("ada", json!({"berth": "b1", "sail": "red"})))
@@ -139,11 +116,7 @@ pub(crate) async fn a_custom_resource_is_served_by_its_definition(client: Client
         "what the schema does not know is dropped"
     );
     assert_eq!(created.metadata.generation, Some(1));
-    let status = refusal(
-        boats
-            .create(&post, &boat("bob", json!({"length": 3})))
-            .await,
-    );
+    let status = refusal(boats.create(&post, &boat("bob", json!({"length": 3}))).await);
     assert_eq!(
         (status.code, causes(&status)),
         (422, vec!["spec.berth".to_owned()]),
@@ -167,23 +140,11 @@ pub(crate) async fn a_custom_resource_is_served_by_its_definition(client: Client
         .patch("cara", &PatchParams::apply("suite"), &applied)
         .await
         .unwrap();
-    assert_eq!(
-        boats
-            .list(&ListParams::default())
-            .await
-            .unwrap()
-            .items
-            .len(),
-        2
-    );
+    assert_eq!(boats.list(&ListParams::default()).await.unwrap().items.len(), 2);
 
-    definitions
-        .delete(&name, &DeleteParams::default())
-        .await
-        .unwrap();
+    definitions.delete(&name, &DeleteParams::default()).await.unwrap();
     eventually("the boats and their definition are gone", || async {
-        definitions.get_opt(&name).await.unwrap().is_none()
-            && boats.list(&ListParams::default()).await.is_err()
+        definitions.get_opt(&name).await.unwrap().is_none() && boats.list(&ListParams::default()).await.is_err()
     })
     .await;
 }
@@ -191,22 +152,12 @@ pub(crate) async fn a_custom_resource_is_served_by_its_definition(client: Client
 pub(crate) async fn leases_are_taken_over(client: Client) {
     let leases: Api<Lease> = Api::namespaced(client.clone(), &namespace(&client).await);
     let lease = json!({"metadata": {"name": "leader"}, "spec": {"holderIdentity": "one", "leaseDurationSeconds": 15}});
-    let created = leases
-        .create(&PostParams::default(), &object(lease))
-        .await
-        .unwrap();
+    let created = leases.create(&PostParams::default(), &object(lease)).await.unwrap();
     let mut mine = created.clone();
     mine.spec.as_mut().unwrap().holder_identity = Some("two".into());
-    let taken = leases
-        .replace("leader", &PostParams::default(), &mine)
-        .await
-        .unwrap();
+    let taken = leases.replace("leader", &PostParams::default(), &mine).await.unwrap();
     assert_eq!(taken.spec.unwrap().holder_identity.as_deref(), Some("two"));
-    let status = refusal(
-        leases
-            .replace("leader", &PostParams::default(), &created)
-            .await,
-    );
+    let status = refusal(leases.replace("leader", &PostParams::default(), &created).await);
     assert_eq!(status.code, 409);
     assert_eq!(created.name_any(), "leader");
 }

@@ -39,20 +39,13 @@ pub(crate) async fn pages_show_one_version_while_writes_go_on(client: Client) {
         for gone in [format!("map-{step:02}"), format!("map-{:02}", 39 - step)] {
             maps.delete(&gone, &DeleteParams::default()).await.unwrap();
         }
-        maps.create(
-            &PostParams::default(),
-            &config_map(&format!("map-{step:02}-new"), "0"),
-        )
-        .await
-        .unwrap();
+        maps.create(&PostParams::default(), &config_map(&format!("map-{step:02}-new"), "0"))
+            .await
+            .unwrap();
         step += 1;
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => {
-                assert!(
-                    page.metadata
-                        .remaining_item_count
-                        .is_some_and(|count| count > 0)
-                );
+                assert!(page.metadata.remaining_item_count.is_some_and(|count| count > 0));
                 parameters = ListParams::default().limit(7).continue_token(&token);
             }
             None => break,
@@ -66,9 +59,8 @@ pub(crate) async fn pages_go_with_selectors(client: Client) {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace(&client).await);
     for number in 0..30 {
         let parity = if number % 3 == 0 { "third" } else { "other" };
-        let map: ConfigMap = object(
-            json!({"metadata": {"name": format!("map-{number:02}"), "labels": {"kind": parity}}}),
-        );
+        let map: ConfigMap =
+            object(json!({"metadata": {"name": format!("map-{number:02}"), "labels": {"kind": parity}}}));
         maps.create(&PostParams::default(), &map).await.unwrap();
     }
     let mut found = Vec::new();
@@ -87,10 +79,7 @@ pub(crate) async fn pages_go_with_selectors(client: Client) {
             None => break,
         }
     }
-    let expected: Vec<_> = (0..30)
-        .step_by(3)
-        .map(|number| format!("map-{number:02}"))
-        .collect();
+    let expected: Vec<_> = (0..30).step_by(3).map(|number| format!("map-{number:02}")).collect();
     assert_eq!(found, expected);
 }
 
@@ -113,10 +102,7 @@ pub(crate) async fn labels_select(client: Client) {
         ("tier notin (front),env", "b"),
         ("other=", "d"),
     ] {
-        let found = maps
-            .list(&ListParams::default().labels(selector))
-            .await
-            .unwrap();
+        let found = maps.list(&ListParams::default().labels(selector)).await.unwrap();
         let found: Vec<_> = names(&found.items).into_iter().collect();
         assert_eq!(found.join(" "), expected, "{selector}");
     }
@@ -147,22 +133,14 @@ pub(crate) async fn fields_select(client: Client) {
         ("metadata.name=b", "b"),
         ("status.phase!=Pending", ""),
     ] {
-        let found = pods
-            .list(&ListParams::default().fields(selector))
-            .await
-            .unwrap();
+        let found = pods.list(&ListParams::default().fields(selector)).await.unwrap();
         let found: Vec<_> = found.iter().map(ResourceExt::name_any).collect();
         assert_eq!(found.join(" "), expected, "{selector}");
     }
-    let status = refusal(
-        pods.list(&ListParams::default().fields("spec.nonsense=1"))
-            .await,
-    );
+    let status = refusal(pods.list(&ListParams::default().fields("spec.nonsense=1")).await);
     assert_eq!(status.code, 400);
     assert!(
-        status
-            .message
-            .contains("field label not supported: spec.nonsense"),
+        status.message.contains("field label not supported: spec.nonsense"),
         "{}",
         status.message
     );
@@ -177,10 +155,7 @@ pub(crate) async fn fields_select(client: Client) {
     }
     let about = ListParams::default().fields("involvedObject.name=b,involvedObject.kind=Pod");
     let found = events.list(&about).await.unwrap();
-    assert_eq!(
-        found.iter().map(ResourceExt::name_any).collect::<Vec<_>>(),
-        ["e2"]
-    );
+    assert_eq!(found.iter().map(ResourceExt::name_any).collect::<Vec<_>>(), ["e2"]);
 }
 
 pub(crate) async fn an_old_version_can_be_listed(client: Client) {
@@ -194,18 +169,11 @@ pub(crate) async fn an_old_version_can_be_listed(client: Client) {
         .await
         .unwrap();
     maps.delete("a", &DeleteParams::default()).await.unwrap();
-    let exactly = ListParams::default()
-        .at(&version)
-        .matching(VersionMatch::Exact);
+    let exactly = ListParams::default().at(&version).matching(VersionMatch::Exact);
     let again = maps.list(&exactly).await.unwrap();
     assert_eq!(names(&again.items), names(&then.items));
-    assert_eq!(
-        again.metadata.resource_version.as_deref(),
-        Some(version.as_str())
-    );
-    let not_older = ListParams::default()
-        .at(&version)
-        .matching(VersionMatch::NotOlderThan);
+    assert_eq!(again.metadata.resource_version.as_deref(), Some(version.as_str()));
+    let not_older = ListParams::default().at(&version).matching(VersionMatch::NotOlderThan);
     assert_eq!(
         names(&maps.list(&not_older).await.unwrap().items),
         BTreeSet::from(["b".to_owned()])
@@ -218,12 +186,9 @@ pub(crate) async fn a_collection_is_deleted_by_label(client: Client) {
         let map: ConfigMap = object(json!({"metadata": {"name": name, "labels": {"l": label}}}));
         maps.create(&PostParams::default(), &map).await.unwrap();
     }
-    maps.delete_collection(
-        &DeleteParams::default(),
-        &ListParams::default().labels("l=x"),
-    )
-    .await
-    .unwrap();
+    maps.delete_collection(&DeleteParams::default(), &ListParams::default().labels("l=x"))
+        .await
+        .unwrap();
     let left = maps.list(&ListParams::default()).await.unwrap();
     assert_eq!(names(&left.items), BTreeSet::from(["b".to_owned()]));
 }

@@ -51,9 +51,7 @@ pub(crate) fn config_map(name: &str, value: &str) -> ConfigMap {
 }
 
 pub(crate) fn pod(name: &str) -> Pod {
-    object(
-        json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "main", "image": "busybox:1.36"}]}}),
-    )
+    object(json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "main", "image": "busybox:1.36"}]}}))
 }
 
 /// Waits until a condition holds.
@@ -76,9 +74,5 @@ pub(crate) fn refusal<T: std::fmt::Debug>(answer: Result<T, kube::Error>) -> Sta
 /// The fields that a refusal names.
 pub(crate) fn causes(status: &Status) -> Vec<String> {
     let details = status.details.as_ref().unwrap();
-    details
-        .causes
-        .iter()
-        .map(|cause| cause.field.clone())
-        .collect()
+    details.causes.iter().map(|cause| cause.field.clone()).collect()
 }

@@ -18,9 +18,7 @@ pub(crate) async fn an_object_is_created_read_changed_and_deleted(client: Client
 
     let mut read = maps.get("a").await.unwrap();
     assert_eq!(read.resource_version(), created.resource_version());
-    read.data
-        .get_or_insert_default()
-        .insert("value".into(), "2".into());
+    read.data.get_or_insert_default().insert("value".into(), "2".into());
     let changed = maps.replace("a", &post, &read).await.unwrap();
     assert_eq!(changed.uid(), created.uid());
     assert_ne!(changed.resource_version(), created.resource_version());
@@ -35,11 +33,7 @@ pub(crate) async fn names_are_made_up_and_unique(client: Client) {
     let wanted: ConfigMap = object(json!({"metadata": {"generateName": "made-"}}));
     let mut names = std::collections::BTreeSet::new();
     for _ in 0..20 {
-        let name = maps
-            .create(&PostParams::default(), &wanted)
-            .await
-            .unwrap()
-            .name_any();
+        let name = maps.create(&PostParams::default(), &wanted).await.unwrap().name_any();
         assert!(name.starts_with("made-") && name.len() == 10, "{name}");
         names.insert(name);
     }
@@ -59,16 +53,10 @@ pub(crate) async fn a_stale_update_is_refused(client: Client) {
     let post = PostParams::default();
     let first = maps.create(&post, &config_map("a", "1")).await.unwrap();
     let mut second = first.clone();
-    second
-        .data
-        .get_or_insert_default()
-        .insert("value".into(), "2".into());
+    second.data.get_or_insert_default().insert("value".into(), "2".into());
     maps.replace("a", &post, &second).await.unwrap();
     let mut stale = first;
-    stale
-        .data
-        .get_or_insert_default()
-        .insert("value".into(), "3".into());
+    stale.data.get_or_insert_default().insert("value".into(), "3".into());
     let status = refusal(maps.replace("a", &post, &stale).await);
     assert_eq!((status.code, status.reason.as_str()), (409, "Conflict"));
     assert_eq!(
@@ -82,10 +70,7 @@ pub(crate) async fn an_update_without_a_version_goes_through(client: Client) {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace(&client).await);
     let post = PostParams::default();
     maps.create(&post, &config_map("a", "1")).await.unwrap();
-    let changed = maps
-        .replace("a", &post, &config_map("a", "2"))
-        .await
-        .unwrap();
+    let changed = maps.replace("a", &post, &config_map("a", "2")).await.unwrap();
     assert_eq!(changed.data.unwrap()["value"], "2");
 }
 
@@ -96,10 +81,7 @@ pub(crate) async fn nothing_changes_when_nothing_changes(client: Client) {
     let same = maps.replace("a", &post, &created).await.unwrap();
     assert_eq!(same.resource_version(), created.resource_version());
     let patch = Patch::Merge(json!({"data": {"value": "1"}}));
-    let same = maps
-        .patch("a", &PatchParams::default(), &patch)
-        .await
-        .unwrap();
+    let same = maps.patch("a", &PatchParams::default(), &patch).await.unwrap();
     assert_eq!(same.resource_version(), created.resource_version());
 }
 
@@ -116,18 +98,14 @@ pub(crate) async fn a_dry_run_leaves_no_trace(client: Client) {
     maps.create(&PostParams::default(), &config_map("a", "1"))
         .await
         .unwrap();
-    maps.replace("a", &try_post, &config_map("a", "2"))
-        .await
-        .unwrap();
+    maps.replace("a", &try_post, &config_map("a", "2")).await.unwrap();
     let patch = Patch::Merge(json!({"data": {"value": "3"}}));
     let tried = maps
         .patch("a", &PatchParams::default().dry_run(), &patch)
         .await
         .unwrap();
     assert_eq!(tried.data.unwrap()["value"], "3");
-    maps.delete("a", &DeleteParams::default().dry_run())
-        .await
-        .unwrap();
+    maps.delete("a", &DeleteParams::default().dry_run()).await.unwrap();
     assert_eq!(maps.get("a").await.unwrap().data.unwrap()["value"], "1");
 }
 
@@ -147,11 +125,7 @@ pub(crate) async fn what_is_missing_is_not_found(client: Client) {
     );
     assert_eq!(status.code, 404);
     let nowhere: Api<ConfigMap> = Api::namespaced(client, "no-such-namespace");
-    let status = refusal(
-        nowhere
-            .create(&PostParams::default(), &config_map("a", "1"))
-            .await,
-    );
+    let status = refusal(nowhere.create(&PostParams::default(), &config_map("a", "1")).await);
     assert_eq!(
         (status.code, status.message.as_str()),
         (404, "namespaces \"no-such-namespace\" not found")
@@ -164,16 +138,10 @@ pub(crate) async fn generations_count_what_was_asked_for(client: Client) {
         json!({"metadata": {"name": "web"}, "spec": {"selector": {"matchLabels": {"app": "web"}},
         "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}}}}),
     );
-    let created = deployments
-        .create(&PostParams::default(), &wanted)
-        .await
-        .unwrap();
+    let created = deployments.create(&PostParams::default(), &wanted).await.unwrap();
     assert_eq!(created.metadata.generation, Some(1));
     let patch = |patch| deployments_patch(&deployments, patch);
-    assert_eq!(
-        patch(json!({"metadata": {"labels": {"x": "y"}}})).await,
-        Some(1)
-    );
+    assert_eq!(patch(json!({"metadata": {"labels": {"x": "y"}}})).await, Some(1));
     assert_eq!(patch(json!({"spec": {"replicas": 3}})).await, Some(2));
 }
 
@@ -189,11 +157,8 @@ pub(crate) async fn only_one_of_many_creators_wins(client: Client) {
     let attempts = (0..8).map(|number| {
         let maps = maps.clone();
         tokio::spawn(async move {
-            maps.create(
-                &PostParams::default(),
-                &config_map("one", &number.to_string()),
-            )
-            .await
+            maps.create(&PostParams::default(), &config_map("one", &number.to_string()))
+                .await
         })
     });
     let mut winners = 0;
@@ -228,19 +193,12 @@ pub(crate) async fn no_increment_is_lost(client: Client) {
         writer.await.unwrap();
     }
     let counter = maps.get("counter").await.unwrap();
-    assert_eq!(
-        counter.data.unwrap()["value"],
-        (WRITERS * INCREMENTS).to_string()
-    );
+    assert_eq!(counter.data.unwrap()["value"], (WRITERS * INCREMENTS).to_string());
 }
 
 async fn increment(maps: &Api<ConfigMap>) -> Result<(), kube::Error> {
     let mut counter = maps.get("counter").await?;
-    let value = counter
-        .data
-        .get_or_insert_default()
-        .entry("value".into())
-        .or_default();
+    let value = counter.data.get_or_insert_default().entry("value".into()).or_default();
     *value = (value.parse::<usize>().unwrap() + 1).to_string();
     maps.replace("counter", &PostParams::default(), &counter)
         .await

@@ -48,16 +48,10 @@ pub(crate) async fn classes_have_defaults_and_are_fixed(client: Client) {
                 .patch(&name, &PatchParams::default(), &Patch::Merge(patch))
                 .await,
         );
-        assert_eq!(
-            (status.code, causes(&status)),
-            (422, vec![field.to_owned()])
-        );
+        assert_eq!((status.code, causes(&status)), (422, vec![field.to_owned()]));
     }
     let expansion = Patch::Merge(json!({"allowVolumeExpansion": true}));
-    classes
-        .patch(&name, &PatchParams::default(), &expansion)
-        .await
-        .unwrap();
+    classes.patch(&name, &PatchParams::default(), &expansion).await.unwrap();
     let mut bad = class(&unique("class"));
     bad["volumeBindingMode"] = "Sometimes".into();
     let status = refusal(classes.create(&PostParams::default(), &object(bad)).await);
@@ -72,34 +66,14 @@ pub(crate) async fn volumes_have_defaults_and_protection(client: Client) {
         .await
         .unwrap();
     let spec = created.spec.clone().unwrap();
-    assert_eq!(
-        spec.persistent_volume_reclaim_policy.as_deref(),
-        Some("Retain")
-    );
+    assert_eq!(spec.persistent_volume_reclaim_policy.as_deref(), Some("Retain"));
     assert_eq!(spec.volume_mode.as_deref(), Some("Filesystem"));
-    assert_eq!(
-        created.status.clone().unwrap().phase.as_deref(),
-        Some("Pending")
-    );
+    assert_eq!(created.status.clone().unwrap().phase.as_deref(), Some("Pending"));
     assert_eq!(created.finalizers(), ["kubernetes.io/pv-protection"]);
-    volumes
-        .delete(&name, &DeleteParams::default())
-        .await
-        .unwrap();
-    assert!(
-        volumes
-            .get(&name)
-            .await
-            .unwrap()
-            .metadata
-            .deletion_timestamp
-            .is_some()
-    );
+    volumes.delete(&name, &DeleteParams::default()).await.unwrap();
+    assert!(volumes.get(&name).await.unwrap().metadata.deletion_timestamp.is_some());
     let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    volumes
-        .patch(&name, &PatchParams::default(), &free)
-        .await
-        .unwrap();
+    volumes.patch(&name, &PatchParams::default(), &free).await.unwrap();
     assert!(volumes.get_opt(&name).await.unwrap().is_none());
 }
 
@@ -110,7 +84,8 @@ pub(crate) async fn a_volumes_source_and_place_are_fixed(client: Client) {
         .create(&PostParams::default(), &object(volume(&name)))
         .await
         .unwrap();
-    let other_terms = json!([{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["n2"]}]}]);
+    let other_terms =
+        json!([{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["n2"]}]}]);
     for (patch, field) in [
         (
             json!({"spec": {"local": {"path": "/mnt/other"}}}),
@@ -149,73 +124,39 @@ pub(crate) async fn a_volumes_source_and_place_are_fixed(client: Client) {
 /// The only case that makes a default class, since it holds for all claims of a server.
 pub(crate) async fn claims_get_the_default_class(client: Client) {
     let classes: Api<StorageClass> = Api::all(client.clone());
-    let claims: Api<PersistentVolumeClaim> =
-        Api::namespaced(client.clone(), &namespace(&client).await);
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), &namespace(&client).await);
     let name = unique("default-class");
     let mut wanted = class(&name);
-    wanted["metadata"]["annotations"] =
-        json!({"storageclass.kubernetes.io/is-default-class": "true"});
-    classes
-        .create(&PostParams::default(), &object(wanted))
-        .await
-        .unwrap();
+    wanted["metadata"]["annotations"] = json!({"storageclass.kubernetes.io/is-default-class": "true"});
+    classes.create(&PostParams::default(), &object(wanted)).await.unwrap();
 
     let created = claims
         .create(&PostParams::default(), &object(claim("a")))
         .await
         .unwrap();
-    assert_eq!(
-        created.spec.clone().unwrap().storage_class_name,
-        Some(name.clone())
-    );
-    assert_eq!(
-        created.spec.clone().unwrap().volume_mode.as_deref(),
-        Some("Filesystem")
-    );
-    assert_eq!(
-        created.status.clone().unwrap().phase.as_deref(),
-        Some("Pending")
-    );
+    assert_eq!(created.spec.clone().unwrap().storage_class_name, Some(name.clone()));
+    assert_eq!(created.spec.clone().unwrap().volume_mode.as_deref(), Some("Filesystem"));
+    assert_eq!(created.status.clone().unwrap().phase.as_deref(), Some("Pending"));
     assert_eq!(created.finalizers(), ["kubernetes.io/pvc-protection"]);
     let mut classless = claim("b");
     classless["spec"]["storageClassName"] = "".into();
-    let created = claims
-        .create(&PostParams::default(), &object(classless))
-        .await
-        .unwrap();
-    assert_eq!(
-        created.spec.unwrap().storage_class_name.as_deref(),
-        Some("")
-    );
-    classes
-        .delete(&name, &DeleteParams::default())
-        .await
-        .unwrap();
+    let created = claims.create(&PostParams::default(), &object(classless)).await.unwrap();
+    assert_eq!(created.spec.unwrap().storage_class_name.as_deref(), Some(""));
+    classes.delete(&name, &DeleteParams::default()).await.unwrap();
 }
 
 pub(crate) async fn a_claims_spec_is_fixed_but_for_its_volume(client: Client) {
-    let claims: Api<PersistentVolumeClaim> =
-        Api::namespaced(client.clone(), &namespace(&client).await);
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), &namespace(&client).await);
     let mut wanted = claim("a");
     wanted["spec"]["storageClassName"] = "some".into();
-    claims
-        .create(&PostParams::default(), &object(wanted))
-        .await
-        .unwrap();
-    let patch = async |patch: Value| {
-        claims
-            .patch("a", &PatchParams::default(), &Patch::Merge(patch))
-            .await
-    };
+    claims.create(&PostParams::default(), &object(wanted)).await.unwrap();
+    let patch = async |patch: Value| claims.patch("a", &PatchParams::default(), &Patch::Merge(patch)).await;
     for refused in [
         json!({"spec": {"accessModes": ["ReadWriteMany"]}}),
         json!({"spec": {"storageClassName": "other"}}),
     ] {
         let status = refusal(patch(refused).await);
-        assert_eq!(
-            (status.code, causes(&status)),
-            (422, vec!["spec".to_owned()])
-        );
+        assert_eq!((status.code, causes(&status)), (422, vec!["spec".to_owned()]));
         assert!(
             status.message.contains("spec is immutable after creation"),
             "{}",
@@ -229,8 +170,7 @@ pub(crate) async fn a_claims_spec_is_fixed_but_for_its_volume(client: Client) {
 
 pub(crate) async fn a_claim_grows_if_its_class_says_so(client: Client) {
     let classes: Api<StorageClass> = Api::all(client.clone());
-    let claims: Api<PersistentVolumeClaim> =
-        Api::namespaced(client.clone(), &namespace(&client).await);
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), &namespace(&client).await);
     let name = unique("growing");
     classes
         .create(&PostParams::default(), &object(class(&name)))
@@ -238,10 +178,7 @@ pub(crate) async fn a_claim_grows_if_its_class_says_so(client: Client) {
         .unwrap();
     let mut wanted = claim("a");
     wanted["spec"]["storageClassName"] = name.as_str().into();
-    claims
-        .create(&PostParams::default(), &object(wanted))
-        .await
-        .unwrap();
+    claims.create(&PostParams::default(), &object(wanted)).await.unwrap();
     let resize = async |size: &str| {
         let patch = Patch::Merge(json!({"spec": {"resources": {"requests": {"storage": size}}}}));
         claims.patch("a", &PatchParams::default(), &patch).await
@@ -258,22 +195,12 @@ pub(crate) async fn a_claim_grows_if_its_class_says_so(client: Client) {
     let bound = Patch::Merge(
         json!({"status": {"phase": "Bound", "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}}),
     );
-    claims
-        .patch_status("a", &PatchParams::default(), &bound)
-        .await
-        .unwrap();
+    claims.patch_status("a", &PatchParams::default(), &bound).await.unwrap();
     let status = refusal(resize("2Gi").await);
     assert_eq!(status.code, 403);
-    assert!(
-        status.message.contains("must support resize"),
-        "{}",
-        status.message
-    );
+    assert!(status.message.contains("must support resize"), "{}", status.message);
     let growing = Patch::Merge(json!({"allowVolumeExpansion": true}));
-    classes
-        .patch(&name, &PatchParams::default(), &growing)
-        .await
-        .unwrap();
+    classes.patch(&name, &PatchParams::default(), &growing).await.unwrap();
     resize("2Gi").await.unwrap();
     let status = refusal(resize("512Mi").await);
     assert_eq!(
@@ -287,11 +214,7 @@ pub(crate) async fn bad_volumes_and_claims_name_their_fields(client: Client) {
     let check = async |change: &dyn Fn(&mut Value), expected: &[&str]| {
         let mut wanted = volume(&unique("bad"));
         change(&mut wanted["spec"]);
-        let status = refusal(
-            volumes
-                .create(&PostParams::default(), &object(wanted))
-                .await,
-        );
+        let status = refusal(volumes.create(&PostParams::default(), &object(wanted)).await);
         assert_eq!(
             (status.code, causes(&status)),
             (422, expected.iter().map(|s| (*s).to_owned()).collect()),
@@ -299,11 +222,7 @@ pub(crate) async fn bad_volumes_and_claims_name_their_fields(client: Client) {
             status.message
         );
     };
-    check(
-        &|spec| spec["accessModes"] = json!([]),
-        &["spec.accessModes"],
-    )
-    .await;
+    check(&|spec| spec["accessModes"] = json!([]), &["spec.accessModes"]).await;
     check(
         &|spec| spec["accessModes"] = json!(["Sometimes"]),
         &["spec.accessModes"],
@@ -311,19 +230,10 @@ pub(crate) async fn bad_volumes_and_claims_name_their_fields(client: Client) {
     .await;
     check(&|spec| spec["capacity"] = json!({}), &["spec.capacity"]).await;
     check(&|spec| spec["local"] = Value::Null, &["spec"]).await;
-    check(
-        &|spec| spec["nodeAffinity"] = Value::Null,
-        &["spec.nodeAffinity"],
-    )
-    .await;
-    check(
-        &|spec| spec["volumeMode"] = "Tape".into(),
-        &["spec.volumeMode"],
-    )
-    .await;
+    check(&|spec| spec["nodeAffinity"] = Value::Null, &["spec.nodeAffinity"]).await;
+    check(&|spec| spec["volumeMode"] = "Tape".into(), &["spec.volumeMode"]).await;
 
-    let claims: Api<PersistentVolumeClaim> =
-        Api::namespaced(client.clone(), &namespace(&client).await);
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), &namespace(&client).await);
     let check = async |change: &dyn Fn(&mut Value), expected: &[&str]| {
         let mut wanted = claim("bad");
         change(&mut wanted["spec"]);
@@ -335,16 +245,8 @@ pub(crate) async fn bad_volumes_and_claims_name_their_fields(client: Client) {
             status.message
         );
     };
-    check(
-        &|spec| spec["accessModes"] = json!([]),
-        &["spec.accessModes"],
-    )
-    .await;
-    check(
-        &|spec| spec["resources"] = json!({}),
-        &["spec.resources[storage]"],
-    )
-    .await;
+    check(&|spec| spec["accessModes"] = json!([]), &["spec.accessModes"]).await;
+    check(&|spec| spec["resources"] = json!({}), &["spec.resources[storage]"]).await;
     check(
         &|spec| spec["resources"]["requests"]["storage"] = "0".into(),
         &["spec.resources[storage]"],
@@ -354,18 +256,13 @@ pub(crate) async fn bad_volumes_and_claims_name_their_fields(client: Client) {
 
 fn drivers(client: &Client) -> Api<DynamicObject> {
     let kind = GroupVersionKind::gvk("storage.k8s.io", "v1", "CSIDriver");
-    Api::all_with(
-        client.clone(),
-        &ApiResource::from_gvk_with_plural(&kind, "csidrivers"),
-    )
+    Api::all_with(client.clone(), &ApiResource::from_gvk_with_plural(&kind, "csidrivers"))
 }
 
 /// Whether the server has the fields of the storage capacity design, which no released Kubernetes has.
 pub(crate) async fn has_capacity_tracking(client: &Client) -> bool {
-    let driver: DynamicObject = object(
-        json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver",
-        "metadata": {"name": unique("probe")}, "spec": {"capacityTracking": true}}),
-    );
+    let driver: DynamicObject = object(json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver",
+        "metadata": {"name": unique("probe")}, "spec": {"capacityTracking": true}}));
     let try_post = PostParams {
         dry_run: true,
         ..PostParams::default()
@@ -377,39 +274,23 @@ pub(crate) async fn has_capacity_tracking(client: &Client) -> bool {
 pub(crate) async fn a_driver_publishes_its_pools(client: Client) {
     let drivers = drivers(&client);
     let name = unique("driver");
-    let driver: DynamicObject = object(
-        json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver",
-        "metadata": {"name": name}, "spec": {}}),
-    );
-    let created = drivers
-        .create(&PostParams::default(), &driver)
-        .await
-        .unwrap();
+    let driver: DynamicObject = object(json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver",
+        "metadata": {"name": name}, "spec": {}}));
+    let created = drivers.create(&PostParams::default(), &driver).await.unwrap();
     assert_eq!(created.data["spec"]["attachRequired"], true);
-    assert_eq!(
-        created.data["spec"]["volumeLifecycleModes"],
-        json!(["Persistent"])
-    );
+    assert_eq!(created.data["spec"]["volumeLifecycleModes"], json!(["Persistent"]));
     if !has_capacity_tracking(&client).await {
         return;
     }
-    let pools =
-        json!([{"classes": [{"storageClassName": "fast", "capacity": "100Gi"}], "nodes": ["n1"]}]);
+    let pools = json!([{"classes": [{"storageClassName": "fast", "capacity": "100Gi"}], "nodes": ["n1"]}]);
     let patch = Patch::Merge(json!({"status": {"storage": pools}}));
     drivers
         .patch_status(&name, &PatchParams::default(), &patch)
         .await
         .unwrap();
-    let ignored =
-        Patch::Merge(json!({"status": {"storage": []}, "metadata": {"labels": {"x": "y"}}}));
-    drivers
-        .patch(&name, &PatchParams::default(), &ignored)
-        .await
-        .unwrap();
+    let ignored = Patch::Merge(json!({"status": {"storage": []}, "metadata": {"labels": {"x": "y"}}}));
+    drivers.patch(&name, &PatchParams::default(), &ignored).await.unwrap();
     let found = drivers.get(&name).await.unwrap();
     assert_eq!(found.labels()["x"], "y");
-    assert_eq!(
-        found.data["status"]["storage"].as_array().map(Vec::len),
-        Some(1)
-    );
+    assert_eq!(found.data["status"]["storage"].as_array().map(Vec::len), Some(1));
 }

@@ -5,9 +5,7 @@ use std::pin::pin;
 
 use futures_util::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{
-    Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams,
-};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::runtime::{WatchStreamExt, reflector, watcher};
 use kube::{Client, ResourceExt};
 use serde_json::json;
@@ -26,20 +24,15 @@ async fn work(maps: Api<ConfigMap>, writer: usize) {
             .unwrap();
         for change in 1..=2 {
             let patch = Patch::Merge(json!({"data": {"value": change.to_string()}}));
-            maps.patch(&name, &PatchParams::default(), &patch)
-                .await
-                .unwrap();
+            maps.patch(&name, &PatchParams::default(), &patch).await.unwrap();
         }
         if round + 1 < ROUNDS {
             maps.delete(&name, &DeleteParams::default()).await.unwrap();
         }
     }
-    maps.create(
-        &PostParams::default(),
-        &config_map(&format!("done-{writer}"), ""),
-    )
-    .await
-    .unwrap();
+    maps.create(&PostParams::default(), &config_map(&format!("done-{writer}"), ""))
+        .await
+        .unwrap();
 }
 
 pub(crate) async fn no_event_is_lost_or_doubled_under_eight_writers(client: Client) {
@@ -73,19 +66,11 @@ pub(crate) async fn no_event_is_lost_or_doubled_under_eight_writers(client: Clie
             continue;
         }
         let version = map.resource_version().unwrap().parse::<u64>().unwrap();
-        assert!(
-            version > last_version,
-            "{version} came after {last_version}"
-        );
+        assert!(version > last_version, "{version} came after {last_version}");
         last_version = version;
         done += usize::from(name.starts_with("done-"));
-        let value = map
-            .data
-            .and_then(|data| data.get("value").cloned())
-            .unwrap_or_default();
-        seen.entry(name)
-            .or_default()
-            .push(format!("{kind} {value}"));
+        let value = map.data.and_then(|data| data.get("value").cloned()).unwrap_or_default();
+        seen.entry(name).or_default().push(format!("{kind} {value}"));
     }
     for writer in writers {
         writer.await.unwrap();
@@ -106,11 +91,7 @@ pub(crate) async fn a_watch_starts_with_the_present_state(client: Client) {
         let map: ConfigMap = object(json!({"metadata": {"name": name, "labels": {"mine": "yes"}}}));
         maps.create(&PostParams::default(), &map).await.unwrap();
     }
-    let mut watch = pin!(
-        maps.watch(&WatchParams::default().labels("mine"), "0")
-            .await
-            .unwrap()
-    );
+    let mut watch = pin!(maps.watch(&WatchParams::default().labels("mine"), "0").await.unwrap());
     let mut names = Vec::new();
     while names.len() < 2 {
         match watch.try_next().await.unwrap().unwrap() {
@@ -134,25 +115,12 @@ pub(crate) async fn a_selection_is_entered_and_left(client: Client) {
             .await
             .unwrap()
     );
-    let label =
-        |colour: &'static str| Patch::Merge(json!({"metadata": {"labels": {"colour": colour}}}));
+    let label = |colour: &'static str| Patch::Merge(json!({"metadata": {"labels": {"colour": colour}}}));
     let mut expected = Vec::new();
-    for (colour, kind) in [
-        ("red", ""),
-        ("blue", "added"),
-        ("blue2", ""),
-        ("blue", "added"),
-    ] {
-        let patched = maps
-            .patch("a", &PatchParams::default(), &label(colour))
-            .await
-            .unwrap();
+    for (colour, kind) in [("red", ""), ("blue", "added"), ("blue2", ""), ("blue", "added")] {
+        let patched = maps.patch("a", &PatchParams::default(), &label(colour)).await.unwrap();
         if colour == "blue2" {
-            expected.push((
-                "deleted",
-                patched.resource_version(),
-                Some("blue".to_owned()),
-            ));
+            expected.push(("deleted", patched.resource_version(), Some("blue".to_owned())));
         } else if !kind.is_empty() {
             expected.push((kind, patched.resource_version(), Some(colour.to_owned())));
         }
@@ -166,11 +134,7 @@ pub(crate) async fn a_selection_is_entered_and_left(client: Client) {
             WatchEvent::Deleted(map) => ("deleted", map),
             other => panic!("{other:?}"),
         };
-        seen.push((
-            kind,
-            map.resource_version(),
-            map.labels().get("colour").cloned(),
-        ));
+        seen.push((kind, map.resource_version(), map.labels().get("colour").cloned()));
     }
     assert_eq!(seen[..3], expected);
     assert_eq!(seen[3].0, "deleted");
@@ -189,10 +153,7 @@ pub(crate) async fn a_streamed_list_marks_its_end(client: Client) {
         match watch.try_next().await.unwrap().unwrap() {
             WatchEvent::Added(_) => added += 1,
             WatchEvent::Bookmark(bookmark) => {
-                let end = bookmark
-                    .metadata
-                    .annotations
-                    .get("k8s.io/initial-events-end");
+                let end = bookmark.metadata.annotations.get("k8s.io/initial-events-end");
                 assert_eq!(end.map(String::as_str), Some("true"));
                 break;
             }
@@ -211,9 +172,7 @@ pub(crate) async fn a_reflector_ends_up_with_the_same_state(client: Client) {
         let (reader, writer) = reflector::store();
         let stream = reflector(writer, watcher(maps.clone(), configuration)).applied_objects();
         let driver = tokio::spawn(stream.for_each(|_| async {}));
-        let writers: Vec<_> = (0..4)
-            .map(|writer| tokio::spawn(churn(maps.clone(), writer)))
-            .collect();
+        let writers: Vec<_> = (0..4).map(|writer| tokio::spawn(churn(maps.clone(), writer))).collect();
         for writer in writers {
             writer.await.unwrap();
         }
@@ -258,21 +217,12 @@ pub(crate) async fn metadata_can_be_watched_alone(client: Client) {
         .unwrap();
     let from = created.resource_version().unwrap();
     let patch = Patch::Merge(json!({"metadata": {"labels": {"x": "y"}}}));
-    maps.patch("a", &PatchParams::default(), &patch)
-        .await
-        .unwrap();
-    let mut watch = pin!(
-        maps.watch_metadata(&WatchParams::default(), &from)
-            .await
-            .unwrap()
-    );
+    maps.patch("a", &PatchParams::default(), &patch).await.unwrap();
+    let mut watch = pin!(maps.watch_metadata(&WatchParams::default(), &from).await.unwrap());
     match watch.try_next().await.unwrap().unwrap() {
         WatchEvent::Modified(map) => assert_eq!(map.labels()["x"], "y"),
         other => panic!("{other:?}"),
     }
-    let listed = maps
-        .list_metadata(&ListParams::default().labels("x=y"))
-        .await
-        .unwrap();
+    let listed = maps.list_metadata(&ListParams::default().labels("x=y")).await.unwrap();
     assert_eq!(listed.items.len(), 1);
 }

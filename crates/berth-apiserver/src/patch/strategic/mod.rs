@@ -18,9 +18,7 @@ const SET_ORDER: &str = "$setElementOrder/";
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StrategicPatchError {
     /// The patch is not an object.
-    #[error(
-        "error decoding patch: json: cannot unmarshal {0} into Go value of type map[string]interface {{}}"
-    )]
+    #[error("error decoding patch: json: cannot unmarshal {0} into Go value of type map[string]interface {{}}")]
     NotAnObject(&'static str),
     /// `$patch` in an object has a value that does not exist.
     #[error("unknown patch type: {0} in map: {1}")]
@@ -78,16 +76,11 @@ pub fn apply(object: &Value, patch: &Value, schema: &Schema) -> Result<Value> {
 }
 
 fn is_directive(name: &str) -> bool {
-    matches!(name, PATCH | RETAIN_KEYS)
-        || name.starts_with(DELETE_FROM)
-        || name.starts_with(SET_ORDER)
+    matches!(name, PATCH | RETAIN_KEYS) || name.starts_with(DELETE_FROM) || name.starts_with(SET_ORDER)
 }
 
 fn merge_object(mut original: Object, patch: &Object, schema: Cursor<'_>) -> Result<Object> {
-    match patch
-        .get(PATCH)
-        .map(|directive| directive.as_str().unwrap_or_default())
-    {
+    match patch.get(PATCH).map(|directive| directive.as_str().unwrap_or_default()) {
         None => {}
         Some("replace") => return Ok(without_directives(patch)),
         Some("delete") => return Ok(Object::new()),
@@ -100,22 +93,12 @@ fn merge_object(mut original: Object, patch: &Object, schema: Cursor<'_>) -> Res
     delete_from_lists(&mut original, patch)?;
     let orders = element_orders(&original, patch)?;
     for (name, value) in patch.iter().filter(|(name, _)| !is_directive(name)) {
-        let merged = merge_value(
-            original.remove(name),
-            value,
-            schema.field_or_any(name),
-            name,
-        )?;
+        let merged = merge_value(original.remove(name), value, schema.field_or_any(name), name)?;
         if let Some(merged) = merged {
             original.insert(name.clone(), merged);
         }
     }
-    for ElementOrder {
-        field,
-        order,
-        before,
-    } in orders
-    {
+    for ElementOrder { field, order, before } in orders {
         let key = schema.field_or_any(field).patch_merge_key();
         check_order(patch.get(field), order, key)?;
         if let Some(Value::Array(list)) = original.get_mut(field) {
@@ -150,9 +133,7 @@ fn delete_from_lists(original: &mut Object, patch: &Object) -> Result<()> {
         let Some(field) = name.strip_prefix(DELETE_FROM) else {
             continue;
         };
-        let values = values
-            .as_array()
-            .ok_or(StrategicPatchError::BadPrimitiveList)?;
+        let values = values.as_array().ok_or(StrategicPatchError::BadPrimitiveList)?;
         if let Some(Value::Array(list)) = original.get_mut(field) {
             list.retain(|item| !values.contains(item));
         }
@@ -173,19 +154,13 @@ fn element_orders<'a>(original: &Object, patch: &'a Object) -> Result<Vec<Elemen
         let Some(field) = name.strip_prefix(SET_ORDER) else {
             continue;
         };
-        let order = order
-            .as_array()
-            .ok_or(StrategicPatchError::BadElementOrder)?;
+        let order = order.as_array().ok_or(StrategicPatchError::BadElementOrder)?;
         let before = original
             .get(field)
             .and_then(Value::as_array)
             .cloned()
             .unwrap_or_default();
-        orders.push(ElementOrder {
-            field,
-            order,
-            before,
-        });
+        orders.push(ElementOrder { field, order, before });
     }
     Ok(orders)
 }
@@ -193,12 +168,7 @@ fn element_orders<'a>(original: &Object, patch: &'a Object) -> Result<Vec<Elemen
 /// The order in which a list is taken to have been, once elements of it were deleted: what was added by
 /// the same patch stands in the places that became free at its end. Kubernetes does so, and people see
 /// it whenever they replace one container by another.
-fn after_deletions(
-    before: Vec<Value>,
-    merged: &[Value],
-    patch: Option<&Value>,
-    key: Option<&str>,
-) -> Vec<Value> {
+fn after_deletions(before: Vec<Value>, merged: &[Value], patch: Option<&Value>, key: Option<&str>) -> Vec<Value> {
     let (Some(key), Some(Value::Array(patch))) = (key, patch) else {
         return before;
     };
@@ -206,9 +176,7 @@ fn after_deletions(
     let added = patch
         .iter()
         .filter(|item| item.get(PATCH).is_none() && position(&before, item, Some(key)).is_none());
-    let left = before
-        .iter()
-        .filter(|item| position(merged, item, Some(key)).is_some());
+    let left = before.iter().filter(|item| position(merged, item, Some(key)).is_some());
     left.chain(added).take(places).cloned().collect()
 }
 
@@ -218,10 +186,7 @@ fn go_text(value: &Value) -> String {
         Value::Null => "<nil>".to_owned(),
         Value::String(text) => text.clone(),
         Value::Bool(_) | Value::Number(_) => value.to_string(),
-        Value::Array(items) => format!(
-            "[{}]",
-            items.iter().map(go_text).collect::<Vec<_>>().join(" ")
-        ),
+        Value::Array(items) => format!("[{}]", items.iter().map(go_text).collect::<Vec<_>>().join(" ")),
         Value::Object(fields) => {
             let mut fields: Vec<_> = fields
                 .iter()
@@ -234,12 +199,7 @@ fn go_text(value: &Value) -> String {
 }
 
 /// The new value of a field, or `None` if the patch removes it.
-fn merge_value(
-    original: Option<Value>,
-    patch: &Value,
-    schema: Cursor<'_>,
-    name: &str,
-) -> Result<Option<Value>> {
+fn merge_value(original: Option<Value>, patch: &Value, schema: Cursor<'_>, name: &str) -> Result<Option<Value>> {
     match (original, patch) {
         (_, Value::Null) => Ok(None),
         (Some(Value::Object(original)), Value::Object(patch)) => {
@@ -253,17 +213,8 @@ fn merge_value(
     }
 }
 
-fn merge_list(
-    original: Vec<Value>,
-    patch: &[Value],
-    schema: Cursor<'_>,
-    name: &str,
-) -> Result<Vec<Value>> {
-    let objects = original
-        .iter()
-        .chain(patch)
-        .filter(|item| item.is_object())
-        .count();
+fn merge_list(original: Vec<Value>, patch: &[Value], schema: Cursor<'_>, name: &str) -> Result<Vec<Value>> {
+    let objects = original.iter().chain(patch).filter(|item| item.is_object()).count();
     if objects == 0 {
         return Ok(merge_scalars(original, patch));
     }
@@ -287,10 +238,7 @@ fn merge_list(
             None => changes.push(item),
             Some("merge") => return Err(StrategicPatchError::MergeInList),
             Some(other) => {
-                return Err(StrategicPatchError::UnknownDirective(
-                    other.to_owned(),
-                    go_text(item),
-                ));
+                return Err(StrategicPatchError::UnknownDirective(other.to_owned(), go_text(item)));
             }
         }
     }
@@ -322,11 +270,10 @@ fn merge_scalars(original: Vec<Value>, patch: &[Value]) -> Vec<Value> {
 }
 
 fn merge_key<'a>(item: &'a Value, key: &str) -> Result<&'a Value> {
-    item.get(key)
-        .ok_or_else(|| StrategicPatchError::NoMergeKey {
-            element: go_text(item),
-            key: key.to_owned(),
-        })
+    item.get(key).ok_or_else(|| StrategicPatchError::NoMergeKey {
+        element: go_text(item),
+        key: key.to_owned(),
+    })
 }
 
 fn position(list: &[Value], item: &Value, key: Option<&str>) -> Option<usize> {
@@ -338,33 +285,20 @@ fn position(list: &[Value], item: &Value, key: Option<&str>) -> Option<usize> {
 
 /// Merges two ordered runs, the elements that `order` names and the others, so that elements which both
 /// stood in the list `before` keep their relation. Elements that are new come first.
-fn interleaved(
-    list: Vec<Value>,
-    order: &[Value],
-    before: &[Value],
-    key: Option<&str>,
-) -> Vec<Value> {
-    let (mut named, mut others): (Vec<Value>, Vec<Value>) = list
-        .into_iter()
-        .partition(|item| position(order, item, key).is_some());
+fn interleaved(list: Vec<Value>, order: &[Value], before: &[Value], key: Option<&str>) -> Vec<Value> {
+    let (mut named, mut others): (Vec<Value>, Vec<Value>) =
+        list.into_iter().partition(|item| position(order, item, key).is_some());
     named.sort_by_key(|item| position(order, item, key));
     others.sort_by_key(|item| position(before, item, key));
     let mut result = Vec::with_capacity(named.len() + others.len());
     let mut named = named.into_iter().peekable();
     let mut others = others.into_iter().peekable();
     while let (Some(first_named), Some(first_other)) = (named.peek(), others.peek()) {
-        let other_first = match (
-            position(before, first_other, key),
-            position(before, first_named, key),
-        ) {
+        let other_first = match (position(before, first_other, key), position(before, first_named, key)) {
             (Some(other), Some(named)) => other < named,
             _ => false,
         };
-        result.extend(if other_first {
-            others.next()
-        } else {
-            named.next()
-        });
+        result.extend(if other_first { others.next() } else { named.next() });
     }
     result.extend(named);
     result.extend(others);

@@ -8,11 +8,7 @@ fn pod() -> &'static Schema {
 }
 
 fn check(object: Value, patch: Value, expect: Value) {
-    assert_eq!(
-        apply(&object, &patch, pod()).expect("applies"),
-        expect,
-        "{patch}"
-    );
+    assert_eq!(apply(&object, &patch, pod()).expect("applies"), expect, "{patch}");
 }
 
 #[test]
@@ -142,9 +138,7 @@ fn element_order_is_set() {
 fn bad_patches_are_refused() {
     let check = |patch: Value, expect: &str| {
         let object = json!({"spec": {"containers": [{"name": "a"}, {"name": "b"}], "x": {}}});
-        let error = apply(&object, &patch, pod())
-            .expect_err("fails")
-            .to_string();
+        let error = apply(&object, &patch, pod()).expect_err("fails").to_string();
         assert!(error.contains(expect), "{error}");
     };
     check(
