@@ -55,6 +55,10 @@ impl Resource {
             Kind::VolumeAttachment => "volumeattachments",
             Kind::Namespace => "namespaces",
             Kind::PriorityClass => "priorityclasses",
+            Kind::Service => "services",
+            Kind::ReplicationController => "replicationcontrollers",
+            Kind::ReplicaSet => "replicasets",
+            Kind::StatefulSet => "statefulsets",
         };
         Self {
             group: kind.group(),
