@@ -4,7 +4,8 @@
 use super::Options;
 use super::effects::{Executor, Fresh, Next, Outcome};
 use super::inbox::{KINDS, Message};
-use super::queue::Queue;
+use crate::backoff::Backoff;
+use crate::queue::Queue;
 use crate::watch::{Change, Difference, ObjectName};
 use berth_controller::{Effect, Key, NamespacedName, State, sync};
 use berth_core::api::Kind;
@@ -32,7 +33,7 @@ pub(super) struct Owner {
     executor: Executor,
     options: Options,
     state: State,
-    queue: Queue,
+    queue: Queue<Key>,
     inbox: mpsc::Receiver<Message>,
     listed: FxHashSet<Kind>,
     workers: JoinSet<Finished>,
@@ -46,7 +47,7 @@ impl Owner {
             executor,
             options,
             state: State::default(),
-            queue: Queue::default(),
+            queue: Queue::new(Backoff::EFFECT),
             inbox,
             listed: FxHashSet::default(),
             workers: JoinSet::new(),
