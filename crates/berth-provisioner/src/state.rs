@@ -34,7 +34,11 @@ impl State {
             | Object::CsiDriver(_)
             | Object::CsiStorageCapacity(_)
             | Object::Namespace(_)
-            | Object::PriorityClass(_) => {}
+            | Object::PriorityClass(_)
+            | Object::Service(_)
+            | Object::ReplicationController(_)
+            | Object::ReplicaSet(_)
+            | Object::StatefulSet(_) => {}
         }
     }
 
@@ -49,7 +53,15 @@ impl State {
                 drop(self.claims.remove(&(namespace.to_owned(), name.to_owned())));
             }
             Kind::VolumeAttachment => drop(self.attachments.remove(name)),
-            Kind::Pod | Kind::CsiDriver | Kind::CsiStorageCapacity | Kind::Namespace | Kind::PriorityClass => {}
+            Kind::Pod
+            | Kind::CsiDriver
+            | Kind::CsiStorageCapacity
+            | Kind::Namespace
+            | Kind::PriorityClass
+            | Kind::Service
+            | Kind::ReplicationController
+            | Kind::ReplicaSet
+            | Kind::StatefulSet => {}
         }
     }
 

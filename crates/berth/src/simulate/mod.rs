@@ -11,15 +11,18 @@
 //!          └───── MemoryCluster ◀───┘        nothing changed? on to the next moment
 //! ```
 
+mod load;
 mod outcome;
 mod placing;
 mod table;
 mod volumes;
 
+pub use load::{LoadError, load};
 pub use outcome::{ClaimOutcome, EventOutcome, Outcome, PodOutcome, Summary, VolumeOutcome};
 pub use table::render;
 
 use crate::embedded::agent::{self, Mode};
+use crate::embedded::memory::Change;
 use crate::embedded::workloads::{self, Workloads};
 use crate::embedded::{Effect, Event, EventType, Key, MemoryCluster, Target, View};
 use berth_core::api::Object;
@@ -75,8 +78,6 @@ pub struct Simulation {
     busy: BTreeSet<Key>,
     /// Pods on a node that do not run yet, or are to go.
     starting: BTreeSet<Key>,
-    /// The last state of what can go, for those who must know what went.
-    known: BTreeMap<Key, Value>,
     /// Moments at which a workload or a pod is to be looked at again.
     due: BTreeMap<Timestamp, BTreeSet<Key>>,
 }
@@ -95,7 +96,6 @@ impl Simulation {
             workloads: Workloads::new(options.seed),
             busy: BTreeSet::new(),
             starting: BTreeSet::new(),
-            known: BTreeMap::new(),
             due: BTreeMap::new(),
         }
     }
@@ -137,7 +137,9 @@ impl Simulation {
                 progress(self.scheduler.counts().scheduled);
             }
             match self.next_moment() {
-                Some(next) if next - self.changed_at <= REST && next - START <= LONGEST => self.now = self.now.max(next),
+                Some(next) if next.duration_since(self.changed_at) <= REST && next.duration_since(START) <= LONGEST => {
+                    self.now = self.now.max(next)
+                }
                 _ => return,
             }
             self.wake_due();
@@ -158,23 +160,26 @@ impl Simulation {
     /// Shows every component what came, changed or went.
     fn take_changes(&mut self) -> bool {
         let mut any = false;
-        while let Some(key) = self.cluster.next_change() {
+        while let Some(change) = self.cluster.next_change() {
             any = true;
             self.changed_at = self.now;
-            let before = self.known.get(&key).cloned();
-            match self.cluster.objects().get(&key.kind, &key.namespace, &key.name).cloned() {
+            let (key, gone) = match change {
+                Change::Present(key) => (key, None),
+                Change::Gone(last) => (Key::of(&last), Some(last)),
+            };
+            let present = self
+                .cluster
+                .objects()
+                .get(&key.kind, &key.namespace, &key.name)
+                .cloned();
+            let view = self.cluster.objects();
+            for object in present.iter().chain(&gone) {
+                self.busy.extend(workloads::concerned(view, object));
+            }
+            match present {
                 Some(value) => self.take_in(&key, value),
                 None => self.take_out(&key),
             }
-            let view = self.cluster.objects();
-            let after = view.get(&key.kind, &key.namespace, &key.name);
-            for object in before.iter().chain(after) {
-                self.busy.extend(workloads::concerned(view, object));
-            }
-            match after {
-                Some(value) => self.known.insert(key, value.clone()),
-                None => self.known.remove(&key),
-            };
         }
         any
     }
@@ -222,7 +227,10 @@ impl Simulation {
             let Some(pod) = view.get(&key.kind, &key.namespace, &key.name) else {
                 continue;
             };
-            let node = pod.pointer("/spec/nodeName").and_then(Value::as_str).unwrap_or_default();
+            let node = pod
+                .pointer("/spec/nodeName")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
             let mode = view.get("Node", "", node).and_then(Mode::of_node).unwrap_or_default();
             let step = agent::pod_step(view, pod, mode, &agent::Settings::default(), self.now);
             let waits = step.effects.is_empty() && step.wake.is_none();
@@ -294,7 +302,9 @@ impl Simulation {
             return None;
         }
         target.resource_version.clear();
-        self.cluster.carry_out(&Effect::Patch { target, patch }, self.now).ok()?;
+        self.cluster
+            .carry_out(&Effect::Patch { target, patch }, self.now)
+            .ok()?;
         Some(self.version_of(key))
     }
 

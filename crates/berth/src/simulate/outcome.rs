@@ -168,7 +168,9 @@ fn pod_outcome(simulation: &Simulation, pod: &Value) -> PodOutcome {
         });
         let stuck = text(pod, "/status/phase") == "Pending";
         let warning = about.find(|event| event.event_type == crate::embedded::EventType::Warning);
-        warning.filter(|_| stuck).map_or_else(String::new, |event| event.message.clone())
+        warning
+            .filter(|_| stuck)
+            .map_or_else(String::new, |event| event.message.clone())
     };
     PodOutcome {
         pod: name,
@@ -205,7 +207,9 @@ fn volume_outcome(volume: &Value) -> VolumeOutcome {
     VolumeOutcome {
         volume: text(volume, "/metadata/name").to_owned(),
         phase: text(volume, "/status/phase").to_owned(),
-        claim: claim.map_or_else(String::new, |claim| join(text(claim, "/namespace"), text(claim, "/name"))),
+        claim: claim.map_or_else(String::new, |claim| {
+            join(text(claim, "/namespace"), text(claim, "/name"))
+        }),
         capacity_bytes: bytes(volume, "/spec/capacity/storage"),
     }
 }
@@ -244,7 +248,10 @@ fn summary(
             *pods_per_zone.entry(zone).or_default() += 1;
         }
     }
-    let capacities: BTreeMap<&str, i64> = volumes.iter().map(|volume| (&*volume.volume, volume.capacity_bytes)).collect();
+    let capacities: BTreeMap<&str, i64> = volumes
+        .iter()
+        .map(|volume| (&*volume.volume, volume.capacity_bytes))
+        .collect();
     let bound = claims.iter().filter(|claim| claim.phase == "Bound");
     let requested_bytes = bound.clone().map(|claim| claim.requested_bytes).sum();
     let taken_bytes = bound.clone().filter_map(|claim| capacities.get(&*claim.volume)).sum();

@@ -42,11 +42,16 @@ impl Simulation {
                 self.scheduler.written(id, &outcome, now);
             }
             Scheduling::Condition { pod, reason, message } => {
-                let condition = json!({"type": "PodScheduled", "status": "False", "reason": reason, "message": message});
+                let condition =
+                    json!({"type": "PodScheduled", "status": "False", "reason": reason, "message": message});
                 self.set_condition(&pod_key(&pod.key), &pod.uid, condition);
             }
             Scheduling::Nominate { pod, node } => {
-                self.patch(&pod_key(&pod.key), &pod.uid, json!({"status": {"nominatedNodeName": node}}));
+                self.patch(
+                    &pod_key(&pod.key),
+                    &pod.uid,
+                    json!({"status": {"nominatedNodeName": node}}),
+                );
             }
             Scheduling::Event {
                 pod,
@@ -91,7 +96,11 @@ impl Simulation {
             }
             Write::EvictPod { pod, .. } => {
                 let key = pod_key(&pod.key);
-                let object = self.cluster.objects().get(&key.kind, &key.namespace, &key.name)?.clone();
+                let object = self
+                    .cluster
+                    .objects()
+                    .get(&key.kind, &key.namespace, &key.name)?
+                    .clone();
                 self.cluster.carry_out(&Effect::delete(&object), self.now).ok()?;
                 Some(self.version_of(&key))
             }

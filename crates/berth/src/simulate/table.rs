@@ -81,7 +81,11 @@ fn pending(out: &mut String, outcome: &Outcome, width: usize) {
     for (message, pods) in by_message {
         let names: Vec<_> = pods.iter().take(5).map(|pod| pod.pod.as_str()).collect();
         let more = pods.len().saturating_sub(names.len());
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let more = if more > 0 {
+            format!(" and {more} more")
+        } else {
+            String::new()
+        };
         let _ = writeln!(out, "  {}{more}", names.join(", "));
         for line in wrapped(message, width.saturating_sub(4).max(20)) {
             let _ = writeln!(out, "    {line}");
@@ -159,8 +163,14 @@ fn rows_of(out: &mut String, head: [&str; 3], rows: Vec<[String; 3]>, width: usi
             let kept: String = text.chars().take(width.saturating_sub(1)).collect();
             format!("{kept}…")
         };
-        let cells = [cut(cells[0], widths[0]), cut(cells[1], widths[1]), cut(cells[2], widths[2])];
-        format!("  {}  {}  {}", cells[0], cells[1], cells[2]).trim_end().to_owned()
+        let cells = [
+            cut(cells[0], widths[0]),
+            cut(cells[1], widths[1]),
+            cut(cells[2], widths[2]),
+        ];
+        format!("  {}  {}  {}", cells[0], cells[1], cells[2])
+            .trim_end()
+            .to_owned()
     };
     let _ = writeln!(out, "\n{}", paint(Style::new().bold(), &line(head)));
     for row in shown {

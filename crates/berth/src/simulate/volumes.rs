@@ -180,7 +180,10 @@ impl Simulation {
             controller::Effect::Delete(target) => {
                 let at = Key::new(target.kind.name(), &target.namespace, &target.name);
                 let object = self.cluster.objects().get(&at.kind, &at.namespace, &at.name)?.clone();
-                self.cluster.carry_out(&Effect::delete(&object), self.now).ok().map(|()| true)
+                self.cluster
+                    .carry_out(&Effect::delete(&object), self.now)
+                    .ok()
+                    .map(|()| true)
             }
             controller::Effect::CreateClaim { pod, volume, .. } => {
                 let pod = self.cluster.objects().get("Pod", &pod.namespace, &pod.name)?;
@@ -271,7 +274,10 @@ impl Simulation {
         let Some(volume) = self.provisioners.state.volume(name).cloned() else {
             return false;
         };
-        let provisioner = volume.metadata.annotation(berth_core::names::PROVISIONED_BY).unwrap_or_default();
+        let provisioner = volume
+            .metadata
+            .annotation(berth_core::names::PROVISIONED_BY)
+            .unwrap_or_default();
         if !PROVISIONERS.contains(&provisioner) {
             return false;
         }
