@@ -105,7 +105,11 @@ impl Target {
             | Kind::CsiStorageCapacity
             | Kind::VolumeAttachment
             | Kind::Namespace
-            | Kind::PriorityClass => None,
+            | Kind::PriorityClass
+            | Kind::Service
+            | Kind::ReplicationController
+            | Kind::ReplicaSet
+            | Kind::StatefulSet => None,
         }
     }
 }

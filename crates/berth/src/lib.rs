@@ -10,4 +10,5 @@ pub mod embedded;
 pub mod explain;
 pub mod input;
 pub mod run;
+pub mod simulate;
 pub mod terminal;

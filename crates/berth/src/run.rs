@@ -1,17 +1,19 @@
 //! Runs a command: arguments in, output and exit status out.
 
 use crate::bench;
-use crate::cli::{Bench, Cli, Command, DecideArgs, ExplainArgs, Output};
+use crate::cli::{Bench, Cli, Command, DecideArgs, ExplainArgs, Output, SimulateArgs};
 use crate::explain;
+use crate::input::Progress as _;
+use crate::simulate;
 use crate::terminal::{self, Color, ProgressLine};
 use anyhow::Context;
 use clap::CommandFactory;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Done; for `explain`, the pod fits somewhere.
+/// Done; for `explain`, the pod fits somewhere; for `simulate`, every pod has a node.
 pub const EXIT_DONE: u8 = 0;
-/// For `explain`: the pod fits nowhere.
+/// For `explain`: the pod fits nowhere. For `simulate`: some pod is left pending.
 pub const EXIT_REFUSED: u8 = 1;
 /// Bad input or usage.
 pub const EXIT_BAD_INPUT: u8 = 2;
@@ -41,6 +43,7 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 fn dispatch(cli: &Cli) -> anyhow::Result<u8> {
     match &cli.command {
         Command::Explain(args) => explain(args, cli.color),
+        Command::Simulate(args) => simulate(args, cli.color),
         Command::Bench {
             what: Bench::Decide(args),
         } => decide(args, cli.color),
@@ -68,6 +71,29 @@ fn explain(args: &ExplainArgs, color: Color) -> anyhow::Result<u8> {
         Output::Json => write_json(report)?,
     }
     Ok(if report.schedulable { EXIT_DONE } else { EXIT_REFUSED })
+}
+
+fn simulate(args: &SimulateArgs, color: Color) -> anyhow::Result<u8> {
+    let (mut simulation, summary) = simulate::load(args, &mut io::stdin().lock(), &mut ProgressLine::new())?;
+    let remark = summary.to_string();
+    if !remark.is_empty() {
+        writeln!(color.stderr(), "{remark}")?;
+    }
+    let mut progress = ProgressLine::new();
+    simulation.run(&mut |scheduled| {
+        progress.step("placed", usize::try_from(scheduled).unwrap_or(usize::MAX), "pods");
+    });
+    progress.done();
+    let outcome = simulation.outcome();
+    match args.output {
+        Output::Table => write!(color.stdout(), "{}", simulate::render(&outcome, terminal::width()))?,
+        Output::Json => write_json(&outcome)?,
+    }
+    Ok(if outcome.summary.pending == 0 {
+        EXIT_DONE
+    } else {
+        EXIT_REFUSED
+    })
 }
 
 fn decide(args: &DecideArgs, color: Color) -> anyhow::Result<u8> {

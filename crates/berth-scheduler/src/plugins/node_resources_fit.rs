@@ -155,14 +155,14 @@ pub fn score(cluster: &Cluster, pod: &Pod, profile: &Profile, nodes: &[NodeId], 
             out.extend(
                 nodes
                     .iter()
-                    .map(|node| truncated(weigh(&resources, *node, least_allocated))),
+                    .map(|node| truncated(weigh(&resources, *node, |used, all| Some(least_allocated(used, all))))),
             );
         }
         ScoringForm::MostAllocated => {
             out.extend(
                 nodes
                     .iter()
-                    .map(|node| truncated(weigh(&resources, *node, most_allocated))),
+                    .map(|node| truncated(weigh(&resources, *node, |used, all| Some(most_allocated(used, all))))),
             );
         }
         ScoringForm::RequestedToCapacityRatio(shape) => {
@@ -174,6 +174,8 @@ pub fn score(cluster: &Cluster, pod: &Pod, profile: &Profile, nodes: &[NodeId], 
                 };
                 broken_line(shape, utilization)
             };
+            // Here, and only here, a resource that scores nothing is left out of the mean.
+            let ratio = |used, allocatable| Some(ratio(used, allocatable)).filter(|score| *score > 0);
             out.extend(nodes.iter().map(|node| match weigh(&resources, *node, ratio) {
                 (_, 0) => 0,
                 (sum, weights) => (sum as f64 / weights as f64).round() as i64,
@@ -184,14 +186,16 @@ pub fn score(cluster: &Cluster, pod: &Pod, profile: &Profile, nodes: &[NodeId], 
 }
 
 /// The weighted sum of a node's scores by resource, and the sum of the weights. What a node does not have says nothing.
-fn weigh(resources: &[ScoredResource<'_>], node: NodeId, score: impl Fn(i64, i64) -> i64) -> (i64, i64) {
+fn weigh(resources: &[ScoredResource<'_>], node: NodeId, score: impl Fn(i64, i64) -> Option<i64>) -> (i64, i64) {
     let (mut sum, mut weights) = (0, 0);
     for resource in resources {
         let allocatable = resource.allocatable[node.index()];
         if allocatable != 0 {
             let used = resource.used[node.index()].saturating_add(resource.wanted);
-            sum += score(used, allocatable) * resource.weight;
-            weights += resource.weight;
+            if let Some(score) = score(used, allocatable) {
+                sum += score * resource.weight;
+                weights += resource.weight;
+            }
         }
     }
     (sum, weights)
@@ -246,6 +250,8 @@ pub fn broken_line(shape: &[ShapePoint], utilization: i64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::ScoringStrategy;
+    use berth_core::api::Object;
     use proptest::prelude::*;
 
     #[test]
@@ -255,6 +261,41 @@ mod tests {
         assert_eq!(broken_line(&shape, 0), 100);
         assert_eq!(broken_line(&shape, 1), 98, "100 - 70 / 30, truncated to 100 - 2");
         assert_eq!(broken_line(&shape, 31), 30);
+    }
+
+    /// A node of 4 cores and 8Gi, of which the pod asks for one core and 4Gi.
+    fn check_form(form: ScoringForm, resources: &[(&str, i64)], expected: i64) {
+        let node = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n1"},
+                       "status":{"allocatable":{"cpu":"4","memory":"8Gi","pods":"10"}}}"#;
+        let pod = r#"{"spec":{"containers":[{"resources":{"requests":{"cpu":"1","memory":"4Gi"}}}]}}"#;
+        let mut cluster = Cluster::default();
+        let node = Object::decode(serde_json::from_str(node).unwrap()).unwrap().unwrap();
+        cluster.upsert(&node);
+        let pod = cluster.compile(&serde_json::from_str(pod).unwrap());
+        let mut profile = Profile::default();
+        let resources = resources.iter().map(|(name, weight)| ((*name).to_owned(), *weight));
+        profile.scoring_strategy = ScoringStrategy {
+            form,
+            resources: resources.collect(),
+        };
+        let mut scores = Vec::new();
+        assert!(score(&cluster, &pod, &profile, &[NodeId(0)], &mut scores));
+        assert_eq!(scores, [expected], "{:?}", profile.scoring_strategy);
+    }
+
+    #[test]
+    fn forms_of_the_score() {
+        let (even, uneven) = ([("cpu", 1), ("memory", 1)], [("cpu", 1), ("memory", 3)]);
+        check_form(ScoringForm::LeastAllocated, &even, 62);
+        check_form(ScoringForm::LeastAllocated, &uneven, 56);
+        check_form(ScoringForm::LeastAllocated, &[("example.com/gpu", 1)], 0);
+        check_form(ScoringForm::MostAllocated, &even, 37);
+        let shape = |points: [(i64, i64); 2]| {
+            let points = points.map(|(utilization, score)| ShapePoint { utilization, score });
+            ScoringForm::RequestedToCapacityRatio(points.to_vec())
+        };
+        check_form(shape([(0, 0), (100, 10)]), &even, 38);
+        check_form(shape([(25, 0), (100, 10)]), &even, 33);
     }
 
     proptest! {

@@ -47,12 +47,21 @@ pub enum Refused {
     Nameless,
 }
 
+/// Something that happened to an object.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// It came or changed; read it for its present state.
+    Present(Key),
+    /// It went; this was its last state.
+    Gone(Value),
+}
+
 /// A cluster in memory.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryCluster {
     objects: Objects,
     events: Vec<Event>,
-    changed: VecDeque<Key>,
+    changed: VecDeque<Change>,
     version: u64,
 }
 
@@ -69,8 +78,8 @@ impl MemoryCluster {
         &self.events
     }
 
-    /// Takes one object out of the list of those that came, changed or went since they were last taken.
-    pub fn next_change(&mut self) -> Option<Key> {
+    /// The next thing that happened and was not taken yet, in order: what a watch would tell.
+    pub fn next_change(&mut self) -> Option<Change> {
         self.changed.pop_front()
     }
 
@@ -170,7 +179,7 @@ impl MemoryCluster {
             &["metadata", "resourceVersion"],
             json!(self.version.to_string()),
         );
-        self.changed.push_back(Key::of(&object));
+        self.changed.push_back(Change::Present(Key::of(&object)));
         self.objects.insert(object);
     }
 
@@ -231,11 +240,11 @@ impl MemoryCluster {
             return;
         };
         self.version += 1;
-        self.changed.push_back(key.clone());
         let mut effects = garbage::dependents(&self.objects, &gone);
         if key.kind == "Node" {
             effects.extend(garbage::pods_of_node(&self.objects, &gone));
         }
+        self.changed.push_back(Change::Gone(gone));
         for effect in effects {
             // What another deletion has taken in the meantime needs no second one.
             let _ = self.carry_out(&effect, now);

@@ -21,6 +21,7 @@ pub mod expect;
 mod field;
 pub mod garbage;
 mod hash;
+pub mod lifecycle;
 pub mod memory;
 pub mod names;
 pub mod objects;
@@ -32,5 +33,5 @@ pub mod workloads;
 mod testing;
 
 pub use effect::{Effect, Event, EventType, Step, Target};
-pub use memory::MemoryCluster;
+pub use memory::{Change, MemoryCluster};
 pub use objects::{Key, Objects, View};

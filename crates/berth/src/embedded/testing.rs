@@ -3,11 +3,12 @@
 use super::agent::{self, Mode, Settings};
 use super::effect::{Effect, Step};
 use super::field;
-use super::memory::MemoryCluster;
-use super::objects::View;
+use super::memory::{Change, MemoryCluster};
+use super::objects::{Key, View};
 use super::workloads::{self, Workloads};
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// More rounds than any story here needs: one that does not settle by then never will.
 const ROUNDS: usize = 2000;
@@ -147,6 +148,54 @@ impl Story {
                 (true, Some(wake)) => self.now = self.now.max(wake),
                 (false, _) => {}
             }
+        }
+        panic!("does not settle");
+    }
+
+    /// As [`Self::settle`], but looks only at what a change concerns: the way in which `up` and `simulate` run.
+    pub(crate) fn settle_by_changes(&mut self) {
+        let settings = Settings::default();
+        let mut wakes: BTreeMap<Key, Timestamp> = BTreeMap::new();
+        for _ in 0..ROUNDS {
+            let mut dirty: BTreeSet<Key> = BTreeSet::new();
+            while let Some(change) = self.cluster.next_change() {
+                let objects = self.cluster.objects();
+                let object = match &change {
+                    Change::Present(key) => objects.get(&key.kind, &key.namespace, &key.name),
+                    Change::Gone(object) => Some(object),
+                };
+                dirty.extend(
+                    object
+                        .into_iter()
+                        .flat_map(|object| workloads::concerned(objects, object)),
+                );
+                dirty.extend(object.filter(|object| field::kind(object) == "Pod").map(Key::of));
+            }
+            if dirty.is_empty() {
+                let Some(next) = wakes.values().min().copied() else {
+                    return;
+                };
+                self.now = self.now.max(next);
+                dirty.extend(
+                    wakes
+                        .iter()
+                        .filter(|(_, wake)| **wake <= self.now)
+                        .map(|(key, _)| key.clone()),
+                );
+            }
+            for key in dirty {
+                let objects = self.cluster.objects();
+                let step = match objects.get(&key.kind, &key.namespace, &key.name) {
+                    Some(pod) if key.kind == "Pod" => agent::pod_step(objects, pod, self.mode, &settings, self.now),
+                    _ => self.workloads.reconcile(objects, &key, self.now),
+                };
+                self.cluster.carry_out_all(&step.effects, self.now).unwrap();
+                match step.wake {
+                    Some(wake) => wakes.insert(key, wake),
+                    None => wakes.remove(&key),
+                };
+            }
+            self.schedule();
         }
         panic!("does not settle");
     }

@@ -21,8 +21,19 @@ struct Identity {
     name: Box<str>,
 }
 
+/// Who is given what was read.
+pub(super) enum Sink<'a> {
+    /// Decoded objects of the kinds that decisions read.
+    Objects(&'a mut dyn FnMut(Object)),
+    /// Objects as they were written, of those kinds (checked) and of the workloads that make pods.
+    Values(&'a mut dyn FnMut(Value)),
+}
+
+/// Kinds that decisions do not read, but that make pods.
+const WORKLOADS: [&str; 2] = ["Deployment", "Job"];
+
 pub(super) struct Gather<'a> {
-    sink: &'a mut dyn FnMut(Object),
+    sink: Sink<'a>,
     progress: &'a mut dyn Progress,
     places: HashMap<Identity, Place>,
     /// Items of the list at hand that do not say what they are, until the list has said it.
@@ -33,7 +44,7 @@ pub(super) struct Gather<'a> {
 }
 
 impl<'a> Gather<'a> {
-    pub(super) fn new(sink: &'a mut dyn FnMut(Object), progress: &'a mut dyn Progress) -> Self {
+    pub(super) fn new(sink: Sink<'a>, progress: &'a mut dyn Progress) -> Self {
         Self {
             sink,
             progress,
@@ -138,17 +149,30 @@ impl<'a> Gather<'a> {
         if is_list_of_ours(&kind) && value.get("items").is_none_or(Value::is_null) {
             return;
         }
-        match Object::decode(value) {
-            Ok(Some(object)) => self.accept(place, object),
-            Ok(None) => *self.summary.skipped.entry(kind).or_default() += 1,
-            Err(error) => {
+        let raw = matches!(self.sink, Sink::Values(_)).then(|| value.clone());
+        match (Object::decode(value), raw) {
+            (Ok(Some(object)), raw) => self.accept(place, object, raw),
+            (Ok(None), Some(raw)) if WORKLOADS.contains(&kind.as_str()) => self.hand_on(raw, "default"),
+            (Ok(None), _) => *self.summary.skipped.entry(kind).or_default() += 1,
+            (Err(error), _) => {
                 let hint = hint(&error);
                 self.problem(Problem::Object { place, error, hint });
             }
         }
     }
 
-    fn accept(&mut self, place: Place, object: Object) {
+    /// Gives an object on as it was written, but for the namespace that it did not say.
+    fn hand_on(&mut self, mut value: Value, namespace: &str) {
+        if let Sink::Values(sink) = &mut self.sink {
+            if !namespace.is_empty() && value["metadata"]["namespace"].as_str().is_none_or(str::is_empty) {
+                value["metadata"]["namespace"] = Value::String(namespace.to_owned());
+            }
+            self.summary.objects += 1;
+            sink(value);
+        }
+    }
+
+    fn accept(&mut self, place: Place, object: Object, raw: Option<Value>) {
         let metadata = object.metadata();
         let identity = Identity {
             kind: object.kind(),
@@ -174,7 +198,14 @@ impl<'a> Gather<'a> {
         if self.summary.objects.is_multiple_of(PROGRESS_EVERY) {
             self.progress.step("read", self.summary.objects, "objects");
         }
-        (self.sink)(object);
+        match (&mut self.sink, raw) {
+            (Sink::Objects(sink), _) => sink(object),
+            (Sink::Values(_), Some(raw)) => {
+                self.summary.objects -= 1;
+                self.hand_on(raw, &object.metadata().namespace);
+            }
+            (Sink::Values(_), None) => {}
+        }
     }
 }
 

@@ -14,7 +14,7 @@ mod yaml;
 pub use place::{Place, Problem, ReadError};
 
 use berth_core::api::Object;
-use gather::Gather;
+use gather::{Gather, Sink};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Read};
@@ -102,7 +102,24 @@ pub fn read(
     progress: &mut dyn Progress,
     sink: &mut dyn FnMut(Object),
 ) -> Result<Summary, ReadError> {
-    let mut gather = Gather::new(sink, progress);
+    read_into(sources, standard_input, Gather::new(Sink::Objects(sink), progress))
+}
+
+/// Reads all sources and hands each object to `sink` as it was written: checked objects of the kinds that decisions
+/// read, and the workloads that make pods.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_values(
+    sources: &[Source],
+    standard_input: &mut dyn Read,
+    progress: &mut dyn Progress,
+    sink: &mut dyn FnMut(serde_json::Value),
+) -> Result<Summary, ReadError> {
+    read_into(sources, standard_input, Gather::new(Sink::Values(sink), progress))
+}
+
+fn read_into(sources: &[Source], standard_input: &mut dyn Read, mut gather: Gather<'_>) -> Result<Summary, ReadError> {
     for source in sources {
         match source {
             Source::StandardInput => {
@@ -123,7 +140,7 @@ pub fn read(
 /// As [`read`].
 pub fn read_text(name: &str, text: &str, sink: &mut dyn FnMut(Object)) -> Result<Summary, ReadError> {
     let mut progress = NoProgress;
-    let mut gather = Gather::new(sink, &mut progress);
+    let mut gather = Gather::new(Sink::Objects(sink), &mut progress);
     contents(name.into(), Format::Either, Ok(text.into()), &mut gather);
     gather.finish()
 }

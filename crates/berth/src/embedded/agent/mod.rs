@@ -236,13 +236,18 @@ impl Agent<'_> {
         }
     }
 
-    /// Ends a pod whose containers have run for as long as they should.
+    /// Ends a pod whose containers have run for as long as they should, and keeps it ready until then.
     fn finish(&self, pod: &Value, step: &mut Step) {
         let started = field::time(pod, "/status/startTime").unwrap_or(self.now);
         match running::ends_at(pod, started) {
-            Some(ends) if ends > self.now => step.wake_at(ends),
-            Some(_) => step.effects.extend(running::ended(pod, self.now).effect()),
+            Some(ends) if ends <= self.now => {
+                step.effects.extend(running::ended(pod, self.now).effect());
+                return;
+            }
+            Some(ends) => step.wake_at(ends),
             None => {}
         }
+        // While the agent was silent, others may have taken the pod for lost.
+        step.effects.extend(running::ready(pod, self.now).effect());
     }
 }

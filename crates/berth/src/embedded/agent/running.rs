@@ -75,6 +75,25 @@ pub(super) fn started<'a>(pod: &'a Value, node: &Value, address: &str, now: Time
     status
 }
 
+/// The containers of the pod still run.
+pub(super) fn ready(pod: &Value, now: Timestamp) -> Status<'_> {
+    let mut status = Status::of(pod, now);
+    hold_conditions(&mut status);
+    status
+}
+
+fn hold_conditions(status: &mut Status<'_>) {
+    for name in [
+        READY_TO_START,
+        "Initialized",
+        "Ready",
+        "ContainersReady",
+        "PodScheduled",
+    ] {
+        status.condition(Condition::plain(name, true));
+    }
+}
+
 /// The containers of the pod have ended by themselves.
 pub(super) fn ended(pod: &Value, now: Timestamp) -> Status<'_> {
     let mut status = Status::of(pod, now);

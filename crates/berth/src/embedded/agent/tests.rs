@@ -325,3 +325,23 @@ fn heartbeats_keep_a_node_ready_and_its_lease_fresh() {
         "the lease goes with its node"
     );
 }
+
+#[test]
+fn any_pod_is_survived() {
+    let broken = [
+        json!(null),
+        json!(3),
+        json!([]),
+        json!({"containers": 3, "volumes": "x"}),
+        json!({"containers": [3, {}], "volumes": [null, {"ephemeral": {}}]}),
+        json!({"nodeName": "n1", "containers": [null], "volumes": [{"persistentVolumeClaim": 3}], "restartPolicy": 5}),
+    ];
+    for spec in broken {
+        let mut story = Story::with_nodes(1);
+        story.create(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"}, "spec": spec, "status": spec}));
+        story.settle();
+        story.delete("Pod", "p");
+        story.settle();
+        assert!(story.pods().is_empty());
+    }
+}

@@ -54,9 +54,11 @@ fn examples() -> Vec<(String, String)> {
 
 fn objects(name: &str, text: &str) -> Objects {
     let documents = text.split("\n---\n").skip(1);
-    let values = documents.map(|document| crate::input::value_of(&Arc::from(name), document));
-    values
-        .map(|value| value.unwrap_or_else(|problem| panic!("{name}: {problem}")))
+    documents
+        .map(|document| match crate::input::value_of(&Arc::from(name), document) {
+            Ok(value) => value,
+            Err(problem) => panic!("{name}: {problem}"),
+        })
         .collect()
 }
 

@@ -18,7 +18,6 @@ mod tests;
 #[cfg(test)]
 pub(crate) use pods::Selector;
 pub(crate) use pods::is_over;
-pub use pods::template_pod;
 
 use super::effect::Step;
 use super::field;

@@ -86,8 +86,7 @@ impl Selector {
 }
 
 /// A pod made from a template, in the namespace of its owner and managed by it. It has no name yet.
-#[must_use]
-pub fn template_pod(owner: &Value, template: &Value) -> Value {
+pub(super) fn template_pod(owner: &Value, template: &Value) -> Value {
     let mut metadata = Map::new();
     for part in ["labels", "annotations", "finalizers"] {
         if !template["metadata"][part].is_null() {

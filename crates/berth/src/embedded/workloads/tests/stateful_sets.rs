@@ -1,0 +1,348 @@
+//! Stories of StatefulSets.
+
+use super::*;
+
+fn set(spec: Value) -> Value {
+    let mut set = workload(
+        "StatefulSet",
+        "web",
+        json!({"serviceName": "web", "volumeClaimTemplates": claim_template()}),
+    );
+    field::merge(&mut set, &json!({ "spec": spec }));
+    set
+}
+
+#[test]
+fn pods_start_one_after_the_other_each_with_its_claim() {
+    let mut story = Story::with_nodes(1);
+    story.create(set(json!({"replicas": 3})));
+    for ordinal in 0..3 {
+        let step = story.control();
+        assert_eq!(created_and_deleted(&step).0, [format!("web-{ordinal}")]);
+        assert!(
+            created_and_deleted(&story.control()).0.is_empty(),
+            "the next one waits until this one is ready"
+        );
+        bind_claims(&mut story);
+        story.schedule();
+        story.run_agents();
+    }
+    story.settle();
+    assert_eq!(story.pods(), ["web-0 Running", "web-1 Running", "web-2 Running"]);
+    assert_eq!(
+        story.names("PersistentVolumeClaim"),
+        ["data-web-0", "data-web-1", "data-web-2"]
+    );
+    let pod = story.get("Pod", "web-1");
+    assert_eq!(field::label(pod, names::POD_NAME), "web-1");
+    assert_eq!(field::label(pod, names::POD_INDEX), "1");
+    assert_eq!(pod["spec"]["hostname"], "web-1");
+    assert_eq!(pod["spec"]["subdomain"], "web");
+    assert_eq!(
+        pod["spec"]["volumes"],
+        json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data-web-1"}}])
+    );
+    assert_eq!(pod["metadata"]["ownerReferences"][0]["name"], "web");
+    let status = &story.get("StatefulSet", "web")["status"];
+    for count in [
+        "replicas",
+        "readyReplicas",
+        "availableReplicas",
+        "currentReplicas",
+        "updatedReplicas",
+    ] {
+        assert_eq!(status[count], 3, "{count}");
+    }
+    assert_eq!(status["observedGeneration"], 1);
+    assert_eq!(status["currentRevision"], status["updateRevision"]);
+    assert!(
+        story
+            .messages()
+            .contains(&"SuccessfulCreate create Claim data-web-0 Pod web-0 in StatefulSet web success".to_owned())
+    );
+}
+
+/// Stands in for the volume controller: every claim gets a volume of its own.
+fn bind_claims(story: &mut Story) {
+    let claims: Vec<Value> = story
+        .cluster
+        .objects()
+        .of_kind("PersistentVolumeClaim")
+        .cloned()
+        .collect();
+    for claim in claims {
+        let name = format!("pv-{}", field::uid(&claim));
+        if story.find("PersistentVolume", &name).is_none() {
+            story.create(json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": {"claimRef": {"uid": field::uid(&claim)}}}));
+            story.patch(
+                "PersistentVolumeClaim",
+                field::name(&claim),
+                json!({"spec": {"volumeName": name}}),
+            );
+            story.set_status("PersistentVolumeClaim", field::name(&claim), json!({"phase": "Bound"}));
+        }
+    }
+}
+
+fn settle(story: &mut Story) {
+    for _ in 0..100 {
+        bind_claims(story);
+        let step = story.round();
+        if step.effects.is_empty() {
+            match step.wake {
+                None => return,
+                Some(wake) => story.now = wake,
+            }
+        }
+    }
+    panic!("does not settle");
+}
+
+#[test]
+fn a_parallel_set_starts_and_stops_all_pods_at_once() {
+    let mut story = Story::with_nodes(1);
+    story.create(set(json!({"replicas": 3, "podManagementPolicy": "Parallel"})));
+    assert_eq!(created_and_deleted(&story.control()).0, ["web-0", "web-1", "web-2"]);
+    settle(&mut story);
+    story.patch("StatefulSet", "web", json!({"spec": {"replicas": 1}}));
+    assert_eq!(created_and_deleted(&story.control()).1, ["web-2", "web-1"]);
+}
+
+#[test]
+fn scaling_down_goes_backwards_and_keeps_the_claims() {
+    let mut story = Story::with_nodes(1);
+    story.create(set(json!({"replicas": 3})));
+    settle(&mut story);
+    story.patch("StatefulSet", "web", json!({"spec": {"replicas": 1}}));
+    assert_eq!(created_and_deleted(&story.control()).1, ["web-2"]);
+    assert!(
+        created_and_deleted(&story.control()).1.is_empty(),
+        "web-1 waits until web-2 is gone"
+    );
+    settle(&mut story);
+    assert_eq!(story.pods(), ["web-0 Running"]);
+    assert_eq!(story.names("PersistentVolumeClaim").len(), 3);
+    story.patch("StatefulSet", "web", json!({"spec": {"replicas": 2}}));
+    settle(&mut story);
+    assert_eq!(story.pods(), ["web-0 Running", "web-1 Running"]);
+    assert_eq!(
+        story.names("PersistentVolumeClaim").len(),
+        3,
+        "web-1 has its old claim again"
+    );
+}
+
+#[test]
+fn deletion_keeps_claims_unless_the_policy_says_otherwise() {
+    for (policy, left) in [("Retain", 2), ("Delete", 0)] {
+        let mut story = Story::with_nodes(1);
+        story.create(set(
+            json!({"replicas": 2, "persistentVolumeClaimRetentionPolicy": {"whenDeleted": policy}}),
+        ));
+        settle(&mut story);
+        story.delete("StatefulSet", "web");
+        settle(&mut story);
+        assert_eq!(story.pods(), [""; 0]);
+        assert_eq!(story.names("PersistentVolumeClaim").len(), left, "{policy}");
+        assert!(story.names("ControllerRevision").is_empty());
+    }
+}
+
+#[test]
+fn claims_of_replicas_that_are_too_many_go_when_told_so() {
+    let mut story = Story::with_nodes(1);
+    story.create(set(
+        json!({"replicas": 3, "persistentVolumeClaimRetentionPolicy": {"whenScaled": "Delete"}}),
+    ));
+    settle(&mut story);
+    story.patch("StatefulSet", "web", json!({"spec": {"replicas": 1}}));
+    settle(&mut story);
+    assert_eq!(story.names("PersistentVolumeClaim"), ["data-web-0"]);
+    story.delete("StatefulSet", "web");
+    settle(&mut story);
+    assert_eq!(story.names("PersistentVolumeClaim"), ["data-web-0"]);
+}
+
+#[test]
+fn a_change_of_mind_keeps_the_claims() {
+    let mut story = Story::with_nodes(1);
+    story.create(set(
+        json!({"replicas": 3, "persistentVolumeClaimRetentionPolicy": {"whenScaled": "Delete"}}),
+    ));
+    settle(&mut story);
+    story.patch("StatefulSet", "web", json!({"spec": {"replicas": 1}}));
+    story.control();
+    assert_eq!(
+        story.get("PersistentVolumeClaim", "data-web-1")["metadata"]["ownerReferences"][0]["kind"],
+        "Pod"
+    );
+    story.patch("StatefulSet", "web", json!({"spec": {"replicas": 3}}));
+    story.control();
+    assert!(story.get("PersistentVolumeClaim", "data-web-1")["metadata"]["ownerReferences"].is_null());
+}
+
+#[test]
+fn a_pod_that_is_gone_or_failed_comes_back_on_its_claim() {
+    let mut story = Story::with_nodes(1);
+    story.create(set(json!({"replicas": 2})));
+    settle(&mut story);
+    let first = field::uid(story.get("Pod", "web-0")).to_owned();
+    let claim = field::uid(story.get("PersistentVolumeClaim", "data-web-0")).to_owned();
+    story.delete("Pod", "web-0");
+    settle(&mut story);
+    assert_ne!(field::uid(story.get("Pod", "web-0")), first);
+    assert_eq!(field::uid(story.get("PersistentVolumeClaim", "data-web-0")), claim);
+    story.set_status("Pod", "web-1", json!({"phase": "Failed"}));
+    settle(&mut story);
+    assert_eq!(story.pods(), ["web-0 Running", "web-1 Running"]);
+    assert!(
+        story
+            .messages()
+            .contains(&"RecreatingFailedPod StatefulSet default/web is recreating failed Pod web-1".to_owned())
+    );
+}
+
+#[test]
+fn a_pod_waits_for_a_claim_that_is_on_its_way_out() {
+    let mut story = Story::with_nodes(1);
+    let mut claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data-web-0", "namespace": "default"}});
+    field::set(
+        &mut claim,
+        &["metadata", "finalizers"],
+        json!(["kubernetes.io/pvc-protection"]),
+    );
+    story.create(claim);
+    story.delete("PersistentVolumeClaim", "data-web-0");
+    story.create(set(json!({"replicas": 1})));
+    story.control();
+    assert_eq!(story.pods(), [""; 0]);
+    story.patch(
+        "PersistentVolumeClaim",
+        "data-web-0",
+        json!({"metadata": {"finalizers": null}}),
+    );
+    settle(&mut story);
+    assert_eq!(story.pods(), ["web-0 Running"]);
+}
+
+#[test]
+fn a_new_template_reaches_pods_from_the_last_to_the_partition() {
+    let mut story = Story::with_nodes(1);
+    story.create(set(
+        json!({"replicas": 3, "updateStrategy": {"rollingUpdate": {"partition": 1}}}),
+    ));
+    settle(&mut story);
+    story.patch(
+        "StatefulSet",
+        "web",
+        json!({"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "app:2"}]}}}}),
+    );
+    assert_eq!(created_and_deleted(&story.control()).1, ["web-2"]);
+    settle(&mut story);
+    let image = |story: &Story, pod: &str| field::text(story.get("Pod", pod), "/spec/containers/0/image").to_owned();
+    assert_eq!(
+        ["web-0", "web-1", "web-2"].map(|pod| image(&story, pod)),
+        ["app:1", "app:2", "app:2"]
+    );
+    let status = story.get("StatefulSet", "web")["status"].clone();
+    assert_eq!(
+        (&status["currentReplicas"], &status["updatedReplicas"]),
+        (&json!(1), &json!(2))
+    );
+    story.delete("Pod", "web-0");
+    settle(&mut story);
+    assert_eq!(
+        image(&story, "web-0"),
+        "app:1",
+        "below the partition the old template counts"
+    );
+    story.patch(
+        "StatefulSet",
+        "web",
+        json!({"spec": {"updateStrategy": {"rollingUpdate": {"partition": 0}}}}),
+    );
+    settle(&mut story);
+    assert_eq!(image(&story, "web-0"), "app:2");
+    let status = &story.get("StatefulSet", "web")["status"];
+    assert_eq!(status["currentRevision"], status["updateRevision"]);
+}
+
+#[test]
+fn ordinals_can_start_later() {
+    let mut story = Story::with_nodes(1);
+    story.create(set(json!({"replicas": 2, "ordinals": {"start": 5}})));
+    settle(&mut story);
+    assert_eq!(story.pods(), ["web-5 Running", "web-6 Running"]);
+}
+
+#[test]
+fn somebody_elses_pod_of_the_same_name_is_waited_for() {
+    let mut story = Story::with_nodes(1);
+    story.create(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-0", "namespace": "default"}}));
+    story.create(set(json!({"replicas": 1})));
+    assert!(created_and_deleted(&story.control()).0.is_empty());
+    let pod = story.get("Pod", "web-0").clone();
+    assert_eq!(
+        concerned(story.cluster.objects(), &pod),
+        [Key::new("StatefulSet", "default", "web")]
+    );
+    story.delete("Pod", "web-0");
+    assert_eq!(created_and_deleted(&story.control()).0, ["web-0"]);
+}
+
+fn keeps_order(before: &[String], step: &Step) -> Result<(), TestCaseError> {
+    let (created, deleted) = created_and_deleted(step);
+    prop_assert!(created.len() + deleted.len() <= 1, "{:?} {:?}", created, deleted);
+    for name in created {
+        let ordinal = stateful_set::ordinal("web", &name).unwrap();
+        for below in 0..ordinal {
+            let below = format!("web-{below} Running");
+            prop_assert!(before.contains(&below), "{} in {:?}", name, before);
+        }
+    }
+    for name in deleted {
+        let ordinal = stateful_set::ordinal("web", &name).unwrap();
+        let there = before
+            .iter()
+            .filter_map(|pod| stateful_set::ordinal("web", pod.split(' ').next()?));
+        prop_assert!(there.max() == Some(ordinal), "{} in {:?}", name, before);
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// Whatever the user does: in order, no pod starts before the ones below it are ready, none goes before
+    /// the ones above it have gone, and in the end exactly the wanted ones run.
+    #[test]
+    fn order_is_kept(actions in proptest::collection::vec((0..4_u8, 0..6_i64), 1..12)) {
+        let mut story = Story::with_nodes(2);
+        story.create(set(json!({"replicas": 3})));
+        let mut replicas = 3;
+        for (action, number) in actions {
+            match action {
+                0 => {
+                    replicas = number;
+                    story.patch("StatefulSet", "web", json!({"spec": {"replicas": replicas}}));
+                }
+                1 if story.find("Pod", &format!("web-{number}")).is_some() => story.delete("Pod", &format!("web-{number}")),
+                2 => story.schedule(),
+                _ => { story.run_agents(); }
+            }
+            bind_claims(&mut story);
+            // A pod without a node goes as soon as it is deleted, so that one step can make room for the next.
+            let mut is_settled = false;
+            for _ in 0..20 {
+                let before = story.pods();
+                let step = story.control();
+                keeps_order(&before, &step)?;
+                is_settled |= step.effects.is_empty();
+            }
+            prop_assert!(is_settled, "steps without end");
+        }
+        settle(&mut story);
+        let expected: Vec<_> = (0..replicas).map(|ordinal| format!("web-{ordinal} Running")).collect();
+        prop_assert_eq!(story.pods(), expected);
+    }
+}

@@ -1,0 +1,340 @@
+//! A whole cluster in virtual time: scheduler, volume controller, provisioners, workload controllers and node agents
+//! on objects in memory, until nothing moves any more.
+//!
+//! The components are the very steps that run against an API server. Only the clock and the carrying out of
+//! effects differ: time jumps to the next moment at which something is due. The same objects and the same seed give
+//! the same outcome.
+//!
+//! ```text
+//!   changed objects ──▶ every component takes them in
+//!          ▲                        │ effects
+//!          └───── MemoryCluster ◀───┘        nothing changed? on to the next moment
+//! ```
+
+mod load;
+mod outcome;
+mod placing;
+mod table;
+mod volumes;
+
+pub use load::{LoadError, load};
+pub use outcome::{ClaimOutcome, EventOutcome, Outcome, PodOutcome, Summary, VolumeOutcome};
+pub use table::render;
+
+use crate::embedded::agent::{self, Mode};
+use crate::embedded::memory::Change;
+use crate::embedded::workloads::{self, Workloads};
+use crate::embedded::{Effect, Event, EventType, Key, MemoryCluster, Target, View};
+use berth_core::api::Object;
+use berth_scheduler::profile::Profile;
+use berth_scheduler::queue::QueueTimes;
+use berth_scheduler::scheduler::Scheduler;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use volumes::{ControllerRun, ProvisionerRun};
+
+/// When every simulation begins: fixed, so that outcomes can be compared.
+const START: Timestamp = Timestamp::constant(1_767_225_600, 0);
+
+/// A simulation in which nothing changes for so long has come to rest: it is longer than the time after which the
+/// scheduler tries forgotten pods once more, and than any backoff.
+const REST: SignedDuration = SignedDuration::from_mins(6);
+
+/// A simulation that never comes to rest (a provisioner that fails for ever, say) ends after so long.
+const LONGEST: SignedDuration = SignedDuration::from_hours(2);
+
+/// How a simulation is set up.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Breaks ties and names pods.
+    pub seed: u64,
+    /// The scheduler's profiles by name.
+    pub profiles: BTreeMap<String, Profile>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let name = berth_scheduler::scheduler::DEFAULT_SCHEDULER_NAME.to_owned();
+        Self {
+            seed: 1,
+            profiles: [(name, Profile::default())].into(),
+        }
+    }
+}
+
+/// A cluster in virtual time.
+#[derive(Debug)]
+pub struct Simulation {
+    cluster: MemoryCluster,
+    now: Timestamp,
+    changed_at: Timestamp,
+    scheduler: Scheduler,
+    controller: ControllerRun,
+    provisioners: ProvisionerRun,
+    workloads: Workloads,
+    /// Workloads to look after.
+    busy: BTreeSet<Key>,
+    /// Pods on a node that do not run yet, or are to go.
+    starting: BTreeSet<Key>,
+    /// Moments at which a workload or a pod is to be looked at again.
+    due: BTreeMap<Timestamp, BTreeSet<Key>>,
+}
+
+impl Simulation {
+    /// An empty cluster.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        Self {
+            cluster: MemoryCluster::default(),
+            now: START,
+            changed_at: START,
+            scheduler: Scheduler::new(options.profiles, QueueTimes::default(), options.seed),
+            controller: ControllerRun::default(),
+            provisioners: ProvisionerRun::default(),
+            workloads: Workloads::new(options.seed),
+            busy: BTreeSet::new(),
+            starting: BTreeSet::new(),
+            due: BTreeMap::new(),
+        }
+    }
+
+    /// Adds an object, as a user creates it.
+    ///
+    /// # Errors
+    /// If it has no kind or name, or is already there.
+    pub fn create(&mut self, object: Value) -> Result<(), crate::embedded::memory::Refused> {
+        self.cluster.create(object, self.now)
+    }
+
+    /// The objects as they are now.
+    #[must_use]
+    pub fn objects(&self) -> &dyn View {
+        self.cluster.objects()
+    }
+
+    /// What was told to users so far, in order.
+    #[must_use]
+    pub fn events(&self) -> &[Event] {
+        self.cluster.events()
+    }
+
+    /// How much virtual time has passed.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        self.since_start()
+    }
+
+    fn since_start(&self) -> Duration {
+        self.now.duration_since(START).try_into().unwrap_or_default()
+    }
+
+    /// Lets time pass until nothing moves any more. Tells how many pods were bound meanwhile, now and then.
+    pub fn run(&mut self, progress: &mut dyn FnMut(u64)) {
+        loop {
+            while self.settle() {
+                progress(self.scheduler.counts().scheduled);
+            }
+            match self.next_moment() {
+                Some(next) if next.duration_since(self.changed_at) <= REST && next.duration_since(START) <= LONGEST => {
+                    self.now = self.now.max(next)
+                }
+                _ => return,
+            }
+            self.wake_due();
+        }
+    }
+
+    /// Has every component do what it can at this moment. `false` if nothing was left to do.
+    fn settle(&mut self) -> bool {
+        let mut moved = self.take_changes();
+        moved |= self.run_controller();
+        moved |= self.run_provisioners();
+        moved |= self.run_workloads();
+        moved |= self.run_scheduler();
+        moved |= self.run_agents();
+        moved
+    }
+
+    /// Shows every component what came, changed or went.
+    fn take_changes(&mut self) -> bool {
+        let mut any = false;
+        while let Some(change) = self.cluster.next_change() {
+            any = true;
+            self.changed_at = self.now;
+            let (key, gone) = match change {
+                Change::Present(key) => (key, None),
+                Change::Gone(last) => (Key::of(&last), Some(last)),
+            };
+            let present = self
+                .cluster
+                .objects()
+                .get(&key.kind, &key.namespace, &key.name)
+                .cloned();
+            let view = self.cluster.objects();
+            for object in present.iter().chain(&gone) {
+                self.busy.extend(workloads::concerned(view, object));
+            }
+            match present {
+                Some(value) => self.take_in(&key, value),
+                None => self.take_out(&key),
+            }
+        }
+        any
+    }
+
+    fn take_in(&mut self, key: &Key, value: Value) {
+        if key.kind == "Pod" && value.pointer("/spec/nodeName").is_some_and(|node| node != "") {
+            self.starting.insert(key.clone());
+        }
+        let Ok(Some(object)) = Object::decode(value) else {
+            return;
+        };
+        let now = self.since_start();
+        self.scheduler.upsert(&object, now);
+        self.controller.upsert(&object);
+        self.provisioners.upsert(&object);
+    }
+
+    fn take_out(&mut self, key: &Key) {
+        self.starting.remove(key);
+        let kind = berth_core::api::Kind::ALL.iter().find(|kind| kind.name() == key.kind);
+        let Some(kind) = kind else {
+            return;
+        };
+        let now = self.since_start();
+        self.scheduler.remove(*kind, &key.namespace, &key.name, now);
+        self.controller.remove(*kind, &key.namespace, &key.name);
+        self.provisioners.remove(*kind, &key.namespace, &key.name);
+    }
+
+    fn run_workloads(&mut self) -> bool {
+        let busy = std::mem::take(&mut self.busy);
+        let any = !busy.is_empty();
+        for key in busy {
+            let step = self.workloads.reconcile(self.cluster.objects(), &key, self.now);
+            self.carry_out_step(&key, step);
+        }
+        any
+    }
+
+    /// Node agents look at the pods that do not run yet, whatever changed: they may wait for a claim or a volume.
+    fn run_agents(&mut self) -> bool {
+        let mut moved = false;
+        for key in std::mem::take(&mut self.starting) {
+            let view = self.cluster.objects();
+            let Some(pod) = view.get(&key.kind, &key.namespace, &key.name) else {
+                continue;
+            };
+            let node = pod
+                .pointer("/spec/nodeName")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
+            let mode = view.get("Node", "", node).and_then(Mode::of_node).unwrap_or_default();
+            let step = agent::pod_step(view, pod, mode, &agent::Settings::default(), self.now);
+            let waits = step.effects.is_empty() && step.wake.is_none();
+            let runs = pod.pointer("/status/phase").is_some_and(|phase| phase != "Pending");
+            if waits && !runs {
+                self.starting.insert(key);
+                continue;
+            }
+            moved |= !step.effects.is_empty();
+            self.carry_out_step(&key, step);
+        }
+        moved
+    }
+
+    fn carry_out_step(&mut self, key: &Key, step: crate::embedded::Step) {
+        for effect in &step.effects {
+            // A refusal means that the step looked at an older state: it is run again on what is there now.
+            if self.cluster.carry_out(effect, self.now).is_err() {
+                self.look_again(key.clone(), self.now);
+                break;
+            }
+        }
+        if let Some(at) = step.wake {
+            self.look_again(key.clone(), at);
+        }
+    }
+
+    fn look_again(&mut self, key: Key, at: Timestamp) {
+        let at = at.max(self.now + SignedDuration::from_millis(1));
+        self.due.entry(at).or_default().insert(key);
+    }
+
+    /// The next moment at which somebody has something to do.
+    fn next_moment(&self) -> Option<Timestamp> {
+        let scheduler = self.scheduler.next_wakeup().and_then(|after| {
+            let after = SignedDuration::try_from(after).ok()?;
+            START.checked_add(after).ok()
+        });
+        let due = self.due.keys().next().copied();
+        let others = self.controller.due().into_iter().chain(self.provisioners.due());
+        scheduler.into_iter().chain(due).chain(others).min()
+    }
+
+    fn wake_due(&mut self) {
+        while let Some((at, keys)) = self.due.pop_first() {
+            if at > self.now {
+                self.due.insert(at, keys);
+                break;
+            }
+            for key in keys {
+                if key.kind == "Pod" {
+                    self.starting.insert(key);
+                } else {
+                    self.busy.insert(key);
+                }
+            }
+        }
+        let now = self.since_start();
+        self.scheduler.tick(now);
+        self.controller.wake(self.now);
+        self.provisioners.wake(self.now);
+    }
+
+    /// Patches an object; `None` if it is not there or is another one.
+    fn patch(&mut self, key: &Key, uid: &str, patch: Value) -> Option<u64> {
+        let object = self.cluster.objects().get(&key.kind, &key.namespace, &key.name)?;
+        let mut target = Target::of(object);
+        if !uid.is_empty() && target.uid != uid {
+            return None;
+        }
+        target.resource_version.clear();
+        self.cluster
+            .carry_out(&Effect::Patch { target, patch }, self.now)
+            .ok()?;
+        Some(self.version_of(key))
+    }
+
+    /// The version of an object; 0 if it is not there.
+    fn version_of(&self, key: &Key) -> u64 {
+        let object = self.cluster.objects().get(&key.kind, &key.namespace, &key.name);
+        object
+            .and_then(|object| object.pointer("/metadata/resourceVersion")?.as_str()?.parse().ok())
+            .unwrap_or(0)
+    }
+
+    fn tell(&mut self, key: &Key, warning: bool, reason: &'static str, message: String, source: &'static str) {
+        let object = self.cluster.objects().get(&key.kind, &key.namespace, &key.name);
+        let regarding = object.map_or_else(
+            || Target {
+                kind: key.kind.clone(),
+                namespace: key.namespace.clone(),
+                name: key.name.clone(),
+                ..Target::default()
+            },
+            Target::of,
+        );
+        let event = Event {
+            regarding,
+            event_type: if warning { EventType::Warning } else { EventType::Normal },
+            reason,
+            message,
+            source,
+        };
+        // Events are only kept; keeping one cannot fail.
+        let _ = self.cluster.carry_out(&Effect::Event(event), self.now);
+    }
+}
