@@ -192,6 +192,43 @@ impl Api {
         self.call(Method::GET, path, None).await
     }
 
+    /// Creates an object in a collection, by its path.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses.
+    pub async fn post_path(&self, path: &str, object: &Value) -> Result<Bytes, ApiError> {
+        self.write_path(Method::POST, path, "application/json", object).await
+    }
+
+    /// Replaces an object or one of its subresources, by its path.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses.
+    pub async fn put_path(&self, path: &str, object: &Value) -> Result<Bytes, ApiError> {
+        self.write_path(Method::PUT, path, "application/json", object).await
+    }
+
+    /// Applies a JSON merge patch to an object or one of its subresources, by its path.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses.
+    pub async fn merge_patch_path(&self, path: &str, patch: &Value) -> Result<Bytes, ApiError> {
+        self.write_path(Method::PATCH, path, "application/merge-patch+json", patch)
+            .await
+    }
+
+    async fn write_path(
+        &self,
+        method: Method,
+        path: &str,
+        content_type: &str,
+        object: &Value,
+    ) -> Result<Bytes, ApiError> {
+        let path = format!("{path}?fieldManager={}", self.field_manager);
+        let body = Self::encode(&path, object)?;
+        self.call(method, &path, Some((content_type, body))).await
+    }
+
     /// Reads an object. `None` if it is not there.
     ///
     /// # Errors

@@ -74,12 +74,7 @@ pub async fn watch<T: Watched>(api: Api, sink: impl Sink<T>, cancel: Cancellatio
 }
 
 /// Watches the objects of a resource until it is cancelled or the sink wants no more.
-pub async fn watch_resource<T: Watchable>(
-    api: Api,
-    resource: Resource,
-    sink: impl Sink<T>,
-    cancel: CancellationToken,
-) {
+pub async fn watch_resource<T: Watchable>(api: Api, resource: Resource, sink: impl Sink<T>, cancel: CancellationToken) {
     let mut watcher = Watcher::<T>::new(api, resource, cancel.clone());
     // Dropping the future at any await is safe: the watcher goes with it.
     let ended = cancel.run_until_cancelled(watcher.run(sink)).await;

@@ -5,8 +5,8 @@ use crate::api::Api;
 use crate::resource::Watched;
 use crate::watch::{Change, Difference, Sink, watch};
 use berth_core::api::{
-    CsiDriver, CsiNode, CsiStorageCapacity, Kind, Namespace, Node, Object, PersistentVolume, PersistentVolumeClaim, Pod,
-    PriorityClass, ReplicaSet, ReplicationController, Service, StatefulSet, StorageClass, VolumeAttachment,
+    CsiDriver, CsiNode, CsiStorageCapacity, Kind, Namespace, Node, Object, PersistentVolume, PersistentVolumeClaim,
+    Pod, PriorityClass, ReplicaSet, ReplicationController, Service, StatefulSet, StorageClass, VolumeAttachment,
 };
 use std::marker::PhantomData;
 use tokio::sync::mpsc;

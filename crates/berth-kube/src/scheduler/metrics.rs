@@ -146,16 +146,29 @@ impl Metrics {
         own.register("api_writes", "Writes to the API server, by result", self.writes.clone());
         own.register("relists", "Lists of all objects of a kind", self.relists.clone());
         own.register("watch_failures", "Watches that failed", self.watch_failures.clone());
-        own.register("broken_objects", "Objects that could not be decoded", self.broken.clone());
+        own.register(
+            "broken_objects",
+            "Objects that could not be decoded",
+            self.broken.clone(),
+        );
         own.register("leader", "1 while this copy leads", self.leader.clone());
     }
 
     /// How many writes went to the API server.
     #[must_use]
     pub fn writes(&self) -> u64 {
-        let names = ["reserve_volume", "select_node", "bind_pod", "evict_pod", "condition", "nominate"];
+        let names = [
+            "reserve_volume",
+            "select_node",
+            "bind_pod",
+            "evict_pod",
+            "condition",
+            "nominate",
+        ];
         let results = ["ok", "conflict", "not_found", "error"];
-        let each = names.iter().flat_map(|write| results.map(|result| WriteLabels { write, result }));
+        let each = names
+            .iter()
+            .flat_map(|write| results.map(|result| WriteLabels { write, result }));
         each.map(|labels| self.writes.get_or_create(&labels).get()).sum()
     }
 
@@ -282,7 +295,11 @@ impl Ledger {
                     self.metrics.attempt.get_or_create(&labels).observe(took);
                 }
                 let attempts_label = AttemptsLabel {
-                    attempts: if attempts > 15 { "16+".to_owned() } else { attempts.to_string() },
+                    attempts: if attempts > 15 {
+                        "16+".to_owned()
+                    } else {
+                        attempts.to_string()
+                    },
                 };
                 self.metrics.sli.get_or_create(&attempts_label).observe(took);
                 self.metrics.attempts_per_pod.observe(f64::from(attempts));

@@ -19,6 +19,9 @@ const STEPS_AT_A_TIME: usize = 16;
 /// Differences that are taken in before the next decision: bounded, so that a storm of news does not end decisions.
 const MESSAGES_AT_A_TIME: usize = 64;
 
+/// The least time between two looks at the clock.
+const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
+
 /// How long writes under way may take when the scheduler stops. Pods are given 30 s by default.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -105,7 +108,8 @@ impl Owner {
     /// When the scheduler has something to do by itself. What it can decide at once is not a matter of time.
     fn wake_at(&self) -> Option<Instant> {
         let wake = self.scheduler.next_wakeup().filter(|wake| !wake.is_zero())?;
-        Some(self.begin + wake)
+        // A deadline that has passed without anything to do must not keep the task busy.
+        Some((self.begin + wake).max(Instant::now() + SHORTEST_SLEEP))
     }
 
     fn can_decide(&self) -> bool {
