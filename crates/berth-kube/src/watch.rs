@@ -172,6 +172,11 @@ impl<T: Watchable> Watcher<T> {
                 Ok(Ended::Expired) => self.version = None,
                 Ok(Ended::Unwanted) => return,
                 Err(error) if error.is_gone() => self.version = None,
+                Err(error) if error.is_not_found() => {
+                    if !self.absent(&mut sink).await {
+                        return;
+                    }
+                }
                 Err(error) => {
                     failures += 1;
                     let delay = Backoff::WATCH.jittered(failures);
@@ -181,6 +186,18 @@ impl<T: Watchable> Watcher<T> {
                 }
             }
         }
+    }
+
+    /// Takes over that the server does not serve the resource: then there is no object of it. An older server need not
+    /// know every kind, and one that learns of it later is asked again.
+    async fn absent(&mut self, sink: &mut impl Sink<T>) -> bool {
+        tracing::debug!(kind = self.resource.kind, "the server does not know this kind");
+        self.version = None;
+        let changes = self.known.drain().map(|(name, _)| Change::Removed(name)).collect();
+        let relisted = true;
+        let wanted = sink.take(Difference { changes, relisted }).await;
+        tokio::time::sleep(Backoff::WATCH.max).await;
+        wanted
     }
 
     /// Lists all objects and hands over what differs from what is known.

@@ -12,7 +12,7 @@ pub(crate) const NOT_A_QUANTITY: &str =
 
 const NANO: i128 = 1_000_000_000;
 /// Digits beyond this cannot be held exactly, and no disk has as many bytes.
-const DIGITS_MAX: usize = 18;
+const DIGITS_MAX: usize = 19;
 
 impl Quantity {
     /// Reads the text form. `None` if it is not one.

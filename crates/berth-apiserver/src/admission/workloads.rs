@@ -96,7 +96,19 @@ pub(super) fn validate(kind: &str, object: &Value) -> Vec<FieldError> {
     if !matches!(kind, "Job" | "CronJob") {
         validate_selector(object, found, &field, &mut errors);
     }
-    let mut of_template = pods::validate_pod_spec(&found["spec"], &format!("{field}.spec"));
+    let mut spec = found["spec"].clone();
+    // The claims of a stateful set become volumes of its pods, under the same names.
+    let claims = meta::items(object, &["spec", "volumeClaimTemplates"]).iter();
+    let from_claims = claims.map(|claim| json!({"name": meta::name(claim), "emptyDir": {}}));
+    let volumes: Vec<Value> = meta::items(&spec, &["volumes"])
+        .iter()
+        .cloned()
+        .chain(from_claims)
+        .collect();
+    if !volumes.is_empty() {
+        meta::set(&mut spec, &["volumes"], volumes.into());
+    }
+    let mut of_template = pods::validate_pod_spec(&spec, &format!("{field}.spec"));
     errors.append(&mut of_template);
     if let Some(replicas) = object["spec"]["replicas"].as_i64().filter(|replicas| *replicas < 0) {
         let detail = "must be greater than or equal to 0";

@@ -7,8 +7,9 @@ use super::metrics::Ledger;
 use super::pool::Pool;
 use crate::watch::Change;
 use berth_core::api::{Kind, Object};
-use berth_scheduler::scheduler::{Effect, Scheduler};
-use rustc_hash::FxHashSet;
+use berth_scheduler::queue::PodKey;
+use berth_scheduler::scheduler::{Effect, Scheduler, Write, WriteId, WriteOutcome};
+use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::sync::mpsc;
 use tokio::time::{Duration, Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -34,6 +35,8 @@ pub(super) struct Owner {
     inbox: mpsc::Receiver<Message>,
     listed: FxHashSet<Kind>,
     ledger: Ledger,
+    /// Pods whose binding was sent and not yet answered, with their nodes.
+    binding: FxHashMap<PodKey, (WriteId, String)>,
     begin: Instant,
 }
 
@@ -47,6 +50,7 @@ impl Owner {
             options,
             inbox,
             listed: FxHashSet::default(),
+            binding: FxHashMap::default(),
             begin: Instant::now(),
         }
     }
@@ -146,13 +150,27 @@ impl Owner {
                     reason,
                     message,
                 } => self.executor.tell(&pod, warning, reason, message),
-                other => self.pool.push(other),
+                other => {
+                    if let Effect::Write {
+                        id,
+                        write: Write::BindPod { pod, node },
+                    } = &other
+                    {
+                        self.binding.insert(PodKey::clone(&pod.key), (*id, node.clone()));
+                    }
+                    self.pool.push(other);
+                }
             }
         }
     }
 
     fn finish(&mut self, finished: Finished) {
         if let Some((id, outcome)) = finished.outcome {
+            if let Some(key) = &finished.order
+                && self.binding.get(key).is_some_and(|(sent, _)| *sent == id)
+            {
+                self.binding.remove(key);
+            }
             let now = self.now();
             self.scheduler.written(id, &outcome, now);
             self.hand_on("Written");
@@ -170,6 +188,22 @@ impl Owner {
         }
     }
 
+    /// A pod that the watch shows on the node that we chose was bound, whether or not the answer came yet.
+    fn take_as_answer(&mut self, object: &Object) {
+        let Object::Pod(pod) = object else { return };
+        if pod.spec.node_name.is_empty() || self.binding.is_empty() {
+            return;
+        }
+        let key = pod.metadata.full_name();
+        if let Some((id, node)) = self.binding.get(key.as_str())
+            && *node == pod.spec.node_name
+        {
+            let (id, now) = (*id, self.now());
+            self.scheduler.written(id, &WriteOutcome::Done { version: 0 }, now);
+            self.binding.remove(key.as_str());
+        }
+    }
+
     fn take(&mut self, message: Message) {
         let Message { kind, difference } = message;
         let now = self.now();
@@ -179,6 +213,7 @@ impl Owner {
                     if let (Object::Pod(pod), Some(adapt)) = (&mut object, &self.options.adapt_pod) {
                         adapt(pod);
                     }
+                    self.take_as_answer(&object);
                     self.ledger.seen(&object, &self.options.profiles);
                     self.scheduler.upsert(&object, now);
                 }
