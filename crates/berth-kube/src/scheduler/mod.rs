@@ -11,6 +11,7 @@
 //! and bring back how that went. Nothing is decided here.
 
 mod effects;
+mod hold;
 mod inbox;
 mod metrics;
 mod owner;

@@ -2,6 +2,7 @@
 
 use super::Options;
 use super::effects::{Executor, Finished};
+use super::hold::{Hold, scheduler_name};
 use super::inbox::{KINDS, Message};
 use super::metrics::Ledger;
 use super::pool::Pool;
@@ -37,6 +38,7 @@ pub(super) struct Owner {
     ledger: Ledger,
     /// Pods whose binding was sent and not yet answered, with their nodes.
     binding: FxHashMap<PodKey, (WriteId, String)>,
+    hold: Hold,
     begin: Instant,
 }
 
@@ -51,6 +53,7 @@ impl Owner {
             inbox,
             listed: FxHashSet::default(),
             binding: FxHashMap::default(),
+            hold: Hold::default(),
             begin: Instant::now(),
         }
     }
@@ -84,6 +87,7 @@ impl Owner {
                     let now = self.now();
                     self.scheduler.tick(now);
                     self.hand_on("Tick");
+                    self.let_go();
                 }
                 () = std::future::ready(()), if more => {}
             }
@@ -111,9 +115,14 @@ impl Owner {
 
     /// When the scheduler has something to do by itself. What it can decide at once is not a matter of time.
     fn wake_at(&self) -> Option<Instant> {
-        let wake = self.scheduler.next_wakeup().filter(|wake| !wake.is_zero())?;
+        let wake = self.scheduler.next_wakeup().filter(|wake| !wake.is_zero());
+        let wake = wake
+            .map(|wake| self.begin + wake)
+            .into_iter()
+            .chain(self.hold.until())
+            .min()?;
         // A deadline that has passed without anything to do must not keep the task busy.
-        Some((self.begin + wake).max(Instant::now() + SHORTEST_SLEEP))
+        Some(wake.max(Instant::now() + SHORTEST_SLEEP))
     }
 
     fn can_decide(&self) -> bool {
@@ -204,6 +213,22 @@ impl Owner {
         }
     }
 
+    /// Whether a pod need not be held back: it waits already, or it is not ours.
+    fn is_known(&self, object: &Object) -> bool {
+        let Object::Pod(pod) = object else { return true };
+        self.scheduler.place(&pod.metadata.full_name()).is_some()
+            || !self.options.profiles.contains_key(scheduler_name(pod))
+    }
+
+    /// Gives pods that were held back to the scheduler, if it is time.
+    fn let_go(&mut self) {
+        let now = self.now();
+        for object in self.hold.let_go(self.scheduler.cluster()) {
+            self.scheduler.upsert(&object, now);
+            self.hand_on("PodAdd");
+        }
+    }
+
     fn take(&mut self, message: Message) {
         let Message { kind, difference } = message;
         let now = self.now();
@@ -215,19 +240,26 @@ impl Owner {
                     }
                     self.take_as_answer(&object);
                     self.ledger.seen(&object, &self.options.profiles);
-                    self.scheduler.upsert(&object, now);
+                    let known = self.is_known(&object);
+                    if let Some(object) = self.hold.take(object, known, self.scheduler.cluster()) {
+                        self.scheduler.upsert(&object, now);
+                    }
                 }
                 Change::Removed((namespace, name)) => {
                     if kind == Kind::Pod {
                         self.ledger.gone(&namespace, &name);
                     }
                     self.scheduler.remove(kind, &namespace, &name, now);
+                    if kind == Kind::Pod {
+                        self.hold.remove(&(namespace, name));
+                    }
                 }
                 // What was known still stands: an object that cannot be read is not gone.
                 Change::Broken { .. } => {}
             }
         }
         self.hand_on(kind.name());
+        self.let_go();
         if difference.relisted && self.listed.insert(kind) && self.listed.len() == KINDS {
             tracing::info!("all objects are known");
             self.options.health.set_ready(true);
