@@ -4,5 +4,19 @@
 //! global state. Objects come in, decisions come out.
 
 pub mod api;
+pub mod assign;
+pub mod binder;
+pub mod capacity;
+mod free;
+pub mod label;
+pub mod mask;
+pub mod migration;
+pub mod model;
 pub mod names;
+pub mod node_selector;
+pub mod nodes;
 pub mod quantity;
+pub mod reason;
+pub mod score;
+mod slots;
+pub mod symbols;

@@ -1,0 +1,119 @@
+//! Joint assignment: which volumes serve which claims of one pod.
+//!
+//! As many claims as possible get a volume, and of all such assignments the one with the least total
+//! capacity is taken. The cost of an assignment depends only on the volumes used, and the sets of
+//! volumes that can be used together form a matroid; so it is enough to offer the volumes from the
+//! smallest to the largest, and to keep each one for which an augmenting path is found.
+
+/// For each claim, the volumes that could serve it, as indexes into a list of volumes ordered from
+/// the most to the least wanted. Returns for each claim the volume assigned to it. Of two claims that
+/// could as well have each other's volume, the first one gets the more wanted.
+///
+/// ```
+/// use berth_core::assign::assign;
+/// // The first claim could use either volume, the second one only volume 0.
+/// assert_eq!(assign(2, &[vec![0, 1], vec![0]]), [Some(1), Some(0)]);
+/// ```
+#[must_use]
+pub fn assign(volumes: usize, candidates: &[Vec<usize>]) -> Vec<Option<usize>> {
+    let mut claims_of: Vec<Vec<usize>> = vec![Vec::new(); volumes];
+    for (claim, candidates) in candidates.iter().enumerate() {
+        for volume in candidates {
+            claims_of[*volume].push(claim);
+        }
+    }
+    let mut assigned = vec![None; candidates.len()];
+    for volume in 0..volumes {
+        let mut visited = vec![false; candidates.len()];
+        augment(volume, &claims_of, &mut visited, &mut assigned);
+        if assigned.iter().all(Option::is_some) {
+            break;
+        }
+    }
+    untangle(candidates, &mut assigned);
+    assigned
+}
+
+/// Swaps volumes between claims where that costs nothing, so that claims in the order of their size get
+/// volumes in the order of theirs.
+fn untangle(candidates: &[Vec<usize>], assigned: &mut [Option<usize>]) {
+    for first in 0..assigned.len() {
+        for second in first + 1..assigned.len() {
+            if let (Some(a), Some(b)) = (assigned[first], assigned[second])
+                && a > b
+                && candidates[first].contains(&b)
+                && candidates[second].contains(&a)
+            {
+                assigned.swap(first, second);
+            }
+        }
+    }
+}
+
+/// Finds a place for a volume, moving others to their alternatives. Whatever was assigned stays so.
+fn augment(volume: usize, claims_of: &[Vec<usize>], visited: &mut [bool], assigned: &mut [Option<usize>]) -> bool {
+    for &claim in &claims_of[volume] {
+        if std::mem::replace(&mut visited[claim], true) {
+            continue;
+        }
+        let placed = match assigned[claim] {
+            None => true,
+            Some(other) => augment(other, claims_of, visited, assigned),
+        };
+        if placed {
+            assigned[claim] = Some(volume);
+            return true;
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The most claims that can be served and, for that many, the least total size: by trying all.
+    fn exhaustive(sizes: &[u32], candidates: &[Vec<usize>], claim: usize, used: &mut Vec<bool>) -> (usize, u32) {
+        let Some(volumes) = candidates.get(claim) else {
+            return (0, 0);
+        };
+        let mut best = exhaustive(sizes, candidates, claim + 1, used);
+        for volume in volumes {
+            if !used[*volume] {
+                used[*volume] = true;
+                let (count, total) = exhaustive(sizes, candidates, claim + 1, used);
+                used[*volume] = false;
+                let found = (count + 1, total + sizes[*volume]);
+                if found.0 > best.0 || found.0 == best.0 && found.1 < best.1 {
+                    best = found;
+                }
+            }
+        }
+        best
+    }
+
+    proptest! {
+        #[test]
+        fn finds_the_best_assignment(
+            mut sizes in proptest::collection::vec(1..20_u32, 1..10),
+            edges in proptest::collection::vec(proptest::collection::btree_set(0..10_usize, 0..6), 1..6),
+        ) {
+            sizes.sort_unstable();
+            let candidates: Vec<Vec<usize>> = edges
+                .iter()
+                .map(|edges| edges.iter().copied().filter(|volume| *volume < sizes.len()).collect())
+                .collect();
+            let assigned = assign(sizes.len(), &candidates);
+            let used: Vec<usize> = assigned.iter().flatten().copied().collect();
+            for (claim, volume) in assigned.iter().enumerate() {
+                prop_assert!(volume.is_none_or(|volume| candidates[claim].contains(&volume)));
+            }
+            let distinct: std::collections::BTreeSet<_> = used.iter().collect();
+            prop_assert_eq!(distinct.len(), used.len());
+            let total = used.iter().map(|volume| sizes[*volume]).sum::<u32>();
+            let expected = exhaustive(&sizes, &candidates, 0, &mut vec![false; sizes.len()]);
+            prop_assert_eq!((used.len(), total), expected);
+        }
+    }
+}

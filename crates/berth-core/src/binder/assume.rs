@@ -1,0 +1,208 @@
+//! Assumptions: what a scheduler decided and has not yet seen come true.
+//!
+//! ```text
+//!                assume                    a newer object is watched
+//!    watched ────────────▶ assumed ─────────────────────────────────▶ watched
+//!       ▲                     │
+//!       └───────revert────────┘
+//! ```
+
+use super::{NodeVolumes, Overlaid, Overlay, VolumeBinder};
+use crate::model::{Claim, ClaimId, ClaimRef, Volume, VolumeId};
+use crate::nodes::NodeId;
+use smallvec::SmallVec;
+
+/// What was assumed for one pod. It must be reverted if binding fails; once the API server has taken
+/// every write, it may be dropped with [`Assumption::keep`], and watched objects replace it.
+#[derive(Debug)]
+#[must_use = "an assumption holds volumes back until it is reverted or kept"]
+pub struct Assumption {
+    number: u64,
+    volumes: SmallVec<[VolumeId; 2]>,
+    claims: SmallVec<[ClaimId; 2]>,
+}
+
+impl Assumption {
+    /// Whether nothing had to be assumed: all claims are bound.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.volumes.is_empty() && self.claims.is_empty()
+    }
+
+    /// Leaves the assumption in place until watched objects replace it.
+    pub fn keep(self) {}
+
+    /// The API server has taken what was assumed about a volume: reverting leaves it in place.
+    pub fn volume_written(&mut self, volume: VolumeId) {
+        self.volumes.retain(|id| *id != volume);
+    }
+
+    /// The API server has taken what was assumed about a claim: reverting leaves it in place.
+    pub fn claim_written(&mut self, claim: ClaimId) {
+        self.claims.retain(|id| *id != claim);
+    }
+
+    /// The volumes that were not held for their claims before.
+    #[must_use]
+    pub fn volumes(&self) -> &[VolumeId] {
+        &self.volumes
+    }
+
+    /// The claims that were not marked with the node before.
+    #[must_use]
+    pub fn claims(&self) -> &[ClaimId] {
+        &self.claims
+    }
+}
+
+/// Why a decision cannot be assumed any more.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AssumeError {
+    /// The node is gone.
+    #[error("the chosen node is gone")]
+    NodeGone,
+    /// A claim is gone.
+    #[error("a claim of the pod is gone")]
+    ClaimGone,
+    /// A claim is bound by now.
+    #[error("claim {0:?} is bound by now")]
+    ClaimBound(Box<str>),
+    /// A volume is gone.
+    #[error("the volume chosen for claim {0:?} is gone")]
+    VolumeGone(Box<str>),
+    /// A volume is taken.
+    #[error("volume {volume:?} was taken before claim {claim:?} could have it")]
+    VolumeTaken {
+        /// The volume.
+        volume: Box<str>,
+        /// The claim.
+        claim: Box<str>,
+    },
+}
+
+impl VolumeBinder {
+    /// Takes a decision for granted: its volumes are held for their claims, and claims without a
+    /// volume are marked with the node. Other pods see that at once.
+    ///
+    /// # Errors
+    /// If the state has changed since the decision, so that it cannot be carried out. Nothing is
+    /// assumed then.
+    pub fn assume(&mut self, node: NodeId, decision: &NodeVolumes) -> Result<Assumption, AssumeError> {
+        let node = self.nodes.name(node);
+        if node.is_empty() {
+            return Err(AssumeError::NodeGone);
+        }
+        for (claim, volume) in &decision.bindings {
+            let claim = self.assumable_claim(*claim)?;
+            let volume = self
+                .volume(*volume)
+                .ok_or_else(|| AssumeError::VolumeGone(claim.name.clone()))?;
+            if !volume.is_free() && !volume.is_for(claim) {
+                return Err(AssumeError::VolumeTaken {
+                    volume: (*volume.name).into(),
+                    claim: claim.name.clone(),
+                });
+            }
+        }
+        for claim in &decision.provisions {
+            self.assumable_claim(*claim)?;
+        }
+        self.assumptions += 1;
+        let number = self.assumptions;
+        let mut assumption = Assumption {
+            number,
+            volumes: SmallVec::new(),
+            claims: SmallVec::new(),
+        };
+        for (claim, volume) in &decision.bindings {
+            if self.hold_volume(*volume, *claim, number) {
+                assumption.volumes.push(*volume);
+            }
+        }
+        for claim in &decision.provisions {
+            if let Some(slot) = self.claims.get_mut(claim.0)
+                && slot.effective.selected_node != node
+            {
+                let mut assumed = slot.effective.clone();
+                assumed.selected_node = node;
+                slot.cover(assumed, number);
+                assumption.claims.push(*claim);
+            }
+        }
+        Ok(assumption)
+    }
+
+    fn assumable_claim(&self, id: ClaimId) -> Result<&Claim, AssumeError> {
+        let claim = self.claim(id).ok_or(AssumeError::ClaimGone)?;
+        if claim.is_bound() {
+            return Err(AssumeError::ClaimBound(claim.name.clone()));
+        }
+        Ok(claim)
+    }
+
+    /// Reserves a volume for a claim; `false` if it already is, with the claim's uid.
+    fn hold_volume(&mut self, volume: VolumeId, claim: ClaimId, number: u64) -> bool {
+        let Some(claim) = self.claim(claim) else {
+            return false;
+        };
+        let reference = Some(Box::new(ClaimRef {
+            namespace: claim.namespace,
+            name: claim.name.clone(),
+            uid: claim.uid.clone(),
+        }));
+        if self.volume(volume).is_none_or(|known| known.claim_ref == reference) {
+            return false;
+        }
+        self.unindex_volume(volume);
+        if let Some(slot) = self.volumes.get_mut(volume.0) {
+            let assumed = Volume {
+                claim_ref: reference,
+                ..slot.effective.clone()
+            };
+            slot.cover(assumed, number);
+        }
+        self.index_volume(volume);
+        true
+    }
+
+    /// Undoes an assumption, but for the objects that were watched to change since: those stay.
+    pub fn revert(&mut self, assumption: Assumption) {
+        for id in assumption.volumes {
+            let covered = |slot: &Overlaid<Volume>| slot.is_covered_by(assumption.number);
+            if self.volumes.get(id.0).is_some_and(covered) {
+                self.unindex_volume(id);
+                if let Some(slot) = self.volumes.get_mut(id.0) {
+                    slot.uncover();
+                }
+                self.index_volume(id);
+            }
+        }
+        for id in assumption.claims {
+            if let Some(slot) = self.claims.get_mut(id.0)
+                && slot.is_covered_by(assumption.number)
+            {
+                slot.uncover();
+            }
+        }
+    }
+}
+
+impl<T> Overlaid<T> {
+    fn cover(&mut self, assumed: T, assumption: u64) {
+        let before = std::mem::replace(&mut self.effective, assumed);
+        let watched = self.watched.take().map_or(before, |overlay| overlay.watched);
+        self.watched = Some(Box::new(Overlay { watched, assumption }));
+    }
+
+    fn is_covered_by(&self, assumption: u64) -> bool {
+        self.watched
+            .as_ref()
+            .is_some_and(|overlay| overlay.assumption == assumption)
+    }
+
+    fn uncover(&mut self) {
+        if let Some(overlay) = self.watched.take() {
+            self.effective = overlay.watched;
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! The volume binder: what a scheduler asks about the volumes of a pod.
+//!
+//! ```text
+//!   watched objects ──upsert──▶ VolumeBinder ◀──assume / revert── scheduler
+//!                                  │
+//!   PodVolumes ──claims──▶ PodClaims ──prepare──▶ PreparedPod ──on_node──▶ NodeVolumes or reasons
+//!                                                      └──────score──────▶ 0..100
+//! ```
+//!
+//! The binder holds the newest known state of nodes, volumes, claims, classes and drivers. What a
+//! scheduler assumed lies over what was watched until a newer watched object arrives, or the
+//! assumption is reverted. It never does I/O and never looks at a clock: see [`VolumeBinder::set_now`].
+
+mod assume;
+mod claims;
+mod find;
+mod objects;
+mod survey;
+
+pub use assume::{AssumeError, Assumption};
+pub use claims::{PodClaim, PodClaims, PodVolumes};
+pub use find::{CapacityScore, NodeVolumes, PreparedPod, ScoreGate};
+pub use objects::{Attachment, CsiNode};
+pub use survey::{ClaimSurvey, PoolSurvey};
+
+use crate::api;
+use crate::capacity::Pools;
+use crate::free::FreeVolumes;
+use crate::migration::InTreePlugin;
+use crate::model::{Claim, ClaimId, Class, Volume, VolumeId};
+use crate::node_selector::NodeSelector;
+use crate::nodes::{NodeId, Nodes, SelectorId};
+use crate::slots::Slots;
+use crate::symbols::{Symbol, Symbols};
+use objects::{CapacityObject, Driver};
+use roaring::RoaringBitmap;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// An object and, while an assumption lies over it, what was watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Overlaid<T> {
+    effective: T,
+    watched: Option<Box<Overlay<T>>>,
+}
+
+/// What lies under an assumption, and which assumption it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Overlay<T> {
+    watched: T,
+    assumption: u64,
+}
+
+impl<T> Overlaid<T> {
+    fn new(effective: T) -> Self {
+        Self {
+            effective,
+            watched: None,
+        }
+    }
+
+    fn watched(&self) -> &T {
+        self.watched
+            .as_ref()
+            .map_or(&self.effective, |overlay| &overlay.watched)
+    }
+}
+
+/// Things of namespaces, by namespace and name.
+type ByNamespace<T> = FxHashMap<Symbol, FxHashMap<Box<str>, T>>;
+
+/// The state of the cluster that decisions about volumes read.
+///
+/// ```
+/// use berth_core::{api, binder::{PodVolumes, VolumeBinder}};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut binder = VolumeBinder::default();
+/// for text in [
+///     r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n1","labels":{"kubernetes.io/hostname":"n1"}}}"#,
+///     r#"{"apiVersion":"storage.k8s.io/v1","kind":"StorageClass","metadata":{"name":"local"},
+///         "provisioner":"kubernetes.io/no-provisioner","volumeBindingMode":"WaitForFirstConsumer"}"#,
+///     r#"{"apiVersion":"v1","kind":"PersistentVolume","metadata":{"name":"pv1"},
+///         "spec":{"capacity":{"storage":"10Gi"},"accessModes":["ReadWriteOnce"],"storageClassName":"local",
+///                 "nodeAffinity":{"required":{"nodeSelectorTerms":[{"matchExpressions":[
+///                     {"key":"kubernetes.io/hostname","operator":"In","values":["n1"]}]}]}}},
+///         "status":{"phase":"Available"}}"#,
+///     r#"{"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"name":"data"},
+///         "spec":{"accessModes":["ReadWriteOnce"],"storageClassName":"local",
+///                 "resources":{"requests":{"storage":"5Gi"}}}}"#,
+/// ] {
+///     let object = api::Object::decode(serde_json::from_str(text)?)?.expect("a kind that is read");
+///     binder.upsert(&object);
+/// }
+/// let pod: api::Pod = serde_json::from_str(
+///     r#"{"metadata":{"name":"db","namespace":"default"},
+///         "spec":{"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"data"}}]}}"#,
+/// )?;
+/// let pod = PodVolumes::new(binder.symbols_mut(), &pod);
+///
+/// // Find: where could the pod run, and with which volumes?
+/// let claims = binder.claims(&pod).expect("all claims can be considered");
+/// let prepared = binder.prepare(&claims);
+/// let node = binder.node("n1").expect("it was added");
+/// let volumes = binder.on_node(&prepared, node).expect("the volume fits");
+/// assert_eq!(binder.describe(&volumes), (vec![("data", "pv1")], vec![]));
+///
+/// // Assume: the next pod must not get the same volume.
+/// let assumption = binder.assume(node, &volumes)?;
+/// assert_eq!(binder.free_volumes().count(), 0);
+///
+/// // Revert: binding failed.
+/// binder.revert(assumption);
+/// assert_eq!(binder.free_volumes().count(), 1);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct VolumeBinder {
+    symbols: Symbols,
+    nodes: Nodes,
+    volumes: Slots<Overlaid<Volume>>,
+    volumes_by_name: FxHashMap<Arc<str>, VolumeId>,
+    /// Volumes by the claim that they refer to.
+    reserved: ByNamespace<SmallVec<[VolumeId; 1]>>,
+    free: FxHashMap<Symbol, FreeVolumes>,
+    claims: Slots<Overlaid<Claim>>,
+    claims_by_name: ByNamespace<ClaimId>,
+    classes: FxHashMap<Symbol, Class>,
+    csi_nodes: FxHashMap<Symbol, CsiNode>,
+    /// By in-tree plugin: the nodes on which it is migrated.
+    migrated: [RoaringBitmap; InTreePlugin::ALL.len()],
+    drivers: FxHashMap<Symbol, Driver>,
+    capacities: FxHashMap<Box<str>, CapacityObject>,
+    pools: Pools,
+    attachments: FxHashMap<Symbol, FxHashMap<Box<str>, Attachment>>,
+    attachment_nodes: FxHashMap<Box<str>, Symbol>,
+    now: i64,
+    assumptions: u64,
+}
+
+impl VolumeBinder {
+    /// The interned texts.
+    #[must_use]
+    pub fn symbols(&self) -> &Symbols {
+        &self.symbols
+    }
+
+    /// The interned texts, to intern more.
+    pub fn symbols_mut(&mut self) -> &mut Symbols {
+        &mut self.symbols
+    }
+
+    /// The nodes.
+    #[must_use]
+    pub fn nodes(&self) -> &Nodes {
+        &self.nodes
+    }
+
+    /// The node of a name.
+    #[must_use]
+    pub fn node(&self, name: &str) -> Option<NodeId> {
+        self.nodes.id(self.symbols.get(name)?)
+    }
+
+    /// Holds a selector over nodes, so that its node set is kept up to date.
+    pub fn acquire_selector(&mut self, selector: &NodeSelector) -> SelectorId {
+        self.nodes.acquire(&self.symbols, selector)
+    }
+
+    /// Lets go of a selector over nodes.
+    pub fn release_selector(&mut self, selector: SelectorId) {
+        if self.nodes.release(selector) {
+            for free in self.free.values_mut() {
+                free.drop_affinity(selector);
+            }
+        }
+    }
+
+    /// Says what time it is, in seconds since 1970: pools that have expired do not count.
+    pub fn set_now(&mut self, seconds: i64) {
+        self.now = seconds;
+    }
+
+    /// A volume.
+    #[must_use]
+    pub fn volume(&self, id: VolumeId) -> Option<&Volume> {
+        self.volumes.get(id.0).map(|volume| &volume.effective)
+    }
+
+    /// The volume of a name.
+    #[must_use]
+    pub fn volume_named(&self, name: &str) -> Option<&Volume> {
+        self.volume(*self.volumes_by_name.get(name)?)
+    }
+
+    /// A claim.
+    #[must_use]
+    pub fn claim(&self, id: ClaimId) -> Option<&Claim> {
+        self.claims.get(id.0).map(|claim| &claim.effective)
+    }
+
+    /// The claim of a name.
+    #[must_use]
+    pub fn claim_named(&self, namespace: Symbol, name: &str) -> Option<&Claim> {
+        self.claim(self.claim_id(namespace, name)?)
+    }
+
+    fn claim_id(&self, namespace: Symbol, name: &str) -> Option<ClaimId> {
+        self.claims_by_name.get(&namespace)?.get(name).copied()
+    }
+
+    /// The class of a name.
+    #[must_use]
+    pub fn class(&self, name: Symbol) -> Option<&Class> {
+        self.classes.get(&name)
+    }
+
+    /// What the drivers on a node say.
+    #[must_use]
+    pub fn csi_node(&self, node: Symbol) -> Option<&CsiNode> {
+        self.csi_nodes.get(&node)
+    }
+
+    /// Whether pods with volumes of a driver only run on nodes that have it.
+    #[must_use]
+    pub fn must_be_installed(&self, driver: Symbol) -> bool {
+        self.drivers.get(&driver).is_some_and(|driver| driver.must_be_installed)
+    }
+
+    /// The volumes that are attached to a node, or about to be.
+    pub fn attachments(&self, node: Symbol) -> impl Iterator<Item = &Attachment> + '_ {
+        self.attachments.get(&node).into_iter().flat_map(FxHashMap::values)
+    }
+
+    /// The node that an attachment is for.
+    #[must_use]
+    pub fn attachment_node(&self, attachment: &str) -> Option<NodeId> {
+        self.nodes.id(*self.attachment_nodes.get(attachment)?)
+    }
+
+    /// The free space and the largest volume that a capacity object (`namespace/name`) says.
+    #[must_use]
+    pub fn published_capacity(&self, object: &str) -> Option<(Option<i64>, Option<i64>)> {
+        let (key, nodes) = self.capacities.get(object)?.as_ref()?;
+        let pool = self.pools.get(*key, *nodes, object)?;
+        Some((pool.capacity, pool.maximum_volume_size))
+    }
+
+    /// The names of all volumes that an unbound claim may take.
+    pub fn free_volumes(&self) -> impl Iterator<Item = &str> + '_ {
+        self.free
+            .values()
+            .flat_map(FreeVolumes::all)
+            .map(|volume| &*volume.name)
+    }
+
+    /// How many volumes are known.
+    #[must_use]
+    pub fn volume_count(&self) -> usize {
+        self.volumes.len()
+    }
+
+    /// Adds an object, or replaces what is known of it. Kinds that have nothing to do with volumes
+    /// are left out.
+    pub fn upsert(&mut self, object: &api::Object) {
+        match object {
+            api::Object::Node(node) => {
+                self.upsert_node(node);
+            }
+            api::Object::PersistentVolume(volume) => self.upsert_volume(volume),
+            api::Object::PersistentVolumeClaim(claim) => self.upsert_claim(claim),
+            api::Object::StorageClass(class) => self.upsert_class(class),
+            api::Object::CsiNode(node) => self.upsert_csi_node(node),
+            api::Object::CsiDriver(driver) => self.upsert_driver(driver),
+            api::Object::CsiStorageCapacity(capacity) => self.upsert_capacity(capacity),
+            api::Object::VolumeAttachment(attachment) => self.upsert_attachment(attachment),
+            api::Object::Pod(_)
+            | api::Object::Namespace(_)
+            | api::Object::PriorityClass(_)
+            | api::Object::Service(_)
+            | api::Object::ReplicationController(_)
+            | api::Object::ReplicaSet(_)
+            | api::Object::StatefulSet(_) => {}
+        }
+    }
+
+    /// Removes an object. One that is not known is left out.
+    pub fn remove(&mut self, kind: api::Kind, namespace: &str, name: &str) {
+        match kind {
+            api::Kind::Node => {
+                self.remove_node(name);
+            }
+            api::Kind::PersistentVolume => self.remove_volume(name),
+            api::Kind::PersistentVolumeClaim => self.remove_claim(namespace, name),
+            api::Kind::StorageClass => self.remove_class(name),
+            api::Kind::CsiNode => self.remove_csi_node(name),
+            api::Kind::CsiDriver => self.remove_driver(name),
+            api::Kind::CsiStorageCapacity => self.remove_capacity(namespace, name),
+            api::Kind::VolumeAttachment => self.remove_attachment(name),
+            api::Kind::Pod
+            | api::Kind::Namespace
+            | api::Kind::PriorityClass
+            | api::Kind::Service
+            | api::Kind::ReplicationController
+            | api::Kind::ReplicaSet
+            | api::Kind::StatefulSet => {}
+        }
+    }
+}

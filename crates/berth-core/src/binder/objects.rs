@@ -1,0 +1,427 @@
+//! Watched objects become state.
+
+use super::{Overlaid, VolumeBinder};
+use crate::api;
+use crate::capacity::{Pool, PoolKey};
+use crate::free::FreeVolumes;
+use crate::label::LabelRequirement;
+use crate::migration::{self, InTreePlugin, MigratedPlugins};
+use crate::model::{self, Claim, ClaimId, Class, Disk, Volume, VolumeId};
+use crate::names;
+use crate::node_selector::{NodeRequirement, NodeSelector, NodeSelectorTerm};
+use crate::nodes::{NodeId, SelectorId};
+use crate::quantity::Quantity;
+use crate::symbols::Symbol;
+use std::sync::Arc;
+
+/// What the drivers on a node say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CsiNode {
+    /// The in-tree plugins whose volumes drivers serve there.
+    pub migrated: MigratedPlugins,
+    /// How many volumes of a driver the node can hold, for the drivers that say so.
+    pub limits: Box<[(Symbol, i64)]>,
+    /// The drivers on the node.
+    pub drivers: Box<[Symbol]>,
+}
+
+/// A volume attached to a node, or about to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attachment {
+    /// The driver.
+    pub attacher: Symbol,
+    /// The volume's name.
+    pub volume: Box<str>,
+}
+
+/// A driver, as far as its capacity is concerned.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Driver {
+    /// It publishes objects; claims must fit into them.
+    pub(super) publishes_objects: bool,
+    /// It publishes pools in its status; claims must fit into them.
+    pub(super) publishes_status: bool,
+    /// Pods with its volumes only run on nodes that have it.
+    pub(super) must_be_installed: bool,
+    pools: Vec<(PoolKey, Arc<str>, SelectorId)>,
+}
+
+/// The pool that a capacity object became; none if no node can reach it.
+pub(super) type CapacityObject = Option<(PoolKey, SelectorId)>;
+
+impl VolumeBinder {
+    /// Adds a node, or replaces what is known of it.
+    pub fn upsert_node(&mut self, node: &api::Node) -> NodeId {
+        let name = &node.metadata.name;
+        let id = self.nodes.upsert(&mut self.symbols, name, &node.metadata.labels);
+        self.mark_migrated(self.nodes.name(id));
+        id
+    }
+
+    /// Removes a node.
+    pub fn remove_node(&mut self, name: &str) -> Option<NodeId> {
+        let id = self.nodes.remove(&self.symbols, name)?;
+        for nodes in &mut self.migrated {
+            nodes.remove(id.0);
+        }
+        Some(id)
+    }
+
+    fn mark_migrated(&mut self, node: Symbol) {
+        let Some(id) = self.nodes.id(node) else {
+            return;
+        };
+        let migrated = self.csi_nodes.get(&node).map(|node| node.migrated).unwrap_or_default();
+        for plugin in InTreePlugin::ALL {
+            if migrated.contains(plugin) {
+                self.migrated[plugin as usize].insert(id.0);
+            } else {
+                self.migrated[plugin as usize].remove(id.0);
+            }
+        }
+    }
+
+    /// Adds what the drivers on a node say, or replaces it.
+    pub fn upsert_csi_node(&mut self, node: &api::CsiNode) {
+        let name = self.symbols.intern(&node.metadata.name);
+        let migrated = node.metadata.annotation(names::MIGRATED_PLUGINS).unwrap_or("");
+        let limits = node.spec.drivers.iter().filter_map(|driver| {
+            let count = driver.allocatable.as_ref()?.count?;
+            Some((self.symbols.intern(&driver.name), i64::from(count)))
+        });
+        let limits = limits.collect();
+        let drivers = node.spec.drivers.iter();
+        let known = CsiNode {
+            limits,
+            drivers: drivers.map(|driver| self.symbols.intern(&driver.name)).collect(),
+            migrated: MigratedPlugins::new(migrated),
+        };
+        self.csi_nodes.insert(name, known);
+        self.mark_migrated(name);
+    }
+
+    /// Removes what the drivers on a node said.
+    pub fn remove_csi_node(&mut self, name: &str) {
+        if let Some(name) = self.symbols.get(name) {
+            self.csi_nodes.remove(&name);
+            self.mark_migrated(name);
+        }
+    }
+
+    /// Adds a volume, or replaces what is known of it. An assumption about it ends, unless the object
+    /// is no newer than the one that the assumption was made on.
+    pub fn upsert_volume(&mut self, volume: &api::PersistentVolume) {
+        if let Some(id) = self.volumes_by_name.get(volume.metadata.name.as_str()).copied() {
+            let version = model::version_of(&volume.metadata);
+            let Some(known) = self.volumes.get(id.0) else {
+                return;
+            };
+            if known.watched.is_some() && version != 0 && version <= known.watched().version {
+                return;
+            }
+            self.unindex_volume(id);
+            let affinities = affinities_of(known_watched(self, id));
+            let new = self.model_volume(volume);
+            // The new selectors are held before the old ones are let go, so that shared ones stay.
+            for affinity in affinities {
+                self.release_selector(affinity);
+            }
+            if let Some(slot) = self.volumes.get_mut(id.0) {
+                *slot = Overlaid::new(new);
+            }
+            self.index_volume(id);
+        } else {
+            let new = self.model_volume(volume);
+            let name = Arc::clone(&new.name);
+            let id = VolumeId(self.volumes.insert(Overlaid::new(new)));
+            self.volumes_by_name.insert(name, id);
+            self.index_volume(id);
+        }
+    }
+
+    /// Removes a volume.
+    pub fn remove_volume(&mut self, name: &str) {
+        let Some(id) = self.volumes_by_name.remove(name) else {
+            return;
+        };
+        self.unindex_volume(id);
+        if let Some(removed) = self.volumes.remove(id.0) {
+            for affinity in affinities_of(Some(removed.watched())) {
+                self.release_selector(affinity);
+            }
+        }
+    }
+
+    fn model_volume(&mut self, volume: &api::PersistentVolume) -> Volume {
+        let mut new = model::volume_without_selectors(&mut self.symbols, volume);
+        let required = volume.spec.node_affinity.as_ref().and_then(|a| a.required.as_ref());
+        new.affinity = self.acquire_optional(required);
+        let source = volume.spec.source();
+        new.disk = match (source, InTreePlugin::of(source)) {
+            (api::VolumeSource::Csi(csi), _) => Some(Box::new(Disk::Csi {
+                driver: self.symbols.intern(&csi.driver),
+                handle: csi.volume_handle.as_str().into(),
+            })),
+            (_, Some(plugin)) => {
+                let handle = migration::csi_handle(source, Some(&volume.metadata.labels));
+                let migrated = migration::migrated_affinity(plugin, volume);
+                handle.map(|handle| {
+                    Box::new(Disk::InTree {
+                        plugin,
+                        handle,
+                        migrated_affinity: self.acquire_optional(migrated.as_ref()),
+                    })
+                })
+            }
+            _ => None,
+        };
+        new
+    }
+
+    fn acquire_optional(&mut self, selector: Option<&api::NodeSelector>) -> SelectorId {
+        selector.map_or(SelectorId::ALL, |selector| {
+            let selector = NodeSelector::new(&mut self.symbols, selector);
+            self.acquire_selector(&selector)
+        })
+    }
+
+    /// Enters a volume into the indexes by what it effectively is.
+    pub(super) fn index_volume(&mut self, id: VolumeId) {
+        let Some(volume) = self.volumes.get(id.0).map(|volume| &volume.effective) else {
+            return;
+        };
+        if volume.is_free() {
+            self.free.entry(volume.class).or_default().insert(id, volume);
+        }
+        if let Some(reference) = &volume.claim_ref {
+            let volumes = self
+                .reserved
+                .entry(reference.namespace)
+                .or_default()
+                .entry(reference.name.clone())
+                .or_default();
+            volumes.push(id);
+            volumes.sort_unstable();
+        }
+    }
+
+    /// Takes a volume out of the indexes.
+    pub(super) fn unindex_volume(&mut self, id: VolumeId) {
+        let Some(volume) = self.volumes.get(id.0).map(|volume| &volume.effective) else {
+            return;
+        };
+        if volume.is_free()
+            && let Some(free) = self.free.get_mut(&volume.class)
+        {
+            FreeVolumes::remove(free, id, volume);
+        }
+        if let Some(reference) = &volume.claim_ref
+            && let Some(by_name) = self.reserved.get_mut(&reference.namespace)
+            && let Some(volumes) = by_name.get_mut(&reference.name)
+        {
+            volumes.retain(|volume| *volume != id);
+            if volumes.is_empty() {
+                by_name.remove(&reference.name);
+            }
+        }
+    }
+
+    /// Adds a claim, or replaces what is known of it; see [`Self::upsert_volume`] about assumptions.
+    pub fn upsert_claim(&mut self, claim: &api::PersistentVolumeClaim) {
+        let new = Claim::new(&mut self.symbols, claim);
+        match self.claim_id(new.namespace, &new.name) {
+            Some(id) => {
+                if let Some(known) = self.claims.get_mut(id.0) {
+                    let stale = known.watched.is_some() && new.version != 0 && new.version <= known.watched().version;
+                    if !stale {
+                        *known = Overlaid::new(new);
+                    }
+                }
+            }
+            None => {
+                let (namespace, name) = (new.namespace, new.name.clone());
+                let id = ClaimId(self.claims.insert(Overlaid::new(new)));
+                self.claims_by_name.entry(namespace).or_default().insert(name, id);
+            }
+        }
+    }
+
+    /// Removes a claim.
+    pub fn remove_claim(&mut self, namespace: &str, name: &str) {
+        let removed = self
+            .symbols
+            .get(namespace)
+            .and_then(|namespace| self.claims_by_name.get_mut(&namespace))
+            .and_then(|by_name| by_name.remove(name));
+        if let Some(id) = removed {
+            self.claims.remove(id.0);
+        }
+    }
+
+    /// Adds a class, or replaces what is known of it.
+    pub fn upsert_class(&mut self, class: &api::StorageClass) {
+        let name = self.symbols.intern(&class.metadata.name);
+        let allowed_topologies = if class.allowed_topologies.is_empty() {
+            SelectorId::ALL
+        } else {
+            let selector = NodeSelector::with_topologies(&mut self.symbols, &class.allowed_topologies);
+            self.acquire_selector(&selector)
+        };
+        let weight = class.metadata.annotation(names::CLASS_WEIGHT);
+        let new = Class {
+            provisioner: self.symbols.intern(&class.provisioner),
+            provisions: !class.provisioner.is_empty() && class.provisioner != names::NO_PROVISIONER,
+            delayed: class.is_delayed(),
+            allowed_topologies,
+            weight: weight
+                .and_then(|weight| weight.parse().ok())
+                .filter(|weight| *weight >= 0),
+        };
+        if let Some(old) = self.classes.insert(name, new) {
+            self.release_selector(old.allowed_topologies);
+        }
+    }
+
+    /// Removes a class.
+    pub fn remove_class(&mut self, name: &str) {
+        let removed = self.symbols.get(name).and_then(|name| self.classes.remove(&name));
+        if let Some(class) = removed {
+            self.release_selector(class.allowed_topologies);
+        }
+    }
+
+    /// Adds a driver, or replaces what is known of it.
+    pub fn upsert_driver(&mut self, driver: &api::CsiDriver) {
+        self.remove_driver(&driver.metadata.name);
+        let name = self.symbols.intern(&driver.metadata.name);
+        let mut new = Driver {
+            publishes_objects: driver.spec.storage_capacity == Some(true),
+            publishes_status: driver.spec.capacity_tracking == Some(true),
+            must_be_installed: driver.spec.prevent_pod_scheduling_if_missing == Some(true),
+            pools: Vec::new(),
+        };
+        for storage in &driver.status.storage {
+            let class = self.symbols.intern(&storage.storage_class_name);
+            let key = PoolKey::DriverClass { driver: name, class };
+            for pool in &storage.pools {
+                let nodes = self.pool_nodes(pool);
+                let pool = Pool {
+                    name: pool.name.as_str().into(),
+                    nodes,
+                    capacity: pool.capacity.map(Quantity::value),
+                    maximum_volume_size: None,
+                    expires: pool.expiry_time.as_deref().and_then(seconds_of),
+                };
+                new.pools.push((key, Arc::clone(&pool.name), nodes));
+                self.pools.insert(key, pool);
+            }
+        }
+        self.drivers.insert(name, new);
+    }
+
+    /// Removes a driver with its pools.
+    pub fn remove_driver(&mut self, name: &str) {
+        let removed = self.symbols.get(name).and_then(|name| self.drivers.remove(&name));
+        for (key, name, nodes) in removed.into_iter().flat_map(|driver| driver.pools) {
+            self.pools.remove(key, &name, nodes);
+            self.release_selector(nodes);
+        }
+    }
+
+    fn pool_nodes(&mut self, pool: &api::CsiStoragePool) -> SelectorId {
+        if pool.node_list.is_empty() {
+            return self.acquire_optional(pool.node_topology.as_ref());
+        }
+        let names = crate::label::value_set(&mut self.symbols, &pool.node_list);
+        let by_name = NodeSelectorTerm::of([NodeRequirement::NameIn(names)]);
+        self.acquire_selector(&NodeSelector::of(vec![by_name]))
+    }
+
+    /// Adds published capacity, or replaces it.
+    pub fn upsert_capacity(&mut self, capacity: &api::CsiStorageCapacity) {
+        let metadata = &capacity.metadata;
+        self.remove_capacity(&metadata.namespace, &metadata.name);
+        let key = PoolKey::Class(self.symbols.intern(&capacity.storage_class_name));
+        let full_name = metadata.full_name();
+        let known = capacity.node_topology.as_ref().map(|topology| {
+            let nodes = self.acquire_labels(topology);
+            self.pools.insert(
+                key,
+                Pool {
+                    name: full_name.as_str().into(),
+                    nodes,
+                    capacity: capacity.capacity.map(Quantity::value),
+                    maximum_volume_size: capacity.maximum_volume_size.map(Quantity::value),
+                    expires: None,
+                },
+            );
+            (key, nodes)
+        });
+        self.capacities.insert(full_name.into(), known);
+    }
+
+    /// Removes published capacity.
+    pub fn remove_capacity(&mut self, namespace: &str, name: &str) {
+        let full_name = format!("{namespace}/{name}");
+        if let Some(Some((key, nodes))) = self.capacities.remove(full_name.as_str()) {
+            self.pools.remove(key, &full_name, nodes);
+            self.release_selector(nodes);
+        }
+    }
+
+    /// Holds the node selector that says the same as a selector over labels.
+    fn acquire_labels(&mut self, selector: &api::LabelSelector) -> SelectorId {
+        let selector = crate::label::LabelSelector::new(&mut self.symbols, Some(selector));
+        let requirements: &[LabelRequirement] = selector.requirements();
+        if requirements.is_empty() {
+            return SelectorId::ALL;
+        }
+        let term = NodeSelectorTerm::of(requirements.iter().cloned().map(NodeRequirement::Label));
+        self.acquire_selector(&NodeSelector::of(vec![term]))
+    }
+
+    /// Adds an attachment of a volume by name, or replaces it.
+    pub fn upsert_attachment(&mut self, attachment: &api::VolumeAttachment) {
+        self.remove_attachment(&attachment.metadata.name);
+        let Some(volume) = attachment.spec.source.persistent_volume_name.as_deref() else {
+            return;
+        };
+        let node = self.symbols.intern(&attachment.spec.node_name);
+        let name: Box<str> = attachment.metadata.name.as_str().into();
+        let known = Attachment {
+            attacher: self.symbols.intern(&attachment.spec.attacher),
+            volume: volume.into(),
+        };
+        self.attachment_nodes.insert(name.clone(), node);
+        self.attachments.entry(node).or_default().insert(name, known);
+    }
+
+    /// Removes an attachment.
+    pub fn remove_attachment(&mut self, name: &str) {
+        if let Some(node) = self.attachment_nodes.remove(name)
+            && let Some(by_name) = self.attachments.get_mut(&node)
+        {
+            by_name.remove(name);
+        }
+    }
+}
+
+fn known_watched(binder: &VolumeBinder, id: VolumeId) -> Option<&Volume> {
+    binder.volumes.get(id.0).map(Overlaid::watched)
+}
+
+/// The selectors that a volume holds.
+fn affinities_of(volume: Option<&Volume>) -> Vec<SelectorId> {
+    let Some(volume) = volume else {
+        return Vec::new();
+    };
+    let mut affinities = vec![volume.affinity];
+    if let Some(Disk::InTree { migrated_affinity, .. }) = volume.disk.as_deref() {
+        affinities.push(*migrated_affinity);
+    }
+    affinities
+}
+
+fn seconds_of(text: &str) -> Option<i64> {
+    text.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_second)
+}

@@ -1,0 +1,78 @@
+//! What stands for and against a claim on a node, for people. Not for the hot path: it walks.
+
+use super::VolumeBinder;
+use crate::model::Claim;
+use crate::nodes::NodeId;
+
+/// What a node has to offer to a claim.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClaimSurvey {
+    /// Free volumes of the claim's class in the whole cluster.
+    pub free_in_cluster: usize,
+    /// Those that the node can reach.
+    pub reachable: usize,
+    /// The largest of those that the node can reach.
+    pub largest_reachable: Option<i64>,
+    /// Those that the node can reach and that suit the claim but for their size.
+    pub suitable: usize,
+    /// The largest of those.
+    pub largest_suitable: Option<i64>,
+    /// Those that suit the claim and are large enough.
+    pub fitting: usize,
+    /// Whether a volume could be made for the claim at all.
+    pub provisionable: bool,
+    /// Whether the class allows volumes to be made for this node.
+    pub topology_allowed: bool,
+    /// The pools that the node can reach, if the driver publishes any.
+    pub pools: Option<Vec<PoolSurvey>>,
+}
+
+/// A pool that a node can reach.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolSurvey {
+    /// Its name.
+    pub name: String,
+    /// The largest volume that it can hold.
+    pub largest: Option<i64>,
+}
+
+impl VolumeBinder {
+    /// Looks at what a node has to offer to a claim.
+    #[must_use]
+    pub fn survey(&self, claim: &Claim, node: NodeId) -> ClaimSurvey {
+        let class_name = claim.class.unwrap_or(crate::symbols::Symbol::EMPTY);
+        let mut survey = ClaimSurvey::default();
+        if let Some(free) = self.free.get(&class_name) {
+            survey.free_in_cluster = free.all().count();
+            for volume in free.reachable(&self.nodes, node, None) {
+                survey.reachable += 1;
+                survey.largest_reachable = survey.largest_reachable.max(Some(volume.capacity));
+            }
+            for volume in free.reachable(&self.nodes, node, Some(&claim.shape)) {
+                survey.suitable += 1;
+                survey.largest_suitable = survey.largest_suitable.max(Some(volume.capacity));
+                survey.fitting += usize::from(volume.capacity >= claim.shape.request);
+            }
+        }
+        if let Some(class) = self.classes.get(&class_name) {
+            survey.provisionable = class.provisions;
+            survey.topology_allowed = self.nodes.matching(class.allowed_topologies).contains(node.0);
+            let keys = self.pools_for(class.provisioner, class_name, claim.shape.request);
+            if keys.iter().any(Option::is_some) {
+                let pools = keys
+                    .into_iter()
+                    .flatten()
+                    .flat_map(|key| self.pools.reachable(&self.nodes, key, node, self.now));
+                survey.pools = Some(
+                    pools
+                        .map(|pool| PoolSurvey {
+                            name: pool.name.to_string(),
+                            largest: pool.largest(),
+                        })
+                        .collect(),
+                );
+            }
+        }
+        survey
+    }
+}

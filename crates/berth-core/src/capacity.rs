@@ -1,0 +1,180 @@
+//! Free space that drivers publish, and whether claims fit into it.
+//!
+//! There are two forms: objects of their own (`CSIStorageCapacity`), and pools in the status of a
+//! `CSIDriver`. Both become pools here: so much space for a class, reachable from a set of nodes.
+
+use crate::nodes::{NodeId, Nodes, SelectorId};
+use crate::symbols::Symbol;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// Whom a pool serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum PoolKey {
+    /// Volumes of a class, published as objects.
+    Class(Symbol),
+    /// Volumes of a class (or one of the two special names) of a driver, published in its status.
+    DriverClass {
+        /// The driver.
+        driver: Symbol,
+        /// The class, `<fallback>` or `<ephemeral>`.
+        class: Symbol,
+    },
+}
+
+impl PoolKey {
+    /// Brings equal keys together when they are sorted by it.
+    pub(crate) fn order(self) -> (Symbol, Symbol) {
+        match self {
+            Self::Class(class) => (Symbol::EMPTY, class),
+            Self::DriverClass { driver, class } => (driver, class),
+        }
+    }
+}
+
+/// A pool of storage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pool {
+    /// Its name, for people.
+    pub name: Arc<str>,
+    /// The nodes that can reach it.
+    pub nodes: SelectorId,
+    /// Free space.
+    pub capacity: Option<i64>,
+    /// The largest volume that can be made.
+    pub maximum_volume_size: Option<i64>,
+    /// When it stops counting, in seconds since 1970.
+    pub expires: Option<i64>,
+}
+
+impl Pool {
+    /// The largest volume that the pool can hold, if it says so.
+    #[must_use]
+    pub fn largest(&self) -> Option<i64> {
+        self.maximum_volume_size.or(self.capacity)
+    }
+
+    fn holds(&self, request: i64) -> bool {
+        self.largest().is_some_and(|largest| largest >= request)
+    }
+}
+
+/// All pools, by whom they serve and which nodes reach them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pools {
+    by_key: FxHashMap<PoolKey, FxHashMap<SelectorId, SmallVec<[Pool; 1]>>>,
+}
+
+impl Pools {
+    pub(crate) fn insert(&mut self, key: PoolKey, pool: Pool) {
+        let pools = self.by_key.entry(key).or_default().entry(pool.nodes).or_default();
+        // Kept by name, so that answers do not depend on the order in which pools became known.
+        let at = pools.partition_point(|other| other.name <= pool.name);
+        pools.insert(at, pool);
+    }
+
+    pub(crate) fn remove(&mut self, key: PoolKey, name: &str, nodes: SelectorId) {
+        let Some(by_nodes) = self.by_key.get_mut(&key) else {
+            return;
+        };
+        if let Some(pools) = by_nodes.get_mut(&nodes) {
+            if let Some(at) = pools.iter().position(|pool| &*pool.name == name) {
+                pools.remove(at);
+            }
+            if pools.is_empty() {
+                by_nodes.remove(&nodes);
+            }
+        }
+        if by_nodes.is_empty() {
+            self.by_key.remove(&key);
+        }
+    }
+
+    pub(crate) fn get(&self, key: PoolKey, nodes: SelectorId, name: &str) -> Option<&Pool> {
+        let pools = self.by_key.get(&key)?.get(&nodes)?;
+        pools.iter().find(|pool| &*pool.name == name)
+    }
+
+    pub(crate) fn serves(&self, key: PoolKey) -> bool {
+        self.by_key.contains_key(&key)
+    }
+
+    /// The pools that a node can reach, but for those that expired.
+    pub(crate) fn reachable<'a>(
+        &'a self,
+        nodes: &'a Nodes,
+        key: PoolKey,
+        node: NodeId,
+        now: i64,
+    ) -> impl Iterator<Item = &'a Pool> + 'a {
+        let by_nodes = self.by_key.get(&key);
+        nodes
+            .selectors_of(node)
+            .iter()
+            .chain([&SelectorId::ALL])
+            .filter_map(move |selector| by_nodes.and_then(|pools| pools.get(selector)))
+            .flatten()
+            .filter(move |pool| pool.expires.is_none_or(|expires| expires > now))
+    }
+}
+
+/// How many ways of spreading a pod's claims over pools are tried. Pods have a few claims and nodes
+/// reach a few pools, so all of them are; with more, claims that each fit alone are let through, as
+/// kube-scheduler lets them.
+const MAX_TRIES: usize = 10_000;
+
+/// Whether requests fit into pools together: each into one pool that can hold it, and the requests
+/// in a pool within its free space.
+///
+/// ```
+/// use berth_core::capacity::{Pool, fit_together};
+/// use berth_core::nodes::SelectorId;
+/// let pool = |capacity| Pool {
+///     name: "p".into(),
+///     nodes: SelectorId::ALL,
+///     capacity: Some(capacity),
+///     maximum_volume_size: None,
+///     expires: None,
+/// };
+/// let (small, large) = (pool(10), pool(20));
+/// assert!(fit_together(&[10, 20], &[&small, &large]));
+/// assert!(!fit_together(&[15, 15], &[&small, &large]));
+/// ```
+#[must_use]
+pub fn fit_together(requests: &[i64], pools: &[&Pool]) -> bool {
+    if requests
+        .iter()
+        .any(|request| !pools.iter().any(|pool| pool.holds(*request)))
+    {
+        return false;
+    }
+    if requests.len() < 2 {
+        return true;
+    }
+    let mut requests = requests.to_vec();
+    requests.sort_unstable_by(|a, b| b.cmp(a));
+    let mut free: Vec<i64> = pools.iter().map(|pool| pool.capacity.unwrap_or(i64::MAX)).collect();
+    let mut tries = MAX_TRIES;
+    place(&requests, pools, &mut free, &mut tries) || tries == 0
+}
+
+fn place(requests: &[i64], pools: &[&Pool], free: &mut [i64], tries: &mut usize) -> bool {
+    let Some((request, rest)) = requests.split_first() else {
+        return true;
+    };
+    for index in 0..pools.len() {
+        if *tries == 0 {
+            return false;
+        }
+        if pools[index].holds(*request) && free[index] >= *request {
+            *tries -= 1;
+            free[index] -= request;
+            if place(rest, pools, free, tries) {
+                return true;
+            }
+            free[index] += request;
+        }
+    }
+    false
+}

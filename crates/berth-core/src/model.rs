@@ -1,0 +1,299 @@
+//! Volumes, claims and classes as decisions see them: small, with interned texts.
+
+use crate::api;
+use crate::binder::PodVolumes;
+use crate::label::{LabelSelector, Labels};
+use crate::migration::{InTreePlugin, TranslationError};
+use crate::names;
+use crate::nodes::SelectorId;
+use crate::symbols::{Symbol, Symbols};
+use std::sync::Arc;
+
+/// A volume. Ids are dense and are used again after a volume is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VolumeId(pub(crate) u32);
+
+/// A claim. Ids are dense and are used again after a claim is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClaimId(pub(crate) u32);
+
+/// A set of access modes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AccessModes(u8);
+
+impl AccessModes {
+    /// The one mode that admits a single pod.
+    pub const READ_WRITE_ONCE_POD: Self = Self(8);
+
+    /// The set of the modes in a list. Modes that Kubernetes does not know are left out; decoded
+    /// objects have none.
+    #[must_use]
+    pub fn new(modes: &[String]) -> Self {
+        Self(modes.iter().fold(0, |set, mode| {
+            set | match mode.as_str() {
+                "ReadWriteOnce" => 1,
+                "ReadOnlyMany" => 2,
+                "ReadWriteMany" => 4,
+                "ReadWriteOncePod" => 8,
+                _ => 0,
+            }
+        }))
+    }
+
+    /// Whether every mode of another set is in this one.
+    #[must_use]
+    pub fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// The modes in the short form that kubectl prints: `RWO,ROX`.
+    #[must_use]
+    pub fn abbreviated(self) -> String {
+        [(1, "RWO"), (2, "ROX"), (4, "RWX"), (8, "RWOP")]
+            .iter()
+            .filter(|(bit, _)| self.0 & bit != 0)
+            .map(|(_, name)| *name)
+            .collect::<Vec<_>>()
+            .join(",")
+    }
+}
+
+/// What a volume is given to a container as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum VolumeMode {
+    /// A directory.
+    #[default]
+    Filesystem,
+    /// A raw device.
+    Block,
+}
+
+impl VolumeMode {
+    fn new(mode: Option<&str>) -> Self {
+        if mode == Some("Block") {
+            Self::Block
+        } else {
+            Self::Filesystem
+        }
+    }
+}
+
+/// The claim that a volume is bound to or reserved for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimRef {
+    /// Its namespace.
+    pub namespace: Symbol,
+    /// Its name.
+    pub name: Box<str>,
+    /// Its uid; empty if whoever wrote the reference did not know.
+    pub uid: Box<str>,
+}
+
+/// The disk behind a volume, as far as attach limits count it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Disk {
+    /// A CSI driver's volume.
+    Csi {
+        /// The driver.
+        driver: Symbol,
+        /// The driver's name for the volume.
+        handle: Box<str>,
+    },
+    /// A volume of an in-tree plugin that a CSI driver serves on nodes where it is migrated.
+    InTree {
+        /// The plugin.
+        plugin: InTreePlugin,
+        /// What the CSI driver would call the volume.
+        handle: Result<Box<str>, TranslationError>,
+        /// The nodes that can reach it where it is migrated.
+        migrated_affinity: SelectorId,
+    },
+}
+
+/// A volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Volume {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its class; empty for none.
+    pub class: Symbol,
+    /// Its size in bytes.
+    pub capacity: i64,
+    /// The ways it can be mounted.
+    pub access_modes: AccessModes,
+    /// What it is given as.
+    pub volume_mode: VolumeMode,
+    /// Its attributes class; empty for none.
+    pub attributes_class: Symbol,
+    /// Whether its phase is `Available`.
+    pub available: bool,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+    /// Its labels.
+    pub labels: Labels,
+    /// The nodes that can reach it.
+    pub affinity: SelectorId,
+    /// The claim it is bound to or reserved for.
+    pub claim_ref: Option<Box<ClaimRef>>,
+    /// The disk behind it.
+    pub disk: Option<Box<Disk>>,
+    /// Its resource version; 0 if not known.
+    pub version: u64,
+}
+
+impl Volume {
+    /// Whether an unbound claim may take it.
+    #[must_use]
+    pub fn is_free(&self) -> bool {
+        self.available && !self.deleting && self.claim_ref.is_none()
+    }
+
+    /// Whether it is reserved for, or bound to, this very claim.
+    #[must_use]
+    pub fn is_for(&self, claim: &Claim) -> bool {
+        self.claim_ref.as_ref().is_some_and(|reference| {
+            reference.namespace == claim.namespace
+                && reference.name == claim.name
+                && (reference.uid.is_empty() || reference.uid == claim.uid)
+        })
+    }
+}
+
+/// What a claim asks of a volume, apart from its class: claims of one shape are alike.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClaimShape {
+    /// At least this many bytes.
+    pub request: i64,
+    /// At least these access modes.
+    pub access_modes: AccessModes,
+    /// Given as this.
+    pub volume_mode: VolumeMode,
+    /// Of this attributes class.
+    pub attributes_class: Symbol,
+    /// With labels like this, if anything is said about labels.
+    pub selector: Option<Arc<LabelSelector>>,
+}
+
+/// A claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// Its namespace.
+    pub namespace: Symbol,
+    /// Its name.
+    pub name: Box<str>,
+    /// Its uid.
+    pub uid: Box<str>,
+    /// Its class. `None` if none is given, which is not the same as an empty one.
+    pub class: Option<Symbol>,
+    /// What it asks of a volume.
+    pub shape: ClaimShape,
+    /// The volume it is bound to or wants; empty for none.
+    pub volume_name: Box<str>,
+    /// Whether the binding to that volume is complete.
+    pub bind_completed: bool,
+    /// Whether its volume is gone.
+    pub lost: bool,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+    /// The node that its volume is to be made for; empty for none.
+    pub selected_node: Symbol,
+    /// The uid of the object that manages it; empty for none.
+    pub controller_uid: Box<str>,
+    /// Its resource version; 0 if not known.
+    pub version: u64,
+}
+
+impl Claim {
+    /// The model of a claim.
+    #[must_use]
+    pub fn new(symbols: &mut Symbols, claim: &api::PersistentVolumeClaim) -> Self {
+        let selector = claim.spec.selector.as_ref();
+        let controller = claim
+            .metadata
+            .owner_references
+            .iter()
+            .find(|owner| owner.controller == Some(true));
+        Self {
+            namespace: symbols.intern(&claim.metadata.namespace),
+            name: claim.metadata.name.as_str().into(),
+            uid: claim.metadata.uid.as_str().into(),
+            class: claim.class_name().map(|class| symbols.intern(class)),
+            shape: ClaimShape {
+                request: claim.requested_bytes(),
+                access_modes: AccessModes::new(&claim.spec.access_modes),
+                volume_mode: VolumeMode::new(claim.spec.volume_mode.as_deref()),
+                attributes_class: symbols.intern(claim.spec.volume_attributes_class_name.as_deref().unwrap_or("")),
+                selector: selector.map(|selector| Arc::new(LabelSelector::new(symbols, Some(selector)))),
+            },
+            volume_name: claim.spec.volume_name.as_str().into(),
+            bind_completed: claim.metadata.annotation(names::BIND_COMPLETED).is_some(),
+            lost: claim.status.phase == "Lost",
+            deleting: claim.metadata.is_deleting(),
+            selected_node: symbols.intern(claim.selected_node().unwrap_or("")),
+            controller_uid: controller.map_or("", |owner| &owner.uid).into(),
+            version: version_of(&claim.metadata),
+        }
+    }
+
+    /// Whether the claim was made for an ephemeral volume of this pod: the pod manages it.
+    #[must_use]
+    pub fn is_made_for(&self, pod: &PodVolumes) -> bool {
+        !self.controller_uid.is_empty() && self.controller_uid == pod.uid
+    }
+
+    /// Whether the claim is bound to a volume for good.
+    #[must_use]
+    pub fn is_bound(&self) -> bool {
+        self.bind_completed && !self.volume_name.is_empty()
+    }
+}
+
+/// A storage class.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Class {
+    /// Who makes volumes for it.
+    pub provisioner: Symbol,
+    /// Whether anyone does.
+    pub provisions: bool,
+    /// Whether binding waits for the first consumer.
+    pub delayed: bool,
+    /// Where volumes may be made.
+    pub allowed_topologies: SelectorId,
+    /// Its weight in the capacity score, if it says one.
+    pub weight: Option<i64>,
+}
+
+/// The resource version as a number; 0 if it is none, as in files.
+pub(crate) fn version_of(metadata: &api::ObjectMeta) -> u64 {
+    metadata.resource_version.parse().unwrap_or(0)
+}
+
+/// What a volume is, apart from what needs the node table.
+pub(crate) fn volume_without_selectors(symbols: &mut Symbols, volume: &api::PersistentVolume) -> Volume {
+    let claim_ref = volume.spec.claim_ref.as_ref().map(|reference| {
+        Box::new(ClaimRef {
+            namespace: symbols.intern(&reference.namespace),
+            name: reference.name.as_str().into(),
+            uid: reference.uid.as_str().into(),
+        })
+    });
+    Volume {
+        name: volume.metadata.name.as_str().into(),
+        class: symbols.intern(volume.class_name()),
+        capacity: volume
+            .spec
+            .capacity
+            .get("storage")
+            .map_or(0, |quantity| quantity.value()),
+        access_modes: AccessModes::new(&volume.spec.access_modes),
+        volume_mode: VolumeMode::new(volume.spec.volume_mode.as_deref()),
+        attributes_class: symbols.intern(volume.spec.volume_attributes_class_name.as_deref().unwrap_or("")),
+        available: volume.status.phase == "Available",
+        deleting: volume.metadata.is_deleting(),
+        labels: Labels::new(symbols, &volume.metadata.labels),
+        affinity: SelectorId::ALL,
+        claim_ref,
+        disk: None,
+        version: version_of(&volume.metadata),
+    }
+}

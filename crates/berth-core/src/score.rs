@@ -1,0 +1,217 @@
+//! The volume capacity score: how well the volumes for a pod's claims fit on a node.
+
+use crate::symbols::Symbol;
+use smallvec::SmallVec;
+
+/// The highest score of a node.
+pub const MAX_NODE_SCORE: i64 = 100;
+/// The highest score of a point of a shape.
+pub const MAX_SHAPE_SCORE: i64 = 10;
+
+/// A point of a [`Shape`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShapePoint {
+    /// Percent, 0 to 100.
+    pub utilization: i64,
+    /// 0 to 10.
+    pub score: i64,
+}
+
+/// Why points are no shape.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ShapeError {
+    /// There are none.
+    #[error("expected at least one point")]
+    Empty,
+    /// A utilization is out of range.
+    #[error("point {0}: utilization {1} is not within 0 to 100")]
+    Utilization(usize, i64),
+    /// A score is out of range.
+    #[error("point {0}: score {1} is not within 0 to 10")]
+    Score(usize, i64),
+    /// Utilizations do not grow.
+    #[error("point {0}: utilization {1} is not greater than that of the point before it")]
+    Order(usize, i64),
+}
+
+/// Turns a utilization into a score: linear between its points, flat outside.
+///
+/// ```
+/// use berth_core::score::{Shape, ShapePoint};
+/// let point = |utilization, score| ShapePoint { utilization, score };
+/// let shape = Shape::new(&[point(50, 0), point(80, 3), point(100, 5)])?;
+/// assert_eq!(shape.score(40), 0);
+/// assert_eq!(shape.score(90), 40);
+/// # Ok::<(), berth_core::score::ShapeError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shape(Vec<ShapePoint>);
+
+impl Shape {
+    /// A shape of points.
+    ///
+    /// # Errors
+    /// If there are none, or they are out of range or out of order.
+    pub fn new(points: &[ShapePoint]) -> Result<Self, ShapeError> {
+        if points.is_empty() {
+            return Err(ShapeError::Empty);
+        }
+        for (index, point) in points.iter().enumerate() {
+            if !(0..=100).contains(&point.utilization) {
+                return Err(ShapeError::Utilization(index, point.utilization));
+            }
+            if !(0..=MAX_SHAPE_SCORE).contains(&point.score) {
+                return Err(ShapeError::Score(index, point.score));
+            }
+            if index > 0 && points[index - 1].utilization >= point.utilization {
+                return Err(ShapeError::Order(index, point.utilization));
+            }
+        }
+        let scale = MAX_NODE_SCORE / MAX_SHAPE_SCORE;
+        Ok(Self(
+            points
+                .iter()
+                .map(|point| ShapePoint {
+                    utilization: point.utilization,
+                    score: point.score * scale,
+                })
+                .collect(),
+        ))
+    }
+
+    /// The better the fuller: what the capacity priority uses unless told otherwise.
+    #[must_use]
+    pub fn closest_fit() -> Self {
+        Self::linear(0, MAX_NODE_SCORE)
+    }
+
+    /// The better the emptier: what storage capacity scoring uses unless told otherwise.
+    #[must_use]
+    pub fn most_room() -> Self {
+        Self::linear(MAX_NODE_SCORE, 0)
+    }
+
+    fn linear(at_zero: i64, at_hundred: i64) -> Self {
+        let point = |utilization, score| ShapePoint { utilization, score };
+        Self(vec![point(0, at_zero), point(100, at_hundred)])
+    }
+
+    /// The score, 0 to 100, of a utilization in percent.
+    #[must_use]
+    pub fn score(&self, utilization: i64) -> i64 {
+        let mut previous: Option<&ShapePoint> = None;
+        for point in &self.0 {
+            if utilization <= point.utilization {
+                return previous.map_or(point.score, |previous| {
+                    previous.score
+                        + (point.score - previous.score) * (utilization - previous.utilization)
+                            / (point.utilization - previous.utilization)
+                });
+            }
+            previous = Some(point);
+        }
+        previous.map_or(0, |last| last.score)
+    }
+}
+
+/// Requested bytes over the bytes they are taken from, by class.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ByClass(SmallVec<[(Symbol, i64, i64); 2]>);
+
+impl ByClass {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// A claim that takes a volume: both sides add up.
+    pub(crate) fn add_volume(&mut self, class: Symbol, requested: i64, capacity: i64) {
+        let entry = self.entry(class);
+        entry.1 = entry.1.saturating_add(requested);
+        entry.2 = entry.2.saturating_add(capacity);
+    }
+
+    /// A claim that is provisioned: its pool's capacity counts once.
+    pub(crate) fn add_provisioned(&mut self, class: Symbol, requested: i64, capacity: i64) {
+        let entry = self.entry(class);
+        entry.1 = entry.1.saturating_add(requested);
+        entry.2 = capacity;
+    }
+
+    fn entry(&mut self, class: Symbol) -> &mut (Symbol, i64, i64) {
+        let at = self.0.iter().position(|(found, ..)| *found == class);
+        let at = at.unwrap_or_else(|| {
+            self.0.push((class, 0, 0));
+            self.0.len() - 1
+        });
+        &mut self.0[at]
+    }
+
+    /// The mean of the classes' scores, weighted, rounded half away from zero.
+    pub(crate) fn score(&self, shape: &Shape, weight: impl Fn(Symbol) -> i64) -> i64 {
+        let (mut sum, mut weights) = (0.0, 0.0);
+        for (class, requested, capacity) in &self.0 {
+            let weight = weight(*class) as f64;
+            sum += shape.score(utilization(*requested, *capacity)) as f64 * weight;
+            weights += weight;
+        }
+        if weights == 0.0 {
+            return 0;
+        }
+        (sum / weights).round() as i64
+    }
+}
+
+fn utilization(requested: i64, capacity: i64) -> i64 {
+    if capacity == 0 || requested > capacity {
+        return 100;
+    }
+    let percent = i128::from(requested) * 100 / i128::from(capacity);
+    i64::try_from(percent).unwrap_or(100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_shapes_are_linear() {
+        for utilization in [0, 1, 33, 50, 100] {
+            assert_eq!(Shape::closest_fit().score(utilization), utilization);
+            assert_eq!(Shape::most_room().score(utilization), 100 - utilization);
+        }
+        assert_eq!(Shape::closest_fit().score(250), 100);
+    }
+
+    #[test]
+    fn bad_points_are_refused_with_their_number() {
+        let shape = |points: &[(i64, i64)]| {
+            Shape::new(
+                &points
+                    .iter()
+                    .map(|(utilization, score)| ShapePoint {
+                        utilization: *utilization,
+                        score: *score,
+                    })
+                    .collect::<Vec<_>>(),
+            )
+        };
+        assert_eq!(shape(&[]), Err(ShapeError::Empty));
+        assert_eq!(shape(&[(0, 0), (101, 5)]), Err(ShapeError::Utilization(1, 101)));
+        assert_eq!(shape(&[(0, 11)]), Err(ShapeError::Score(0, 11)));
+        assert_eq!(shape(&[(50, 1), (50, 2)]), Err(ShapeError::Order(1, 50)));
+    }
+
+    #[test]
+    fn classes_are_averaged_and_weighted() {
+        let mut by_class = ByClass::default();
+        let mut symbols = crate::symbols::Symbols::default();
+        let (ssd, hdd) = (symbols.intern("ssd"), symbols.intern("hdd"));
+        by_class.add_volume(ssd, 50, 100);
+        by_class.add_volume(hdd, 10, 100);
+        assert_eq!(by_class.score(&Shape::closest_fit(), |_| 1), 30);
+        let weight = |class| if class == ssd { 3 } else { 1 };
+        assert_eq!(by_class.score(&Shape::closest_fit(), weight), 40);
+        by_class.add_volume(ssd, 50, 0);
+        assert_eq!(by_class.score(&Shape::closest_fit(), |_| 1), 55);
+    }
+}
