@@ -212,6 +212,10 @@ impl Api {
             meta::text(owner, &["apiVersion"]),
             meta::text(owner, &["kind"]),
         )?;
+        // What has no namespace cannot be owned by something that is in one.
+        if served.resource.namespaced && namespace.is_empty() {
+            return None;
+        }
         let namespace = if served.resource.namespaced {
             namespace
         } else {

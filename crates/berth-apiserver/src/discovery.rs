@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 use crate::registry::{ResourceType, Subresource, group_version};
 
 /// The `Accept` and `Content-Type` of aggregated discovery.
-pub const AGGREGATED_CONTENT_TYPE: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+pub const AGGREGATED_CONTENT_TYPE: &str =
+    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// `/api`: the versions of the core group. `server_address` is `host:port` as clients see it.
 pub fn api_versions(server_address: &str) -> Value {
@@ -52,7 +53,12 @@ pub fn api_resource_list(types: &[ResourceType], group: &str, version: &str) -> 
     let mut resources = Vec::new();
     for resource in types_of(types, group, version) {
         resources.push(resource_document(resource));
-        resources.extend(resource.subresources.iter().map(|sub| subresource_document(resource, sub)));
+        resources.extend(
+            resource
+                .subresources
+                .iter()
+                .map(|sub| subresource_document(resource, sub)),
+        );
     }
     if resources.is_empty() {
         return None;
@@ -106,7 +112,10 @@ pub fn aggregated_core(types: &[ResourceType]) -> Value {
 
 /// `/apis` in the aggregated form: every other group with all its resources.
 pub fn aggregated_groups(types: &[ResourceType]) -> Value {
-    let groups: Vec<_> = groups(types).into_iter().filter(|group| !group.is_empty()).collect();
+    let groups: Vec<_> = groups(types)
+        .into_iter()
+        .filter(|group| !group.is_empty())
+        .collect();
     aggregated(types, &groups)
 }
 
@@ -118,7 +127,11 @@ fn aggregated(types: &[ResourceType], groups: &[&str]) -> Value {
                 .into_iter()
                 .map(|version| aggregated_version(types, group, version))
                 .collect();
-            let metadata = if group.is_empty() { json!({}) } else { json!({"name": group}) };
+            let metadata = if group.is_empty() {
+                json!({})
+            } else {
+                json!({"name": group})
+            };
             json!({"metadata": metadata, "versions": versions})
         })
         .collect();
@@ -128,7 +141,9 @@ fn aggregated(types: &[ResourceType], groups: &[&str]) -> Value {
 }
 
 fn aggregated_version(types: &[ResourceType], group: &str, version: &str) -> Value {
-    let mut resources: Vec<_> = types_of(types, group, version).map(aggregated_resource).collect();
+    let mut resources: Vec<_> = types_of(types, group, version)
+        .map(aggregated_resource)
+        .collect();
     resources.sort_by(|a, b| a["resource"].as_str().cmp(&b["resource"].as_str()));
     json!({"version": version, "resources": resources, "freshness": "Current"})
 }
@@ -161,8 +176,14 @@ fn aggregated_resource(resource: &ResourceType) -> Value {
     document
 }
 
-fn types_of<'a>(types: &'a [ResourceType], group: &str, version: &str) -> impl Iterator<Item = &'a ResourceType> {
-    types.iter().filter(move |t| t.group == group && t.version == version)
+fn types_of<'a>(
+    types: &'a [ResourceType],
+    group: &str,
+    version: &str,
+) -> impl Iterator<Item = &'a ResourceType> {
+    types
+        .iter()
+        .filter(move |t| t.group == group && t.version == version)
 }
 
 /// The groups in the order in which they first appear.
@@ -178,7 +199,11 @@ fn groups(types: &[ResourceType]) -> Vec<&str> {
 
 /// The versions of a group, the preferred one first.
 fn versions<'a>(types: &'a [ResourceType], group: &str) -> Vec<&'a str> {
-    let mut versions: Vec<&str> = types.iter().filter(|t| t.group == group).map(|t| t.version.as_str()).collect();
+    let mut versions: Vec<&str> = types
+        .iter()
+        .filter(|t| t.group == group)
+        .map(|t| t.version.as_str())
+        .collect();
     versions.sort_by(|a, b| priority(b).cmp(&priority(a)).then_with(|| a.cmp(b)));
     versions.dedup();
     versions
@@ -188,7 +213,9 @@ fn versions<'a>(types: &'a [ResourceType], group: &str) -> Vec<&'a str> {
 fn priority(version: &str) -> (u8, u64, u64) {
     let parse = || {
         let rest = version.strip_prefix('v')?;
-        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let end = rest
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(rest.len());
         let (major, stage) = rest.split_at(end);
         let major = major.parse().ok()?;
         if stage.is_empty() {
@@ -210,7 +237,13 @@ mod tests {
     fn with_custom() -> Vec<ResourceType> {
         let mut types = builtin().to_vec();
         for version in ["v1alpha1", "v2", "v1beta2", "v10", "v1", "foo"] {
-            types.push(ResourceType::stored("example.com", version, "Widget", "widgets", true));
+            types.push(ResourceType::stored(
+                "example.com",
+                version,
+                "Widget",
+                "widgets",
+                true,
+            ));
         }
         types
     }
@@ -218,11 +251,21 @@ mod tests {
     #[test]
     fn groups_list_their_versions_with_the_preferred_first() {
         let group = api_group(&with_custom(), "example.com").unwrap();
-        let versions: Vec<_> = group["versions"].as_array().unwrap().iter().map(|v| v["version"].as_str().unwrap()).collect();
+        let versions: Vec<_> = group["versions"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|v| v["version"].as_str().unwrap())
+            .collect();
         assert_eq!(versions, ["v10", "v2", "v1", "v1beta2", "v1alpha1", "foo"]);
         assert_eq!(group["preferredVersion"]["groupVersion"], "example.com/v10");
         assert_eq!(api_group(builtin(), "nope"), None);
-        let names: Vec<_> = api_group_list(builtin())["groups"].as_array().unwrap().iter().map(|g| g["name"].clone()).collect();
+        let names: Vec<_> = api_group_list(builtin())["groups"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|g| g["name"].clone())
+            .collect();
         assert!(names.contains(&json!("apps")) && !names.contains(&json!("")));
     }
 
@@ -231,14 +274,24 @@ mod tests {
         let list = api_resource_list(builtin(), "", "v1").unwrap();
         let find = |name: &str| {
             let resources = list["resources"].as_array().unwrap();
-            resources.iter().find(|r| r["name"] == name).cloned().unwrap_or_default()
+            resources
+                .iter()
+                .find(|r| r["name"] == name)
+                .cloned()
+                .unwrap_or_default()
         };
         assert_eq!(find("pods")["shortNames"], json!(["po"]));
-        assert_eq!(find("pods/eviction"), json!({"name": "pods/eviction", "singularName": "", "namespaced": true,
-            "kind": "Eviction", "group": "policy", "version": "v1", "verbs": ["create"]}));
+        assert_eq!(
+            find("pods/eviction"),
+            json!({"name": "pods/eviction", "singularName": "", "namespaced": true,
+            "kind": "Eviction", "group": "policy", "version": "v1", "verbs": ["create"]})
+        );
         assert_eq!(find("pods/status").get("group"), None);
         assert_eq!(list.get("apiVersion"), None);
-        assert_eq!(api_resource_list(builtin(), "apps", "v1").unwrap()["apiVersion"], "v1");
+        assert_eq!(
+            api_resource_list(builtin(), "apps", "v1").unwrap()["apiVersion"],
+            "v1"
+        );
         assert_eq!(api_resource_list(builtin(), "apps", "v9"), None);
     }
 
@@ -248,12 +301,27 @@ mod tests {
         assert_eq!(core["items"].as_array().unwrap().len(), 1);
         let groups = aggregated_groups(&with_custom());
         let count = |document: &Value| -> usize {
-            let versions = document["items"].as_array().unwrap().iter().flat_map(|g| g["versions"].as_array().unwrap());
-            versions.map(|v| v["resources"].as_array().unwrap().len()).sum()
+            let versions = document["items"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .flat_map(|g| g["versions"].as_array().unwrap());
+            versions
+                .map(|v| v["resources"].as_array().unwrap().len())
+                .sum()
         };
         assert_eq!(count(&core) + count(&groups), with_custom().len());
-        let apps = groups["items"].as_array().unwrap().iter().find(|g| g["metadata"]["name"] == "apps").unwrap();
-        let deployments = apps["versions"][0]["resources"].as_array().unwrap().iter().find(|r| r["resource"] == "deployments");
+        let apps = groups["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|g| g["metadata"]["name"] == "apps")
+            .unwrap();
+        let deployments = apps["versions"][0]["resources"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|r| r["resource"] == "deployments");
         let expect = json!([
             {"subresource": "scale", "responseKind": {"group": "autoscaling", "version": "v1", "kind": "Scale"},
              "verbs": ["get", "patch", "update"]},

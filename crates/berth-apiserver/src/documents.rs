@@ -9,7 +9,9 @@ use crate::body::ResponseBody;
 use crate::discovery;
 use crate::error::ApiError;
 use crate::openapi::{self, ServedType};
+use crate::render;
 use crate::service::{Answer, Call, bytes_response, json_response};
+use crate::swagger_protobuf;
 use crate::types::Types;
 
 /// The version of Kubernetes whose API this is.
@@ -120,19 +122,30 @@ fn aggregated(document: &Value) -> Response<ResponseBody> {
 }
 
 fn openapi_document(api: &Api, call: &Call, parts: &[&str]) -> Answer {
-    if !accept(&call.headers).split(',').any(|media_type| {
-        matches!(
-            media_type.split(';').next().map(str::trim),
-            Some(JSON | "application/*" | "*/*")
-        )
-    }) {
-        return Err(ApiError::not_acceptable());
-    }
     let types = api.types();
-    let bytes = types
-        .document(&call.path, || make_openapi(&types, parts))
-        .ok_or_else(ApiError::no_such_path)?;
-    Ok(bytes_response(StatusCode::OK, [bytes]))
+    let accepted = accept(&call.headers).split(',').find_map(|media_type| {
+        match media_type.split(';').next().unwrap_or_default().trim() {
+            JSON | "application/*" | "*/*" => Some(JSON),
+            other if other.starts_with(swagger_protobuf::MEDIA_TYPE_PREFIX) && parts == ["v2"] => {
+                Some(swagger_protobuf::MEDIA_TYPE)
+            }
+            _ => None,
+        }
+    });
+    let media_type = accepted.ok_or_else(ApiError::not_acceptable)?;
+    let bytes = types.document(&call.path, media_type, || {
+        let document = make_openapi(&types, parts)?;
+        Some(if media_type == JSON {
+            render::json_bytes(&document)
+        } else {
+            swagger_protobuf::encode(&document).into()
+        })
+    });
+    let mut response = bytes_response(StatusCode::OK, [bytes.ok_or_else(ApiError::no_such_path)?]);
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    Ok(response)
 }
 
 fn make_openapi(types: &Types, parts: &[&str]) -> Option<Value> {

@@ -6,6 +6,7 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use crate::registry::ResourceType;
+use crate::schema;
 
 /// A refusal, as a `Status` object and an HTTP status.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -118,6 +119,16 @@ impl FieldError {
     }
 }
 
+impl From<schema::FieldError> for FieldError {
+    fn from(error: schema::FieldError) -> Self {
+        Self {
+            reason: error.reason.cause(),
+            field: error.field,
+            message: error.message,
+        }
+    }
+}
+
 impl ApiError {
     fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
         Self {
@@ -167,7 +178,11 @@ impl ApiError {
     }
 
     /// 403: the namespace is on its way out, so nothing new may come into it.
-    pub(crate) fn namespace_terminating(resource: &ResourceType, name: &str, namespace: &str) -> Self {
+    pub(crate) fn namespace_terminating(
+        resource: &ResourceType,
+        name: &str,
+        namespace: &str,
+    ) -> Self {
         let why = format!(
             "unable to create new content in namespace {namespace} because it is being terminated"
         );

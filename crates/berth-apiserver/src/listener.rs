@@ -81,7 +81,7 @@ impl Server {
                     }
                 },
                 () = &mut stop => break,
-                _ = stopping.wait_for(|stopping| *stopping) => break,
+                () = async { drop(stopping.wait_for(|stopping| *stopping).await) } => break,
             }
         }
         drop(listener);

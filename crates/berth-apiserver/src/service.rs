@@ -19,6 +19,7 @@ use crate::documents;
 use crate::error::ApiError;
 use crate::filter::Filter;
 use crate::meta;
+use crate::protobuf;
 use crate::read;
 use crate::render::{self, Renderer};
 use crate::request::{self, Form, Parameters, ResourcePath};
@@ -58,12 +59,30 @@ impl Call {
         if self.body.is_empty() {
             return Ok(Value::Null);
         }
+        if request::media_type(&self.headers) == protobuf::CONTENT_TYPE {
+            return protobuf::decode(&self.body)
+                .map_err(|error| ApiError::bad_request(error.to_string()));
+        }
+        if request::media_type(&self.headers).ends_with("yaml") {
+            // JSON is YAML, so clients may send either under this name, and most send JSON.
+            return serde_json::from_slice(&self.body).or_else(|_| yaml(&self.body));
+        }
         serde_json::from_slice(&self.body).map_err(|error| {
             ApiError::bad_request(format!(
                 "the body of the request is not valid JSON: {error}"
             ))
         })
     }
+}
+
+fn yaml(body: &[u8]) -> Result<Value, ApiError> {
+    let bad = |error: &dyn std::fmt::Display| {
+        ApiError::bad_request(format!(
+            "the body of the request is not valid YAML: {error}"
+        ))
+    };
+    let text = std::str::from_utf8(body).map_err(|error| bad(&error))?;
+    serde_saphyr::from_str(text).map_err(|error| bad(&error))
 }
 
 pub(crate) type Answer = Result<Response<ResponseBody>, ApiError>;
@@ -87,7 +106,11 @@ impl ApiService {
         let verb = request::verb(request.method(), !resource_path.name.is_empty(), watch)
             .unwrap_or("other");
         let span = tracing::debug_span!("request", verb, path);
-        let plural = resource_path.plural.clone();
+        // Paths that lead nowhere are counted together: their number has no bound.
+        let (group, version) = (&resource_path.group, &resource_path.version);
+        let types = self.api.types();
+        let known = types.by_plural(group, version, &resource_path.plural);
+        let plural = known.map_or(String::new(), |served| served.resource.plural.clone());
         let answer = async {
             let call = read_call(request, parameters, self.api.body_bytes_max).await?;
             self.route(&call, resource_path).await
@@ -276,11 +299,17 @@ impl ApiService {
         if self.api.collector.is_idle() {
             return;
         }
-        let api = self.api.clone();
+        // The task ends by itself when the queue is empty. It does not keep the server alive: what it leaves
+        // undone is found again when the store is opened.
+        let api = Arc::downgrade(&self.api);
+        let work = async move {
+            if let Some(api) = api.upgrade() {
+                api.collect().await;
+            }
+        };
         match tokio::runtime::Handle::try_current() {
-            // The task ends by itself when the queue is empty, and holds nothing that must be cleaned up.
-            Ok(runtime) => drop(runtime.spawn(async move { api.collect().await })),
-            Err(_) => api.collect().await,
+            Ok(runtime) => drop(runtime.spawn(work)),
+            Err(_) => work.await,
         }
     }
 
@@ -375,8 +404,17 @@ impl Shown {
 /// Makes the change that a request asks for. The flag says whether an object came into being.
 fn perform(change: &mut Change<'_>, call: &Call, verb: &str) -> Result<(Outcome, bool), ApiError> {
     let media_type = request::media_type(&call.headers);
-    if verb != "patch" && !matches!(&*media_type, "application/json" | "*/*" | "") {
-        return Err(ApiError::unsupported_media_type(&["application/json"]));
+    if verb != "patch"
+        && !matches!(
+            &*media_type,
+            "application/json" | "application/yaml" | "*/*" | "" | protobuf::CONTENT_TYPE
+        )
+    {
+        return Err(ApiError::unsupported_media_type(&[
+            "application/json",
+            "application/yaml",
+            protobuf::CONTENT_TYPE,
+        ]));
     }
     let body = call.json()?;
     match (change.subresource.as_str(), verb) {

@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use crate::convert;
 use crate::meta;
 use crate::registry::{self, ResourceType, Subresource};
-use crate::render;
 use crate::schema::Schema;
 
 /// What a custom resource's definition says beyond its names.
@@ -111,7 +110,7 @@ pub(crate) struct Types {
     /// The same as a list, for discovery.
     list: Vec<ResourceType>,
     /// OpenAPI documents by path, once somebody has asked for them: they are large and change with the types only.
-    documents: Mutex<HashMap<String, Bytes>>,
+    documents: Mutex<HashMap<(String, &'static str), Bytes>>,
 }
 
 impl Types {
@@ -150,27 +149,24 @@ impl Types {
         }
     }
 
-    /// The document at a path, made at most once.
+    /// The document at a path in one form, made at most once.
     pub(crate) fn document(
         &self,
         path: &str,
-        make: impl FnOnce() -> Option<Value>,
+        media_type: &'static str,
+        make: impl FnOnce() -> Option<Bytes>,
     ) -> Option<Bytes> {
-        let known = |documents: &HashMap<String, Bytes>| documents.get(path).cloned();
-        if let Some(found) = known(
-            &self
-                .documents
+        let key = (path.to_owned(), media_type);
+        let lock = || {
+            self.documents
                 .lock()
-                .unwrap_or_else(PoisonError::into_inner),
-        ) {
+                .unwrap_or_else(PoisonError::into_inner)
+        };
+        if let Some(found) = lock().get(&key).cloned() {
             return Some(found);
         }
-        let made = render::json_bytes(&make()?);
-        let mut documents = self
-            .documents
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        documents.insert(path.to_owned(), made.clone());
+        let made = make()?;
+        lock().insert(key, made.clone());
         Some(made)
     }
 

@@ -3,6 +3,12 @@
 //! The test starts itself again as the writer: that process runs `writer_process` alone, with the directory in its
 //! environment, and prints a line for each write once the store has said that it is done.
 
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};

@@ -1,5 +1,11 @@
 //! A file with flipped or missing bytes: either everything that was written is there, or the store says so.
 
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 

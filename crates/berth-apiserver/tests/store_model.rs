@@ -1,5 +1,11 @@
 //! The store against a model that keeps every state it ever had: random operations, same answers.
 
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
 use std::collections::BTreeMap;
 
 use berth_apiserver::store::{Compacted, EventKind, Expect, Limits, PageQuery, Store, WriteError};
@@ -36,18 +42,21 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
+/// The objects of each table: key to version and mark.
+type State = [BTreeMap<String, (u64, u64)>; 2];
+
 /// Every state of every table, by version; and every change.
 #[derive(Default)]
 struct Model {
     version: u64,
-    states: BTreeMap<u64, [BTreeMap<String, (u64, u64)>; 2]>,
+    states: BTreeMap<u64, State>,
     changes: Vec<(usize, u64, EventKind, String)>,
     /// Per table, the newest version that may no longer be readable.
     compacted: [u64; 2],
 }
 
 impl Model {
-    fn at(&self, version: u64) -> [BTreeMap<String, (u64, u64)>; 2] {
+    fn at(&self, version: u64) -> State {
         self.states
             .range(..=version)
             .next_back()
@@ -130,7 +139,7 @@ impl Run {
             Operation::Update(table, key, off) => self.write(table, &key_of(key), off, false),
             Operation::Delete(table, key, off) => self.write(table, &key_of(key), off, true),
             Operation::List(table, namespace, limit, back) => {
-                self.list(table, namespace, limit, back)
+                self.list(table, namespace, limit, back);
             }
             Operation::StartWatch(table, back) => self.start_watch(table, back),
             Operation::Drain(which) => self.drain(which),

@@ -5,7 +5,6 @@ use serde_json::Value;
 use super::quantity::{NOT_A_QUANTITY, Quantity};
 use crate::error::FieldError;
 use crate::meta;
-use crate::schema::{Cursor, Schema, Shape};
 
 /// Each quantity of a map (`limits`, `requests`, `capacity`) must be one, and not negative.
 pub(super) fn check_quantities(object: &Value, field: &str, errors: &mut Vec<FieldError>) {
@@ -95,40 +94,4 @@ pub(super) fn validate_immutable_content(old: &Value, new: &Value) -> Vec<FieldE
         }
     }
     errors
-}
-
-/// The fields that a custom resource's schema requires.
-pub(super) fn required_by_schema(object: &Value, schema: &Schema) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    collect_required(object, schema.cursor(), "", &mut errors);
-    errors
-}
-
-fn collect_required(value: &Value, cursor: Cursor<'_>, path: &str, errors: &mut Vec<FieldError>) {
-    let below = |name: &str| {
-        if path.is_empty() {
-            name.to_owned()
-        } else {
-            format!("{path}.{name}")
-        }
-    };
-    match (value, cursor.shape()) {
-        (Value::Object(map), Shape::Struct(_)) => {
-            for (name, field) in cursor.fields().filter(|(name, _)| *name != "metadata") {
-                match map.get(name) {
-                    None | Some(Value::Null) if cursor.is_required(name) => {
-                        errors.push(FieldError::required(below(name), ""));
-                    }
-                    Some(value) => collect_required(value, field, &below(name), errors),
-                    None => {}
-                }
-            }
-        }
-        (Value::Array(items), Shape::List(_)) => {
-            for (index, item) in items.iter().enumerate() {
-                collect_required(item, cursor.items(), &format!("{path}[{index}]"), errors);
-            }
-        }
-        _ => {}
-    }
 }

@@ -21,16 +21,16 @@ use serde_json::{Value, json};
 use crate::clock;
 use crate::error::{ApiError, FieldError};
 use crate::meta;
+use crate::schema;
 use crate::types::Served;
 use crate::write::Change;
 
-/// Completes a new object and lets the server's own rules speak.
+/// Lets the server's own rules speak about a new object, and complete it.
 pub(crate) fn admit_create(change: &Change<'_>, object: &mut Value) -> Result<(), ApiError> {
     let served = &change.served;
     if served.resource.namespaced {
         check_namespace(change)?;
     }
-    apply_defaults(served, object);
     match (
         served.resource.group.as_str(),
         served.resource.kind.as_str(),
@@ -56,14 +56,13 @@ pub(crate) fn admit_create(change: &Change<'_>, object: &mut Value) -> Result<()
     Ok(())
 }
 
-/// Completes a changed object and lets the server's own rules speak.
+/// Lets the server's own rules speak about a change, and complete it.
 pub(crate) fn admit_update(
     change: &Change<'_>,
     old: &Value,
     new: &mut Value,
 ) -> Result<(), ApiError> {
     let served = &change.served;
-    apply_defaults(served, new);
     match (
         served.resource.group.as_str(),
         served.resource.kind.as_str(),
@@ -87,7 +86,8 @@ fn meta_copy_if_absent(old: &Value, new: &mut Value, path: &[&str]) {
     }
 }
 
-fn apply_defaults(served: &Served, object: &mut Value) {
+/// Fills in what the kind says of fields that are not set.
+pub(crate) fn apply_defaults(served: &Served, object: &mut Value) {
     match (
         served.resource.group.as_str(),
         served.resource.kind.as_str(),
@@ -104,7 +104,11 @@ fn apply_defaults(served: &Served, object: &mut Value) {
             meta::default(object, &["preemptionPolicy"], "PreemptLowerPriority");
         }
         ("apiextensions.k8s.io", _) => definitions::default_definition(object),
-        _ => {}
+        _ => {
+            if let Some(custom) = &served.custom {
+                schema::apply_defaults(object, &custom.openapi);
+            }
+        }
     }
 }
 
@@ -155,9 +159,19 @@ fn validate_kind(served: &Served, object: &Value) -> Vec<FieldError> {
         ("apps" | "batch", kind) => workloads::validate(kind, object),
         ("scheduling.k8s.io", "PriorityClass") => priority::validate_class(object),
         ("apiextensions.k8s.io", _) => definitions::validate(object),
-        _ if served.custom.is_some() => fields::required_by_schema(object, &served.schema),
-        _ => Vec::new(),
+        _ => validate_custom(served, object),
     }
+}
+
+/// Custom resources are checked by the schema of their definition.
+fn validate_custom(served: &Served, object: &Value) -> Vec<FieldError> {
+    let Some(custom) = &served.custom else {
+        return Vec::new();
+    };
+    schema::validate(object, &custom.openapi)
+        .into_iter()
+        .map(FieldError::from)
+        .collect()
 }
 
 /// Objects go only into a namespace that exists and stays.

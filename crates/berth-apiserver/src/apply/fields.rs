@@ -63,7 +63,10 @@ fn list_element(item: &Value, schema: Cursor<'_>) -> Option<PathElement> {
         ListType::Map(keys) => {
             let items = schema.items();
             let key_value = |key: &String| {
-                let value = item.get(key).filter(|v| !v.is_null()).or_else(|| items.default_of(key))?;
+                let value = item
+                    .get(key)
+                    .filter(|v| !v.is_null())
+                    .or_else(|| items.default_of(key))?;
                 Some((key.clone(), value.clone()))
             };
             let keys = keys.iter().map(key_value).collect::<Option<_>>()?;
@@ -99,7 +102,11 @@ fn insert_child(set: &mut FieldSet, child: Child<'_, '_>, in_map: bool, containe
     let is_leaf = children(child.value, child.schema).is_none_or(|below| below.is_empty());
     let is_map = matches!(child.schema.shape(), Shape::Map(_));
     let below = field_set(child.value, child.schema, containers);
-    if is_leaf || in_map || is_list_item(&child.element) || (is_map && containers == Containers::Added) {
+    if is_leaf
+        || in_map
+        || is_list_item(&child.element)
+        || (is_map && containers == Containers::Added)
+    {
         set.insert(child.element.clone());
     }
     set.insert_below(child.element, below);
@@ -136,7 +143,10 @@ pub(super) fn compare(old: &Value, new: &Value, schema: Cursor<'_>) -> Compariso
     let after = children(new, schema).unwrap_or_default();
     let in_map = matches!(schema.shape(), Shape::Map(_));
     let elements_after: HashSet<_> = after.iter().map(|child| &child.element).collect();
-    for child in before.iter().filter(|child| !elements_after.contains(&child.element)) {
+    for child in before
+        .iter()
+        .filter(|child| !elements_after.contains(&child.element))
+    {
         comparison.removed.insert(child.element.clone());
     }
     let before: HashMap<_, _> = before.iter().map(|child| (&child.element, child)).collect();
@@ -156,14 +166,18 @@ fn compare_child(old: &Value, new: Child<'_, '_>, comparison: &mut Comparison) {
         return;
     }
     let below = compare(old, new.value, new.schema);
-    comparison.changed.insert_below(new.element.clone(), below.changed);
+    comparison
+        .changed
+        .insert_below(new.element.clone(), below.changed);
     comparison.removed.insert_below(new.element, below.removed);
 }
 
 /// The live value with the applied one laid over it.
 pub(super) fn merge(live: &Value, applied: &Value, schema: Cursor<'_>) -> Value {
     match (children(live, schema), children(applied, schema)) {
-        (Some(_), Some(_)) if live.is_object() && applied.is_object() => merge_objects(live, applied, schema),
+        (Some(_), Some(_)) if live.is_object() && applied.is_object() => {
+            merge_objects(live, applied, schema)
+        }
         (Some(live), Some(applied)) => Value::Array(merge_lists(&live, &applied)),
         _ => without_nulls(applied),
     }
@@ -189,7 +203,8 @@ fn merge_objects(live: &Value, applied: &Value, schema: Cursor<'_>) -> Value {
 /// they stood before.
 fn merge_lists(live: &[Child<'_, '_>], applied: &[Child<'_, '_>]) -> Vec<Value> {
     let position = |list: &[Child<'_, '_>], wanted: &Child<'_, '_>| {
-        list.iter().position(|child| child.element == wanted.element)
+        list.iter()
+            .position(|child| child.element == wanted.element)
     };
     let mut merged = Vec::with_capacity(live.len() + applied.len());
     let mut next_live = 0;
@@ -197,7 +212,11 @@ fn merge_lists(live: &[Child<'_, '_>], applied: &[Child<'_, '_>]) -> Vec<Value> 
         let before = position(live, child);
         if let Some(before) = before {
             let others = live.iter().take(before).skip(next_live);
-            merged.extend(others.filter(|other| position(applied, other).is_none()).map(|other| other.value.clone()));
+            merged.extend(
+                others
+                    .filter(|other| position(applied, other).is_none())
+                    .map(|other| other.value.clone()),
+            );
             next_live = next_live.max(before + 1);
         }
         merged.push(match before.and_then(|index| live.get(index)) {
@@ -205,7 +224,10 @@ fn merge_lists(live: &[Child<'_, '_>], applied: &[Child<'_, '_>]) -> Vec<Value> 
             None => without_nulls(child.value),
         });
     }
-    let rest = live.iter().skip(next_live).filter(|other| position(applied, other).is_none());
+    let rest = live
+        .iter()
+        .skip(next_live)
+        .filter(|other| position(applied, other).is_none());
     merged.extend(rest.map(|other| other.value.clone()));
     merged
 }
@@ -214,7 +236,11 @@ pub(super) fn without_nulls(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
             let fields = fields.iter().filter(|(_, value)| !value.is_null());
-            Value::Object(fields.map(|(name, value)| (name.clone(), without_nulls(value))).collect())
+            Value::Object(
+                fields
+                    .map(|(name, value)| (name.clone(), without_nulls(value)))
+                    .collect(),
+            )
         }
         Value::Array(items) => Value::Array(items.iter().map(without_nulls).collect()),
         other => other.clone(),
@@ -227,17 +253,25 @@ pub(super) fn remove(value: &mut Value, removed: &FieldSet, kept: &FieldSet, sch
     match value {
         Value::Object(fields) => remove_fields(fields, removed, kept, schema),
         Value::Array(items) => items.retain_mut(|item| match list_element(item, schema) {
-            Some(element) if removed.touches(&element) => keep_child(item, &element, removed, kept, schema.items()),
+            Some(element) if removed.touches(&element) => {
+                keep_child(item, &element, removed, kept, schema.items())
+            }
             _ => true,
         }),
         _ => {}
     }
 }
 
-fn remove_fields(fields: &mut Map<String, Value>, removed: &FieldSet, kept: &FieldSet, schema: Cursor<'_>) {
+fn remove_fields(
+    fields: &mut Map<String, Value>,
+    removed: &FieldSet,
+    kept: &FieldSet,
+    schema: Cursor<'_>,
+) {
     fields.retain(|name, value| {
         let element = PathElement::Field(name.clone());
-        !removed.touches(&element) || keep_child(value, &element, removed, kept, schema.field_or_any(name))
+        !removed.touches(&element)
+            || keep_child(value, &element, removed, kept, schema.field_or_any(name))
     });
 }
 
@@ -257,7 +291,8 @@ fn keep_child(
     let mut kept_below = kept.below(element).cloned().unwrap_or_default();
     if let PathElement::Key(keys) = element {
         // An element that stays must still say which one it is.
-        keys.keys().for_each(|key| kept_below.insert(PathElement::Field(key.clone())));
+        keys.keys()
+            .for_each(|key| kept_below.insert(PathElement::Field(key.clone())));
     }
     let was_empty = is_empty(child);
     remove(child, removed_below, &kept_below, schema);
@@ -277,7 +312,12 @@ pub(super) fn list_errors(value: &Value, schema: Cursor<'_>, path: &str, errors:
     match value {
         Value::Object(fields) if is_granular_object(schema) => {
             for (name, value) in fields {
-                list_errors(value, schema.field_or_any(name), &format!("{path}.{name}"), errors);
+                list_errors(
+                    value,
+                    schema.field_or_any(name),
+                    &format!("{path}.{name}"),
+                    errors,
+                );
             }
         }
         Value::Array(items) if is_granular_list(schema) => {
@@ -287,9 +327,17 @@ pub(super) fn list_errors(value: &Value, schema: Cursor<'_>, path: &str, errors:
                     errors.push(omitted_key(item, schema, path, index));
                     continue;
                 };
-                list_errors(item, schema.items(), &format!("{path}{}", element.display()), errors);
+                list_errors(
+                    item,
+                    schema.items(),
+                    &format!("{path}{}", element.display()),
+                    errors,
+                );
                 if seen.contains(&element) {
-                    errors.push(format!("{path}: duplicate entries for key {}", element.display()));
+                    errors.push(format!(
+                        "{path}: duplicate entries for key {}",
+                        element.display()
+                    ));
                 }
                 seen.push(element);
             }
@@ -303,10 +351,14 @@ fn omitted_key(item: &Value, schema: Cursor<'_>, path: &str, index: usize) -> St
         return format!("{path}: element {index}: invalid");
     };
     if !item.is_object() {
-        return format!("{path}: element {index}: associative list with keys may not have non-map elements");
+        return format!(
+            "{path}: element {index}: associative list with keys may not have non-map elements"
+        );
     }
     let items = schema.items();
-    let omitted = keys.iter().find(|key| item.get(key.as_str()).is_none() && items.default_of(key).is_none());
+    let omitted = keys
+        .iter()
+        .find(|key| item.get(key.as_str()).is_none() && items.default_of(key).is_none());
     format!(
         "{path}: element {index}: associative list with keys has an element that omits key field \"{}\" \
          (and doesn't have default value)",

@@ -61,7 +61,10 @@ impl PathElement {
         match self {
             PathElement::Field(name) => format!(".{name}"),
             PathElement::Key(keys) => {
-                let keys: Vec<_> = keys.iter().map(|(name, value)| format!("{name}={value}")).collect();
+                let keys: Vec<_> = keys
+                    .iter()
+                    .map(|(name, value)| format!("{name}={value}"))
+                    .collect();
                 format!("[{}]", keys.join(","))
             }
             PathElement::Value(value) => format!("[={value}]"),
@@ -161,7 +164,11 @@ impl FieldSet {
     }
 
     /// Changes the paths below an element.
-    pub(crate) fn change_below(&mut self, element: &PathElement, change: impl FnOnce(&mut FieldSet)) {
+    pub(crate) fn change_below(
+        &mut self,
+        element: &PathElement,
+        change: impl FnOnce(&mut FieldSet),
+    ) {
         if let Some(node) = self.nodes.get_mut(element) {
             change(&mut node.below);
             if node.is_empty() {
@@ -182,12 +189,20 @@ impl FieldSet {
 
     /// The paths of both sets.
     pub(crate) fn intersection(&self, other: &FieldSet) -> FieldSet {
-        self.combine(other, |ours, theirs| ours && theirs, |_, _| FieldSet::default())
+        self.combine(
+            other,
+            |ours, theirs| ours && theirs,
+            |_, _| FieldSet::default(),
+        )
     }
 
     /// The paths of this set that are not in the other.
     pub(crate) fn difference(&self, other: &FieldSet) -> FieldSet {
-        self.combine(other, |ours, theirs| ours && !theirs, |ours, _| ours.clone())
+        self.combine(
+            other,
+            |ours, theirs| ours && !theirs,
+            |ours, _| ours.clone(),
+        )
     }
 
     fn combine(
@@ -237,7 +252,9 @@ impl FieldSet {
     pub(crate) fn encode(&self) -> Value {
         let mut fields = Map::new();
         for (element, node) in &self.nodes {
-            let Value::Object(mut below) = node.below.encode() else { continue };
+            let Value::Object(mut below) = node.below.encode() else {
+                continue;
+            };
             if node.member && !below.is_empty() {
                 below.insert(".".to_owned(), Value::Object(Map::new()));
             }
@@ -250,7 +267,9 @@ impl FieldSet {
     pub(crate) fn decode(fields: &Value) -> FieldSet {
         let mut nodes = BTreeMap::new();
         for (text, value) in fields.as_object().into_iter().flatten() {
-            let Some(element) = PathElement::decode(text) else { continue };
+            let Some(element) = PathElement::decode(text) else {
+                continue;
+            };
             let below = FieldSet::decode(value);
             let member = below.is_empty() || value.get(".").is_some();
             nodes.insert(element, SetNode { member, below });
@@ -288,12 +307,13 @@ mod tests {
 
     #[test]
     fn sets_combine() {
-        let check = |a: Value, b: Value, union: &[&str], intersection: &[&str], difference: &[&str]| {
-            let (a, b) = (FieldSet::decode(&a), FieldSet::decode(&b));
-            assert_eq!(a.clone().union(&b).paths(), union);
-            assert_eq!(a.intersection(&b).paths(), intersection);
-            assert_eq!(a.difference(&b).paths(), difference);
-        };
+        let check =
+            |a: Value, b: Value, union: &[&str], intersection: &[&str], difference: &[&str]| {
+                let (a, b) = (FieldSet::decode(&a), FieldSet::decode(&b));
+                assert_eq!(a.clone().union(&b).paths(), union);
+                assert_eq!(a.intersection(&b).paths(), intersection);
+                assert_eq!(a.difference(&b).paths(), difference);
+            };
         check(
             json!({"f:a": {}, "f:b": {".": {}, "f:c": {}}}),
             json!({"f:b": {"f:c": {}, "f:d": {}}}),

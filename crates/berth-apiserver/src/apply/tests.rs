@@ -90,12 +90,21 @@ fn fields_no_longer_applied_are_removed() {
 
 #[test]
 fn what_others_own_stays() {
-    let first = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "image": "1"}]}});
+    let first =
+        json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "image": "1"}]}});
     let live = apply(None, &first, writer("one", 1), false, pod()).unwrap();
     let second = json!({"spec": {"containers": [{"name": "a", "tty": true}]}});
     let live = apply(Some(&live), &second, writer("two", 2), false, pod()).unwrap();
-    let live = apply(Some(&live), &json!({"spec": {}}), writer("one", 3), false, pod()).unwrap();
-    let expect = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "tty": true}]}});
+    let live = apply(
+        Some(&live),
+        &json!({"spec": {}}),
+        writer("one", 3),
+        false,
+        pod(),
+    )
+    .unwrap();
+    let expect =
+        json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "tty": true}]}});
     assert_eq!(without_managed_fields(live), expect);
 }
 
@@ -113,8 +122,13 @@ fn unowned_parts_of_a_removed_element_go_with_it() {
 fn conflicts_name_owner_and_field() {
     let live = json!({"metadata": {"name": "d", "labels": {"l": "1"}}, "spec": {"replicas": 1, "paused": true}});
     let mut live = live;
-    let entries =
-        managed_fields_after_update(None, &live, writer("kubectl-create", 1), Operation::Update, deployment());
+    let entries = managed_fields_after_update(
+        None,
+        &live,
+        writer("kubectl-create", 1),
+        Operation::Update,
+        deployment(),
+    );
     set_managed_fields(&mut live, entries);
     let check = |applied: Value, expect: &str| {
         let error = apply_as("other", Some(&live), &applied).expect_err("conflicts");
@@ -135,10 +149,20 @@ fn conflicts_name_owner_and_field() {
 
 #[test]
 fn force_takes_fields_over() {
-    let live = apply_as("one", None, &json!({"spec": {"replicas": 1, "paused": true}})).unwrap();
+    let live = apply_as(
+        "one",
+        None,
+        &json!({"spec": {"replicas": 1, "paused": true}}),
+    )
+    .unwrap();
     let applied = json!({"spec": {"replicas": 2}});
-    let error = apply_as("two", Some(&live), &applied).unwrap_err().to_string();
-    assert_eq!(error, "Apply failed with 1 conflict: conflict with \"one\": .spec.replicas");
+    let error = apply_as("two", Some(&live), &applied)
+        .unwrap_err()
+        .to_string();
+    assert_eq!(
+        error,
+        "Apply failed with 1 conflict: conflict with \"one\": .spec.replicas"
+    );
     let live = apply(Some(&live), &applied, writer("two", 2), true, deployment()).unwrap();
     assert_eq!(live["spec"], json!({"replicas": 2, "paused": true}));
     assert_eq!(owned_by(&live, "one"), [".spec.paused"]);
@@ -148,7 +172,9 @@ fn force_takes_fields_over() {
 #[test]
 fn objects_of_unknown_owners_conflict_until_forced() {
     let live = json!({"metadata": {"name": "d"}, "spec": {"replicas": 1}});
-    let error = apply_as("m", Some(&live), &json!({"spec": {"replicas": 2}})).unwrap_err().to_string();
+    let error = apply_as("m", Some(&live), &json!({"spec": {"replicas": 2}}))
+        .unwrap_err()
+        .to_string();
     assert_eq!(
         error,
         "Apply failed with 1 conflict: conflict with \"before-first-apply\" using apps/v1: .spec.replicas"
@@ -157,14 +183,28 @@ fn objects_of_unknown_owners_conflict_until_forced() {
 
 #[test]
 fn writes_take_fields_over() {
-    let live = apply_as("one", None, &json!({"spec": {"replicas": 1, "paused": true}})).unwrap();
+    let live = apply_as(
+        "one",
+        None,
+        &json!({"spec": {"replicas": 1, "paused": true}}),
+    )
+    .unwrap();
     let mut new = live.clone();
     new["spec"] = json!({"replicas": 3});
-    let entries = managed_fields_after_update(Some(&live), &new, writer("scaler", 5), Operation::Update, deployment());
+    let entries = managed_fields_after_update(
+        Some(&live),
+        &new,
+        writer("scaler", 5),
+        Operation::Update,
+        deployment(),
+    );
     set_managed_fields(&mut new, entries);
     assert_eq!(owned_by(&new, "scaler"), [".spec.replicas"]);
     assert_eq!(owned_by(&new, "one"), [".spec.replicas"; 0]);
-    assert_eq!(new["metadata"]["managedFields"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        new["metadata"]["managedFields"].as_array().unwrap().len(),
+        1
+    );
 }
 
 #[test]
@@ -183,7 +223,13 @@ fn writes_that_change_nothing_keep_the_entries() {
     let live = apply_as("one", None, &json!({"spec": {"replicas": 1}})).unwrap();
     let mut new = live.clone();
     new["metadata"]["resourceVersion"] = json!("7");
-    let entries = managed_fields_after_update(Some(&live), &new, writer("w", 9), Operation::Update, deployment());
+    let entries = managed_fields_after_update(
+        Some(&live),
+        &new,
+        writer("w", 9),
+        Operation::Update,
+        deployment(),
+    );
     assert_eq!(json!(entries), live["metadata"]["managedFields"]);
 }
 
@@ -194,22 +240,37 @@ fn old_writers_are_put_together() {
         let mut new = object.clone();
         new["metadata"]["labels"][format!("l{n}")] = json!("x");
         let manager = format!("m{n}");
-        let writer = Writer { manager: &manager, ..writer("", n) };
-        let entries = managed_fields_after_update(Some(&object), &new, writer, Operation::Update, pod());
+        let writer = Writer {
+            manager: &manager,
+            ..writer("", n)
+        };
+        let entries =
+            managed_fields_after_update(Some(&object), &new, writer, Operation::Update, pod());
         set_managed_fields(&mut new, entries);
         object = new;
     }
-    assert_eq!(object["metadata"]["managedFields"].as_array().unwrap().len(), 10);
+    assert_eq!(
+        object["metadata"]["managedFields"]
+            .as_array()
+            .unwrap()
+            .len(),
+        10
+    );
     assert_eq!(owned_by(&object, "ancient-changes").len(), 5);
 }
 
 #[test]
 fn bad_configurations_are_refused() {
     let check = |applied: Value, expect: &str| {
-        let error = apply(None, &applied, writer("m", 1), false, pod()).expect_err("refused").to_string();
+        let error = apply(None, &applied, writer("m", 1), false, pod())
+            .expect_err("refused")
+            .to_string();
         assert!(error.ends_with(expect), "{error}");
     };
-    check(json!({"metadata": {"managedFields": [{"manager": "x"}]}}), "metadata.managedFields must be nil");
+    check(
+        json!({"metadata": {"managedFields": [{"manager": "x"}]}}),
+        "metadata.managedFields must be nil",
+    );
     check(
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "n"},
             "spec": {"containers": [{"name": "a"}, {"name": "a"}]}}),
@@ -224,13 +285,26 @@ fn bad_configurations_are_refused() {
 
 #[test]
 fn applied_nulls_remove_fields() {
-    let live = apply_as("one", None, &json!({"spec": {"replicas": 1, "paused": true}})).unwrap();
-    let live = apply(Some(&live), &json!({"spec": {"paused": null}}), writer("two", 2), true, deployment()).unwrap();
+    let live = apply_as(
+        "one",
+        None,
+        &json!({"spec": {"replicas": 1, "paused": true}}),
+    )
+    .unwrap();
+    let live = apply(
+        Some(&live),
+        &json!({"spec": {"paused": null}}),
+        writer("two", 2),
+        true,
+        deployment(),
+    )
+    .unwrap();
     assert_eq!(live["spec"], json!({"replicas": 1}));
 }
 
 fn configuration(names: &'static str) -> impl Strategy<Value = Value> {
-    let containers = prop::collection::btree_map(names, ("[x-z]", prop::option::of(any::<bool>())), 0..3);
+    let containers =
+        prop::collection::btree_map(names, ("[x-z]", prop::option::of(any::<bool>())), 0..3);
     let labels = prop::collection::btree_map(names, "[x-z]", 0..3);
     let finalizers = prop::collection::btree_set(names, 0..3);
     let user = prop::option::of(0..3i64);

@@ -28,14 +28,21 @@ pub struct ServedType<'a> {
 pub fn v2(types: &[ServedType<'_>], server_version: &str) -> Value {
     let mut paths = Map::new();
     for served in types {
-        paths::add(&mut paths, served.resource, Dialect::V2);
+        let is_custom = served.custom_schema.is_some();
+        paths::add(&mut paths, served.resource, is_custom, Dialect::V2);
     }
-    json!({
-        "swagger": "2.0",
-        "info": {"title": "Kubernetes", "version": server_version},
-        "paths": paths,
-        "definitions": types::definitions(types, Dialect::V2),
-    })
+    let mut document = Map::new();
+    document.insert("swagger".to_owned(), json!("2.0"));
+    document.insert(
+        "info".to_owned(),
+        json!({"title": "Kubernetes", "version": server_version}),
+    );
+    document.insert("paths".to_owned(), Value::Object(paths));
+    document.insert(
+        "definitions".to_owned(),
+        types::definitions(types, Dialect::V2),
+    );
+    Value::Object(document)
 }
 
 /// `/openapi/v3`: where the documents of the group versions are. The address of a document changes
@@ -67,7 +74,12 @@ fn v3_path(resource: &ResourceType) -> String {
 }
 
 /// `/openapi/v3/api/v1` or `/openapi/v3/apis/GROUP/VERSION`, or nothing if there is no such version.
-pub fn v3_document(types: &[ServedType<'_>], group: &str, version: &str, server_version: &str) -> Option<Value> {
+pub fn v3_document(
+    types: &[ServedType<'_>],
+    group: &str,
+    version: &str,
+    server_version: &str,
+) -> Option<Value> {
     let served: Vec<_> = types
         .iter()
         .filter(|t| t.resource.group == group && t.resource.version == version)
@@ -78,14 +90,23 @@ pub fn v3_document(types: &[ServedType<'_>], group: &str, version: &str, server_
     }
     let mut paths = Map::new();
     for served in &served {
-        paths::add(&mut paths, served.resource, Dialect::V3);
+        let is_custom = served.custom_schema.is_some();
+        paths::add(&mut paths, served.resource, is_custom, Dialect::V3);
     }
-    Some(json!({
-        "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": server_version},
-        "paths": paths,
-        "components": {"schemas": types::definitions(&served, Dialect::V3)},
-    }))
+    let mut components = Map::new();
+    components.insert(
+        "schemas".to_owned(),
+        types::definitions(&served, Dialect::V3),
+    );
+    let mut document = Map::new();
+    document.insert("openapi".to_owned(), json!("3.0.0"));
+    document.insert(
+        "info".to_owned(),
+        json!({"title": "Kubernetes", "version": server_version}),
+    );
+    document.insert("paths".to_owned(), Value::Object(paths));
+    document.insert("components".to_owned(), Value::Object(components));
+    Some(Value::Object(document))
 }
 
 #[cfg(test)]
@@ -96,16 +117,25 @@ mod tests {
 
     fn served() -> Vec<ServedType<'static>> {
         let types = builtin().iter().chain(reviews());
-        types.map(|resource| ServedType { resource, custom_schema: None }).collect()
+        types
+            .map(|resource| ServedType {
+                resource,
+                custom_schema: None,
+            })
+            .collect()
     }
 
     fn collect_references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
         match value {
             Value::Object(fields) => {
                 found.extend(fields.get("$ref").and_then(Value::as_str));
-                fields.values().for_each(|value| collect_references(value, found));
+                fields
+                    .values()
+                    .for_each(|value| collect_references(value, found));
             }
-            Value::Array(items) => items.iter().for_each(|item| collect_references(item, found)),
+            Value::Array(items) => items
+                .iter()
+                .for_each(|item| collect_references(item, found)),
             _ => {}
         }
     }
@@ -123,7 +153,11 @@ mod tests {
         };
         check(&v2(&served(), "v1.37.0"));
         for path in v3_index(&served())["paths"].as_object().unwrap().keys() {
-            let mut parts = path.trim_start_matches("api").trim_start_matches('s').trim_start_matches('/').split('/');
+            let mut parts = path
+                .trim_start_matches("api")
+                .trim_start_matches('s')
+                .trim_start_matches('/')
+                .split('/');
             let (group, version) = match (parts.next(), parts.next()) {
                 (Some(version), None) => ("", version),
                 (Some(group), Some(version)) => (group, version),
@@ -161,13 +195,22 @@ mod tests {
         let resource = ResourceType::stored("stable.example.com", "v1", "Widget", "widgets", true);
         let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
             "size": {"type": "integer", "description": "How large it is."}}}}});
-        let types = [ServedType { resource: &resource, custom_schema: Some(&schema) }];
+        let types = [ServedType {
+            resource: &resource,
+            custom_schema: Some(&schema),
+        }];
         let document = v3_document(&types, "stable.example.com", "v1", "v1.37.0").unwrap();
         let widget = &document["components"]["schemas"]["com.example.stable.v1.Widget"];
-        assert_eq!(widget["properties"]["spec"]["properties"]["size"]["description"], "How large it is.");
+        assert_eq!(
+            widget["properties"]["spec"]["properties"]["size"]["description"],
+            "How large it is."
+        );
         assert!(widget["properties"]["metadata"]["allOf"].is_array());
         let other = json!({"type": "object"});
-        let changed = [ServedType { resource: &resource, custom_schema: Some(&other) }];
+        let changed = [ServedType {
+            resource: &resource,
+            custom_schema: Some(&other),
+        }];
         assert_ne!(v3_index(&types), v3_index(&changed));
     }
 }

@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use super::node::{Definitions, Node, Schema, Shape};
+use super::node::{Cursor, Definitions, Node, Schema, Shape};
 use super::{extension, markers};
 use crate::registry::{self, ResourceType};
 
@@ -85,6 +85,17 @@ pub(crate) fn definition_name_of(group: &str, version: &str, kind: &str) -> Opti
         Shape::Reference(name) => Some(name),
         _ => None,
     }
+}
+
+/// A cursor at a built-in definition.
+pub(crate) fn definition_cursor(name: &str) -> Option<Cursor<'static>> {
+    static NAMED: LazyLock<BTreeMap<&'static str, Node>> = LazyLock::new(|| {
+        let names = DEFINITIONS.keys();
+        names
+            .map(|name| (name.as_str(), Node::of(Shape::Reference(name.clone()))))
+            .collect()
+    });
+    NAMED.get(name).map(|node| Cursor::new(&NODES, node))
 }
 
 pub(super) fn nodes() -> Arc<Definitions> {

@@ -75,7 +75,9 @@ fn prune(value: &mut Value, cursor: Cursor<'_>) {
             }
             known.is_some()
         }),
-        Value::Array(items) => items.iter_mut().for_each(|item| prune(item, cursor.items())),
+        Value::Array(items) => items
+            .iter_mut()
+            .for_each(|item| prune(item, cursor.items())),
         _ => {}
     }
 }
@@ -109,17 +111,32 @@ struct Place<'a> {
     go_path: String,
 }
 
-fn collect_type_errors<'a>(value: &Value, cursor: Cursor<'a>, place: &Place<'a>, errors: &mut Vec<TypeError>) {
+fn collect_type_errors<'a>(
+    value: &Value,
+    cursor: Cursor<'a>,
+    place: &Place<'a>,
+    errors: &mut Vec<TypeError>,
+) {
     match (cursor.shape(), value) {
         (_, Value::Null) | (Shape::Any | Shape::Reference(_), _) => {}
         (Shape::Struct(_) | Shape::Map(_), Value::Object(fields)) => {
             for (name, value) in fields {
-                let Some(field) = cursor.field(name) else { continue };
+                let Some(field) = cursor.field(name) else {
+                    continue;
+                };
                 let is_map = matches!(cursor.shape(), Shape::Map(_));
                 let below = Place {
-                    owner: if is_map { place.owner } else { cursor.definition.or(place.owner) },
+                    owner: if is_map {
+                        place.owner
+                    } else {
+                        cursor.definition.or(place.owner)
+                    },
                     path: join(&place.path, name),
-                    go_path: if is_map { place.go_path.clone() } else { join(&place.go_path, name) },
+                    go_path: if is_map {
+                        place.go_path.clone()
+                    } else {
+                        join(&place.go_path, name)
+                    },
                 };
                 collect_type_errors(value, field, &below, errors);
             }
@@ -160,18 +177,28 @@ fn scalar_error(shape: &Shape, value: &Value) -> Option<Problem> {
         (Shape::Number, Value::Number(_)) => None,
         (Shape::Bytes, Value::String(text)) => base64_error(text).map(Problem::Message),
         (Shape::Time, Value::String(text)) => time_error(text).map(Problem::Message),
-        (Shape::Integer(bits), Value::Number(number)) => (!fits(number, *bits)).then_some(Problem::Mismatch),
+        (Shape::Integer(bits), Value::Number(number)) => {
+            (!fits(number, *bits)).then_some(Problem::Mismatch)
+        }
         (Shape::IntOrString, Value::String(_)) => None,
-        (Shape::IntOrString, Value::Number(number)) => (!fits(number, 32)).then_some(Problem::Mismatch),
+        (Shape::IntOrString, Value::Number(number)) => {
+            (!fits(number, 32)).then_some(Problem::Mismatch)
+        }
         (Shape::Quantity, Value::Number(_)) => None,
-        (Shape::Quantity, Value::String(text)) => (!is_quantity(text)).then(|| Problem::Message(QUANTITY.to_owned())),
+        (Shape::Quantity, Value::String(text)) => {
+            (!is_quantity(text)).then(|| Problem::Message(QUANTITY.to_owned()))
+        }
         (Shape::Quantity, _) => Some(Problem::Message(QUANTITY.to_owned())),
         _ => Some(Problem::Mismatch),
     }
 }
 
 fn fits(number: &Number, bits: u8) -> bool {
-    let range = if bits == 32 { i64::from(i32::MIN)..=i64::from(i32::MAX) } else { i64::MIN..=i64::MAX };
+    let range = if bits == 32 {
+        i64::from(i32::MIN)..=i64::from(i32::MAX)
+    } else {
+        i64::MIN..=i64::MAX
+    };
     number.as_i64().is_some_and(|n| range.contains(&n))
 }
 
@@ -183,7 +210,9 @@ fn mismatch(value: &Value, cursor: Cursor<'_>, place: &Place<'_>) -> String {
         Value::Array(_) => "array".to_owned(),
         Value::Object(_) => "object".to_owned(),
         // A number of the wrong kind is quoted, one in the wrong place is not.
-        Value::Number(n) if matches!(cursor.shape(), Shape::Integer(_) | Shape::IntOrString) => format!("number {n}"),
+        Value::Number(n) if matches!(cursor.shape(), Shape::Integer(_) | Shape::IntOrString) => {
+            format!("number {n}")
+        }
         Value::Number(_) => "number".to_owned(),
     };
     let expected = go_type(cursor);
@@ -210,7 +239,9 @@ fn go_type(cursor: Cursor<'_>) -> String {
         Shape::Quantity => "resource.Quantity".to_owned(),
         Shape::Map(_) => format!("map[string]{}", go_type(cursor.field_or_any(""))),
         Shape::List(_) => format!("[]{}", go_type(cursor.items())),
-        Shape::Struct(_) => cursor.definition.map_or_else(|| "map[string]interface {}".to_owned(), go_struct),
+        Shape::Struct(_) => cursor
+            .definition
+            .map_or_else(|| "map[string]interface {}".to_owned(), go_struct),
         Shape::Any | Shape::Reference(_) => "interface {}".to_owned(),
     }
 }
@@ -230,7 +261,9 @@ const QUANTITY: &str = "quantities must match the regular expression \
 /// Whether a text is a quantity: a signed decimal number with a suffix or an exponent.
 pub(super) fn is_quantity(text: &str) -> bool {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
-    let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
+    let end = unsigned
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(unsigned.len());
     let (number, suffix) = unsigned.split_at(end);
     let digits = number.chars().filter(char::is_ascii_digit).count();
     if digits == 0 || number.len() > digits + 1 {
@@ -239,17 +272,24 @@ pub(super) fn is_quantity(text: &str) -> bool {
     match suffix {
         "" | "n" | "u" | "m" | "k" | "M" | "G" | "T" | "P" | "E" => true,
         "Ki" | "Mi" | "Gi" | "Ti" | "Pi" | "Ei" => true,
-        _ => suffix.strip_prefix(['e', 'E']).is_some_and(|exponent| exponent.parse::<i32>().is_ok()),
+        _ => suffix
+            .strip_prefix(['e', 'E'])
+            .is_some_and(|exponent| exponent.parse::<i32>().is_ok()),
     }
 }
 
 /// Why a text is not base64, with the position where Go's decoder stops.
 fn base64_error(text: &str) -> Option<String> {
     // Line breaks are no part of the encoding.
-    let letters: Vec<(usize, char)> = text.char_indices().filter(|(_, c)| !"\r\n".contains(*c)).collect();
+    let letters: Vec<(usize, char)> = text
+        .char_indices()
+        .filter(|(_, c)| !"\r\n".contains(*c))
+        .collect();
     let padding = letters.iter().rev().take_while(|(_, c)| *c == '=').count();
     let body = &letters[..letters.len() - padding];
-    let bad = body.iter().find(|(_, c)| !(c.is_ascii_alphanumeric() || matches!(c, '+' | '/')));
+    let bad = body
+        .iter()
+        .find(|(_, c)| !(c.is_ascii_alphanumeric() || matches!(c, '+' | '/')));
     let position = match bad {
         Some((position, _)) => Some(*position),
         None if !letters.len().is_multiple_of(4) || padding > 2 => Some(text.len()),
@@ -280,20 +320,57 @@ mod tests {
     #[test]
     fn unknown_fields_are_named_by_path() {
         let check = |group: &str, kind: &str, object: Value, expect: &[&str]| {
-            assert_eq!(unknown_fields(&object, schema(group, kind)), expect, "{object}");
+            assert_eq!(
+                unknown_fields(&object, schema(group, kind)),
+                expect,
+                "{object}"
+            );
         };
-        check("", "Pod", json!({"spec": {"foo": 1, "containers": [{"name": "a"}, {"imagePullPolic": 1}]}}), &[
-            "spec.containers[1].imagePullPolic", "spec.foo",
-        ]);
-        check("", "Pod", json!({"metadata": {"labels": {"any": "x"}, "nam": 1}, "x": 1}), &["metadata.nam", "x"]);
-        check("", "Pod", json!({"metadata": {"managedFields": [{"fieldsV1": {"f:a": {}}}]}}), &[]);
-        check("", "ConfigMap", json!({"data": {"a.b": "1"}, "binaryData": {"x": ""}}), &[]);
-        check("apps", "ControllerRevision", json!({"data": {"any": {"thing": 1}}, "revision": 1}), &[]);
-        check("storage.k8s.io", "StorageClass", json!({"provisioner": "p", "bindingMode": "x"}), &["bindingMode"]);
+        check(
+            "",
+            "Pod",
+            json!({"spec": {"foo": 1, "containers": [{"name": "a"}, {"imagePullPolic": 1}]}}),
+            &["spec.containers[1].imagePullPolic", "spec.foo"],
+        );
+        check(
+            "",
+            "Pod",
+            json!({"metadata": {"labels": {"any": "x"}, "nam": 1}, "x": 1}),
+            &["metadata.nam", "x"],
+        );
+        check(
+            "",
+            "Pod",
+            json!({"metadata": {"managedFields": [{"fieldsV1": {"f:a": {}}}]}}),
+            &[],
+        );
+        check(
+            "",
+            "ConfigMap",
+            json!({"data": {"a.b": "1"}, "binaryData": {"x": ""}}),
+            &[],
+        );
+        check(
+            "apps",
+            "ControllerRevision",
+            json!({"data": {"any": {"thing": 1}}, "revision": 1}),
+            &[],
+        );
+        check(
+            "storage.k8s.io",
+            "StorageClass",
+            json!({"provisioner": "p", "bindingMode": "x"}),
+            &["bindingMode"],
+        );
         let crd = json!({"spec": {"versions": [{"schema": {"openAPIV3Schema": {"type": "object", "properties": {
             "spec": {"type": "object", "additionalProperties": {"type": "string"},
                      "x-kubernetes-preserve-unknown-fields": true}}}}, "foo": 1}]}});
-        check("apiextensions.k8s.io", "CustomResourceDefinition", crd, &["spec.versions[0].foo"]);
+        check(
+            "apiextensions.k8s.io",
+            "CustomResourceDefinition",
+            crd,
+            &["spec.versions[0].foo"],
+        );
     }
 
     #[test]
@@ -306,7 +383,8 @@ mod tests {
         });
         assert!(unknown_fields(&driver, schema("storage.k8s.io", "CSIDriver")).is_empty());
         assert!(type_errors(&driver, schema("storage.k8s.io", "CSIDriver")).is_empty());
-        let pod = json!({"spec": {"volumes": [{"name": "v", "csi": {"driver": "d", "fsSize": "1Gi"}}]}});
+        let pod =
+            json!({"spec": {"volumes": [{"name": "v", "csi": {"driver": "d", "fsSize": "1Gi"}}]}});
         assert!(unknown_fields(&pod, schema("", "Pod")).is_empty());
     }
 
@@ -314,7 +392,10 @@ mod tests {
     fn strict_errors_list_every_field() {
         let fields = ["spec.a".to_owned(), "spec.b".to_owned()];
         let error = strict_decoding_error(&fields).unwrap();
-        assert_eq!(error, "strict decoding error: unknown field \"spec.a\", unknown field \"spec.b\"");
+        assert_eq!(
+            error,
+            "strict decoding error: unknown field \"spec.a\", unknown field \"spec.b\""
+        );
         assert_eq!(strict_decoding_error(&[]), None);
     }
 
@@ -328,7 +409,10 @@ mod tests {
     #[test]
     fn wrong_types_are_told_as_go_tells_them() {
         let check = |group: &str, kind: &str, object: Value, expect: &str| {
-            let errors: Vec<_> = type_errors(&object, schema(group, kind)).into_iter().map(|e| e.message).collect();
+            let errors: Vec<_> = type_errors(&object, schema(group, kind))
+                .into_iter()
+                .map(|e| e.message)
+                .collect();
             assert_eq!(errors.join("; "), expect, "{object}");
         };
         check(
@@ -368,20 +452,49 @@ mod tests {
             json!({"spec": {"priority": 1.5, "terminationGracePeriodSeconds": 5_000_000_000_i64}}),
             "json: cannot unmarshal number 1.5 into Go struct field PodSpec.spec.priority of type int32",
         );
-        check("", "PersistentVolume", json!({"spec": {"capacity": {"storage": "1Gi", "x": 5, "y": "0.5"}}}), "");
-        check("", "PersistentVolume", json!({"spec": {"capacity": {"storage": "1Qi"}}}), QUANTITY);
+        check(
+            "",
+            "PersistentVolume",
+            json!({"spec": {"capacity": {"storage": "1Gi", "x": 5, "y": "0.5"}}}),
+            "",
+        );
+        check(
+            "",
+            "PersistentVolume",
+            json!({"spec": {"capacity": {"storage": "1Qi"}}}),
+            QUANTITY,
+        );
         check("", "Secret", json!({"data": {"a": "aGVsbG8="}}), "");
-        check("", "Secret", json!({"data": {"a": "not base64"}}), "illegal base64 data at input byte 3");
-        check("", "Pod", json!({"metadata": {"creationTimestamp": null}, "spec": {"x": {"y": 1}}}), "");
-        check("", "Service", json!({"spec": {"ports": [{"targetPort": "http"}, {"targetPort": 80}]}}), "");
+        check(
+            "",
+            "Secret",
+            json!({"data": {"a": "not base64"}}),
+            "illegal base64 data at input byte 3",
+        );
+        check(
+            "",
+            "Pod",
+            json!({"metadata": {"creationTimestamp": null}, "spec": {"x": {"y": 1}}}),
+            "",
+        );
+        check(
+            "",
+            "Service",
+            json!({"spec": {"ports": [{"targetPort": "http"}, {"targetPort": 80}]}}),
+            "",
+        );
     }
 
     #[test]
     fn quantities_are_recognized() {
-        for good in ["1", "1.5Gi", ".5", "5.", "-3m", "+1k", "1e3", "12E-2", "100n"] {
+        for good in [
+            "1", "1.5Gi", ".5", "5.", "-3m", "+1k", "1e3", "12E-2", "100n",
+        ] {
             assert!(is_quantity(good), "{good}");
         }
-        for bad in ["", ".", "1.2.3", "Gi", "1 Gi", "1gb", "0x1", "1e", "--1", "1Kii"] {
+        for bad in [
+            "", ".", "1.2.3", "Gi", "1 Gi", "1gb", "0x1", "1e", "--1", "1Kii",
+        ] {
             assert!(!is_quantity(bad), "{bad}");
         }
     }

@@ -33,21 +33,66 @@ const TYPE: List = Map(&["type"]);
 /// Lists of core/v1 by type and field.
 const CORE: &[(&str, &str, List, Patch)] = &[
     ("Container", "env", NAME, Merge("name")),
-    ("Container", "ports", Map(&["containerPort", "protocol"]), Merge("containerPort")),
-    ("Container", "volumeDevices", Map(&["devicePath"]), Merge("devicePath")),
-    ("Container", "volumeMounts", Map(&["mountPath"]), Merge("mountPath")),
+    (
+        "Container",
+        "ports",
+        Map(&["containerPort", "protocol"]),
+        Merge("containerPort"),
+    ),
+    (
+        "Container",
+        "volumeDevices",
+        Map(&["devicePath"]),
+        Merge("devicePath"),
+    ),
+    (
+        "Container",
+        "volumeMounts",
+        Map(&["mountPath"]),
+        Merge("mountPath"),
+    ),
     ("ContainerRestartRuleOnExitCodes", "values", Set, Plain),
-    ("ContainerStatus", "allocatedResourcesStatus", NAME, Merge("name")),
-    ("ContainerStatus", "volumeMounts", Map(&["mountPath"]), Merge("mountPath")),
+    (
+        "ContainerStatus",
+        "allocatedResourcesStatus",
+        NAME,
+        Merge("name"),
+    ),
+    (
+        "ContainerStatus",
+        "volumeMounts",
+        Map(&["mountPath"]),
+        Merge("mountPath"),
+    ),
     ("EphemeralContainer", "env", NAME, Merge("name")),
-    ("EphemeralContainer", "ports", Map(&["containerPort", "protocol"]), Merge("containerPort")),
-    ("EphemeralContainer", "volumeDevices", Map(&["devicePath"]), Merge("devicePath")),
-    ("EphemeralContainer", "volumeMounts", Map(&["mountPath"]), Merge("mountPath")),
+    (
+        "EphemeralContainer",
+        "ports",
+        Map(&["containerPort", "protocol"]),
+        Merge("containerPort"),
+    ),
+    (
+        "EphemeralContainer",
+        "volumeDevices",
+        Map(&["devicePath"]),
+        Merge("devicePath"),
+    ),
+    (
+        "EphemeralContainer",
+        "volumeMounts",
+        Map(&["mountPath"]),
+        Merge("mountPath"),
+    ),
     ("NamespaceStatus", "conditions", TYPE, Merge("type")),
     ("NodeSpec", "podCIDRs", Set, Merge("")),
     ("NodeStatus", "addresses", TYPE, Merge("type")),
     ("NodeStatus", "conditions", TYPE, Merge("type")),
-    ("PersistentVolumeClaimStatus", "conditions", TYPE, Merge("type")),
+    (
+        "PersistentVolumeClaimStatus",
+        "conditions",
+        TYPE,
+        Merge("type"),
+    ),
     ("PodSpec", "containers", NAME, Merge("name")),
     ("PodSpec", "ephemeralContainers", NAME, Merge("name")),
     ("PodSpec", "hostAliases", Map(&["ip"]), Merge("ip")),
@@ -55,43 +100,138 @@ const CORE: &[(&str, &str, List, Patch)] = &[
     ("PodSpec", "initContainers", NAME, Merge("name")),
     ("PodSpec", "resourceClaims", NAME, MergeRetainKeys("name")),
     ("PodSpec", "schedulingGates", NAME, Merge("name")),
-    ("PodSpec", "topologySpreadConstraints", Map(&["topologyKey", "whenUnsatisfiable"]), Merge("topologyKey")),
+    (
+        "PodSpec",
+        "topologySpreadConstraints",
+        Map(&["topologyKey", "whenUnsatisfiable"]),
+        Merge("topologyKey"),
+    ),
     ("PodSpec", "volumes", NAME, MergeRetainKeys("name")),
     ("PodStatus", "conditions", TYPE, Merge("type")),
     ("PodStatus", "hostIPs", Atomic, Merge("ip")),
     ("PodStatus", "podIPs", Map(&["ip"]), Merge("ip")),
-    ("PodStatus", "resourceClaimStatuses", NAME, MergeRetainKeys("name")),
+    (
+        "PodStatus",
+        "resourceClaimStatuses",
+        NAME,
+        MergeRetainKeys("name"),
+    ),
     ("ResourceRequirements", "claims", NAME, Plain),
     ("ResourceStatus", "resources", Map(&["resourceID"]), Plain),
     ("ServiceAccount", "secrets", NAME, Merge("name")),
-    ("ServiceSpec", "ports", Map(&["port", "protocol"]), Merge("port")),
+    (
+        "ServiceSpec",
+        "ports",
+        Map(&["port", "protocol"]),
+        Merge("port"),
+    ),
     ("ServiceStatus", "conditions", TYPE, Merge("type")),
 ];
 
 /// Lists of the other groups, by definition and field.
 const OTHERS: &[(&str, &str, List, Patch)] = &[
-    ("io.k8s.api.apps.v1.DaemonSetStatus", "conditions", TYPE, Merge("type")),
-    ("io.k8s.api.apps.v1.DeploymentStatus", "conditions", TYPE, Merge("type")),
-    ("io.k8s.api.apps.v1.ReplicaSetStatus", "conditions", TYPE, Merge("type")),
-    ("io.k8s.api.apps.v1.StatefulSetStatus", "conditions", TYPE, Merge("type")),
-    ("io.k8s.api.batch.v1.JobStatus", "conditions", Atomic, Merge("type")),
-    ("io.k8s.api.batch.v1.PodFailurePolicyOnExitCodesRequirement", "values", Set, Plain),
-    ("io.k8s.api.batch.v1.UncountedTerminatedPods", "failed", Set, Plain),
-    ("io.k8s.api.batch.v1.UncountedTerminatedPods", "succeeded", Set, Plain),
-    ("io.k8s.api.policy.v1.PodDisruptionBudgetStatus", "conditions", TYPE, Merge("type")),
-    ("io.k8s.api.storage.v1.CSIDriverSpec", "volumeLifecycleModes", Set, Plain),
-    ("io.k8s.api.storage.v1.CSIDriverStatus", "storage", Map(&["storageClassName"]), Merge("storageClassName")),
-    ("io.k8s.api.storage.v1.CSINodeSpec", "drivers", NAME, Merge("name")),
-    ("io.k8s.api.storage.v1.CSIStorage", "pools", NAME, Merge("name")),
-    ("io.k8s.api.storage.v1.CSIStoragePool", "nodeList", Set, Plain),
+    (
+        "io.k8s.api.apps.v1.DaemonSetStatus",
+        "conditions",
+        TYPE,
+        Merge("type"),
+    ),
+    (
+        "io.k8s.api.apps.v1.DeploymentStatus",
+        "conditions",
+        TYPE,
+        Merge("type"),
+    ),
+    (
+        "io.k8s.api.apps.v1.ReplicaSetStatus",
+        "conditions",
+        TYPE,
+        Merge("type"),
+    ),
+    (
+        "io.k8s.api.apps.v1.StatefulSetStatus",
+        "conditions",
+        TYPE,
+        Merge("type"),
+    ),
+    (
+        "io.k8s.api.batch.v1.JobStatus",
+        "conditions",
+        Atomic,
+        Merge("type"),
+    ),
+    (
+        "io.k8s.api.batch.v1.PodFailurePolicyOnExitCodesRequirement",
+        "values",
+        Set,
+        Plain,
+    ),
+    (
+        "io.k8s.api.batch.v1.UncountedTerminatedPods",
+        "failed",
+        Set,
+        Plain,
+    ),
+    (
+        "io.k8s.api.batch.v1.UncountedTerminatedPods",
+        "succeeded",
+        Set,
+        Plain,
+    ),
+    (
+        "io.k8s.api.policy.v1.PodDisruptionBudgetStatus",
+        "conditions",
+        TYPE,
+        Merge("type"),
+    ),
+    (
+        "io.k8s.api.storage.v1.CSIDriverSpec",
+        "volumeLifecycleModes",
+        Set,
+        Plain,
+    ),
+    (
+        "io.k8s.api.storage.v1.CSIDriverStatus",
+        "storage",
+        Map(&["storageClassName"]),
+        Merge("storageClassName"),
+    ),
+    (
+        "io.k8s.api.storage.v1.CSINodeSpec",
+        "drivers",
+        NAME,
+        Merge("name"),
+    ),
+    (
+        "io.k8s.api.storage.v1.CSIStorage",
+        "pools",
+        NAME,
+        Merge("name"),
+    ),
+    (
+        "io.k8s.api.storage.v1.CSIStoragePool",
+        "nodeList",
+        Set,
+        Plain,
+    ),
     (
         "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionStatus",
         "conditions",
         TYPE,
         Plain,
     ),
-    ("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta", "finalizers", Set, Merge("")),
-    ("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta", "ownerReferences", Map(&["uid"]), Merge("uid")),
+    (
+        "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta",
+        "finalizers",
+        Set,
+        Merge(""),
+    ),
+    (
+        "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta",
+        "ownerReferences",
+        Map(&["uid"]),
+        Merge("uid"),
+    ),
 ];
 
 /// Types whose objects are one value to server-side apply.
@@ -126,9 +266,7 @@ const ATOMIC_MAPS: &[(&str, &str)] = &[
 const GRANULAR: &[(&str, &str)] = &[("io.k8s.api.core.v1.PersistentVolumeSpec", "claimRef")];
 
 /// Structs in which strategic merge patch keeps only the keys that `$retainKeys` names.
-const RETAIN_KEYS: &[(&str, &str)] = &[
-    ("io.k8s.api.apps.v1.DeploymentSpec", "strategy"),
-];
+const RETAIN_KEYS: &[(&str, &str)] = &[("io.k8s.api.apps.v1.DeploymentSpec", "strategy")];
 
 /// Defaults of fields that are keys of a list: an element may leave them out and still be found.
 const KEY_DEFAULTS: &[(&str, &str, &str)] = &[
@@ -140,7 +278,13 @@ const KEY_DEFAULTS: &[(&str, &str, &str)] = &[
 /// Marks the definitions.
 pub(super) fn mark(definitions: &mut BTreeMap<String, Value>) {
     for (kind, field, list, patch) in CORE {
-        mark_list(definitions, &format!("io.k8s.api.core.v1.{kind}"), field, *list, *patch);
+        mark_list(
+            definitions,
+            &format!("io.k8s.api.core.v1.{kind}"),
+            field,
+            *list,
+            *patch,
+        );
     }
     for (definition, field, list, patch) in OTHERS {
         mark_list(definitions, definition, field, *list, *patch);
@@ -151,13 +295,31 @@ pub(super) fn mark(definitions: &mut BTreeMap<String, Value>) {
         }
     }
     for (definition, field) in ATOMIC_MAPS {
-        set(definitions, definition, field, "x-kubernetes-map-type", json!("atomic"));
+        set(
+            definitions,
+            definition,
+            field,
+            "x-kubernetes-map-type",
+            json!("atomic"),
+        );
     }
     for (definition, field) in GRANULAR {
-        set(definitions, definition, field, "x-kubernetes-map-type", json!("granular"));
+        set(
+            definitions,
+            definition,
+            field,
+            "x-kubernetes-map-type",
+            json!("granular"),
+        );
     }
     for (definition, field) in RETAIN_KEYS {
-        set(definitions, definition, field, "x-kubernetes-patch-strategy", json!("retainKeys"));
+        set(
+            definitions,
+            definition,
+            field,
+            "x-kubernetes-patch-strategy",
+            json!("retainKeys"),
+        );
     }
     for (definition, field, default) in KEY_DEFAULTS {
         set(definitions, definition, field, "default", json!(default));
@@ -165,14 +327,28 @@ pub(super) fn mark(definitions: &mut BTreeMap<String, Value>) {
     mark_plain_lists(definitions);
 }
 
-fn set(definitions: &mut BTreeMap<String, Value>, definition: &str, field: &str, marker: &str, value: Value) {
-    let property = definitions.get_mut(definition).and_then(|d| d["properties"].get_mut(field));
+fn set(
+    definitions: &mut BTreeMap<String, Value>,
+    definition: &str,
+    field: &str,
+    marker: &str,
+    value: Value,
+) {
+    let property = definitions
+        .get_mut(definition)
+        .and_then(|d| d["properties"].get_mut(field));
     if let Some(Value::Object(property)) = property {
         property.insert(marker.to_owned(), value);
     }
 }
 
-fn mark_list(definitions: &mut BTreeMap<String, Value>, definition: &str, field: &str, list: List, patch: Patch) {
+fn mark_list(
+    definitions: &mut BTreeMap<String, Value>,
+    definition: &str,
+    field: &str,
+    list: List,
+    patch: Patch,
+) {
     let mut set = |marker: &str, value: Value| set(definitions, definition, field, marker, value);
     match list {
         Atomic => set("x-kubernetes-list-type", json!("atomic")),
@@ -196,11 +372,17 @@ fn mark_list(definitions: &mut BTreeMap<String, Value>, definition: &str, field:
 /// Lists without a marker are said to be atomic, so that a client need not know the default.
 fn mark_plain_lists(definitions: &mut BTreeMap<String, Value>) {
     for definition in definitions.values_mut() {
-        let Some(Value::Object(properties)) = definition.get_mut("properties") else { continue };
+        let Some(Value::Object(properties)) = definition.get_mut("properties") else {
+            continue;
+        };
         for property in properties.values_mut() {
-            let Some(property) = property.as_object_mut() else { continue };
+            let Some(property) = property.as_object_mut() else {
+                continue;
+            };
             if property.get("type") == Some(&json!("array")) {
-                property.entry("x-kubernetes-list-type").or_insert_with(|| json!("atomic"));
+                property
+                    .entry("x-kubernetes-list-type")
+                    .or_insert_with(|| json!("atomic"));
             }
         }
     }
@@ -217,7 +399,10 @@ mod tests {
     fn every_marker_has_its_field() {
         let definitions = builtin_definitions();
         let check = |definition: &str, field: &str| {
-            assert!(definitions[definition]["properties"][field].is_object(), "{definition}.{field}");
+            assert!(
+                definitions[definition]["properties"][field].is_object(),
+                "{definition}.{field}"
+            );
         };
         for (kind, field, ..) in CORE {
             check(&format!("io.k8s.api.core.v1.{kind}"), field);
@@ -241,11 +426,22 @@ mod tests {
         let definitions = builtin_definitions();
         for (name, definition) in definitions {
             for (field, property) in definition["properties"].as_object().into_iter().flatten() {
-                let keys = property["x-kubernetes-list-map-keys"].as_array().into_iter().flatten();
+                let keys = property["x-kubernetes-list-map-keys"]
+                    .as_array()
+                    .into_iter()
+                    .flatten();
                 for key in keys.chain(property.get("x-kubernetes-patch-merge-key")) {
-                    let element = property["items"]["$ref"].as_str().unwrap().rsplit('/').next().unwrap();
+                    let element = property["items"]["$ref"]
+                        .as_str()
+                        .unwrap()
+                        .rsplit('/')
+                        .next()
+                        .unwrap();
                     let key = key.as_str().unwrap();
-                    assert!(definitions[element]["properties"][key].is_object(), "{name}.{field}: {key}");
+                    assert!(
+                        definitions[element]["properties"][key].is_object(),
+                        "{name}.{field}: {key}"
+                    );
                 }
             }
         }

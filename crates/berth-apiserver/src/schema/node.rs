@@ -66,7 +66,6 @@ pub(crate) struct Node {
     pub(super) embedded_resource: bool,
     pub(super) patch_merge_key: Option<String>,
     pub(super) patch_merge: bool,
-    pub(super) patch_retain_keys: bool,
     pub(super) default: Option<Value>,
 }
 
@@ -81,7 +80,6 @@ impl Node {
             embedded_resource: false,
             patch_merge_key: None,
             patch_merge: false,
-            patch_retain_keys: false,
             default: None,
         }
     }
@@ -97,7 +95,9 @@ impl Node {
             Some(_) => Some(ListType::Atomic),
             None => None,
         };
-        node.atomic = json["x-kubernetes-map-type"].as_str().map(|map_type| map_type == "atomic");
+        node.atomic = json["x-kubernetes-map-type"]
+            .as_str()
+            .map(|map_type| map_type == "atomic");
         node.preserve_unknown = flag("x-kubernetes-preserve-unknown-fields");
         node.embedded_resource = flag("x-kubernetes-embedded-resource");
         node.patch_merge_key = json["x-kubernetes-patch-merge-key"]
@@ -107,7 +107,6 @@ impl Node {
             .as_str()
             .unwrap_or_default();
         node.patch_merge = strategy.split(',').any(|s| s == "merge");
-        node.patch_retain_keys = strategy.split(',').any(|s| s == "retainKeys");
         node.default = json.get("default").cloned();
         node
     }
@@ -201,7 +200,7 @@ pub(crate) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    fn new(definitions: &'a Definitions, declared: &'a Node) -> Self {
+    pub(super) fn new(definitions: &'a Definitions, declared: &'a Node) -> Self {
         let mut resolved = declared;
         let mut definition = None;
         // A chain of references longer than this is a cycle of names, which says nothing of a shape.
@@ -260,19 +259,12 @@ impl<'a> Cursor<'a> {
         Cursor::new(&ANY.0, &ANY.1)
     }
 
-    pub(crate) fn fields(&self) -> impl Iterator<Item = (&'a str, Cursor<'a>)> + use<'a> {
-        let definitions = self.definitions;
-        let fields = match &self.resolved.shape {
-            Shape::Struct(fields) => Some(fields),
-            _ => None,
-        };
-        let fields = fields.into_iter().flatten();
-        fields.map(move |(name, node)| (name.as_str(), Cursor::new(definitions, node)))
-    }
-
     /// Whether the value is replaced and owned as a whole.
     pub(crate) fn is_atomic(&self) -> bool {
-        self.declared.atomic.or(self.resolved.atomic).unwrap_or(false)
+        self.declared
+            .atomic
+            .or(self.resolved.atomic)
+            .unwrap_or(false)
     }
 
     /// How elements of the list are told apart: atomic unless the schema says otherwise.
@@ -299,11 +291,6 @@ impl<'a> Cursor<'a> {
     /// Whether strategic merge patch merges the list rather than replacing it.
     pub(crate) fn patch_merges(&self) -> bool {
         self.declared.patch_merge
-    }
-
-    /// Whether strategic merge patch drops the keys that `$retainKeys` does not name.
-    pub(crate) fn patch_retains_keys(&self) -> bool {
-        self.declared.patch_retain_keys
     }
 
     pub(crate) fn is_required(&self, field: &str) -> bool {

@@ -215,7 +215,7 @@ impl<'de> Visitor<'de> for PathSeed<'_> {
         while let Some(key) = map.next_key::<std::borrow::Cow<'de, str>>()? {
             match self.0.split_first() {
                 Some((first, rest)) if *first == key => {
-                    found = map.next_value_seed(PathSeed(rest))?
+                    found = map.next_value_seed(PathSeed(rest))?;
                 }
                 _ => {
                     map.next_value::<IgnoredAny>()?;

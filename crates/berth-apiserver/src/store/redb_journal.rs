@@ -179,7 +179,10 @@ impl RedbJournal {
         if !path.exists() {
             initialise(path)?;
         }
-        let database = Database::open(path)?;
+        Self::load(Database::open(path)?)
+    }
+
+    fn load(database: Database) -> Result<(Self, Snapshot), FileError> {
         let transaction = database.begin_read()?;
         let state = transaction.open_table(STATE)?;
         let number = |name: &str| {
@@ -286,16 +289,21 @@ fn initialise(path: &Path) -> Result<(), FileError> {
         _ => {}
     }
     let database = Database::create(&unfinished)?;
-    let transaction = database.begin_write()?;
-    transaction.open_table(OBJECTS)?;
-    transaction.open_table(TABLES)?;
-    transaction.open_table(STATE)?.insert("format", FORMAT)?;
-    transaction.commit()?;
+    create_tables(&database)?;
     drop(database);
     std::fs::rename(&unfinished, path)?;
     if let Some(directory) = path.parent() {
         std::fs::File::open(directory)?.sync_all()?;
     }
+    Ok(())
+}
+
+fn create_tables(database: &Database) -> Result<(), FileError> {
+    let transaction = database.begin_write()?;
+    transaction.open_table(OBJECTS)?;
+    transaction.open_table(TABLES)?;
+    transaction.open_table(STATE)?.insert("format", FORMAT)?;
+    transaction.commit()?;
     Ok(())
 }
 
@@ -337,3 +345,7 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
         .unwrap_or("the file cannot be read")
         .to_owned()
 }
+
+#[cfg(test)]
+#[path = "power_cut_tests.rs"]
+mod power_cut_tests;

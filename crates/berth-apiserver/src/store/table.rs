@@ -178,20 +178,21 @@ impl Table {
                 page.remaining += 1;
             }
         };
-        if undo.is_empty() {
-            live.for_each(|(_, object)| take(object));
-        } else {
-            let undone = undo.range::<str, _>((start, Bound::Unbounded));
-            let mut merged: BTreeMap<&str, &Arc<Object>> =
-                live.map(|(key, object)| (&**key, object)).collect();
-            for (key, state) in undone.take_while(|(key, _)| key.starts_with(query.prefix)) {
-                match state {
-                    Some(object) => merged.insert(key, object),
-                    None => merged.remove(&**key),
-                };
+        let undone = undo.range::<str, _>((start, Bound::Unbounded));
+        let mut undone = undone
+            .take_while(|(key, _)| key.starts_with(query.prefix))
+            .peekable();
+        for (key, object) in live {
+            // What is gone by now stood before this key.
+            while let Some((_, state)) = undone.next_if(|(other, _)| *other < key) {
+                state.iter().for_each(&mut take);
             }
-            merged.into_values().for_each(take);
+            match undone.next_if(|(other, _)| *other == key) {
+                Some((_, state)) => state.iter().for_each(&mut take),
+                None => take(object),
+            }
         }
+        undone.for_each(|(_, state)| state.iter().for_each(&mut take));
         if page.remaining > 0 {
             page.next = page.objects.last().map(|object| object.key().clone());
         }

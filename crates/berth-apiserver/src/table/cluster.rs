@@ -3,7 +3,10 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{NONE, Printer, UNKNOWN, age, count, integer, items, joined, labels, name, text, text_of, text_or, wide};
+use super::{
+    NONE, Printer, UNKNOWN, age, count, integer, items, joined, labels, name, text, text_of,
+    text_or, wide,
+};
 
 pub(super) fn printer(group: &str, kind: &str) -> Option<Printer> {
     let printer = match (group, kind) {
@@ -44,7 +47,9 @@ const NODE: Printer = Printer {
         let versions = &status["nodeInfo"];
         let address = |kind: &str| {
             let addresses = items(&status["addresses"]).iter();
-            let mut addresses = addresses.filter(|a| a["type"] == kind).filter_map(|a| text_of(&a["address"]));
+            let mut addresses = addresses
+                .filter(|a| a["type"] == kind)
+                .filter_map(|a| text_of(&a["address"]));
             json!(addresses.next().unwrap_or(NONE))
         };
         vec![
@@ -64,7 +69,9 @@ const NODE: Printer = Printer {
 
 fn node_status(object: &Value) -> String {
     let conditions = items(&object["status"]["conditions"]);
-    let ready = conditions.iter().find(|condition| condition["type"] == "Ready");
+    let ready = conditions
+        .iter()
+        .find(|condition| condition["type"] == "Ready");
     let mut status = match ready {
         Some(condition) if condition["status"] == "True" => "Ready",
         Some(_) => "NotReady",
@@ -78,22 +85,37 @@ fn node_status(object: &Value) -> String {
 }
 
 fn node_roles(object: &Value) -> String {
-    let labels = object["metadata"]["labels"].as_object().into_iter().flatten();
+    let labels = object["metadata"]["labels"]
+        .as_object()
+        .into_iter()
+        .flatten();
     let mut roles: Vec<&str> = labels
-        .filter_map(|(key, value)| match key.strip_prefix("node-role.kubernetes.io/") {
-            Some(role) => Some(role).filter(|role| !role.is_empty()),
-            None if key == "kubernetes.io/role" => text_of(value),
-            None => None,
-        })
+        .filter_map(
+            |(key, value)| match key.strip_prefix("node-role.kubernetes.io/") {
+                Some(role) => Some(role).filter(|role| !role.is_empty()),
+                None if key == "kubernetes.io/role" => text_of(value),
+                None => None,
+            },
+        )
         .collect();
     roles.sort_unstable();
     roles.dedup();
-    if roles.is_empty() { NONE.to_owned() } else { roles.join(",") }
+    if roles.is_empty() {
+        NONE.to_owned()
+    } else {
+        roles.join(",")
+    }
 }
 
 const NAMESPACE: Printer = Printer {
     columns: &[text("Name"), text("Status"), text("Age")],
-    row: |object, now| vec![name(object), text_or(&object["status"]["phase"], ""), age::of(object, now)],
+    row: |object, now| {
+        vec![
+            name(object),
+            text_or(&object["status"]["phase"], ""),
+            age::of(object, now),
+        ]
+    },
 };
 
 fn keys(value: &Value) -> usize {
@@ -112,13 +134,24 @@ const SECRET: Printer = Printer {
     columns: &[text("Name"), text("Type"), text("Data"), text("Age")],
     row: |object, now| {
         let entries = keys(&object["data"]);
-        vec![name(object), text_or(&object["type"], ""), json!(entries), age::of(object, now)]
+        vec![
+            name(object),
+            text_or(&object["type"], ""),
+            json!(entries),
+            age::of(object, now),
+        ]
     },
 };
 
 const SERVICE_ACCOUNT: Printer = Printer {
     columns: &[text("Name"), text("Secrets"), text("Age")],
-    row: |object, now| vec![name(object), json!(items(&object["secrets"]).len()), age::of(object, now)],
+    row: |object, now| {
+        vec![
+            name(object),
+            json!(items(&object["secrets"]).len()),
+            age::of(object, now),
+        ]
+    },
 };
 
 const SERVICE: Printer = Printer {
@@ -133,7 +166,9 @@ const SERVICE: Printer = Printer {
     ],
     row: |object, now| {
         let spec = &object["spec"];
-        let first_ip = items(&spec["clusterIPs"]).first().unwrap_or(&spec["clusterIP"]);
+        let first_ip = items(&spec["clusterIPs"])
+            .first()
+            .unwrap_or(&spec["clusterIP"]);
         vec![
             name(object),
             text_or(&spec["type"], ""),
@@ -148,19 +183,28 @@ const SERVICE: Printer = Printer {
 
 fn external_ip(object: &Value) -> String {
     let spec = &object["spec"];
-    let mut addresses: Vec<&str> = items(&spec["externalIPs"]).iter().filter_map(Value::as_str).collect();
+    let mut addresses: Vec<&str> = items(&spec["externalIPs"])
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
     let nothing = match spec["type"].as_str().unwrap_or_default() {
         "ExternalName" => return spec["externalName"].as_str().unwrap_or_default().to_owned(),
         "LoadBalancer" => {
             let ingress = items(&object["status"]["loadBalancer"]["ingress"]).iter();
-            let mut found: Vec<&str> = ingress.filter_map(|i| text_of(&i["ip"]).or(text_of(&i["hostname"]))).collect();
+            let mut found: Vec<&str> = ingress
+                .filter_map(|i| text_of(&i["ip"]).or(text_of(&i["hostname"])))
+                .collect();
             found.append(&mut addresses);
             addresses = found;
             "<pending>"
         }
         _ => NONE,
     };
-    if addresses.is_empty() { nothing.to_owned() } else { addresses.join(",") }
+    if addresses.is_empty() {
+        nothing.to_owned()
+    } else {
+        addresses.join(",")
+    }
 }
 
 fn ports(spec: &Value) -> String {
@@ -174,7 +218,11 @@ fn ports(spec: &Value) -> String {
             }
         })
         .collect();
-    if ports.is_empty() { NONE.to_owned() } else { ports.join(",") }
+    if ports.is_empty() {
+        NONE.to_owned()
+    } else {
+        ports.join(",")
+    }
 }
 
 /// How many addresses are shown; the rest is counted.
@@ -189,14 +237,22 @@ const ENDPOINTS: Printer = Printer {
                 let ip = address["ip"].as_str().unwrap_or_default();
                 match items(&subset["ports"]) {
                     [] => all.push(ip.to_owned()),
-                    ports => all.extend(ports.iter().map(|port| format!("{ip}:{}", count(&port["port"])))),
+                    ports => all.extend(
+                        ports
+                            .iter()
+                            .map(|port| format!("{ip}:{}", count(&port["port"]))),
+                    ),
                 }
             }
         }
         let shown = match all.len() {
             0 => NONE.to_owned(),
             total if total > ENDPOINTS_SHOWN => {
-                format!("{} + {} more...", all[..ENDPOINTS_SHOWN].join(","), total - ENDPOINTS_SHOWN)
+                format!(
+                    "{} + {} more...",
+                    all[..ENDPOINTS_SHOWN].join(","),
+                    total - ENDPOINTS_SHOWN
+                )
             }
             _ => all.join(","),
         };
@@ -256,7 +312,8 @@ fn event(object: &Value, now: Timestamp) -> Vec<Value> {
 }
 
 fn event_source(object: &Value, source: &Value) -> String {
-    let reporter = text_of(&object["reportingComponent"]).or(text_of(&object["reportingController"]));
+    let reporter =
+        text_of(&object["reportingComponent"]).or(text_of(&object["reportingController"]));
     let component = text_of(&source["component"]).or(reporter);
     let host = text_of(&source["host"]).or(text_of(&object["reportingInstance"]));
     joined(component.into_iter().chain(host)).replace(',', ", ")
@@ -264,7 +321,13 @@ fn event_source(object: &Value, source: &Value) -> String {
 
 const LEASE: Printer = Printer {
     columns: &[text("Name"), text("Holder"), text("Age")],
-    row: |object, now| vec![name(object), text_or(&object["spec"]["holderIdentity"], ""), age::of(object, now)],
+    row: |object, now| {
+        vec![
+            name(object),
+            text_or(&object["spec"]["holderIdentity"], ""),
+            age::of(object, now),
+        ]
+    },
 };
 
 const PRIORITY_CLASS: Printer = Printer {
@@ -312,7 +375,12 @@ const DISRUPTION_BUDGET: Printer = Printer {
 
 const ROLE: Printer = Printer {
     columns: &[text("Name"), text("Created At")],
-    row: |object, _| vec![name(object), text_or(&object["metadata"]["creationTimestamp"], "")],
+    row: |object, _| {
+        vec![
+            name(object),
+            text_or(&object["metadata"]["creationTimestamp"], ""),
+        ]
+    },
 };
 
 const ROLE_BINDING: Printer = Printer {
@@ -331,9 +399,16 @@ const ROLE_BINDING: Printer = Printer {
             let found: Vec<_> = items(&object["subjects"])
                 .iter()
                 .filter(|subject| subject["kind"] == kind)
-                .map(|subject| match (text_of(&subject["namespace"]), subject["name"].as_str().unwrap_or_default()) {
-                    (Some(namespace), name) if kind == "ServiceAccount" => format!("{namespace}/{name}"),
-                    (_, name) => name.to_owned(),
+                .map(|subject| {
+                    match (
+                        text_of(&subject["namespace"]),
+                        subject["name"].as_str().unwrap_or_default(),
+                    ) {
+                        (Some(namespace), name) if kind == "ServiceAccount" => {
+                            format!("{namespace}/{name}")
+                        }
+                        (_, name) => name.to_owned(),
+                    }
                 })
                 .collect();
             json!(found.join(", "))

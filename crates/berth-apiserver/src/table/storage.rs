@@ -3,7 +3,9 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{NONE, Printer, UNSET, age, integer, items, joined, name, text, text_of, text_or, wide};
+use super::{
+    NONE, Printer, UNSET, age, integer, items, joined, name, text, text_of, text_or, wide,
+};
 
 pub(super) fn printer(group: &str, kind: &str) -> Option<Printer> {
     let printer = match (group, kind) {
@@ -80,7 +82,13 @@ fn claim(object: &Value, now: Timestamp) -> Vec<Value> {
     let (spec, status) = (&object["spec"], &object["status"]);
     let volume = text_of(&spec["volumeName"]);
     // A claim without a volume has no size yet, whatever its status still says.
-    let bound = |value: String| if volume.is_some() { value } else { String::new() };
+    let bound = |value: String| {
+        if volume.is_some() {
+            value
+        } else {
+            String::new()
+        }
+    };
     vec![
         name(object),
         json!(phase(object)),
@@ -106,7 +114,9 @@ fn phase(object: &Value) -> &str {
 /// The class of a volume or claim; the annotation is older and still wins.
 fn class_name(object: &Value) -> &str {
     let annotation = &object["metadata"]["annotations"]["volume.beta.kubernetes.io/storage-class"];
-    let class = annotation.as_str().or_else(|| object["spec"]["storageClassName"].as_str());
+    let class = annotation
+        .as_str()
+        .or_else(|| object["spec"]["storageClassName"].as_str());
     class.unwrap_or_default()
 }
 
@@ -126,7 +136,12 @@ fn access_modes(modes: &Value) -> String {
         ("ReadWriteOncePod", "RWOP"),
     ];
     let has = |mode: &str| items(modes).iter().any(|m| m == mode);
-    joined(SHORT.iter().filter(|(mode, _)| has(mode)).map(|(_, short)| *short))
+    joined(
+        SHORT
+            .iter()
+            .filter(|(mode, _)| has(mode))
+            .map(|(_, short)| *short),
+    )
 }
 
 const CLASS: Printer = Printer {
@@ -143,7 +158,11 @@ const CLASS: Printer = Printer {
         let is_default = annotations["storageclass.kubernetes.io/is-default-class"] == "true"
             || annotations["storageclass.beta.kubernetes.io/is-default-class"] == "true";
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        let name = if is_default { format!("{name} (default)") } else { name.to_owned() };
+        let name = if is_default {
+            format!("{name} (default)")
+        } else {
+            name.to_owned()
+        };
         vec![
             json!(name),
             text_or(&object["provisioner"], ""),
@@ -157,12 +176,24 @@ const CLASS: Printer = Printer {
 
 const ATTRIBUTES_CLASS: Printer = Printer {
     columns: &[text("Name"), text("DriverName"), text("Age")],
-    row: |object, now| vec![name(object), text_or(&object["driverName"], ""), age::of(object, now)],
+    row: |object, now| {
+        vec![
+            name(object),
+            text_or(&object["driverName"], ""),
+            age::of(object, now),
+        ]
+    },
 };
 
 const CSI_NODE: Printer = Printer {
     columns: &[text("Name"), integer("Drivers"), text("Age")],
-    row: |object, now| vec![name(object), json!(items(&object["spec"]["drivers"]).len()), age::of(object, now)],
+    row: |object, now| {
+        vec![
+            name(object),
+            json!(items(&object["spec"]["drivers"]).len()),
+            age::of(object, now),
+        ]
+    },
 };
 
 const CSI_DRIVER: Printer = Printer {
@@ -179,14 +210,26 @@ const CSI_DRIVER: Printer = Printer {
     row: |object, now| {
         let spec = &object["spec"];
         let flag = |name: &str, default: bool| json!(spec[name].as_bool().unwrap_or(default));
-        let audiences = joined(items(&spec["tokenRequests"]).iter().map(|t| t["audience"].as_str().unwrap_or_default()));
-        let modes = joined(items(&spec["volumeLifecycleModes"]).iter().filter_map(Value::as_str));
+        let audiences = joined(
+            items(&spec["tokenRequests"])
+                .iter()
+                .map(|t| t["audience"].as_str().unwrap_or_default()),
+        );
+        let modes = joined(
+            items(&spec["volumeLifecycleModes"])
+                .iter()
+                .filter_map(Value::as_str),
+        );
         vec![
             name(object),
             flag("attachRequired", true),
             flag("podInfoOnMount", false),
             flag("storageCapacity", false),
-            json!(if items(&spec["tokenRequests"]).is_empty() { UNSET } else { &audiences }),
+            json!(if items(&spec["tokenRequests"]).is_empty() {
+                UNSET
+            } else {
+                &audiences
+            }),
             flag("requiresRepublish", false),
             json!(if modes.is_empty() { NONE } else { &modes }),
             age::of(object, now),
@@ -201,12 +244,23 @@ const CSI_STORAGE_CAPACITY: Printer = Printer {
             empty if empty.is_empty() => UNSET.to_owned(),
             capacity => capacity,
         };
-        vec![name(object), text_or(&object["storageClassName"], ""), json!(capacity)]
+        vec![
+            name(object),
+            text_or(&object["storageClassName"], ""),
+            json!(capacity),
+        ]
     },
 };
 
 const ATTACHMENT: Printer = Printer {
-    columns: &[text("Name"), text("Attacher"), text("PV"), text("Node"), text("Attached"), text("Age")],
+    columns: &[
+        text("Name"),
+        text("Attacher"),
+        text("PV"),
+        text("Node"),
+        text("Attached"),
+        text("Age"),
+    ],
     row: |object, now| {
         let spec = &object["spec"];
         vec![

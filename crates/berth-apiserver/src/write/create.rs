@@ -94,10 +94,12 @@ impl Change<'_> {
         }
         self.stamp(&mut value);
         self.reset_status(&mut value);
-        admission::admit_create(self, &mut value)?;
+        admission::apply_defaults(&self.served, &mut value);
+        // What admission adds belongs to nobody: an apply that does not mention it must not take it away.
         if managed {
             self.record_manager(None, &mut value);
         }
+        admission::admit_create(self, &mut value)?;
         let errors = admission::validate_create(&self.served, &value);
         if !errors.is_empty() {
             return Err(ApiError::invalid(

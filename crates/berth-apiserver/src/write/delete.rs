@@ -14,6 +14,9 @@ pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 /// Finalizer of an object whose dependents are to be set free first.
 pub(crate) const ORPHAN: &str = "orphan";
 
+/// Namespaces that a cluster cannot do without.
+const IMMORTAL_NAMESPACES: [&str; 3] = ["default", "kube-public", "kube-system"];
+
 /// What happens to the dependents of a deleted object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Propagation {
@@ -81,6 +84,11 @@ impl Change<'_> {
         for _ in 0..ROUNDS_MAX {
             let (object, old) = self.current().ok_or_else(|| self.not_found())?;
             self.check_delete_preconditions(&object, options)?;
+            if self.served.is("", "Namespace") && IMMORTAL_NAMESPACES.contains(&self.name.as_str())
+            {
+                let why = "this namespace may not be deleted";
+                return Err(ApiError::forbidden(&self.served.resource, &self.name, why));
+            }
             let new = self.marked(&old, options);
             let gone = super::update::is_finished(&new);
             if options.dry_run || self.dry_run {

@@ -91,10 +91,11 @@ impl Change<'_> {
             let mut new = make(&old)?;
             self.check_preconditions(&object, &new)?;
             self.prepare(&old, &mut new);
-            admission::admit_update(self, &old, &mut new)?;
+            admission::apply_defaults(&self.served, &mut new);
             if managed {
                 self.record_manager(Some(&old), &mut new);
             }
+            admission::admit_update(self, &old, &mut new)?;
             let errors = admission::validate_update(&self.served, &self.subresource, &old, &new);
             if !errors.is_empty() {
                 return Err(ApiError::invalid(
