@@ -106,6 +106,19 @@ pub enum RunError {
 
 /// Runs the controller until it is cancelled, or cannot go on.
 ///
+/// In a real cluster it takes the place of kube-controller-manager's `persistentvolume-binder-controller`,
+/// which has to be switched off there (`--controllers=*,-persistentvolume-binder-controller`).
+///
+/// ```no_run
+/// use berth_kube::controller::{Options, run};
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let client = berth_kube::connect::infer().await?;
+/// let cancel = berth_kube::CancellationToken::new();
+/// run(client, Options::default(), cancel).await?;
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 /// If the endpoint's address cannot be used, the lease is lost, or a part of it fails.
 pub async fn run(client: kube::Client, options: Options, cancel: CancellationToken) -> Result<(), RunError> {
