@@ -337,10 +337,7 @@ fn apply(state: &mut State, entry: &Logged) -> Vec<Key> {
         Object::PersistentVolumeClaim(claim) => state.apply_claim(*claim),
         Object::StorageClass(class) => state.apply_class(*class),
         Object::Pod(pod) => state.apply_pod(&pod),
-        Object::Node(node) => {
-            state.apply_node(*node);
-            Vec::new()
-        }
+        Object::Node(node) => state.apply_node(*node),
         _ => Vec::new(),
     }
 }

@@ -24,7 +24,7 @@ use crate::lease::{Lease, LeaseOptions};
 use crate::recorder::recorder;
 use crate::resource::Resource;
 use berth_controller::zone::{Plan, plan};
-use berth_controller::{Change, Settings};
+use berth_controller::{Change, Settings, ZoneUpgrade};
 use berth_core::api::{Kind, PersistentVolume};
 use effects::Executor;
 use owner::Owner;
@@ -144,6 +144,9 @@ pub async fn run(client: kube::Client, options: Options, cancel: CancellationTok
     if cancel.is_cancelled() {
         return Ok(());
     }
+    if options.settings.zone_upgrade == ZoneUpgrade::DryRun {
+        report_zone_upgrade(&api).await;
+    }
     let instance = options
         .leader_election
         .as_ref()
@@ -247,11 +250,29 @@ pub struct PlannedUpgrade {
 /// # Errors
 /// If the volumes cannot be listed.
 pub async fn plan_zone_upgrade(client: kube::Client) -> Result<Vec<PlannedUpgrade>, ApiError> {
+    plan_upgrade(&Api::new(client, FIELD_MANAGER)).await
+}
+
+/// Logs what the zone upgrade would do.
+async fn report_zone_upgrade(api: &Api) {
+    match plan_upgrade(api).await {
+        Ok(planned) => {
+            for PlannedUpgrade { volume, change } in planned {
+                match change {
+                    Ok(patch) => tracing::info!(volume, %patch, "zone upgrade, dry run: would change"),
+                    Err(problem) => tracing::warn!(volume, problem, "zone upgrade, dry run: would skip"),
+                }
+            }
+        }
+        Err(error) => tracing::warn!(%error, "zone upgrade, dry run: cannot list volumes"),
+    }
+}
+
+async fn plan_upgrade(api: &Api) -> Result<Vec<PlannedUpgrade>, ApiError> {
     #[derive(Deserialize)]
     struct Volumes {
         items: Option<Vec<Value>>,
     }
-    let api = Api::new(client, FIELD_MANAGER);
     let path = Resource::of(Kind::PersistentVolume).collection(None);
     let bytes = api.get_path(&path).await?;
     let volumes: Volumes = serde_json::from_slice(&bytes).map_err(|error| ApiError::Malformed {
