@@ -64,6 +64,11 @@ impl Cluster {
         (kind, namespace.to_owned(), name.to_owned())
     }
 
+    /// The version of the last change.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
     pub fn volume(&self, name: &str) -> Option<&Value> {
         self.objects.get(&Self::id(Kind::PersistentVolume, "", name))
     }
