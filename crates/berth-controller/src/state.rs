@@ -407,9 +407,23 @@ impl State {
         keys
     }
 
-    /// Takes in a node.
-    pub fn apply_node(&mut self, node: Node) {
-        self.nodes.insert(node.metadata.name, node.metadata.labels);
+    /// Takes in a node. Gives the claims of pods that were put on it, if it is new or has other labels.
+    pub fn apply_node(&mut self, node: Node) -> Vec<Key> {
+        let (name, labels) = (node.metadata.name, node.metadata.labels);
+        // Nodes report every few seconds; their labels hardly ever change.
+        if self.nodes.get(&name) == Some(&labels) {
+            return Vec::new();
+        }
+        let placed = self.pods.values().filter(|pod| pod.node_name == name);
+        let claims = placed.flat_map(|pod| {
+            let namespace = &pod.metadata.namespace;
+            pod.claims
+                .iter()
+                .map(move |claim| Key::Claim(NamespacedName::new(namespace, claim)))
+        });
+        let keys = claims.collect();
+        self.nodes.insert(name, labels);
+        keys
     }
 
     /// Forgets a node.

@@ -239,18 +239,10 @@ impl Owner {
                 |state, pod| state.apply_pod(&pod),
                 |state, name| state.remove_pod(&namespaced(name)),
             ),
-            Message::Nodes(difference) => self.apply(
-                Kind::Node,
-                difference,
-                |state, node| {
-                    state.apply_node(node);
-                    Vec::new()
-                },
-                |state, (_, name)| {
-                    state.remove_node(&name);
-                    Vec::new()
-                },
-            ),
+            Message::Nodes(difference) => self.apply(Kind::Node, difference, State::apply_node, |state, (_, name)| {
+                state.remove_node(&name);
+                Vec::new()
+            }),
         }
     }
 
