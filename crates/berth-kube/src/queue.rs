@@ -55,7 +55,7 @@ impl<Key: Clone + Eq + Hash + Ord> Queue<Key> {
     }
 
     /// Whether no key is ready or comes back later.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.ready.is_empty() && self.later.is_empty()
     }
 

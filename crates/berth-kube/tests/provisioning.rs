@@ -10,6 +10,7 @@ use berth_kube::resource::Resource;
 use berth_provisioner::csi::{Client, ClientSettings};
 use berth_provisioner::driver::{ControllerService, IdentityService, NAME, NODE_KEY, SegmentRoom, Server, Store};
 use berth_provisioner::topology::{Policy, Segment};
+use common::faulty::Faulty;
 use common::{Cluster, eventually};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
@@ -214,7 +215,7 @@ async fn built_in_provisioners_serve_their_classes() {
         let annotations = claim(&cluster, "l2").await["metadata"]["annotations"].clone();
         annotations["volume.kubernetes.io/selected-node"].is_null()
     };
-    eventually("n1 is rejected", || rejected()).await;
+    eventually("n1 is rejected", rejected).await;
     eventually("told", || async {
         reasons(&cluster, "l2").await.contains(&"ProvisioningFailed".to_owned())
     })
@@ -228,11 +229,11 @@ async fn built_in_provisioners_serve_their_classes() {
         room.sort();
         room == ["10Gi", "5Gi"]
     };
-    eventually("published", || room()).await;
+    eventually("published", room).await;
 
     cluster.delete(Kind::PersistentVolumeClaim, "default", "l").await;
     let gone = async || volumes(&cluster).await.len() == 2;
-    eventually("the volume goes with its claim", || gone()).await;
+    eventually("the volume goes with its claim", gone).await;
     provisioner.stop().await;
     controller.stop().await;
 }
@@ -315,7 +316,7 @@ async fn provisioners_that_are_cut_off_lose_nothing() {
         }
     }
     let settled = async || volumes(&cluster).await.len() == 54 && driver.handles().len() == 54;
-    eventually("what belongs to deleted claims is gone", || settled()).await;
+    eventually("what belongs to deleted claims is gone", settled).await;
     check_nothing_is_lost(&cluster, &driver).await;
     provisioner.stop().await;
     controller.stop().await;
@@ -361,6 +362,50 @@ async fn capacity_follows_nodes_and_volumes() {
     cluster.delete(Kind::StorageClass, "", "dir").await;
     eventually("nothing left", || async { room().await.is_empty() }).await;
     provisioner.stop().await;
+    controller.stop().await;
+}
+
+/// Two provisioners at once on an API server that refuses, loses answers, cuts watches and meets every second change
+/// with a conflict: everything is bound, and the backend has what the cluster knows.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_provisioners_on_a_faulty_server_lose_nothing() {
+    let nodes = ["n0", "n1", "n2"];
+    let driver = Driver::start(&nodes, 1000 * GI).await;
+    let cluster = Cluster::new();
+    for node in nodes {
+        add_csi_node(&cluster, node).await;
+    }
+    add_class(&cluster, "dir", NAME, json!({})).await;
+    let controller = cluster.start(controller_options());
+    let faulty = berth_kube::Client::new(Faulty::new(&cluster.server, true), "default");
+    let mut running = Vec::new();
+    for _ in 0..2 {
+        let cancel = CancellationToken::new();
+        let task = tokio::spawn(run(faulty.clone(), driver.options().await, cancel.clone()));
+        running.push(Provisioner { cancel, task });
+    }
+    for index in 0..40 {
+        add_claim(&cluster, &format!("c{index}"), "dir", "1Gi", nodes[index % 3]).await;
+    }
+    for index in 0..40 {
+        let name = format!("c{index}");
+        eventually("bound", || is_bound(&cluster, &name)).await;
+        if index % 4 == 0 {
+            cluster.delete(Kind::PersistentVolumeClaim, "default", &name).await;
+        }
+    }
+    let settled = async || {
+        let claims = cluster.list(Resource::of(Kind::PersistentVolumeClaim)).await;
+        let recorded = claims
+            .iter()
+            .any(|claim| claim["metadata"].to_string().contains("provisioner.berth.dev"));
+        !recorded && claims.len() == 30 && volumes(&cluster).await.len() == 30 && driver.handles().len() == 30
+    };
+    eventually("settled", settled).await;
+    check_nothing_is_lost(&cluster, &driver).await;
+    for provisioner in running {
+        provisioner.stop().await;
+    }
     controller.stop().await;
 }
 

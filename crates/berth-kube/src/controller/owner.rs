@@ -112,7 +112,7 @@ impl Owner {
             .set(i64::try_from(self.queue.len()).unwrap_or(i64::MAX));
         let in_flight = i64::try_from(self.workers.len()).unwrap_or(i64::MAX);
         self.executor.metrics.in_flight.set(in_flight);
-        let quiet = self.queue.is_empty() && self.workers.is_empty() && self.listed.len() == KINDS.len();
+        let quiet = self.queue.is_idle() && self.workers.is_empty() && self.listed.len() == KINDS.len();
         if self.resyncing && quiet {
             self.resyncing = false;
             self.executor.metrics.quiet_resyncs.inc();
