@@ -24,6 +24,12 @@ impl Backoff {
         max: Duration::from_secs(60),
     };
 
+    /// For calls to a storage backend: most failures are a driver that restarts, some last until someone adds a disk.
+    pub const CALL: Self = Self {
+        initial: Duration::from_secs(1),
+        max: Duration::from_secs(300),
+    };
+
     /// The delay after this many failures in a row (at least one), doubled each time.
     #[must_use]
     pub fn delay(&self, failures: u32) -> Duration {

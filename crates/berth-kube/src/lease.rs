@@ -4,11 +4,18 @@
 //! its whole duration, by their own clocks: clocks of different machines are never compared.
 
 use crate::api::{Api, ApiError};
+use crate::endpoint::Health;
 use crate::resource::Resource;
 use jiff::Timestamp;
+use prometheus_client::metrics::gauge::Gauge;
 use serde_json::{Value, json};
 use std::time::Duration;
+<<<<<<< HEAD
 use tokio::time::{Instant, sleep, timeout};
+=======
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+>>>>>>> provisioner
 use tokio_util::sync::CancellationToken;
 
 /// How long giving up the lease may take. Without it the next leader waits for the lease to run out.
@@ -191,6 +198,40 @@ impl Lease {
             }
         }
     }
+}
+
+/// Waits to become the leader, if there is an election. The token is cancelled when the lead is lost.
+pub(crate) async fn lead(
+    api: &Api,
+    election: Option<LeaseOptions>,
+    health: &Health,
+    leader: &Gauge,
+    cancel: &CancellationToken,
+    tasks: &mut JoinSet<&'static str>,
+) -> CancellationToken {
+    let lost = CancellationToken::new();
+    let Some(election) = election else {
+        leader.set(1);
+        return lost;
+    };
+    let mut lease = Lease::new(api.clone(), election);
+    // A copy that stands by is as ready as it can be.
+    health.set_ready(true);
+    if lease.acquire(cancel).await {
+        tracing::info!("leading");
+        health.set_ready(false);
+        leader.set(1);
+        let (lost, cancel, leader) = (lost.clone(), cancel.clone(), leader.clone());
+        tasks.spawn(async move {
+            let given_up = lease.hold(&cancel).await;
+            leader.set(0);
+            if !given_up {
+                lost.cancel();
+            }
+            "leader election"
+        });
+    }
+    lost
 }
 
 /// Now, as leases spell it.

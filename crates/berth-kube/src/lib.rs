@@ -5,7 +5,7 @@
 //!
 //! Map: [`connect`] makes clients; [`api`] sends single requests; [`watch`] keeps up with a kind of object; [`recorder`] writes
 //! events for users; [`lease`] elects a leader; [`endpoint`] answers `/metrics`, `/healthz` and
-//! `/readyz`; [`controller`] runs the volume controller on all of these.
+//! `/readyz`; [`controller`] and [`provisioner`] run the volume controller and a provisioner on all of these.
 
 pub mod api;
 pub mod backoff;
@@ -13,6 +13,8 @@ pub mod connect;
 pub mod controller;
 pub mod endpoint;
 pub mod lease;
+pub mod provisioner;
+mod queue;
 pub mod recorder;
 pub mod resource;
 pub mod watch;

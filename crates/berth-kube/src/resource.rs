@@ -24,6 +24,8 @@ pub struct Resource {
 impl Resource {
     /// Events of the core group.
     pub const EVENTS: Self = Self::core("events", "Event", true);
+    /// Secrets. Read one at a time by name, never listed or watched.
+    pub const SECRETS: Self = Self::core("secrets", "Secret", true);
     /// Leases.
     pub const LEASES: Self = Self {
         group: "coordination.k8s.io",

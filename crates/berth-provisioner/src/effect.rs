@@ -81,9 +81,18 @@ pub enum Change {
 
 impl Change {
     /// The JSON merge patch that makes the change on an object as it is now. `None` if it is made.
-    #[must_use]
-    pub fn patch(&self, current: &Value) -> Option<Value> {
-        let metadata = current.get("metadata")?;
+    ///
+    /// # Errors
+    /// If the object cannot be changed so any more: the step must be run again on what is there now.
+    pub fn patch(&self, current: &Value) -> Result<Option<Value>, TooLate> {
+        let metadata = current.get("metadata").unwrap_or(&Value::Null);
+        if self.adds_finalizer().is_some_and(|finalizer| {
+            // The server refuses new finalizers on an object that is going.
+            let is_deleting = metadata.get("deletionTimestamp").is_some_and(|time| !time.is_null());
+            is_deleting && !finalizers(metadata).contains(&finalizer)
+        }) {
+            return Err(TooLate);
+        }
         let annotation = |key: &str| {
             metadata
                 .get("annotations")
@@ -121,16 +130,47 @@ impl Change {
             patch.insert("annotations".to_owned(), Value::Object(annotations));
         }
         if patch.is_empty() {
-            return None;
+            return Ok(None);
         }
         for field in ["uid", "resourceVersion"] {
             if let Some(value) = metadata.get(field) {
                 patch.insert(field.to_owned(), value.clone());
             }
         }
-        Some(json!({"metadata": patch}))
+        Ok(Some(json!({"metadata": patch})))
+    }
+
+    fn adds_finalizer(&self) -> Option<&'static str> {
+        match self {
+            Self::RecordAttempt(_) => Some(names::ATTEMPT_FINALIZER),
+            Self::ProtectVolume => Some(names::PROVISIONER_FINALIZER),
+            Self::ForgetAttempt { .. } | Self::ReleaseVolume => None,
+        }
+    }
+
+    /// Whether an object that is gone is as good as changed.
+    #[must_use]
+    pub fn is_moot_without_object(&self) -> bool {
+        self.adds_finalizer().is_none()
+    }
+
+    /// A short name for logs and metrics.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::RecordAttempt(_) => "record_attempt",
+            Self::ForgetAttempt { reject_node: None } => "forget_attempt",
+            Self::ForgetAttempt { reject_node: Some(_) } => "reject_node",
+            Self::ProtectVolume => "protect_volume",
+            Self::ReleaseVolume => "release_volume",
+        }
     }
 }
+
+/// The object is being deleted and can no longer be held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the object is being deleted")]
+pub struct TooLate;
 
 fn finalizers(metadata: &Value) -> Vec<&str> {
     let list = metadata.get("finalizers").and_then(Value::as_array);
@@ -139,9 +179,7 @@ fn finalizers(metadata: &Value) -> Vec<&str> {
 
 fn with_finalizer<'a>(metadata: &'a Value, finalizer: &'a str) -> Option<Vec<&'a str>> {
     let mut found = finalizers(metadata);
-    // The server refuses new finalizers on an object that is going.
-    let is_deleting = metadata.get("deletionTimestamp").is_some_and(|time| !time.is_null());
-    if found.contains(&finalizer) || is_deleting {
+    if found.contains(&finalizer) {
         return None;
     }
     found.push(finalizer);
@@ -227,7 +265,7 @@ mod tests {
             node: Some("n1".into()),
             requirement: None,
         };
-        let recorded = Change::RecordAttempt(intent).patch(&claim).unwrap();
+        let recorded = Change::RecordAttempt(intent).patch(&claim).unwrap().unwrap();
         assert_eq!(
             recorded,
             json!({"metadata": {"uid": "u", "resourceVersion": "7",
@@ -238,18 +276,18 @@ mod tests {
             reject_node: Some(node.into()),
         };
         assert_eq!(
-            forget("n1").patch(&claim).unwrap(),
+            forget("n1").patch(&claim).unwrap().unwrap(),
             json!({"metadata": {"uid": "u", "resourceVersion": "7",
                 "annotations": {"volume.kubernetes.io/selected-node": null}}})
         );
         // The scheduler has chosen another node meanwhile: its choice stays.
-        assert_eq!(forget("n2").patch(&claim), None);
+        assert_eq!(forget("n2").patch(&claim), Ok(None));
     }
 
     #[test]
     fn a_going_object_gets_no_finalizer() {
         let volume = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
-        assert_eq!(Change::ProtectVolume.patch(&volume), None);
-        assert_eq!(Change::ReleaseVolume.patch(&volume), None);
+        assert_eq!(Change::ProtectVolume.patch(&volume), Err(TooLate));
+        assert_eq!(Change::ReleaseVolume.patch(&volume), Ok(None));
     }
 }

@@ -46,10 +46,11 @@ pub fn persistent_volume(request: &Request, volume: &Volume, settings: &Settings
         annotations.insert(names::DELETION_SECRET_NAME.to_owned(), json!(secret.name));
         annotations.insert(names::DELETION_SECRET_NAMESPACE.to_owned(), json!(secret.namespace));
     }
-    let mut finalizers = vec![names::VOLUME_PROTECTION];
-    if policy == "Delete" {
-        finalizers.push(names::PROVISIONER_FINALIZER);
-    }
+    // Protection against deletion while in use is added by the API server, where somebody takes it away again.
+    let finalizers: &[&str] = match policy {
+        "Delete" => &[names::PROVISIONER_FINALIZER],
+        _ => &[],
+    };
     json!({
         "apiVersion": "v1",
         "kind": "PersistentVolume",

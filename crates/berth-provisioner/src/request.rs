@@ -6,7 +6,7 @@
 
 use crate::parameters::Parameters;
 use crate::topology::{Requirement, Segment};
-use berth_core::api::{Node, PersistentVolumeClaim, StorageClass};
+use berth_core::api::{Node, NodeSelectorTerm, PersistentVolume, PersistentVolumeClaim, StorageClass};
 use std::collections::BTreeMap;
 
 /// Asks for a volume.
@@ -90,6 +90,18 @@ pub fn places(segments: impl IntoIterator<Item = Segment>) -> Vec<Place> {
         .filter(|segment| !segment.is_empty())
         .map(|segment| segment.into_iter().map(|(key, value)| (key, vec![value])).collect())
         .collect()
+}
+
+/// The places from which a volume of the cluster can be reached. None means everywhere.
+#[must_use]
+pub fn places_of(volume: &PersistentVolume) -> Vec<Place> {
+    let affinity = volume.spec.node_affinity.as_ref().and_then(|one| one.required.as_ref());
+    let terms = affinity.map_or(&[][..], |selector| &selector.node_selector_terms);
+    let place = |term: &NodeSelectorTerm| {
+        let pairs = term.match_expressions.iter();
+        pairs.map(|one| (one.key.clone(), one.values.clone())).collect()
+    };
+    terms.iter().map(place).collect()
 }
 
 /// Why there is no volume.

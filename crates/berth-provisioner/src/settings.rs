@@ -1,12 +1,16 @@
 //! How a provisioner is set up.
 
 use crate::topology::Policy;
+use berth_core::migration::InTreePlugin;
 
 /// How a provisioner is set up. The same for all claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The name that classes call it by: a CSI driver's name, or a built-in one's.
     pub provisioner: String,
+    /// The driver that claims of its classes are left to, if that is another name: the volume controller leaves
+    /// claims of plugins that were once part of Kubernetes to the CSI drivers that took over.
+    pub claims_as: Option<String>,
     /// How it is told where a volume must be; `None` for drivers that know no topology.
     pub topology: Option<Policy>,
     /// Keep a record on the claim while the backend may hold a volume that the cluster does not know. Needed if
@@ -26,6 +30,7 @@ impl Settings {
     pub fn csi(driver: impl Into<String>) -> Self {
         Self {
             provisioner: driver.into(),
+            claims_as: None,
             topology: Some(Policy::default()),
             record_attempts: true,
             node: None,
@@ -37,10 +42,18 @@ impl Settings {
     /// For a built-in provisioner.
     #[must_use]
     pub fn builtin(provisioner: impl Into<String>) -> Self {
+        let provisioner = provisioner.into();
         Self {
+            claims_as: InTreePlugin::from_name(&provisioner).map(|plugin| plugin.driver().to_owned()),
             topology: None,
             record_attempts: false,
             ..Self::csi(provisioner)
         }
+    }
+
+    /// Whether claims that are left to this name are its own.
+    #[must_use]
+    pub fn serves(&self, provisioner: &str) -> bool {
+        provisioner == self.provisioner || self.claims_as.as_deref() == Some(provisioner)
     }
 }

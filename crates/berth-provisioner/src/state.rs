@@ -1,9 +1,15 @@
 //! What a provisioner knows of the cluster: the last seen state of each object.
 
 use berth_core::api::{
-    CsiNode, Kind, Node, Object, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment,
+    CsiNode, Kind, Node, Object, ObjectMeta, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment,
 };
 use std::collections::BTreeMap;
+
+/// Whether one state of an object is older than another. Versions of one object grow.
+fn is_older(one: &ObjectMeta, other: &ObjectMeta) -> bool {
+    let version = |metadata: &ObjectMeta| metadata.resource_version.parse::<u64>().ok();
+    one.uid == other.uid && version(one).zip(version(other)).is_some_and(|(one, other)| one < other)
+}
 
 /// The objects that provisioning reads. Whoever feeds it decides how; it has one writer.
 #[derive(Clone, Debug, Default)]
@@ -17,9 +23,20 @@ pub struct State {
 }
 
 impl State {
-    /// Takes in the new state of an object. Kinds that provisioning does not read are skipped.
+    /// Takes in the new state of an object. Kinds that provisioning does not read are skipped, and so is a claim or
+    /// volume in an older version than the one that is known: answers to writes may overtake a watch.
     pub fn upsert(&mut self, object: &Object) {
         let name = object.metadata().name.clone();
+        let known = match object {
+            Object::PersistentVolume(_) => self.volumes.get(&name).map(|volume| &volume.metadata),
+            Object::PersistentVolumeClaim(claim) => {
+                self.claim(&claim.metadata.namespace, &name).map(|one| &one.metadata)
+            }
+            _ => None,
+        };
+        if known.is_some_and(|known| is_older(object.metadata(), known)) {
+            return;
+        }
         match object {
             Object::StorageClass(class) => drop(self.classes.insert(name, (**class).clone())),
             Object::Node(node) => drop(self.nodes.insert(name, (**node).clone())),

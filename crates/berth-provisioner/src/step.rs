@@ -154,7 +154,7 @@ fn is_ours(claim: &PersistentVolumeClaim, settings: &Settings) -> Result<(), Idl
         .metadata
         .annotation(names::STORAGE_PROVISIONER)
         .or_else(|| claim.metadata.annotation(names::STORAGE_PROVISIONER_BETA));
-    if provisioner == Some(settings.provisioner.as_str()) {
+    if provisioner.is_some_and(|name| settings.serves(name)) {
         Ok(())
     } else {
         Err(Idle::NotOurs)

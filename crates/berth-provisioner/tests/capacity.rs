@@ -7,7 +7,7 @@ use berth_core::api::{CsiStorageCapacity, Object, StorageClass};
 use berth_provisioner::capacity::{
     Available, CapacityEffect, Item, Owner, Producer, ProducerSettings, managed_by, segments,
 };
-use berth_provisioner::request::Place;
+use berth_provisioner::request::{Place, places_of};
 use berth_provisioner::topology::Segment;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -320,22 +320,7 @@ async fn a_driver_tells_and_the_cluster_knows() {
         room.push(free);
         world.rounds(1).await;
         for volume in world.cluster.state().volumes() {
-            let terms = &volume
-                .spec
-                .node_affinity
-                .as_ref()
-                .unwrap()
-                .required
-                .as_ref()
-                .unwrap()
-                .node_selector_terms;
-            let places = terms.iter().map(|term| {
-                let pairs = term.match_expressions.iter();
-                pairs
-                    .map(|one| (one.key.clone(), one.values.clone()))
-                    .collect::<Place>()
-            });
-            producer.volume_changed(&places.collect::<Vec<_>>());
+            producer.volume_changed(&places_of(volume));
         }
     }
     assert_eq!(room, [vec![10, 10, 10], vec![6, 10, 10]]);

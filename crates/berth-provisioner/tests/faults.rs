@@ -40,10 +40,7 @@ async fn the_ordinary_way() {
     );
     assert_eq!(
         volume["metadata"]["finalizers"],
-        serde_json::json!([
-            "kubernetes.io/pv-protection",
-            "external-provisioner.volume.kubernetes.io/finalizer"
-        ])
+        serde_json::json!(["external-provisioner.volume.kubernetes.io/finalizer"])
     );
     world.cluster.delete("PersistentVolumeClaim", "default", "data");
     world.rounds(2).await;

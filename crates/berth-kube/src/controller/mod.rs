@@ -14,13 +14,12 @@ mod effects;
 mod inbox;
 mod metrics;
 mod owner;
-mod queue;
 
 pub use metrics::Metrics;
 
 use crate::api::{Api, ApiError};
 use crate::endpoint::{self, Health};
-use crate::lease::{Lease, LeaseOptions};
+use crate::lease::{LeaseOptions, lead};
 use crate::recorder::recorder;
 use crate::resource::Resource;
 use berth_controller::zone::{Plan, plan};
@@ -140,7 +139,8 @@ pub async fn run(client: kube::Client, options: Options, cancel: CancellationTok
             "endpoint"
         });
     }
-    let lost = lead(&api, &options, &metrics, &cancel, &mut tasks).await;
+    let election = options.leader_election.clone();
+    let lost = lead(&api, election, &options.health, &metrics.leader, &cancel, &mut tasks).await;
     if cancel.is_cancelled() {
         return Ok(());
     }
@@ -201,39 +201,6 @@ fn lease_lost(options: &Options) -> RunError {
         .map(|lease| (lease.namespace.clone(), lease.name.clone()))
         .unwrap_or_default();
     RunError::LeaseLost { namespace, name }
-}
-
-/// Waits to become the leader, if there is an election. The token is cancelled when the lead is lost.
-async fn lead(
-    api: &Api,
-    options: &Options,
-    metrics: &Metrics,
-    cancel: &CancellationToken,
-    tasks: &mut JoinSet<&'static str>,
-) -> CancellationToken {
-    let lost = CancellationToken::new();
-    let Some(lease_options) = options.leader_election.clone() else {
-        metrics.leader.set(1);
-        return lost;
-    };
-    let mut lease = Lease::new(api.clone(), lease_options);
-    // A copy that stands by is as ready as it can be.
-    options.health.set_ready(true);
-    if lease.acquire(cancel).await {
-        tracing::info!("leading");
-        options.health.set_ready(false);
-        metrics.leader.set(1);
-        let (lost, cancel, metrics) = (lost.clone(), cancel.clone(), metrics.clone());
-        tasks.spawn(async move {
-            let given_up = lease.hold(&cancel).await;
-            metrics.leader.set(0);
-            if !given_up {
-                lost.cancel();
-            }
-            "leader election"
-        });
-    }
-    lost
 }
 
 /// A volume that the zone upgrade would change, and the merge patch that would change it.

@@ -4,7 +4,8 @@
 use super::Options;
 use super::effects::{Executor, Fresh, Next, Outcome};
 use super::inbox::{KINDS, Message};
-use super::queue::Queue;
+use crate::backoff::Backoff;
+use crate::queue::Queue;
 use crate::watch::{Change, Difference, ObjectName};
 use berth_controller::{Effect, Key, NamespacedName, State, sync};
 use berth_core::api::Kind;
@@ -32,7 +33,7 @@ pub(super) struct Owner {
     executor: Executor,
     options: Options,
     state: State,
-    queue: Queue,
+    queue: Queue<Key>,
     inbox: mpsc::Receiver<Message>,
     listed: FxHashSet<Kind>,
     workers: JoinSet<Finished>,
@@ -46,7 +47,7 @@ impl Owner {
             executor,
             options,
             state: State::default(),
-            queue: Queue::default(),
+            queue: Queue::new(Backoff::EFFECT),
             inbox,
             listed: FxHashSet::default(),
             workers: JoinSet::new(),
@@ -117,7 +118,7 @@ impl Owner {
             .set(i64::try_from(self.queue.len()).unwrap_or(i64::MAX));
         let in_flight = i64::try_from(self.workers.len()).unwrap_or(i64::MAX);
         self.executor.metrics.in_flight.set(in_flight);
-        let quiet = self.queue.is_empty() && self.workers.is_empty() && self.listed.len() == KINDS.len();
+        let quiet = self.queue.is_idle() && self.workers.is_empty() && self.listed.len() == KINDS.len();
         if self.resyncing && quiet {
             self.resyncing = false;
             self.executor.metrics.quiet_resyncs.inc();

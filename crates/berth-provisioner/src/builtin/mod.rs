@@ -20,7 +20,7 @@ mod layout;
 pub use layout::{Layout, PROVISIONERS, RACK};
 
 use crate::answer::Answer;
-use crate::request::{Failure, Place, Request, Source, Volume};
+use crate::request::{Failure, Place, Request, Source, Volume, places_of};
 use crate::topology::{Segment, describe};
 use berth_core::api::{Node, PersistentVolume, StorageClass};
 use berth_core::names;
@@ -99,24 +99,15 @@ impl Builtin {
         {
             return;
         }
-        let affinity = volume.spec.node_affinity.as_ref().and_then(|one| one.required.as_ref());
-        let terms = affinity.map_or(&[][..], |selector| &selector.node_selector_terms);
-        let segments = terms.iter().flat_map(|term| {
-            let pairs = term.match_expressions.iter();
-            pairs.fold(vec![Segment::new()], |partial, expression| {
-                let extended = |segment: &Segment, value: &String| {
+        let segments = places_of(volume).into_iter().flat_map(|place| {
+            place.into_iter().fold(vec![Segment::new()], |partial, (key, values)| {
+                let with = |segment: &Segment, value: &String| {
                     let mut longer = segment.clone();
-                    longer.insert(expression.key.clone(), value.clone());
+                    longer.insert(key.clone(), value.clone());
                     longer
                 };
-                let values = &expression.values;
-                let each = |segment: Segment| {
-                    values
-                        .iter()
-                        .map(move |value| extended(&segment, value))
-                        .collect::<Vec<_>>()
-                };
-                partial.into_iter().flat_map(each).collect()
+                let each = |segment: &Segment| values.iter().map(|value| with(segment, value)).collect::<Vec<_>>();
+                partial.iter().flat_map(each).collect()
             })
         });
         let segments: Vec<_> = segments.map(|segment| describe(&segment)).collect();

@@ -11,7 +11,7 @@ pub mod pools;
 mod producer;
 mod segments;
 
-pub use object::{Owner, managed_by};
+pub use object::{Owner, driver_label, managed_by};
 pub use producer::{CapacityEffect, Item, Producer, ProducerSettings, Query};
 pub use segments::{node_segment, segments};
 

@@ -34,6 +34,15 @@ pub fn managed_by(node: Option<&str>) -> String {
     format!("berth-provisioner-{:016x}", fnv1a(node.bytes()))
 }
 
+/// The driver in a label. Names of CSI drivers stand as they are; what a label cannot hold becomes `_`, such as the
+/// `/` in the name of a built-in provisioner.
+#[must_use]
+pub fn driver_label(driver: &str) -> String {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let text: String = driver.chars().map(|c| if allowed(c) { c } else { '_' }).collect();
+    text.chars().take(LABEL_LENGTH).collect()
+}
+
 /// The object's name. It follows from what the object is about, so that writing it twice after a crash
 /// leaves one object; the prefix is the one that the CSI sidecar's users look for.
 pub(super) fn name(settings: &ProducerSettings, item: &Item) -> String {
@@ -47,7 +56,7 @@ pub(super) fn name(settings: &ProducerSettings, item: &Item) -> String {
 
 pub(super) fn create(settings: &ProducerSettings, item: &Item, available: Available) -> Value {
     let mut labels = Map::new();
-    labels.insert(CAPACITY_DRIVER.to_owned(), json!(settings.driver));
+    labels.insert(CAPACITY_DRIVER.to_owned(), json!(driver_label(&settings.driver)));
     labels.insert(CAPACITY_MANAGED_BY.to_owned(), json!(settings.managed_by));
     let mut metadata = json!({
         "name": name(settings, item),

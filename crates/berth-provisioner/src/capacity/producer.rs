@@ -87,6 +87,8 @@ pub struct Producer {
     settings: ProducerSettings,
     classes: BTreeMap<String, BTreeMap<String, String>>,
     segments: BTreeSet<Arc<Segment>>,
+    /// The segments of classes that have their own.
+    own_segments: BTreeMap<String, BTreeSet<Arc<Segment>>>,
     published: BTreeMap<Item, Published>,
     queue: VecDeque<Item>,
     queued: BTreeSet<Item>,
@@ -106,6 +108,7 @@ impl Producer {
             settings,
             classes: BTreeMap::new(),
             segments: BTreeSet::new(),
+            own_segments: BTreeMap::new(),
             published: BTreeMap::new(),
             queue: VecDeque::new(),
             queued: BTreeSet::new(),
@@ -121,16 +124,45 @@ impl Producer {
         let segments: BTreeSet<Arc<Segment>> = segments.into_iter().map(Arc::new).collect();
         let new: Vec<_> = segments.difference(&self.segments).cloned().collect();
         self.segments = segments;
-        let classes: Vec<String> = self.classes.keys().cloned().collect();
-        for segment in new {
-            for class in &classes {
-                self.enqueue(Item {
-                    class: class.clone(),
-                    segment: segment.clone(),
-                });
-            }
+        let common = |class: &&String| !self.own_segments.contains_key(*class);
+        let classes: Vec<String> = self.classes.keys().filter(common).cloned().collect();
+        for class in classes {
+            self.enqueue_all(&class, &new);
         }
         self.drop_obsolete()
+    }
+
+    /// The same for one class whose volumes are placed by labels of their own, such as a built-in provisioner's.
+    pub fn set_class_segments(&mut self, class: &str, segments: BTreeSet<Segment>) -> Vec<CapacityEffect> {
+        let segments: BTreeSet<Arc<Segment>> = segments.into_iter().map(Arc::new).collect();
+        let before = self.own_segments.insert(class.to_owned(), segments.clone());
+        if self.classes.contains_key(class) {
+            let new: Vec<_> = segments.difference(&before.unwrap_or_default()).cloned().collect();
+            self.enqueue_all(class, &new);
+        }
+        self.drop_obsolete()
+    }
+
+    fn enqueue_all(&mut self, class: &str, segments: &[Arc<Segment>]) {
+        for segment in segments {
+            self.enqueue(Item {
+                class: class.to_owned(),
+                segment: segment.clone(),
+            });
+        }
+    }
+
+    fn segments_of(&self, class: &str) -> &BTreeSet<Arc<Segment>> {
+        self.own_segments.get(class).unwrap_or(&self.segments)
+    }
+
+    fn enqueue_matching(&mut self, matches: impl Fn(&Segment) -> bool) {
+        let classes: Vec<String> = self.classes.keys().cloned().collect();
+        for class in classes {
+            let segments = self.segments_of(&class).iter().filter(|one| matches(one));
+            let segments: Vec<_> = segments.cloned().collect();
+            self.enqueue_all(&class, &segments);
+        }
     }
 
     /// A class is new or has changed.
@@ -142,19 +174,15 @@ impl Producer {
         }
         if self.classes.get(name) != Some(&class.parameters) {
             self.classes.insert(name.clone(), class.parameters.clone());
-            let segments: Vec<_> = self.segments.iter().cloned().collect();
-            for segment in segments {
-                self.enqueue(Item {
-                    class: name.clone(),
-                    segment,
-                });
-            }
+            let segments: Vec<_> = self.segments_of(name).iter().cloned().collect();
+            self.enqueue_all(name, &segments);
         }
         Vec::new()
     }
 
     /// A class is gone.
     pub fn remove_class(&mut self, name: &str) -> Vec<CapacityEffect> {
+        self.own_segments.remove(name);
         if self.classes.remove(name).is_none() {
             return Vec::new();
         }
@@ -162,14 +190,17 @@ impl Producer {
     }
 
     fn is_wanted(&self, item: &Item) -> bool {
-        self.classes.contains_key(&item.class) && self.segments.contains(&item.segment)
+        self.classes.contains_key(&item.class) && self.segments_of(&item.class).contains(&item.segment)
     }
 
     fn drop_obsolete(&mut self) -> Vec<CapacityEffect> {
         let mut gone: Vec<Item> = self.published.keys().cloned().collect();
         gone.retain(|item| !self.is_wanted(item));
-        let (classes, segments) = (&self.classes, &self.segments);
-        let wanted = |item: &Item| classes.contains_key(&item.class) && segments.contains(&item.segment);
+        let (classes, common, own) = (&self.classes, &self.segments, &self.own_segments);
+        let wanted = |item: &Item| {
+            let segments = own.get(&item.class).unwrap_or(common);
+            classes.contains_key(&item.class) && segments.contains(&item.segment)
+        };
         self.queue.retain(wanted);
         self.queued.retain(wanted);
         self.failures.retain(|item, _| wanted(item));
@@ -183,21 +214,21 @@ impl Producer {
 
     /// An object of the cluster: ours are taken over, those that nobody needs are deleted, and those of
     /// others are left alone.
-    pub fn observe(&mut self, object: &CsiStorageCapacity) -> Vec<CapacityEffect> {
-        let labels = &object.metadata.labels;
-        let ours = labels.get(CAPACITY_DRIVER) == Some(&self.settings.driver)
+    pub fn observe(&mut self, seen: &CsiStorageCapacity) -> Vec<CapacityEffect> {
+        let labels = &seen.metadata.labels;
+        let ours = labels.get(CAPACITY_DRIVER) == Some(&object::driver_label(&self.settings.driver))
             && labels.get(CAPACITY_MANAGED_BY) == Some(&self.settings.managed_by)
-            && object.metadata.namespace == self.settings.namespace;
-        if !ours || object.metadata.is_deleting() {
+            && seen.metadata.namespace == self.settings.namespace;
+        if !ours || seen.metadata.is_deleting() {
             return Vec::new();
         }
-        let name = object.metadata.name.clone();
-        let segment = object
+        let name = seen.metadata.name.clone();
+        let segment = seen
             .node_topology
             .as_ref()
             .map(|selector| selector.match_labels.clone());
         let item = segment.map(|segment| Item {
-            class: object.storage_class_name.clone(),
+            class: seen.storage_class_name.clone(),
             segment: Arc::new(segment),
         });
         let Some(item) = item.filter(|item| self.is_wanted(item)) else {
@@ -206,12 +237,12 @@ impl Producer {
         if self.published.get(&item).is_some_and(|known| known.name != name) {
             return vec![CapacityEffect::Delete { name }];
         }
-        let seen = Available {
-            bytes: object.capacity.map_or(0, |quantity| quantity.value()),
-            maximum_volume_size: object.maximum_volume_size.map(|quantity| quantity.value()),
+        let available = Available {
+            bytes: seen.capacity.map_or(0, |quantity| quantity.value()),
+            maximum_volume_size: seen.maximum_volume_size.map(|quantity| quantity.value()),
         };
-        let known = self.published.insert(item.clone(), Published { name, available: seen });
-        if known.is_some_and(|known| known.available != seen) {
+        let known = self.published.insert(item.clone(), Published { name, available });
+        if known.is_some_and(|known| known.available != available) {
             // Somebody else wrote it, or this is an echo of an older write: asking once settles it.
             self.enqueue(item);
         }
@@ -229,39 +260,20 @@ impl Producer {
 
     /// Asks about everything again: capacity also changes where nobody tells.
     pub fn refresh_all(&mut self) {
-        let classes: Vec<String> = self.classes.keys().cloned().collect();
-        for class in classes {
-            let segments: Vec<_> = self.segments.iter().cloned().collect();
-            for segment in segments {
-                self.enqueue(Item {
-                    class: class.clone(),
-                    segment,
-                });
-            }
-        }
+        self.enqueue_matching(|_| true);
     }
 
     /// A volume was made or deleted: the segments that it touches have changed, for all classes.
     pub fn volume_changed(&mut self, accessible: &[Place]) {
-        let touches = |segment: &Segment| {
+        self.enqueue_matching(|segment| {
             let agrees = |place: &Place| {
-                let common = place
+                let mut common = place
                     .iter()
                     .filter_map(|(key, values)| Some((segment.get(key)?, values)));
-                common.into_iter().all(|(value, values)| values.contains(value))
+                common.all(|(value, values)| values.contains(value))
             };
             accessible.is_empty() || accessible.iter().any(agrees)
-        };
-        let touched: Vec<_> = self.segments.iter().filter(|one| touches(one)).cloned().collect();
-        let classes: Vec<String> = self.classes.keys().cloned().collect();
-        for segment in touched {
-            for class in &classes {
-                self.enqueue(Item {
-                    class: class.clone(),
-                    segment: segment.clone(),
-                });
-            }
-        }
+        });
     }
 
     fn enqueue(&mut self, item: Item) {

@@ -29,6 +29,7 @@ impl From<StoreError> for Status {
         match error {
             StoreError::Full { .. } | StoreError::NoSegment { .. } => Self::resource_exhausted(message),
             StoreError::TooLarge { .. } => Self::out_of_range(message),
+            StoreError::NotAlone { .. } => Self::failed_precondition(message),
             StoreError::Io { .. } | StoreError::Broken { .. } => Self::internal(message),
         }
     }

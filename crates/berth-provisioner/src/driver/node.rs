@@ -10,6 +10,7 @@ use crate::topology::Segment;
 use berth_core::names::CSI_PREFIX;
 use berth_core::quantity::Quantity;
 use proto::node_server::Node;
+use proto::volume_capability::access_mode::Mode;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -126,6 +127,9 @@ impl Node for NodeService {
         }
         check_capabilities(request.volume_capability.as_slice())?;
         let directory = self.directory_of(&request)?;
+        let mode = request.volume_capability.as_ref().and_then(|one| one.access_mode);
+        let alone = mode.is_some_and(|mode| mode.mode() == Mode::SingleNodeSingleWriter);
+        lock(&self.store).publish(&request.volume_id, &request.target_path, alone)?;
         link(&directory, Path::new(&request.target_path))
             .await
             .map_err(io_status(&request.target_path))?;
@@ -146,6 +150,7 @@ impl Node for NodeService {
             .await
             .map_err(io_status(&request.target_path))?;
         let mut store = lock(&self.store);
+        store.unpublish(&request.volume_id, &request.target_path)?;
         if store.get(&request.volume_id).is_some_and(|volume| volume.ephemeral) {
             store.delete(&request.volume_id)?;
         }

@@ -33,6 +33,9 @@ pub struct StoredVolume {
     /// It goes when its pod does.
     #[serde(default)]
     pub ephemeral: bool,
+    /// The paths it is published at; true if its pod wants to be the only one.
+    #[serde(default)]
+    pub published: BTreeMap<String, bool>,
 }
 
 /// Why the store did not do something.
@@ -71,6 +74,14 @@ pub enum StoreError {
         bytes: i64,
         /// What the largest segment holds.
         largest: i64,
+    },
+    /// A pod wants to be the only one that has it.
+    #[error("volume {id:?} is in use at {path} by a pod, and can be used by one pod only")]
+    NotAlone {
+        /// The volume.
+        id: String,
+        /// Where it is in use.
+        path: String,
     },
     /// The driver does not reach there.
     #[error("the driver has no segment{place}")]
@@ -221,16 +232,9 @@ impl Store {
             bytes,
             segment,
             ephemeral,
+            published: BTreeMap::new(),
         };
-        let description = self.description(&id);
-        let text = serde_json::to_string(&volume).map_err(|error| StoreError::Broken {
-            path: description.clone(),
-            problem: error.to_string(),
-        })?;
-        // A file that is half written must not be found after a crash.
-        let draft = description.with_extension("draft");
-        fs::write(&draft, text).map_err(io_error(&draft))?;
-        fs::rename(&draft, &description).map_err(io_error(&description))?;
+        self.describe(&volume)?;
         let directory = self.directory(&id);
         fs::create_dir_all(&directory).map_err(io_error(&directory))?;
         self.volumes.insert(id, volume.clone());
@@ -256,6 +260,55 @@ impl Store {
         }
         self.volumes.remove(id);
         Ok(())
+    }
+
+    /// Notes that a volume is published at a path.
+    ///
+    /// # Errors
+    /// If it is published elsewhere and one of the two wants to be alone, or the disk does not take the note.
+    pub fn publish(&mut self, id: &str, target: &str, alone: bool) -> Result<(), StoreError> {
+        let Some(mut volume) = self.volumes.get(id).cloned() else {
+            return Ok(());
+        };
+        let elsewhere = volume.published.iter().find(|(path, _)| *path != target);
+        if let Some((path, _)) = elsewhere.filter(|(_, other)| alone || **other) {
+            return Err(StoreError::NotAlone {
+                id: id.to_owned(),
+                path: path.clone(),
+            });
+        }
+        if volume.published.insert(target.to_owned(), alone) != Some(alone) {
+            self.describe(&volume)?;
+            self.volumes.insert(id.to_owned(), volume);
+        }
+        Ok(())
+    }
+
+    /// Notes that a volume is no longer published at a path.
+    ///
+    /// # Errors
+    /// If the disk does not take the note.
+    pub fn unpublish(&mut self, id: &str, target: &str) -> Result<(), StoreError> {
+        let Some(mut volume) = self.volumes.get(id).cloned() else {
+            return Ok(());
+        };
+        if volume.published.remove(target).is_some() {
+            self.describe(&volume)?;
+            self.volumes.insert(id.to_owned(), volume);
+        }
+        Ok(())
+    }
+
+    /// Writes a volume's file. One that is half written must not be found after a crash.
+    fn describe(&self, volume: &StoredVolume) -> Result<(), StoreError> {
+        let description = self.description(&volume.id);
+        let text = serde_json::to_string(volume).map_err(|error| StoreError::Broken {
+            path: description.clone(),
+            problem: error.to_string(),
+        })?;
+        let draft = description.with_extension("draft");
+        fs::write(&draft, text).map_err(io_error(&draft))?;
+        fs::rename(&draft, &description).map_err(io_error(&description))
     }
 
     fn description(&self, id: &str) -> PathBuf {

@@ -142,9 +142,14 @@ impl Cluster {
     pub fn apply(&mut self, effect: &Effect) -> Result<(), WriteError> {
         match effect {
             Effect::Change(target, change) => {
-                // An object that is gone needs no change.
-                let Ok(key) = self.find(target) else { return Ok(()) };
-                if let Some(patch) = change.patch(&self.objects[&key]) {
+                let Ok(key) = self.find(target) else {
+                    return if change.is_moot_without_object() {
+                        Ok(())
+                    } else {
+                        Err(WriteError::NotFound)
+                    };
+                };
+                if let Some(patch) = change.patch(&self.objects[&key]).map_err(|_| WriteError::Conflict)? {
                     self.write()?;
                     let mut object = self.objects[&key].clone();
                     merge(&mut object, &patch);
@@ -213,20 +218,7 @@ impl Cluster {
                 self.phase(name, "Bound");
             } else {
                 self.phase(name, "Released");
-                self.unprotect(name);
             }
-        }
-    }
-
-    /// What the protection controller does for a volume that is going and that nobody has.
-    fn unprotect(&mut self, volume: &str) {
-        let going = |volume: &Value| !volume["metadata"]["deletionTimestamp"].is_null();
-        if self.get("PersistentVolume", "", volume).is_some_and(going) {
-            self.edit("PersistentVolume", "", volume, |volume| {
-                if let Some(finalizers) = volume["metadata"]["finalizers"].as_array_mut() {
-                    finalizers.retain(|one| one != names::VOLUME_PROTECTION);
-                }
-            });
         }
     }
 

@@ -4,15 +4,16 @@
 //! would touch it starts: this keeps the order of writes for every claim and every volume.
 
 use crate::backoff::Backoff;
-use berth_controller::Key;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::hash::Hash;
 use tokio::time::Instant;
 
 /// The keys that wait, those that wait for a time, and those in flight.
-#[derive(Debug, Default)]
-pub(super) struct Queue {
+#[derive(Debug)]
+pub(crate) struct Queue<Key> {
+    backoff: Backoff,
     ready: VecDeque<Key>,
     queued: FxHashSet<Key>,
     later: BinaryHeap<Reverse<(Instant, Key)>>,
@@ -21,23 +22,35 @@ pub(super) struct Queue {
     locked: FxHashMap<Key, Vec<Key>>,
 }
 
-impl Queue {
+impl<Key: Clone + Eq + Hash + Ord> Queue<Key> {
+    /// An empty queue, with the delays of keys that fail.
+    pub(crate) fn new(backoff: Backoff) -> Self {
+        Self {
+            backoff,
+            ready: VecDeque::new(),
+            queued: FxHashSet::default(),
+            later: BinaryHeap::new(),
+            failures: FxHashMap::default(),
+            locked: FxHashMap::default(),
+        }
+    }
+
     /// Puts a key at the end, unless it waits already.
-    pub(super) fn push(&mut self, key: Key) {
+    pub(crate) fn push(&mut self, key: Key) {
         if self.queued.insert(key.clone()) {
             self.ready.push_back(key);
         }
     }
 
     /// The next key.
-    pub(super) fn pop(&mut self) -> Option<Key> {
+    pub(crate) fn pop(&mut self) -> Option<Key> {
         let key = self.ready.pop_front()?;
         self.queued.remove(&key);
         Some(key)
     }
 
     /// How many keys are ready.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.ready.len()
     }
 
@@ -47,12 +60,12 @@ impl Queue {
     }
 
     /// Whether no key is ready or comes back later.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.ready.is_empty() && self.later.is_empty()
     }
 
     /// Lets a key wait for whatever of these is in flight. `false` if none is.
-    pub(super) fn wait_for(&mut self, key: &Key, touched: &[Key]) -> bool {
+    pub(crate) fn wait_for(&mut self, key: &Key, touched: &[Key]) -> bool {
         let Some(busy) = touched.iter().find(|touched| self.locked.contains_key(*touched)) else {
             return false;
         };
@@ -65,14 +78,14 @@ impl Queue {
     }
 
     /// Marks keys as in flight.
-    pub(super) fn lock(&mut self, touched: &[Key]) {
+    pub(crate) fn lock(&mut self, touched: &[Key]) {
         for key in touched {
             self.locked.entry(key.clone()).or_default();
         }
     }
 
     /// Ends [`Queue::lock`] and brings back who waited.
-    pub(super) fn unlock(&mut self, touched: &[Key]) {
+    pub(crate) fn unlock(&mut self, touched: &[Key]) {
         for key in touched {
             for waiting in self.locked.remove(key).unwrap_or_default() {
                 self.push(waiting);
@@ -81,25 +94,25 @@ impl Queue {
     }
 
     /// Forgets the failures of a key.
-    pub(super) fn succeeded(&mut self, key: &Key) {
+    pub(crate) fn succeeded(&mut self, key: &Key) {
         self.failures.remove(key);
     }
 
     /// Brings a key back after a delay that grows with its failures in a row.
-    pub(super) fn failed(&mut self, key: Key, now: Instant) {
+    pub(crate) fn failed(&mut self, key: Key, now: Instant) {
         let failures = self.failures.entry(key.clone()).or_default();
         *failures = failures.saturating_add(1);
-        let delay = Backoff::EFFECT.jittered(*failures);
+        let delay = self.backoff.jittered(*failures);
         self.later.push(Reverse((now + delay, key)));
     }
 
     /// When the next key comes back.
-    pub(super) fn next_due(&self) -> Option<Instant> {
+    pub(crate) fn next_due(&self) -> Option<Instant> {
         self.later.peek().map(|Reverse((due, _))| *due)
     }
 
     /// Makes those ready whose time has come.
-    pub(super) fn advance(&mut self, now: Instant) {
+    pub(crate) fn advance(&mut self, now: Instant) {
         while self.next_due().is_some_and(|due| due <= now) {
             if let Some(Reverse((_, key))) = self.later.pop() {
                 self.push(key);
@@ -110,17 +123,16 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
-    use super::Queue;
-    use berth_controller::Key;
+    use super::{Backoff, Queue};
     use tokio::time::{Duration, Instant};
 
-    fn key(name: &str) -> Key {
-        Key::Volume(name.to_owned())
+    fn key(name: &str) -> String {
+        name.to_owned()
     }
 
     #[test]
     fn a_key_waits_once_and_for_what_is_in_flight() {
-        let mut queue = Queue::default();
+        let mut queue = Queue::new(Backoff::EFFECT);
         queue.push(key("a"));
         queue.push(key("a"));
         assert_eq!(queue.len(), 1);
@@ -135,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_failed_key_comes_back_later_and_later() {
-        let mut queue = Queue::default();
+        let mut queue = Queue::new(Backoff::EFFECT);
         let now = Instant::now();
         queue.failed(key("a"), now);
         let first = queue.next_due().unwrap();

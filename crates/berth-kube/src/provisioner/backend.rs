@@ -1,0 +1,114 @@
+//! Who makes the volumes: a CSI driver, or the built-in provisioners.
+
+use super::secrets::ClusterSecrets;
+use crate::api::Api;
+use berth_core::api::{Node, PersistentVolume, StorageClass};
+use berth_provisioner::answer::Answer;
+use berth_provisioner::builtin::Builtin;
+use berth_provisioner::capacity::{Available, Query};
+use berth_provisioner::csi::Client;
+use berth_provisioner::request::{Backing, Request};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Who makes the volumes.
+#[derive(Clone, Debug)]
+pub struct Backend(Kind);
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Csi(Client),
+    Builtin(Arc<Mutex<Builtin>>),
+}
+
+/// A lock that a panic left behind holds what it held before: each call is one step.
+fn lock(builtin: &Mutex<Builtin>) -> MutexGuard<'_, Builtin> {
+    builtin.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Backend {
+    /// A CSI driver.
+    #[must_use]
+    pub fn csi(client: Client) -> Self {
+        Self(Kind::Csi(client))
+    }
+
+    /// The built-in provisioners.
+    #[must_use]
+    pub fn builtin() -> Self {
+        Self(Kind::Builtin(Arc::default()))
+    }
+
+    /// Whether the volumes' segments depend on the class.
+    pub(super) fn is_builtin(&self) -> bool {
+        matches!(self.0, Kind::Builtin(_))
+    }
+
+    /// The answer of a backend that knows it at once.
+    pub(super) fn answer_now(&self, request: &Request, nodes: &BTreeMap<String, Node>) -> Option<Answer> {
+        match &self.0 {
+            Kind::Csi(_) => None,
+            Kind::Builtin(builtin) => Some(lock(builtin).provision(request, nodes)),
+        }
+    }
+
+    /// Asks for a volume. Built-in provisioners have answered already.
+    pub(super) async fn create(&self, request: &Request, api: &Api) -> Answer {
+        match &self.0 {
+            Kind::Csi(client) => client.create(request, &ClusterSecrets { api: api.clone() }).await,
+            Kind::Builtin(builtin) => lock(builtin).provision(request, &BTreeMap::new()),
+        }
+    }
+
+    /// Deletes a volume.
+    pub(super) async fn delete(&self, backing: &Backing, api: &Api) -> Result<(), String> {
+        match &self.0 {
+            Kind::Csi(client) => {
+                let secrets = ClusterSecrets { api: api.clone() };
+                client
+                    .delete(backing, &secrets)
+                    .await
+                    .map_err(|error| error.to_string())
+            }
+            Kind::Builtin(builtin) => {
+                lock(builtin).delete(&backing.handle);
+                Ok(())
+            }
+        }
+    }
+
+    /// The free space for a query.
+    pub(super) async fn capacity(&self, query: &Query, class: Option<&StorageClass>) -> Result<Available, String> {
+        match &self.0 {
+            Kind::Csi(client) => {
+                // A segment without labels is the whole cluster.
+                let segment = Some(&*query.item.segment).filter(|segment| !segment.is_empty());
+                let asked = client.capacity(&query.parameters, segment).await;
+                asked.map_err(|error| error.to_string())
+            }
+            Kind::Builtin(builtin) => {
+                let class = class.ok_or("the class is gone")?;
+                let free = lock(builtin).available(class, &query.item.segment);
+                let free = free.map_err(|failure| failure.to_string())?;
+                Ok(Available {
+                    bytes: free.unwrap_or(i64::MAX),
+                    maximum_volume_size: None,
+                })
+            }
+        }
+    }
+
+    /// Takes in a volume of the cluster.
+    pub(super) fn observe(&self, volume: &PersistentVolume, class: Option<&StorageClass>) {
+        if let Kind::Builtin(builtin) = &self.0 {
+            lock(builtin).observe(volume, class);
+        }
+    }
+
+    /// Forgets a volume that is gone from the cluster, or was never written to it.
+    pub(super) fn forget(&self, volume: &str) {
+        if let Kind::Builtin(builtin) = &self.0 {
+            lock(builtin).delete(volume);
+        }
+    }
+}

@@ -1,0 +1,369 @@
+//! Calls the backend and carries out effects.
+
+use super::backend::Backend;
+use super::metrics::{CallLabel, CallLabels, EffectLabels, Metrics};
+use crate::api::{Api, ApiError};
+use crate::recorder::{About, Recorder, Told};
+use crate::resource::Resource;
+use berth_core::api::{Kind, Object};
+use berth_provisioner::answer::{Answer, conclude, refused};
+use berth_provisioner::capacity::{Available, CapacityEffect, Query};
+use berth_provisioner::effect::{Change, Effect, Event, Target};
+use berth_provisioner::request::{Backing, FailureKind, Request};
+use berth_provisioner::settings::Settings;
+use berth_provisioner::step::Attempt;
+use bytes::Bytes;
+use serde_json::Value;
+use tokio::time::Instant;
+
+/// How often a change is made anew on an object that others keep changing, before it waits its turn again.
+const CONFLICTS: usize = 5;
+
+/// What is known after a worker has finished.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    /// Objects as the API server answered.
+    pub(super) fresh: Vec<Object>,
+    /// Claims and volumes that turned out to be gone.
+    pub(super) gone: Vec<Target>,
+    /// The same must be tried again later.
+    pub(super) retry: bool,
+}
+
+/// Why a list of effects ended early.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// What was decided on is not so any more.
+    Stale,
+    /// The API server refused or was not reached.
+    Api(ApiError),
+    /// The backend did not delete a volume.
+    Backend(String),
+}
+
+impl From<ApiError> for Stop {
+    fn from(error: ApiError) -> Self {
+        Self::Api(error)
+    }
+}
+
+/// What effects are carried out with.
+#[derive(Clone)]
+pub(super) struct Executor {
+    pub(super) api: Api,
+    pub(super) recorder: Recorder,
+    pub(super) backend: Backend,
+    pub(super) metrics: Metrics,
+}
+
+/// One run of a worker.
+struct Run<'a> {
+    executor: &'a Executor,
+    outcome: Outcome,
+}
+
+impl Executor {
+    /// Asks the backend for a volume and does what follows. Some backends have answered already.
+    pub(super) async fn attempt(&self, attempt: &Attempt, answer: Option<Answer>, settings: &Settings) -> Outcome {
+        let mut run = Run::new(self);
+        if let Err(stop) = run.carry_out(&attempt.before).await {
+            return run.end(&stop);
+        }
+        let answer = match answer {
+            Some(answer) => answer,
+            None => self.create(&attempt.request).await,
+        };
+        let conclusion = conclude(attempt, &answer, settings);
+        run.outcome.retry = conclusion.retry;
+        let Err(stop) = run.carry_out(&conclusion.effects).await else {
+            return run.outcome;
+        };
+        // An object that the server will never take must not leave its volume behind.
+        if let (Stop::Api(ApiError::Refused { code: 422, message, .. }), Ok(volume)) = (&stop, &answer) {
+            let conclusion = refused(attempt, volume, message);
+            if run.carry_out(&conclusion.effects).await.is_ok() {
+                run.outcome.retry = conclusion.retry;
+                return run.outcome;
+            }
+        }
+        run.end(&stop)
+    }
+
+    /// Carries out effects that ask no backend for a volume. Tells `failed` if it does not delete one.
+    pub(super) async fn act(
+        &self,
+        effects: &[Effect],
+        retry: bool,
+        failed: impl FnOnce(&str) -> Option<Event>,
+    ) -> Outcome {
+        let mut run = Run::new(self);
+        run.outcome.retry = retry;
+        match run.carry_out(effects).await {
+            Ok(()) => run.outcome,
+            Err(stop) => {
+                if let Stop::Backend(problem) = &stop
+                    && let Some(event) = failed(problem)
+                {
+                    self.emit(event);
+                }
+                run.end(&stop)
+            }
+        }
+    }
+
+    async fn create(&self, request: &Request) -> Answer {
+        let started = Instant::now();
+        let answer = self.backend.create(request, &self.api).await;
+        let result = match &answer {
+            Ok(_) => "ok",
+            Err(failure) => match failure.kind {
+                FailureKind::Final => "final",
+                FailureKind::InDoubt => "in_doubt",
+                FailureKind::NotAsked => "not_asked",
+            },
+        };
+        self.count_call("CreateVolume", result, started);
+        answer
+    }
+
+    async fn delete(&self, backing: &Backing) -> Result<(), Stop> {
+        let started = Instant::now();
+        let deleted = self.backend.delete(backing, &self.api).await;
+        let result = if deleted.is_ok() { "ok" } else { "error" };
+        self.count_call("DeleteVolume", result, started);
+        deleted.map_err(Stop::Backend)
+    }
+
+    /// Asks the backend for free space.
+    pub(super) async fn capacity(
+        &self,
+        query: &Query,
+        class: Option<&berth_core::api::StorageClass>,
+    ) -> Option<Available> {
+        let started = Instant::now();
+        let asked = self.backend.capacity(query, class).await;
+        let result = if asked.is_ok() { "ok" } else { "error" };
+        self.count_call("GetCapacity", result, started);
+        if let Err(problem) = &asked {
+            tracing::warn!(class = query.item.class, segment = ?query.item.segment, problem, "capacity is not known");
+        }
+        asked.ok()
+    }
+
+    /// Writes published capacity. `false` if it was not written.
+    pub(super) async fn publish(&self, namespace: &str, effect: &CapacityEffect) -> bool {
+        let resource = Resource::of(Kind::CsiStorageCapacity);
+        let (name, result) = match effect {
+            CapacityEffect::Create(object) => (
+                "create_capacity",
+                self.api.create(resource, namespace, object).await.map(|_| ()),
+            ),
+            CapacityEffect::Update { name, patch } => (
+                "update_capacity",
+                self.api
+                    .merge_patch(resource, namespace, name, None, patch)
+                    .await
+                    .map(|_| ()),
+            ),
+            CapacityEffect::Delete { name } => {
+                let deleted = self.delete_object(resource, namespace, name, None).await;
+                ("delete_capacity", deleted)
+            }
+        };
+        self.count(name, &result);
+        if let Err(error) = &result {
+            tracing::warn!(%error, "capacity was not written");
+        }
+        result.is_ok()
+    }
+
+    /// Deletes an object. One that is gone, or is another one by now, counts as deleted.
+    async fn delete_object(
+        &self,
+        resource: Resource,
+        namespace: &str,
+        name: &str,
+        uid: Option<&str>,
+    ) -> Result<(), ApiError> {
+        let Some(bytes) = self.api.get(resource, namespace, name).await? else {
+            return Ok(());
+        };
+        let object: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+        if uid.is_some_and(|uid| uid != text("uid")) {
+            return Ok(());
+        }
+        let deleted = self
+            .api
+            .delete(resource, namespace, name, &text("uid"), &text("resourceVersion"))
+            .await;
+        match deleted {
+            Err(error) if error.is_not_found() => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Tells a user, in the recorder's own time.
+    pub(super) fn emit(&self, event: Event) {
+        let about = event.about;
+        let resource = Resource::of(about.kind);
+        self.recorder.tell(Told {
+            about: About {
+                api_version: resource.api_version(),
+                kind: resource.kind,
+                namespace: about.namespace,
+                name: about.name,
+                uid: about.uid,
+                resource_version: String::new(),
+            },
+            event_type: event.event_type.name(),
+            reason: event.reason.name().to_owned(),
+            message: event.message,
+        });
+    }
+
+    fn count(&self, effect: &'static str, result: &Result<impl Sized, ApiError>) {
+        let result = match result {
+            Ok(_) => "ok",
+            Err(error) if error.is_conflict() => "conflict",
+            Err(error) if error.is_not_found() => "not_found",
+            Err(_) => "error",
+        };
+        let labels = EffectLabels { effect, result };
+        self.metrics.effects.get_or_create(&labels).inc();
+    }
+
+    fn count_call(&self, call: &'static str, result: &'static str, started: Instant) {
+        self.metrics.calls.get_or_create(&CallLabels { call, result }).inc();
+        let seconds = started.elapsed().as_secs_f64();
+        self.metrics
+            .call_seconds
+            .get_or_create(&CallLabel { call })
+            .observe(seconds);
+    }
+}
+
+impl<'a> Run<'a> {
+    fn new(executor: &'a Executor) -> Self {
+        Self {
+            executor,
+            outcome: Outcome::default(),
+        }
+    }
+
+    /// What is known when the list ended early: whatever is left is found by the next step.
+    fn end(mut self, stop: &Stop) -> Outcome {
+        match stop {
+            Stop::Stale => {}
+            Stop::Api(error) => tracing::warn!(%error, "an effect was not carried out, trying again"),
+            Stop::Backend(problem) => tracing::warn!(problem, "the backend did not delete a volume, trying again"),
+        }
+        self.outcome.retry = true;
+        self.outcome
+    }
+
+    async fn carry_out(&mut self, effects: &[Effect]) -> Result<(), Stop> {
+        for effect in effects {
+            match effect {
+                Effect::Change(target, change) => self.change(target, change).await?,
+                Effect::CreateVolume(object) => self.create_volume(object).await?,
+                Effect::DeleteVolume(target) => self.delete_volume(target).await?,
+                Effect::DeleteBacking(backing) => self.executor.delete(backing).await?,
+                Effect::Emit(event) => self.executor.emit(event.clone()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a change on the object as it is now, and again if somebody was faster.
+    async fn change(&mut self, target: &Target, change: &Change) -> Result<(), Stop> {
+        let api = &self.executor.api;
+        let resource = Resource::of(target.kind);
+        for _ in 0..CONFLICTS {
+            let found = api.get(resource, &target.namespace, &target.name).await?;
+            let current: Option<Value> = found.as_ref().and_then(|bytes| serde_json::from_slice(bytes).ok());
+            let Some(current) = current.filter(|current| current["metadata"]["uid"] == target.uid.as_str()) else {
+                self.outcome.gone.push(target.clone());
+                return if change.is_moot_without_object() {
+                    Ok(())
+                } else {
+                    Err(Stop::Stale)
+                };
+            };
+            let patch = match change.patch(&current) {
+                Ok(Some(patch)) => patch,
+                Ok(None) => {
+                    self.take(target.kind, found.unwrap_or_default());
+                    return Ok(());
+                }
+                Err(_) => {
+                    self.take(target.kind, found.unwrap_or_default());
+                    return Err(Stop::Stale);
+                }
+            };
+            let patched = api
+                .merge_patch(resource, &target.namespace, &target.name, None, &patch)
+                .await;
+            self.executor.count(change.name(), &patched);
+            match patched {
+                Ok(bytes) => {
+                    self.take(target.kind, bytes);
+                    return Ok(());
+                }
+                Err(error) if error.is_conflict() || error.is_not_found() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Stop::Stale)
+    }
+
+    async fn create_volume(&mut self, object: &Value) -> Result<(), Stop> {
+        let api = &self.executor.api;
+        let resource = Resource::of(Kind::PersistentVolume);
+        let created = api.create(resource, "", object).await;
+        self.executor.count("create_volume", &created);
+        match created {
+            Ok(bytes) => self.take(Kind::PersistentVolume, bytes),
+            Err(error) if error.is_conflict() => {
+                // Written before, and the answer was lost; or it is another's, which the name rules out but for
+                // somebody who wants to.
+                let name = object["metadata"]["name"].as_str().unwrap_or_default();
+                let bytes = api.get(resource, "", name).await?.ok_or(Stop::Stale)?;
+                let found: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+                let same = ["/spec/claimRef/uid", "/spec/csi/volumeHandle"]
+                    .iter()
+                    .all(|field| found.pointer(field) == object.pointer(field));
+                if !same {
+                    return Err(error.into());
+                }
+                self.take(Kind::PersistentVolume, bytes);
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    async fn delete_volume(&mut self, target: &Target) -> Result<(), Stop> {
+        let executor = self.executor;
+        let deleted = executor
+            .delete_object(
+                Resource::of(target.kind),
+                &target.namespace,
+                &target.name,
+                Some(&target.uid),
+            )
+            .await;
+        executor.count("delete_volume", &deleted);
+        Ok(deleted?)
+    }
+
+    /// Keeps an answer for the state. What cannot be decoded is the watch's to report.
+    fn take(&mut self, kind: Kind, bytes: Bytes) {
+        let fresh = match kind {
+            Kind::PersistentVolumeClaim => serde_json::from_slice(&bytes).ok().map(Object::PersistentVolumeClaim),
+            Kind::PersistentVolume => serde_json::from_slice(&bytes).ok().map(Object::PersistentVolume),
+            _ => None,
+        };
+        self.outcome.fresh.extend(fresh);
+    }
+}

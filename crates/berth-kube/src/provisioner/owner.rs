@@ -1,0 +1,466 @@
+//! The one task that owns the state: it takes in what watches and workers bring, decides, and hands the work out.
+
+use super::Options;
+use super::capacity::{Publisher, Question, Write};
+use super::effects::{Executor, Outcome};
+use super::inbox::{KINDS, Message};
+use crate::backoff::Backoff;
+use crate::queue::Queue;
+use crate::watch::{Change, ObjectName};
+use berth_core::api::{CsiStorageCapacity, Kind, Object, PersistentVolume, PersistentVolumeClaim};
+use berth_core::names;
+use berth_provisioner::capacity::{Available, Item};
+use berth_provisioner::effect::Target;
+use berth_provisioner::reclaim::{Reclaim, delete_failed, reclaim};
+use berth_provisioner::request::volume_name;
+use berth_provisioner::settings::Settings;
+use berth_provisioner::state::State;
+use berth_provisioner::step::{Attempt, Decision, started, step};
+use rustc_hash::FxHashSet;
+use std::collections::BTreeMap;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+/// A claim or a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Key {
+    Claim(String, String),
+    Volume(String),
+}
+
+/// What a worker brings back.
+enum Finished {
+    /// A claim or volume was worked on.
+    Object(Key, Outcome),
+    /// The backend was asked about capacity.
+    Asked(String, Item, Option<Available>),
+    /// Capacity was written, or not.
+    Written(String, Option<Item>, bool),
+}
+
+/// The state and everything around it.
+pub(super) struct Owner {
+    executor: Executor,
+    options: Options,
+    settings: BTreeMap<String, Settings>,
+    state: State,
+    queue: Queue<Key>,
+    inbox: mpsc::Receiver<Message>,
+    listed: FxHashSet<Kind>,
+    workers: JoinSet<Finished>,
+    publisher: Option<Publisher>,
+    publishing: JoinSet<Finished>,
+    /// Published capacity that was seen before all objects were known.
+    early: Vec<CsiStorageCapacity>,
+}
+
+impl Owner {
+    pub(super) fn new(executor: Executor, options: Options, inbox: mpsc::Receiver<Message>) -> Self {
+        let settings = options
+            .settings
+            .iter()
+            .map(|one| (one.provisioner.clone(), one.clone()));
+        let publisher = options.capacity.clone();
+        Self {
+            executor,
+            settings: settings.collect(),
+            publisher: publisher.map(|capacity| Publisher::new(capacity, &options.settings)),
+            options,
+            state: State::default(),
+            queue: Queue::new(Backoff::CALL),
+            inbox,
+            listed: FxHashSet::default(),
+            workers: JoinSet::new(),
+            publishing: JoinSet::new(),
+            early: Vec::new(),
+        }
+    }
+
+    /// Works until cancelled, then lets the workers finish what they have begun.
+    pub(super) async fn run(mut self, cancel: CancellationToken) {
+        let mut resync = interval_at(Instant::now() + self.options.resync, self.options.resync);
+        let poll = self
+            .options
+            .capacity
+            .as_ref()
+            .map_or(self.options.resync, |one| one.poll);
+        let mut poll = interval_at(Instant::now() + poll, poll);
+        for interval in [&mut resync, &mut poll] {
+            interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        }
+        loop {
+            self.dispatch();
+            let due = self.next_due();
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => break,
+                Some(finished) = self.workers.join_next() => match finished {
+                    Ok(finished) => self.finish(finished),
+                    // A worker that panicked leaves its locks behind: only a restart is safe.
+                    Err(error) => {
+                        tracing::error!(%error, "a worker failed");
+                        break;
+                    }
+                },
+                Some(finished) = self.publishing.join_next() => match finished {
+                    Ok(finished) => self.finish(finished),
+                    Err(error) => {
+                        tracing::error!(%error, "a worker failed");
+                        break;
+                    }
+                },
+                message = self.inbox.recv() => match message {
+                    Some(message) => self.take(message),
+                    None => break,
+                },
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                    self.queue.advance(Instant::now());
+                }
+                _ = resync.tick() => self.push_all(),
+                _ = poll.tick() => self.publisher.iter_mut().for_each(Publisher::poll),
+            }
+        }
+        // A volume that is being made is better known before we go.
+        while self.workers.join_next().await.is_some() {}
+        while self.publishing.join_next().await.is_some() {}
+    }
+
+    fn is_ready(&self) -> bool {
+        self.listed.len() == KINDS.len()
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        let published = self.publisher.as_ref().and_then(Publisher::wake_at);
+        let limit = self.options.capacity.as_ref().map_or(0, |one| one.workers.max(1));
+        // While all who could ask are busy, somebody who finishes wakes us.
+        let published = published.filter(|_| self.publishing.len() < limit);
+        self.queue.next_due().into_iter().chain(published).min()
+    }
+
+    fn push_all(&mut self) {
+        let claims = self.state.claims().map(claim_key);
+        let volumes = self
+            .state
+            .volumes()
+            .map(|volume| Key::Volume(volume.metadata.name.clone()));
+        let keys: Vec<Key> = claims.chain(volumes).collect();
+        keys.into_iter().for_each(|key| self.queue.push(key));
+    }
+
+    /// Hands out work while there is some and somebody to do it.
+    fn dispatch(&mut self) {
+        if !self.is_ready() {
+            return;
+        }
+        while self.workers.len() < self.options.workers.max(1) {
+            let Some(key) = self.queue.pop() else { break };
+            if !self.queue.wait_for(&key, std::slice::from_ref(&key)) {
+                self.step(key);
+            }
+        }
+        self.publish();
+        let metrics = &self.executor.metrics;
+        let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        metrics.queue.set(count(self.queue.len()));
+        metrics.in_flight.set(count(self.workers.len()));
+        if let Some(publisher) = &self.publisher {
+            metrics.capacity_queue.set(count(publisher.queued()));
+            metrics.capacity_published.set(count(publisher.published()));
+        }
+    }
+
+    fn step(&mut self, key: Key) {
+        match &key {
+            Key::Claim(namespace, name) => {
+                let claim = self.state.claim(namespace, name);
+                let found = claim.and_then(|claim| Some((claim, self.settings_of(claim)?)));
+                let decided = found.map(|(claim, settings)| {
+                    let decision = step(claim, &self.state, settings);
+                    (decision, settings.clone())
+                });
+                match decided {
+                    None | Some((Decision::Nothing(_), _)) => self.queue.succeeded(&key),
+                    Some((Decision::Act { effects, retry }, _)) => {
+                        self.work(key, move |executor| async move {
+                            executor.act(&effects, retry, |_| None).await
+                        });
+                    }
+                    Some((Decision::Ask(attempt), settings)) => self.ask(key, attempt, settings),
+                }
+            }
+            Key::Volume(name) => match self.state.volume(name).map(|volume| self.reclaim(volume)) {
+                None | Some(Reclaim::Nothing) => self.queue.succeeded(&key),
+                Some(Reclaim::Wait { because }) => {
+                    if let Some(volume) = self.state.volume(name) {
+                        self.executor.emit(delete_failed(volume, &because));
+                    }
+                    self.queue.succeeded(&key);
+                }
+                Some(Reclaim::Act(effects)) => {
+                    let Some(volume) = self.state.volume(name).cloned() else {
+                        return;
+                    };
+                    self.work(key, move |executor| async move {
+                        let failed = |problem: &str| Some(delete_failed(&volume, problem));
+                        executor.act(&effects, false, failed).await
+                    });
+                }
+            },
+        }
+    }
+
+    fn ask(&mut self, key: Key, attempt: Box<Attempt>, settings: Settings) {
+        let claim = &attempt.request.claim;
+        if claim.metadata.annotation(names::ATTEMPT).is_none() {
+            self.executor.emit(started(claim));
+        }
+        let answer = self.options.backend.answer_now(&attempt.request, self.state.nodes());
+        self.work(key, move |executor| async move {
+            executor.attempt(&attempt, answer, &settings).await
+        });
+    }
+
+    fn reclaim(&self, volume: &PersistentVolume) -> Reclaim {
+        let driver = volume.metadata.annotation(names::PROVISIONED_BY);
+        let settings = driver.and_then(|driver| self.settings.get(driver));
+        settings.map_or(Reclaim::Nothing, |settings| reclaim(volume, &self.state, settings))
+    }
+
+    fn settings_of(&self, claim: &PersistentVolumeClaim) -> Option<&Settings> {
+        let annotation = |key| claim.metadata.annotation(key);
+        let provisioner =
+            annotation(names::STORAGE_PROVISIONER).or_else(|| annotation(names::STORAGE_PROVISIONER_BETA))?;
+        self.settings.values().find(|settings| settings.serves(provisioner))
+    }
+
+    /// Gives an object to a worker. Nobody else touches it meanwhile.
+    fn work<F>(&mut self, key: Key, job: impl FnOnce(Executor) -> F)
+    where
+        F: Future<Output = Outcome> + Send + 'static,
+    {
+        self.queue.lock(std::slice::from_ref(&key));
+        let job = job(self.executor.clone());
+        self.workers.spawn(async move { Finished::Object(key, job.await) });
+    }
+
+    fn publish(&mut self) {
+        let Some(publisher) = &mut self.publisher else { return };
+        publisher.refresh_segments(&self.state, &self.options.backend);
+        while self.publishing.len() < publisher.options.workers.max(1) {
+            let executor = self.executor.clone();
+            if let Some(Write { driver, item, effect }) = publisher.next_write() {
+                let namespace = publisher.options.namespace.clone();
+                self.publishing.spawn(async move {
+                    let written = executor.publish(&namespace, &effect).await;
+                    Finished::Written(driver, item, written)
+                });
+            } else if let Some(Question { driver, query }) = publisher.next_question() {
+                let class = self.state.class(&query.item.class).cloned();
+                self.publishing.spawn(async move {
+                    let answer = executor.capacity(&query, class.as_ref()).await;
+                    Finished::Asked(driver, query.item, answer)
+                });
+            } else {
+                break;
+            }
+        }
+    }
+
+    fn finish(&mut self, finished: Finished) {
+        match finished {
+            Finished::Object(key, outcome) => self.finish_object(key, outcome),
+            Finished::Asked(driver, item, answer) => {
+                if let Some(publisher) = &mut self.publisher {
+                    publisher.answered(&driver, &item, answer);
+                }
+            }
+            Finished::Written(driver, item, written) => {
+                if let (Some(publisher), Some(item), false) = (&mut self.publisher, item, written) {
+                    publisher.write_failed(&driver, &item);
+                }
+            }
+        }
+    }
+
+    fn finish_object(&mut self, key: Key, outcome: Outcome) {
+        self.queue.unlock(std::slice::from_ref(&key));
+        for Target {
+            kind,
+            namespace,
+            name,
+            uid,
+        } in outcome.gone
+        {
+            let known = match kind {
+                Kind::PersistentVolumeClaim => self.state.claim(&namespace, &name).map(|one| &one.metadata.uid),
+                _ => self.state.volume(&name).map(|one| &one.metadata.uid),
+            };
+            if known == Some(&uid) {
+                self.state.remove(kind, &namespace, &name);
+            }
+        }
+        for object in outcome.fresh {
+            self.refresh(&object);
+        }
+        if outcome.retry {
+            self.queue.failed(key, Instant::now());
+        } else {
+            self.queue.succeeded(&key);
+        }
+    }
+
+    /// Takes in what a write answered, unless the object is gone or another one by now.
+    fn refresh(&mut self, object: &Object) {
+        let wanted = match object {
+            Object::PersistentVolumeClaim(claim) => {
+                let known = self.state.claim(&claim.metadata.namespace, &claim.metadata.name);
+                known.is_some_and(|known| known.metadata.uid == claim.metadata.uid)
+            }
+            // One that was just made is not known yet; its claim is.
+            Object::PersistentVolume(volume) => volume.spec.claim_ref.as_ref().is_some_and(|claim| {
+                let known = self.state.claim(&claim.namespace, &claim.name);
+                known.is_some_and(|known| known.metadata.uid == claim.uid)
+            }),
+            _ => false,
+        };
+        if !wanted {
+            return;
+        }
+        if let Object::PersistentVolume(volume) = object {
+            self.volume_appeared(volume);
+        }
+        self.state.upsert(object);
+    }
+
+    /// A volume is there, by an answer or by a watch, whichever is first: what it takes is no longer free.
+    fn volume_appeared(&mut self, volume: &PersistentVolume) {
+        if self.is_ready() && self.state.volume(&volume.metadata.name).is_none() {
+            let class = self.state.class(volume.class_name());
+            self.options.backend.observe(volume, class);
+            self.publisher.iter_mut().for_each(|one| one.volume_changed(volume));
+        }
+    }
+
+    fn take(&mut self, message: Message) {
+        for change in message.difference.changes {
+            match change {
+                Change::Applied(object) => self.apply(&object),
+                Change::Removed(name) => self.remove(message.kind, &name),
+                // What was known still stands: an object that cannot be read is not gone.
+                Change::Broken { .. } => {}
+            }
+        }
+        if message.difference.relisted && self.listed.insert(message.kind) && self.is_ready() {
+            self.begin();
+        }
+    }
+
+    /// All objects are known: what depends on several kinds can be put together.
+    fn begin(&mut self) {
+        for volume in self.state.volumes() {
+            let class = self.state.class(volume.class_name());
+            self.options.backend.observe(volume, class);
+        }
+        if let Some(publisher) = &mut self.publisher {
+            self.state.classes().for_each(|class| publisher.class_changed(class));
+            publisher.refresh_segments(&self.state, &self.options.backend);
+            self.early.drain(..).for_each(|object| publisher.observe(&object));
+        }
+        tracing::info!("all objects are known");
+        self.options.health.set_ready(true);
+    }
+
+    fn apply(&mut self, object: &Object) {
+        let ready = self.is_ready();
+        match object {
+            Object::PersistentVolumeClaim(claim) => self.queue.push(claim_key(claim)),
+            Object::PersistentVolume(volume) => {
+                self.queue.push(Key::Volume(volume.metadata.name.clone()));
+                self.volume_appeared(volume);
+            }
+            Object::StorageClass(class) => {
+                self.push_claims(|claim| claim.class_name() == Some(&class.metadata.name));
+                if ready {
+                    self.publisher.iter_mut().for_each(|one| one.class_changed(class));
+                }
+            }
+            Object::Node(node) => {
+                let known = self.state.nodes().get(&node.metadata.name);
+                // Nodes report that they are alive; only their labels matter here.
+                if known.is_some_and(|known| known.metadata.labels == node.metadata.labels) {
+                    return;
+                }
+                self.node_changed(&node.metadata.name);
+            }
+            Object::CsiNode(csi_node) => {
+                let known = self.state.csi_nodes().get(&csi_node.metadata.name);
+                if known.is_some_and(|known| known.spec == csi_node.spec) {
+                    return;
+                }
+                self.node_changed(&csi_node.metadata.name);
+            }
+            Object::CsiStorageCapacity(capacity) => match &mut self.publisher {
+                Some(publisher) if ready => publisher.observe(capacity),
+                Some(_) => self.early.push((**capacity).clone()),
+                None => {}
+            },
+            _ => {}
+        }
+        self.state.upsert(object);
+    }
+
+    fn node_changed(&mut self, node: &str) {
+        self.push_claims(|claim| claim.selected_node() == Some(node));
+        self.publisher.iter_mut().for_each(Publisher::nodes_changed);
+    }
+
+    fn push_claims(&mut self, wanted: impl Fn(&PersistentVolumeClaim) -> bool) {
+        let unbound = self.state.claims().filter(|claim| claim.spec.volume_name.is_empty());
+        let keys: Vec<Key> = unbound.filter(|claim| wanted(claim)).map(claim_key).collect();
+        keys.into_iter().for_each(|key| self.queue.push(key));
+    }
+
+    fn remove(&mut self, kind: Kind, (namespace, name): &ObjectName) {
+        match kind {
+            Kind::PersistentVolumeClaim => {
+                // A built-in provisioner may hold a volume that was never written.
+                let volume = self.state.claim(namespace, name).map(volume_name);
+                if let Some(volume) = volume.filter(|volume| self.state.volume(volume).is_none()) {
+                    self.options.backend.forget(&volume);
+                }
+            }
+            Kind::PersistentVolume => {
+                self.options.backend.forget(name);
+                if let (Some(publisher), Some(volume)) = (&mut self.publisher, self.state.volume(name)) {
+                    publisher.volume_changed(volume);
+                }
+            }
+            Kind::StorageClass => self.publisher.iter_mut().for_each(|one| one.class_removed(name)),
+            Kind::CsiStorageCapacity => {
+                self.publisher
+                    .iter_mut()
+                    .for_each(|one| one.observe_deleted(namespace, name));
+            }
+            _ => {}
+        }
+        self.state.remove(kind, namespace, name);
+        match kind {
+            Kind::Node | Kind::CsiNode => self.node_changed(name),
+            // A volume may have waited to be detached.
+            Kind::VolumeAttachment => {
+                let released = self.state.volumes().filter(|volume| volume.status.phase == "Released");
+                let keys: Vec<Key> = released
+                    .map(|volume| Key::Volume(volume.metadata.name.clone()))
+                    .collect();
+                keys.into_iter().for_each(|key| self.queue.push(key));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn claim_key(claim: &PersistentVolumeClaim) -> Key {
+    Key::Claim(claim.metadata.namespace.clone(), claim.metadata.name.clone())
+}
