@@ -10,12 +10,8 @@ use jiff::Timestamp;
 use prometheus_client::metrics::gauge::Gauge;
 use serde_json::{Value, json};
 use std::time::Duration;
-<<<<<<< HEAD
-use tokio::time::{Instant, sleep, timeout};
-=======
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
->>>>>>> provisioner
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// How long giving up the lease may take. Without it the next leader waits for the lease to run out.
