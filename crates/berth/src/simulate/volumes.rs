@@ -296,7 +296,7 @@ impl Simulation {
             Provisioning::Change(target, change) => {
                 let at = Key::new(target.kind.name(), &target.namespace, &target.name);
                 let current = self.cluster.objects().get(&at.kind, &at.namespace, &at.name);
-                if let Some(patch) = current.and_then(|current| change.patch(current)) {
+                if let Some(patch) = current.and_then(|current| change.patch(current).ok().flatten()) {
                     self.patch(&at, &target.uid, patch);
                 }
             }
