@@ -138,7 +138,7 @@ impl Simulation {
             }
             match self.next_moment() {
                 Some(next) if next.duration_since(self.changed_at) <= REST && next.duration_since(START) <= LONGEST => {
-                    self.now = self.now.max(next)
+                    self.now = self.now.max(next);
                 }
                 _ => return,
             }
