@@ -145,7 +145,7 @@ impl Scheduler {
         })
     }
 
-    fn node_name(&self, node: NodeId) -> String {
+    pub(super) fn node_name(&self, node: NodeId) -> String {
         let name = self.cluster.nodes().name(node);
         self.cluster.symbols().text(name).to_owned()
     }
@@ -155,6 +155,10 @@ impl Scheduler {
         let Some(key) = self.writes.remove(&id) else {
             return;
         };
+        if self.evictions.contains_key(&id) {
+            self.eviction_written(id, outcome, now);
+            return;
+        }
         let Some(binding) = self.bindings.get_mut(&key) else {
             return;
         };
@@ -175,15 +179,17 @@ impl Scheduler {
                 binding.stage = Stage::Bound;
                 self.pod_bound(&key);
             }
-            (Stage::Writing(_), WriteOutcome::Failed { problem }) => {
+            (Stage::Writing(outstanding), WriteOutcome::Failed { problem })
+                if outstanding.iter().any(|(write, _)| *write == id) =>
+            {
                 let message = format!("running PreBind plugin \"VolumeBinding\": {problem}");
                 self.fail_binding(&key, "FailedScheduling", message, now);
             }
-            (Stage::BindingPod(_), WriteOutcome::Failed { problem }) => {
+            (Stage::BindingPod(write), WriteOutcome::Failed { problem }) if *write == id => {
                 self.fail_binding(&key, "FailedBinding", format!("binding rejected: {problem}"), now);
             }
             // An answer to a write that nobody waits for any more.
-            (Stage::Waiting | Stage::Bound | Stage::BindingPod(_), _) => {}
+            (Stage::Writing(_) | Stage::Waiting | Stage::Bound | Stage::BindingPod(_), _) => {}
         }
     }
 
