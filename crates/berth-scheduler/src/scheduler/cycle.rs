@@ -53,7 +53,13 @@ impl Scheduler {
             Ok(assumption) => {
                 let assumed_pod = self.cluster.assume_pod(&pod.compiled, node);
                 self.nominations.remove(key);
-                let binding = Binding::new(node, volumes, assumption, assumed_pod, now + timeout);
+                let binding = Binding::new(
+                    (node, self.cluster.nodes().name(node)),
+                    volumes,
+                    assumption,
+                    assumed_pod,
+                    now + timeout,
+                );
                 self.start_binding(key, binding, now);
             }
             Err(error) => {

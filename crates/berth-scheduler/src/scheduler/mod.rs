@@ -173,7 +173,7 @@ impl Scheduler {
     /// When [`Self::tick`] and [`Self::step`] have something to do, if nothing else happens. Zero means at once.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Duration> {
-        let deadline = self.bindings.values().map(|binding| binding.deadline).min();
+        let deadline = self.bindings.values().filter_map(Binding::due).min();
         self.queue.next_turn().into_iter().chain(deadline).min()
     }
 

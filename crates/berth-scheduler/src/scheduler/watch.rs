@@ -118,14 +118,15 @@ impl Scheduler {
         let key: PodKey = pod.metadata.full_name().into();
         if !pod.spec.node_name.is_empty() {
             self.nominations.remove(&key);
-            self.drop_pending(&key);
+            self.confirm_binding(&key, pod);
+            self.drop_pending(&key, now);
             self.track_running(pod, now);
             return;
         }
         let ours = self.profiles.contains_key(scheduler_name(pod));
         if !ours || pod.is_finished() || pod.metadata.is_deleting() {
             self.give_up_room(&key, now);
-            self.drop_pending(&key);
+            self.drop_pending(&key, now);
             return;
         }
         let known = self.pods.get(&key);
@@ -137,7 +138,7 @@ impl Scheduler {
         }
         if !same_pod {
             self.give_up_room(&key, now);
-            self.drop_pending(&key);
+            self.drop_pending(&key, now);
             self.restore_nomination(&key, &pod.status.nominated_node_name);
         }
         // A pod whose binding is under way keeps it: what its spec says now is met if the binding fails.
@@ -191,7 +192,7 @@ impl Scheduler {
     fn remove_pod(&mut self, namespace: &str, name: &str, now: Duration) {
         let key: PodKey = format!("{namespace}/{name}").into();
         self.give_up_room(&key, now);
-        self.drop_pending(&key);
+        self.drop_pending(&key, now);
         self.evicted(&key, None);
         let node = self.running(namespace, name).map(|(node, _)| node);
         self.cluster.remove(Kind::Pod, namespace, name);
@@ -201,8 +202,8 @@ impl Scheduler {
     }
 
     /// Lets go of a pod that need not be placed any more, with its binding if there is one.
-    fn drop_pending(&mut self, key: &str) {
-        self.end_binding(key);
+    fn drop_pending(&mut self, key: &str, now: Duration) {
+        self.end_binding(key, now);
         if let Some(pod) = self.pods.remove(key) {
             self.cluster.release(&pod.compiled);
             self.queue.remove(key);
