@@ -192,6 +192,43 @@ impl Api {
         self.call(Method::GET, path, None).await
     }
 
+    /// Creates an object in a collection, by its path.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses.
+    pub async fn post_path(&self, path: &str, object: &Value) -> Result<Bytes, ApiError> {
+        self.write_path(Method::POST, path, "application/json", object).await
+    }
+
+    /// Replaces an object or one of its subresources, by its path.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses.
+    pub async fn put_path(&self, path: &str, object: &Value) -> Result<Bytes, ApiError> {
+        self.write_path(Method::PUT, path, "application/json", object).await
+    }
+
+    /// Applies a JSON merge patch to an object or one of its subresources, by its path.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses.
+    pub async fn merge_patch_path(&self, path: &str, patch: &Value) -> Result<Bytes, ApiError> {
+        self.write_path(Method::PATCH, path, "application/merge-patch+json", patch)
+            .await
+    }
+
+    async fn write_path(
+        &self,
+        method: Method,
+        path: &str,
+        content_type: &str,
+        object: &Value,
+    ) -> Result<Bytes, ApiError> {
+        let path = format!("{path}?fieldManager={}", self.field_manager);
+        let body = Self::encode(&path, object)?;
+        self.call(method, &path, Some((content_type, body))).await
+    }
+
     /// Reads an object. `None` if it is not there.
     ///
     /// # Errors
@@ -256,6 +293,63 @@ impl Api {
         let body = Self::encode(&path, patch)?;
         self.call(Method::PATCH, &path, Some(("application/merge-patch+json", body)))
             .await
+    }
+
+    /// Applies a strategic merge patch, in which lists such as conditions are merged by their keys. Gives the whole
+    /// object.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses.
+    pub async fn strategic_patch(
+        &self,
+        resource: Resource,
+        namespace: &str,
+        name: &str,
+        subresource: &str,
+        patch: &Value,
+    ) -> Result<Bytes, ApiError> {
+        let object = resource.object(namespace, name);
+        let path = format!("{object}/{subresource}?fieldManager={}", self.field_manager);
+        let body = Self::encode(&path, patch)?;
+        let content_type = "application/strategic-merge-patch+json";
+        self.call(Method::PATCH, &path, Some((content_type, body))).await
+    }
+
+    /// Posts to a subresource, such as a pod's binding. Gives the answer.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses.
+    pub async fn post_subresource(
+        &self,
+        resource: Resource,
+        namespace: &str,
+        name: &str,
+        subresource: &str,
+        object: &Value,
+    ) -> Result<Bytes, ApiError> {
+        let path = format!(
+            "{}/{subresource}?fieldManager={}",
+            resource.object(namespace, name),
+            self.field_manager
+        );
+        let body = Self::encode(&path, object)?;
+        self.call(Method::POST, &path, Some(("application/json", body))).await
+    }
+
+    /// Deletes an object with options of one's own. Gives the answer: the object if it is still there.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses.
+    pub async fn delete_with(
+        &self,
+        resource: Resource,
+        namespace: &str,
+        name: &str,
+        options: &Value,
+    ) -> Result<Bytes, ApiError> {
+        let path = resource.object(namespace, name);
+        let body = Self::encode(&path, options)?;
+        self.call(Method::DELETE, &path, Some(("application/json", body))).await
     }
 
     /// Deletes an object if it still has this uid and version.

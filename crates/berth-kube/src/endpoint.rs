@@ -1,4 +1,5 @@
-//! Answers `/metrics`, `/healthz` (also `/livez`) and `/readyz` over plain HTTP.
+//! Answers `/metrics`, `/healthz` (also `/livez`), `/readyz` and, where there is something to show, `/configz` over
+//! plain HTTP.
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
@@ -65,6 +66,17 @@ impl Health {
 
 /// Serves until cancelled.
 pub async fn serve(listener: TcpListener, health: Health, registry: Arc<Registry>, cancel: CancellationToken) {
+    serve_with(listener, health, registry, None, cancel).await;
+}
+
+/// Serves until cancelled, with the configuration at `/configz`.
+pub async fn serve_with(
+    listener: TcpListener,
+    health: Health,
+    registry: Arc<Registry>,
+    configuration: Option<Arc<str>>,
+    cancel: CancellationToken,
+) {
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
@@ -84,10 +96,10 @@ pub async fn serve(listener: TcpListener, health: Health, registry: Arc<Registry
                 continue;
             }
         };
-        let (health, registry) = (health.clone(), Arc::clone(&registry));
+        let (health, registry, configuration) = (health.clone(), Arc::clone(&registry), configuration.clone());
         connections.spawn(async move {
             let service = service_fn(move |request| {
-                let answer = answer(&request, &health, &registry);
+                let answer = answer(&request, &health, &registry, configuration.as_deref());
                 async move { Ok::<_, Infallible>(answer) }
             });
             let mut server = http1::Builder::new();
@@ -99,7 +111,12 @@ pub async fn serve(listener: TcpListener, health: Health, registry: Arc<Registry
     }
 }
 
-fn answer(request: &Request<Incoming>, health: &Health, registry: &Registry) -> Response<Full<Bytes>> {
+fn answer(
+    request: &Request<Incoming>,
+    health: &Health,
+    registry: &Registry,
+    configuration: Option<&str>,
+) -> Response<Full<Bytes>> {
     let state = |good| {
         if good {
             (StatusCode::OK, "text/plain; charset=utf-8", "ok".to_owned())
@@ -108,10 +125,11 @@ fn answer(request: &Request<Incoming>, health: &Health, registry: &Registry) -> 
             (status, "text/plain; charset=utf-8", "not yet".to_owned())
         }
     };
-    let (status, content_type, body) = match request.uri().path() {
-        "/healthz" | "/livez" => state(health.is_healthy()),
-        "/readyz" => state(health.is_ready()),
-        "/metrics" => {
+    let (status, content_type, body) = match (request.uri().path(), configuration) {
+        ("/healthz" | "/livez", _) => state(health.is_healthy()),
+        ("/readyz", _) => state(health.is_ready()),
+        ("/configz", Some(text)) => (StatusCode::OK, "application/json", text.to_owned()),
+        ("/metrics", _) => {
             let mut text = String::new();
             let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
             match encode(&mut text, registry) {

@@ -5,7 +5,8 @@
 //!
 //! Map: [`connect`] makes clients; [`api`] sends single requests; [`watch`] keeps up with a kind of object; [`recorder`] writes
 //! events for users; [`lease`] elects a leader; [`endpoint`] answers `/metrics`, `/healthz` and
-//! `/readyz`; [`controller`] and [`provisioner`] run the volume controller and a provisioner on all of these.
+//! `/readyz`; [`controller`] and [`provisioner`] run the volume controller and a provisioner on all of these,
+//! and [`scheduler`] the scheduler.
 
 pub mod api;
 pub mod backoff;
@@ -17,6 +18,7 @@ pub mod provisioner;
 mod queue;
 pub mod recorder;
 pub mod resource;
+pub mod scheduler;
 pub mod watch;
 
 pub use kube::Client;

@@ -1,10 +1,9 @@
 //! Where the API server keeps the objects of a kind.
 
-use berth_core::api::{
-    CsiDriver, CsiNode, CsiStorageCapacity, Kind, Namespace, Node, ObjectMeta, PersistentVolume, PersistentVolumeClaim,
-    Pod, PriorityClass, ReplicaSet, ReplicationController, Service, StatefulSet, StorageClass, VolumeAttachment,
-};
+use berth_core::api::{Kind, Object, ObjectMeta};
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 /// A resource of the API: group, version, plural name and whether it lives in namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,6 +33,23 @@ impl Resource {
         kind: "Lease",
         namespaced: true,
     };
+
+    /// Deployments.
+    pub const DEPLOYMENTS: Self = Self::grouped("apps", "deployments", "Deployment");
+    /// Jobs.
+    pub const JOBS: Self = Self::grouped("batch", "jobs", "Job");
+    /// Revisions of workloads.
+    pub const CONTROLLER_REVISIONS: Self = Self::grouped("apps", "controllerrevisions", "ControllerRevision");
+
+    const fn grouped(group: &'static str, plural: &'static str, kind: &'static str) -> Self {
+        Self {
+            group,
+            version: "v1",
+            plural,
+            kind,
+            namespaced: true,
+        }
+    }
 
     const fn core(plural: &'static str, kind: &'static str, namespaced: bool) -> Self {
         Self {
@@ -102,24 +118,31 @@ impl Resource {
     }
 }
 
-/// A kind of object that can be watched.
-pub trait Watched: DeserializeOwned + Send + 'static {
-    /// The kind.
-    const KIND: Kind;
-
+/// An object that a watch can bring.
+pub trait Watchable: DeserializeOwned + Send + 'static {
     /// The object's metadata.
     fn metadata(&self) -> &ObjectMeta;
 }
 
-macro_rules! watched {
-    ($($kind:ident),*) => {
-        $(impl Watched for $kind {
-            const KIND: Kind = Kind::$kind;
+/// An object of a kind that Berth reads.
+pub trait Watched: Watchable + Into<Object> {
+    /// The kind.
+    const KIND: Kind;
+}
 
-            fn metadata(&self) -> &ObjectMeta {
-                &self.metadata
+macro_rules! watched {
+    ($($kind:ident),* $(,)?) => {
+        $(
+            impl Watchable for berth_core::api::$kind {
+                fn metadata(&self) -> &ObjectMeta {
+                    &self.metadata
+                }
             }
-        })*
+
+            impl Watched for berth_core::api::$kind {
+                const KIND: Kind = Kind::$kind;
+            }
+        )*
     };
 }
 
@@ -138,8 +161,38 @@ watched!(
     Service,
     StatefulSet,
     StorageClass,
-    VolumeAttachment
+    VolumeAttachment,
 );
+
+/// An object of any kind with all of its fields.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Whole {
+    metadata: ObjectMeta,
+    /// The object. What a list left out of its items, kind and API version, is left out here too.
+    pub value: Value,
+}
+
+impl<'de> Deserialize<'de> for Whole {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        let text = |field: &str| value["metadata"][field].as_str().unwrap_or_default().to_owned();
+        let metadata = ObjectMeta {
+            name: text("name"),
+            namespace: text("namespace"),
+            uid: text("uid"),
+            resource_version: text("resourceVersion"),
+            ..ObjectMeta::default()
+        };
+        Ok(Self { metadata, value })
+    }
+}
+
+impl Watchable for Whole {
+    /// Name, namespace, uid and version; the rest is in the value.
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,7 @@
 
 use crate::api::{Api, ApiError, Status};
 use crate::backoff::Backoff;
-use crate::resource::{Resource, Watched};
+use crate::resource::{Resource, Watchable, Watched};
 use berth_core::api::ObjectMeta;
 use bytes::BytesMut;
 use http::Method;
@@ -70,10 +70,15 @@ pub trait Sink<T>: Send {
 
 /// Watches a kind until it is cancelled or the sink wants no more.
 pub async fn watch<T: Watched>(api: Api, sink: impl Sink<T>, cancel: CancellationToken) {
-    let mut watcher = Watcher::<T>::new(api, cancel.clone());
+    watch_resource(api, Resource::of(T::KIND), sink, cancel).await;
+}
+
+/// Watches the objects of a resource until it is cancelled or the sink wants no more.
+pub async fn watch_resource<T: Watchable>(api: Api, resource: Resource, sink: impl Sink<T>, cancel: CancellationToken) {
+    let mut watcher = Watcher::<T>::new(api, resource, cancel.clone());
     // Dropping the future at any await is safe: the watcher goes with it.
     let ended = cancel.run_until_cancelled(watcher.run(sink)).await;
-    tracing::debug!(kind = T::KIND.name(), cancelled = ended.is_none(), "watch ended");
+    tracing::debug!(kind = resource.kind, cancelled = ended.is_none(), "watch ended");
 }
 
 /// The place of an object that was handed over: its version, and whether it could be decoded.
@@ -137,11 +142,11 @@ enum Ended {
     Unwanted,
 }
 
-impl<T: Watched> Watcher<T> {
-    fn new(api: Api, cancel: CancellationToken) -> Self {
+impl<T: Watchable> Watcher<T> {
+    fn new(api: Api, resource: Resource, cancel: CancellationToken) -> Self {
         Self {
             api,
-            resource: Resource::of(T::KIND),
+            resource,
             known: Known::default(),
             version: None,
             cancel,
@@ -170,7 +175,7 @@ impl<T: Watched> Watcher<T> {
                 Err(error) => {
                     failures += 1;
                     let delay = Backoff::WATCH.jittered(failures);
-                    tracing::warn!(kind = T::KIND.name(), %error, ?delay, "watch failed, trying again");
+                    tracing::warn!(kind = self.resource.kind, %error, ?delay, "watch failed, trying again");
                     sink.problem(&error.to_string());
                     tokio::time::sleep(delay).await;
                 }
@@ -300,7 +305,7 @@ fn name_of(metadata: &ObjectMeta) -> ObjectName {
     (metadata.namespace.clone(), metadata.name.clone())
 }
 
-fn decode<T: Watched>(object: &RawValue) -> Result<T, (LooseMeta, String)> {
+fn decode<T: Watchable>(object: &RawValue) -> Result<T, (LooseMeta, String)> {
     serde_json::from_str(object.get()).map_err(|error| {
         let loose = serde_json::from_str::<OnlyMetadata>(object.get());
         let metadata = loose.map_or_else(|_| LooseMeta::default(), |found| found.metadata);

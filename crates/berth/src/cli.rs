@@ -1,8 +1,10 @@
 //! The command line.
 
 use crate::terminal::Color;
+use crate::up::Component;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 const AFTER_HELP: &str = "\
@@ -35,6 +37,48 @@ Examples:
 A driver that is not built in is stood in for by one that makes a volume in the zone of the selected node.
 
 Exit status: 0 every pod has a node, 1 some pod is left pending, 2 bad input or usage.";
+
+const UP_AFTER_HELP: &str = "\
+Examples:
+  berth up
+  berth up --listen 127.0.0.1:6443 --data-dir ./cluster
+  berth up -f examples/quickstart.yaml
+  berth up --components api,controller --token secret
+
+Without files a sample cluster is made: 9 nodes in 3 zones and 3 racks, local disks, and classes for local, rack, zonal \
+and regional storage. Node agents stand in for kubelets: no container is started. The kubeconfig is written to \
+--kubeconfig, to DIR/kubeconfig with --data-dir, or to a directory that goes when berth stops.
+
+Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 bad input or usage, or a part failed.";
+
+const SCHEDULER_AFTER_HELP: &str = "\
+Examples:
+  berth scheduler --kubeconfig ~/.kube/config --config scheduler.yaml
+  berth scheduler --leader-elect --listen 0.0.0.0:10259
+
+Pods choose it by the schedulerName of one of its profiles; without a configuration that is default-scheduler, so it \
+stands in kube-scheduler's place.
+
+Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 bad input or usage, or it could not go on.";
+
+const CONTROLLER_AFTER_HELP: &str = "\
+Examples:
+  berth controller --kubeconfig ~/.kube/config
+  berth controller --leader-elect --config controller.yaml
+
+The configuration has these fields, with their defaults: volumeScheduling: true, bindForPlacedPods: true, zoneUpgrade: \
+Off (or DryRun, On), protection: Off (or UsedByPods, Bound), ephemeralClaims: false, workers: 16, resyncSeconds: 15.
+
+Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 bad input or usage, or it could not go on.";
+
+const PROVISIONER_AFTER_HELP: &str = "\
+Examples:
+  berth provisioner --kubeconfig ~/.kube/config --csi-address unix:///csi/csi.sock --leader-elect
+  berth provisioner --kubeconfig ~/.kube/config
+
+The configuration has these fields: csiAddress, capacityNamespace (publish capacity there), workers.
+
+Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 bad input or usage, or it could not go on.";
 
 const DECIDE_AFTER_HELP: &str = "\
 Examples:
@@ -75,6 +119,21 @@ pub enum Command {
     /// changed anywhere.
     #[command(after_help = SIMULATE_AFTER_HELP)]
     Simulate(SimulateArgs),
+    /// Start a whole control plane in this process: kubectl works on it.
+    ///
+    /// An embedded Kubernetes API over TLS on loopback, scheduler, volume and workload controllers, built-in provisioners
+    /// and node agents. Prints the kubeconfig to use, and then a line for each event.
+    #[command(after_help = UP_AFTER_HELP)]
+    Up(UpArgs),
+    /// Run the scheduler on a cluster.
+    #[command(after_help = SCHEDULER_AFTER_HELP)]
+    Scheduler(SchedulerArgs),
+    /// Run the volume controller on a cluster.
+    #[command(after_help = CONTROLLER_AFTER_HELP)]
+    Controller(ControllerArgs),
+    /// Run a provisioner on a cluster: for a CSI driver, or the built-in ones.
+    #[command(after_help = PROVISIONER_AFTER_HELP)]
+    Provisioner(ProvisionerArgs),
     /// Measure Berth.
     #[command(after_help = DECIDE_AFTER_HELP)]
     Bench {
@@ -191,4 +250,114 @@ pub struct DecideArgs {
     /// The form of the output.
     #[arg(short, long, value_enum, default_value = "table", value_name = "FORM")]
     pub output: Output,
+}
+
+/// Arguments of `berth up`.
+#[derive(Args, Debug)]
+pub struct UpArgs {
+    /// The address to listen on; port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
+    pub listen: SocketAddr,
+    /// The bearer token that clients must have. Without this one is made up.
+    #[arg(long, value_name = "TOKEN")]
+    pub token: Option<String>,
+    /// Keep the state here, so that it survives a restart. Without this it ends with the process.
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// What runs.
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        value_name = "NAME,...",
+        default_value = "api,scheduler,controller,provisioner,nodes"
+    )]
+    pub components: Vec<Component>,
+    /// A file or directory of objects to start with, or `-` for standard input. May be given several times.
+    #[arg(short, long = "filename", value_name = "FILE|DIR|-")]
+    pub filename: Vec<OsString>,
+    /// Where to write the kubeconfig.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// A KubeSchedulerConfiguration (v1) for the scheduler.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Feature gates: VolumeCapacityPriority (default true), StorageCapacityScoring (default false).
+    #[arg(
+        long,
+        value_name = "NAME=true|false,...",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub feature_gates: String,
+    /// Log what the parts do to standard error.
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+/// What the components of a cluster have in common.
+#[derive(Args, Debug)]
+pub struct ComponentArgs {
+    /// The kubeconfig of the cluster. Without this: KUBECONFIG, the user's own, or the service account of the pod.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Work only while holding a lease, so that several copies can run.
+    #[arg(long)]
+    pub leader_elect: bool,
+    /// The namespace of the lease.
+    #[arg(long, value_name = "NAMESPACE", default_value = "kube-system")]
+    pub leader_elect_namespace: String,
+    /// Answer /metrics, /healthz and /readyz here.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Option<SocketAddr>,
+    /// Log more.
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+/// Arguments of `berth scheduler`.
+#[derive(Args, Debug)]
+pub struct SchedulerArgs {
+    /// What components have in common.
+    #[command(flatten)]
+    pub component: ComponentArgs,
+    /// A KubeSchedulerConfiguration (v1): profiles, plugins, their weights and arguments.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Feature gates: VolumeCapacityPriority (default true), StorageCapacityScoring (default false).
+    #[arg(
+        long,
+        value_name = "NAME=true|false,...",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub feature_gates: String,
+    /// Where chance begins: it decides between nodes that are equally good.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+}
+
+/// Arguments of `berth controller`.
+#[derive(Args, Debug)]
+pub struct ControllerArgs {
+    /// What components have in common.
+    #[command(flatten)]
+    pub component: ComponentArgs,
+    /// The configuration.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// Arguments of `berth provisioner`.
+#[derive(Args, Debug)]
+pub struct ProvisionerArgs {
+    /// What components have in common.
+    #[command(flatten)]
+    pub component: ComponentArgs,
+    /// The configuration.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The socket of a CSI driver. Without this: the built-in provisioners.
+    #[arg(long, value_name = "ADDRESS")]
+    pub csi_address: Option<String>,
 }

@@ -5,6 +5,7 @@
 
 pub mod bench;
 pub mod cli;
+pub mod component;
 pub mod config;
 pub mod embedded;
 pub mod explain;
@@ -12,3 +13,4 @@ pub mod input;
 pub mod run;
 pub mod simulate;
 pub mod terminal;
+pub mod up;

@@ -2,10 +2,12 @@
 
 use crate::bench;
 use crate::cli::{Bench, Cli, Command, DecideArgs, ExplainArgs, Output, SimulateArgs};
+use crate::component;
 use crate::explain;
 use crate::input::Progress as _;
 use crate::simulate;
 use crate::terminal::{self, Color, ProgressLine};
+use crate::up;
 use anyhow::Context;
 use clap::CommandFactory;
 use std::io::{self, Write};
@@ -44,6 +46,13 @@ fn dispatch(cli: &Cli) -> anyhow::Result<u8> {
     match &cli.command {
         Command::Explain(args) => explain(args, cli.color),
         Command::Simulate(args) => simulate(args, cli.color),
+        Command::Up(args) => {
+            component::log(args.verbose.then_some(tracing::Level::INFO), cli.color);
+            up::up(args, cli.color).map(|()| EXIT_DONE)
+        }
+        Command::Scheduler(args) => component::scheduler(args, cli.color).map(|()| EXIT_DONE),
+        Command::Controller(args) => component::controller(args, cli.color).map(|()| EXIT_DONE),
+        Command::Provisioner(args) => component::provisioner(args, cli.color).map(|()| EXIT_DONE),
         Command::Bench {
             what: Bench::Decide(args),
         } => decide(args, cli.color),

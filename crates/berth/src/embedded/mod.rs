@@ -18,7 +18,7 @@
 pub mod agent;
 pub mod effect;
 pub mod expect;
-mod field;
+pub(crate) mod field;
 pub mod garbage;
 mod hash;
 pub mod lifecycle;

@@ -1,0 +1,230 @@
+//! Carries out one effect of the scheduler.
+
+use super::metrics::{Metrics, WriteLabels};
+use crate::api::{Api, ApiError};
+use crate::recorder::{About, Recorder, Told};
+use crate::resource::Resource;
+use berth_core::api::Kind;
+use berth_core::names;
+use berth_scheduler::queue::PodKey;
+use berth_scheduler::scheduler::{Effect, PodRef, Write, WriteId, WriteOutcome};
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+/// What a worker brings back.
+#[derive(Debug)]
+pub(super) struct Finished {
+    /// The write and how it went, if the scheduler waits for it.
+    pub(super) outcome: Option<(WriteId, WriteOutcome)>,
+    /// The pod whose effects keep their order.
+    pub(super) order: Option<PodKey>,
+}
+
+/// What effects are carried out with.
+#[derive(Clone)]
+pub(super) struct Executor {
+    pub(super) api: Api,
+    pub(super) recorder: Recorder,
+    pub(super) metrics: Metrics,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Answer {
+    metadata: AnswerMeta,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct AnswerMeta {
+    resource_version: String,
+}
+
+/// The version that a write left, 0 if the answer does not tell.
+fn version(answer: &[u8]) -> u64 {
+    let answer: Answer = serde_json::from_slice(answer).unwrap_or_default();
+    answer.metadata.resource_version.parse().unwrap_or(0)
+}
+
+fn split(key: &str) -> (&str, &str) {
+    key.split_once('/').unwrap_or(("", key))
+}
+
+impl Executor {
+    pub(super) async fn carry_out(&self, effect: Effect, order: Option<PodKey>) -> Finished {
+        let outcome = match effect {
+            Effect::Write { id, write } => Some((id, self.write(&write).await)),
+            Effect::Condition { pod, reason, message } => {
+                self.say(&pod, "condition", &unscheduled(&pod, reason, &message)).await;
+                None
+            }
+            Effect::Nominate { pod, node } => {
+                let patch = json!({"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node}});
+                self.say(&pod, "nominate", &patch).await;
+                None
+            }
+            Effect::Event {
+                pod,
+                warning,
+                reason,
+                message,
+            } => {
+                self.tell(&pod, warning, reason, message);
+                None
+            }
+        };
+        Finished { outcome, order }
+    }
+
+    /// Tells a user, in the recorder's own time.
+    pub(super) fn tell(&self, pod: &PodRef, warning: bool, reason: &str, message: String) {
+        let (namespace, name) = split(&pod.key);
+        self.recorder.tell(Told {
+            about: About {
+                api_version: "v1".to_owned(),
+                kind: Kind::Pod.name(),
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+                uid: pod.uid.clone(),
+                resource_version: String::new(),
+            },
+            event_type: if warning { "Warning" } else { "Normal" },
+            reason: reason.to_owned(),
+            message,
+        });
+    }
+
+    /// Writes to a pod's status what nothing depends on.
+    async fn say(&self, pod: &PodRef, write: &'static str, patch: &Value) {
+        let (namespace, name) = split(&pod.key);
+        let pods = Resource::of(Kind::Pod);
+        let result = self.api.strategic_patch(pods, namespace, name, "status", patch).await;
+        self.count(write, &result);
+        if let Err(error) = result
+            && !error.is_not_found()
+            && !error.is_conflict()
+        {
+            tracing::warn!(pod = %pod.key, %error, "could not write how things stand with a pod");
+        }
+    }
+
+    async fn write(&self, write: &Write) -> WriteOutcome {
+        let begun = Instant::now();
+        let (name, result) = match write {
+            Write::ReserveVolume { .. } => ("reserve_volume", self.reserve_volume(write).await),
+            Write::SelectNode { .. } => ("select_node", self.select_node(write).await),
+            Write::BindPod { pod, node } => ("bind_pod", self.bind_pod(pod, node).await),
+            Write::EvictPod { pod, by } => ("evict_pod", self.evict_pod(pod, by).await),
+        };
+        self.count(name, &result);
+        self.metrics.wrote(name, result.is_ok(), begun.elapsed());
+        match result {
+            Ok(version) => WriteOutcome::Done { version },
+            Err(error) => WriteOutcome::Failed {
+                problem: error.to_string(),
+            },
+        }
+    }
+
+    async fn reserve_volume(&self, write: &Write) -> Result<u64, ApiError> {
+        let Write::ReserveVolume {
+            volume,
+            version: at,
+            namespace,
+            claim,
+            uid,
+        } = write
+        else {
+            return Ok(0);
+        };
+        let claim_ref = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "namespace": namespace, "name": claim, "uid": uid});
+        let mut patch = json!({
+            "metadata": {"annotations": {names::BOUND_BY_CONTROLLER: "yes"}},
+            "spec": {"claimRef": claim_ref},
+        });
+        guard(&mut patch, *at);
+        let volumes = Resource::of(Kind::PersistentVolume);
+        let answer = self.api.merge_patch(volumes, "", volume, None, &patch).await?;
+        Ok(version(&answer))
+    }
+
+    async fn select_node(&self, write: &Write) -> Result<u64, ApiError> {
+        let Write::SelectNode {
+            namespace,
+            claim,
+            version: at,
+            node,
+        } = write
+        else {
+            return Ok(0);
+        };
+        let mut patch = json!({"metadata": {"annotations": {names::SELECTED_NODE: node}}});
+        guard(&mut patch, *at);
+        let claims = Resource::of(Kind::PersistentVolumeClaim);
+        let answer = self.api.merge_patch(claims, namespace, claim, None, &patch).await?;
+        Ok(version(&answer))
+    }
+
+    async fn bind_pod(&self, pod: &PodRef, node: &str) -> Result<u64, ApiError> {
+        let (namespace, name) = split(&pod.key);
+        let binding = json!({
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"namespace": namespace, "name": name, "uid": pod.uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        });
+        let pods = Resource::of(Kind::Pod);
+        self.api
+            .post_subresource(pods, namespace, name, "binding", &binding)
+            .await?;
+        Ok(0)
+    }
+
+    /// Deletes a pod to make room, after saying so on the pod. One that is gone made room already.
+    async fn evict_pod(&self, pod: &PodRef, by: &PodKey) -> Result<u64, ApiError> {
+        let (namespace, name) = split(&pod.key);
+        let message = format!("{by}: preempting to accommodate a higher priority pod");
+        let condition = json!({"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
+            "message": message, "lastTransitionTime": now()});
+        let patch = json!({"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}});
+        self.say(pod, "disruption_target", &patch).await;
+        let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": pod.uid}});
+        let pods = Resource::of(Kind::Pod);
+        match self.api.delete_with(pods, namespace, name, &options).await {
+            Ok(_) => Ok(0),
+            Err(error) if error.is_not_found() => Ok(0),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn count(&self, write: &'static str, result: &Result<impl Sized, ApiError>) {
+        let result = match result {
+            Ok(_) => "ok",
+            Err(error) if error.is_conflict() => "conflict",
+            Err(error) if error.is_not_found() => "not_found",
+            Err(_) => "error",
+        };
+        self.metrics.writes.get_or_create(&WriteLabels { write, result }).inc();
+    }
+}
+
+/// Makes a patch hold for this version alone, if it is known.
+fn guard(patch: &mut Value, version: u64) {
+    if version > 0 {
+        patch["metadata"]["resourceVersion"] = json!(version.to_string());
+    }
+}
+
+/// The patch that says that a pod has no node, and why.
+fn unscheduled(pod: &PodRef, reason: &str, message: &str) -> Value {
+    let condition = json!({"type": "PodScheduled", "status": "False", "reason": reason, "message": message,
+        "lastProbeTime": null, "lastTransitionTime": now()});
+    json!({"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}})
+}
+
+fn now() -> String {
+    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}

@@ -1,0 +1,334 @@
+//! What the scheduler counts, under the names that dashboards of kube-scheduler read.
+
+use berth_core::api::Object;
+use berth_scheduler::profile::Profile;
+use berth_scheduler::queue::{Place, PodKey};
+use berth_scheduler::scheduler::{Counts, DEFAULT_SCHEDULER_NAME, Effect, Scheduler, Write};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The kind of object that is meant.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct KindLabel {
+    pub(super) kind: &'static str,
+}
+
+/// A write and how it went.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct WriteLabels {
+    pub(super) write: &'static str,
+    pub(super) result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AttemptLabels {
+    result: &'static str,
+    profile: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AttemptsLabel {
+    attempts: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct QueueLabel {
+    queue: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct IncomingLabels {
+    queue: &'static str,
+    event: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PluginLabels {
+    plugin: &'static str,
+    extension_point: &'static str,
+    status: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OperationLabel {
+    operation: &'static str,
+}
+
+/// From a tenth of a millisecond to a little under two minutes.
+fn durations() -> Histogram {
+    Histogram::new(exponential_buckets(0.0001, 2.0, 20))
+}
+
+/// From ten milliseconds to a little under an hour and a half, as kube-scheduler has it.
+fn long_durations() -> Histogram {
+    Histogram::new(exponential_buckets(0.01, 2.0, 20))
+}
+
+/// The scheduler's metrics. Clones count together.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    attempts: Family<AttemptLabels, Counter>,
+    sli: Family<AttemptsLabel, Histogram>,
+    attempts_per_pod: Histogram,
+    algorithm: Histogram,
+    attempt: Family<AttemptLabels, Histogram>,
+    plugins: Family<PluginLabels, Histogram>,
+    pending: Family<QueueLabel, Gauge>,
+    incoming: Family<IncomingLabels, Counter>,
+    preemptions: Counter,
+    victims: Histogram,
+    volume_errors: Family<OperationLabel, Counter>,
+    pub(super) writes: Family<WriteLabels, Counter>,
+    pub(super) relists: Family<KindLabel, Counter>,
+    pub(super) watch_failures: Family<KindLabel, Counter>,
+    pub(super) broken: Family<KindLabel, Counter>,
+    pub(super) leader: Gauge,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            attempts: Family::default(),
+            sli: Family::new_with_constructor(long_durations),
+            attempts_per_pod: Histogram::new(exponential_buckets(1.0, 2.0, 5)),
+            algorithm: durations(),
+            attempt: Family::new_with_constructor(durations),
+            plugins: Family::new_with_constructor(durations),
+            pending: Family::default(),
+            incoming: Family::default(),
+            preemptions: Counter::default(),
+            victims: Histogram::new(exponential_buckets(1.0, 2.0, 7)),
+            volume_errors: Family::default(),
+            writes: Family::default(),
+            relists: Family::default(),
+            watch_failures: Family::default(),
+            broken: Family::default(),
+            leader: Gauge::default(),
+        }
+    }
+}
+
+impl Metrics {
+    /// Registers the metrics: kube-scheduler's under `scheduler_`, those of Berth alone under `berth_scheduler_`.
+    pub fn register(&self, registry: &mut Registry) {
+        let known = registry.sub_registry_with_prefix("scheduler");
+        let help = "Attempts to schedule pods, by result";
+        known.register("schedule_attempts", help, self.attempts.clone());
+        let help = "Time from when a pod could be scheduled until it was bound";
+        known.register("pod_scheduling_sli_duration_seconds", help, self.sli.clone());
+        let help = "Attempts until a pod was bound";
+        known.register("pod_scheduling_attempts", help, self.attempts_per_pod.clone());
+        let help = "Time that a decision took";
+        known.register("scheduling_algorithm_duration_seconds", help, self.algorithm.clone());
+        let help = "Time from a decision until the pod was bound, or the attempt failed";
+        known.register("scheduling_attempt_duration_seconds", help, self.attempt.clone());
+        let help = "Time that a plugin took at an extension point";
+        known.register("plugin_execution_duration_seconds", help, self.plugins.clone());
+        known.register("pending_pods", "Pods that wait, by queue", self.pending.clone());
+        let help = "Pods added to a queue, by event";
+        known.register("queue_incoming_pods", help, self.incoming.clone());
+        let help = "Attempts to make room for a pod";
+        known.register("preemption_attempts", help, self.preemptions.clone());
+        let help = "Pods evicted to make room for one";
+        known.register("preemption_victims", help, self.victims.clone());
+        let help = "Stages of volume scheduling that failed";
+        known.register("volume_scheduling_stage_error", help, self.volume_errors.clone());
+        let own = registry.sub_registry_with_prefix("berth_scheduler");
+        own.register("api_writes", "Writes to the API server, by result", self.writes.clone());
+        own.register("relists", "Lists of all objects of a kind", self.relists.clone());
+        own.register("watch_failures", "Watches that failed", self.watch_failures.clone());
+        own.register(
+            "broken_objects",
+            "Objects that could not be decoded",
+            self.broken.clone(),
+        );
+        own.register("leader", "1 while this copy leads", self.leader.clone());
+    }
+
+    /// How many writes went to the API server.
+    #[must_use]
+    pub fn writes(&self) -> u64 {
+        let names = [
+            "reserve_volume",
+            "select_node",
+            "bind_pod",
+            "evict_pod",
+            "condition",
+            "nominate",
+        ];
+        let results = ["ok", "conflict", "not_found", "error"];
+        let each = names
+            .iter()
+            .flat_map(|write| results.map(|result| WriteLabels { write, result }));
+        each.map(|labels| self.writes.get_or_create(&labels).get()).sum()
+    }
+
+    pub(super) fn wrote(&self, write: &'static str, done: bool, took: Duration) {
+        let (plugin, extension_point) = match write {
+            "bind_pod" => ("DefaultBinder", "Bind"),
+            "evict_pod" => ("DefaultPreemption", "PostFilter"),
+            _ => ("VolumeBinding", "PreBind"),
+        };
+        let status = if done { "Success" } else { "Error" };
+        let labels = PluginLabels {
+            plugin,
+            extension_point,
+            status,
+        };
+        self.plugins.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+}
+
+/// A pod that waits for a node.
+struct Waiting {
+    uid: String,
+    profile: Arc<str>,
+    since: Instant,
+    attempts: u32,
+}
+
+/// What is remembered between two calls of the scheduler, in order to count what came between.
+pub(super) struct Ledger {
+    metrics: Metrics,
+    counts: Counts,
+    pods: FxHashMap<PodKey, Waiting>,
+}
+
+impl Ledger {
+    pub(super) fn new(metrics: Metrics) -> Self {
+        Self {
+            metrics,
+            counts: Counts::default(),
+            pods: FxHashMap::default(),
+        }
+    }
+
+    /// Takes in an object before the scheduler does: pods that wait from now on.
+    pub(super) fn seen(&mut self, object: &Object, profiles: &BTreeMap<String, Profile>) {
+        let Object::Pod(pod) = object else { return };
+        let key = pod.metadata.full_name();
+        if !pod.spec.node_name.is_empty() {
+            return;
+        }
+        let known = self.pods.get(key.as_str());
+        let gated = !pod.spec.scheduling_gates.is_empty();
+        if gated || known.is_some_and(|known| known.uid == pod.metadata.uid) {
+            return;
+        }
+        let name = pod.spec.scheduler_name.as_deref().filter(|name| !name.is_empty());
+        let Some((profile, _)) = profiles.get_key_value(name.unwrap_or(DEFAULT_SCHEDULER_NAME)) else {
+            return;
+        };
+        self.incoming("active", "PodAdd", 1);
+        let waiting = Waiting {
+            uid: pod.metadata.uid.clone(),
+            profile: profile.as_str().into(),
+            since: Instant::now(),
+            attempts: 0,
+        };
+        self.pods.insert(key.into(), waiting);
+    }
+
+    pub(super) fn gone(&mut self, namespace: &str, name: &str) {
+        self.pods.remove(format!("{namespace}/{name}").as_str());
+    }
+
+    pub(super) fn decided(&self, took: Duration) {
+        self.metrics.algorithm.observe(took.as_secs_f64());
+    }
+
+    /// Counts what the last call of the scheduler brought.
+    pub(super) fn saw(&mut self, effects: &[Effect], counts: Counts, cause: &'static str) {
+        let before = std::mem::replace(&mut self.counts, counts);
+        let woken = counts.woken - before.woken;
+        if woken > 0 {
+            self.incoming("active", cause, woken);
+        }
+        let unschedulable = counts.unschedulable > before.unschedulable;
+        let mut victims = 0;
+        for effect in effects {
+            match effect {
+                Effect::Event { pod, reason, .. } => self.told(&pod.key, reason, unschedulable),
+                Effect::Nominate { .. } => {
+                    self.metrics.preemptions.inc();
+                }
+                Effect::Write {
+                    write: Write::EvictPod { .. },
+                    ..
+                } => victims += 1,
+                Effect::Write { .. } | Effect::Condition { .. } => {}
+            }
+        }
+        if victims > 0 {
+            self.metrics.victims.observe(f64::from(victims));
+        }
+    }
+
+    fn told(&mut self, key: &PodKey, reason: &str, unschedulable: bool) {
+        let result = match reason {
+            "Scheduled" => "scheduled",
+            "FailedScheduling" if unschedulable => "unschedulable",
+            "FailedScheduling" | "FailedBinding" => "error",
+            _ => return,
+        };
+        let Some(waiting) = self.pods.get_mut(key) else { return };
+        waiting.attempts += 1;
+        let labels = AttemptLabels {
+            result,
+            profile: waiting.profile.to_string(),
+        };
+        self.metrics.attempts.get_or_create(&labels).inc();
+        let took = waiting.since.elapsed().as_secs_f64();
+        match result {
+            "scheduled" => {
+                let attempts = waiting.attempts;
+                if attempts == 1 {
+                    self.metrics.attempt.get_or_create(&labels).observe(took);
+                }
+                let attempts_label = AttemptsLabel {
+                    attempts: if attempts > 15 {
+                        "16+".to_owned()
+                    } else {
+                        attempts.to_string()
+                    },
+                };
+                self.metrics.sli.get_or_create(&attempts_label).observe(took);
+                self.metrics.attempts_per_pod.observe(f64::from(attempts));
+                self.pods.remove(key);
+            }
+            "unschedulable" => self.incoming("unschedulable", "ScheduleAttemptFailure", 1),
+            _ => {
+                let labels = OperationLabel { operation: "bind" };
+                self.metrics.volume_errors.get_or_create(&labels).inc();
+                self.incoming("backoff", "ScheduleAttemptFailure", 1);
+            }
+        }
+    }
+
+    fn incoming(&self, queue: &'static str, event: &'static str, count: u64) {
+        let labels = IncomingLabels { queue, event };
+        self.metrics.incoming.get_or_create(&labels).inc_by(count);
+    }
+
+    pub(super) fn pending(&self, scheduler: &Scheduler) {
+        let places = [
+            ("active", Place::Active),
+            ("backoff", Place::Backoff),
+            ("unschedulable", Place::Unschedulable),
+            ("gated", Place::Gated),
+        ];
+        for (queue, place) in places {
+            let count = i64::try_from(scheduler.pending(place)).unwrap_or(i64::MAX);
+            self.metrics.pending.get_or_create(&QueueLabel { queue }).set(count);
+        }
+    }
+}

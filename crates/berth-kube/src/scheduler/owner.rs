@@ -1,0 +1,201 @@
+//! The one task that owns the scheduler: it takes in what watches and workers bring, and hands on what it decides.
+
+use super::Options;
+use super::effects::{Executor, Finished};
+use super::inbox::{KINDS, Message};
+use super::metrics::Ledger;
+use super::pool::Pool;
+use crate::watch::Change;
+use berth_core::api::{Kind, Object};
+use berth_scheduler::scheduler::{Effect, Scheduler};
+use rustc_hash::FxHashSet;
+use tokio::sync::mpsc;
+use tokio::time::{Duration, Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+/// Decisions between two looks at the inbox. A decision takes well under a millisecond, so news waits for a few.
+const STEPS_AT_A_TIME: usize = 16;
+
+/// Differences that are taken in before the next decision: bounded, so that a storm of news does not end decisions.
+const MESSAGES_AT_A_TIME: usize = 64;
+
+/// The least time between two looks at the clock.
+const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
+
+/// How long writes under way may take when the scheduler stops. Pods are given 30 s by default.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// The scheduler and everything around it.
+pub(super) struct Owner {
+    executor: Executor,
+    options: Options,
+    scheduler: Scheduler,
+    pool: Pool,
+    inbox: mpsc::Receiver<Message>,
+    listed: FxHashSet<Kind>,
+    ledger: Ledger,
+    begin: Instant,
+}
+
+impl Owner {
+    pub(super) fn new(executor: Executor, options: Options, inbox: mpsc::Receiver<Message>) -> Self {
+        Self {
+            pool: Pool::new(executor.clone(), options.workers),
+            scheduler: Scheduler::new(options.profiles.clone(), options.times, options.seed),
+            ledger: Ledger::new(options.metrics.clone()),
+            executor,
+            options,
+            inbox,
+            listed: FxHashSet::default(),
+            begin: Instant::now(),
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.begin.elapsed()
+    }
+
+    /// Works until cancelled, then lets the writes under way finish.
+    pub(super) async fn run(mut self, cancel: CancellationToken) {
+        loop {
+            self.decide();
+            let more = self.can_decide() && self.scheduler.next_wakeup() == Some(Duration::ZERO);
+            let wake = self.wake_at();
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => break,
+                Some(finished) = self.pool.next() => match finished {
+                    Ok(finished) => self.finish(finished),
+                    // A worker that panicked leaves its write without an outcome: only a restart is safe.
+                    Err(error) => {
+                        tracing::error!(%error, "a worker failed");
+                        break;
+                    }
+                },
+                message = self.inbox.recv() => match message {
+                    Some(message) => self.take_all(message),
+                    None => break,
+                },
+                () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {
+                    let now = self.now();
+                    self.scheduler.tick(now);
+                    self.hand_on("Tick");
+                }
+                () = std::future::ready(()), if more => {}
+            }
+        }
+        self.finish_writes().await;
+    }
+
+    /// Ends what was begun. A pod whose volumes are bound is bound too; what waits for others is met by the next scheduler.
+    async fn finish_writes(&mut self) {
+        let finish = async {
+            loop {
+                self.pool.dispatch();
+                match self.pool.next().await {
+                    Some(Ok(finished)) => self.finish(finished),
+                    Some(Err(error)) => tracing::error!(%error, "a worker failed"),
+                    None if self.pool.is_idle() => break,
+                    None => {}
+                }
+            }
+        };
+        if timeout(GRACE, finish).await.is_err() {
+            tracing::warn!("writes were left unfinished");
+        }
+    }
+
+    /// When the scheduler has something to do by itself. What it can decide at once is not a matter of time.
+    fn wake_at(&self) -> Option<Instant> {
+        let wake = self.scheduler.next_wakeup().filter(|wake| !wake.is_zero())?;
+        // A deadline that has passed without anything to do must not keep the task busy.
+        Some((self.begin + wake).max(Instant::now() + SHORTEST_SLEEP))
+    }
+
+    fn can_decide(&self) -> bool {
+        self.listed.len() == KINDS && !self.pool.is_full()
+    }
+
+    /// Decides about pods while there are some and their writes can be carried out.
+    fn decide(&mut self) {
+        for _ in 0..STEPS_AT_A_TIME {
+            if !self.can_decide() {
+                break;
+            }
+            let begun = Instant::now();
+            let now = self.now();
+            if !self.scheduler.step(now) {
+                break;
+            }
+            self.ledger.decided(begun.elapsed());
+            self.hand_on("ScheduleAttempt");
+        }
+        self.pool.dispatch();
+        self.ledger.pending(&self.scheduler);
+    }
+
+    /// Gives the effects of the last call to the pool.
+    fn hand_on(&mut self, cause: &'static str) {
+        let effects = self.scheduler.take_effects();
+        self.ledger.saw(&effects, self.scheduler.counts(), cause);
+        for effect in effects {
+            match effect {
+                Effect::Event {
+                    pod,
+                    warning,
+                    reason,
+                    message,
+                } => self.executor.tell(&pod, warning, reason, message),
+                other => self.pool.push(other),
+            }
+        }
+    }
+
+    fn finish(&mut self, finished: Finished) {
+        if let Some((id, outcome)) = finished.outcome {
+            let now = self.now();
+            self.scheduler.written(id, &outcome, now);
+            self.hand_on("Written");
+        }
+    }
+
+    /// Takes in a message and those that wait behind it, so that decisions are made on the newest state.
+    fn take_all(&mut self, message: Message) {
+        self.take(message);
+        for _ in 0..MESSAGES_AT_A_TIME {
+            match self.inbox.try_recv() {
+                Ok(message) => self.take(message),
+                Err(_) => break,
+            }
+        }
+    }
+
+    fn take(&mut self, message: Message) {
+        let Message { kind, difference } = message;
+        let now = self.now();
+        for change in difference.changes {
+            match change {
+                Change::Applied(mut object) => {
+                    if let (Object::Pod(pod), Some(adapt)) = (&mut object, &self.options.adapt_pod) {
+                        adapt(pod);
+                    }
+                    self.ledger.seen(&object, &self.options.profiles);
+                    self.scheduler.upsert(&object, now);
+                }
+                Change::Removed((namespace, name)) => {
+                    if kind == Kind::Pod {
+                        self.ledger.gone(&namespace, &name);
+                    }
+                    self.scheduler.remove(kind, &namespace, &name, now);
+                }
+                // What was known still stands: an object that cannot be read is not gone.
+                Change::Broken { .. } => {}
+            }
+        }
+        self.hand_on(kind.name());
+        if difference.relisted && self.listed.insert(kind) && self.listed.len() == KINDS {
+            tracing::info!("all objects are known");
+            self.options.health.set_ready(true);
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! The scheduler on the embedded API server, with the volume controller beside it.
+
+// Helpers of tests fail loudly too; the lints spare only the test functions themselves.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use berth_core::api::Kind;
+use berth_kube::CancellationToken;
+use berth_kube::lease::LeaseOptions;
+use berth_kube::scheduler::{Metrics, Options, RunError, run};
+use common::{Cluster, eventually};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+use tokio::task::JoinHandle;
+
+struct Scheduler {
+    cancel: CancellationToken,
+    task: JoinHandle<Result<(), RunError>>,
+    metrics: Metrics,
+}
+
+impl Scheduler {
+    fn start(cluster: &Cluster, options: Options) -> Self {
+        let cancel = CancellationToken::new();
+        let metrics = options.metrics.clone();
+        let task = tokio::spawn(run(cluster.client.clone(), options, cancel.clone()));
+        Self { cancel, task, metrics }
+    }
+
+    async fn stop(self) {
+        self.cancel.cancel();
+        self.task.await.unwrap().unwrap();
+    }
+}
+
+async fn create_node(cluster: &Cluster, name: &str) {
+    let labels = json!({"kubernetes.io/hostname": name});
+    let amounts = json!({"cpu": "8", "memory": "32Gi", "pods": "110"});
+    cluster
+        .create(
+            &json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
+            "status": {"allocatable": amounts, "capacity": amounts}}),
+        )
+        .await;
+}
+
+async fn create_volume(cluster: &Cluster, name: &str, node: &str) {
+    let requirement = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": [node]});
+    let spec = json!({"capacity": {"storage": "10Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "local",
+        "persistentVolumeReclaimPolicy": "Retain", "local": {"path": "/d"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}}});
+    let metadata = json!({"name": name});
+    cluster
+        .create(&json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec}))
+        .await;
+}
+
+async fn create_class(cluster: &Cluster) {
+    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "local"},
+        "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"});
+    cluster.create(&class).await;
+}
+
+fn claim(name: &str) -> Value {
+    let spec = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": "local",
+        "resources": {"requests": {"storage": "1Gi"}}});
+    let metadata = json!({"name": name, "namespace": "default"});
+    json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec})
+}
+
+fn pod(name: &str, claim: Option<&str>) -> Value {
+    let volumes: Vec<_> = claim
+        .iter()
+        .map(|claim| json!({"name": "data", "persistentVolumeClaim": {"claimName": claim}}))
+        .collect();
+    let metadata = json!({"name": name, "namespace": "default"});
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {
+        "containers": [{"name": "c", "image": "i"}], "volumes": volumes}})
+}
+
+async fn node_of(cluster: &Cluster, pod: &str) -> String {
+    let pod = cluster.get(Kind::Pod, "default", pod).await.unwrap();
+    pod["spec"]["nodeName"].as_str().unwrap_or_default().to_owned()
+}
+
+async fn wait_for_node(cluster: &Cluster, pod: &str) {
+    eventually("the pod has a node", || async {
+        !node_of(cluster, pod).await.is_empty()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_with_a_delayed_local_claim_is_bound_at_once() {
+    let cluster = Cluster::new();
+    create_class(&cluster).await;
+    for number in 0..20 {
+        create_node(&cluster, &format!("n{number}")).await;
+        create_volume(&cluster, &format!("v{number}"), &format!("n{number}")).await;
+    }
+    let controller = cluster.start(berth_kube::controller::Options::default());
+    let scheduler = Scheduler::start(&cluster, Options::default());
+    cluster.create(&claim("c0")).await;
+    cluster.create(&pod("p0", Some("c0"))).await;
+    wait_for_node(&cluster, "p0").await;
+    let mut times = Vec::new();
+    let before = scheduler.metrics.writes();
+    for number in 1..20 {
+        let (pod_name, claim_name) = (format!("p{number}"), format!("c{number}"));
+        cluster.create(&claim(&claim_name)).await;
+        let begin = Instant::now();
+        cluster.create(&pod(&pod_name, Some(&claim_name))).await;
+        wait_for_node(&cluster, &pod_name).await;
+        times.push(begin.elapsed());
+        let bound = cluster
+            .get(Kind::PersistentVolumeClaim, "default", &claim_name)
+            .await
+            .unwrap();
+        let volume = bound["spec"]["volumeName"].as_str().unwrap().to_owned();
+        assert_eq!(volume.replace('v', "n"), node_of(&cluster, &pod_name).await);
+    }
+    times.sort();
+    // Where kube-scheduler polls once a second: a loaded machine is given half of that.
+    assert!(times[times.len() / 2] < Duration::from_millis(500), "{times:?}");
+    // The volume's claimRef and the pod's binding. The class makes no volumes, so no node is selected for the claim.
+    assert_eq!(scheduler.metrics.writes() - before, 19 * 2);
+    scheduler.stop().await;
+    controller.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_fits_nowhere_says_why_and_is_placed_when_it_can_be() {
+    let cluster = Cluster::new();
+    create_class(&cluster).await;
+    create_node(&cluster, "n1").await;
+    let controller = cluster.start(berth_kube::controller::Options::default());
+    let scheduler = Scheduler::start(&cluster, Options::default());
+    cluster.create(&claim("c")).await;
+    cluster.create(&pod("p", Some("c"))).await;
+    eventually("the condition tells", || async {
+        let pod = cluster.get(Kind::Pod, "default", "p").await.unwrap();
+        let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.iter().any(|condition| {
+            condition["type"] == "PodScheduled"
+                && condition["status"] == "False"
+                && condition["reason"] == "Unschedulable"
+                && condition["message"]
+                    .as_str()
+                    .unwrap()
+                    .contains("didn't find available persistent volumes to bind")
+        })
+    })
+    .await;
+    create_volume(&cluster, "v", "n1").await;
+    wait_for_node(&cluster, "p").await;
+    let bound = cluster.get(Kind::Pod, "default", "p").await.unwrap();
+    let conditions = bound["status"]["conditions"].as_array().cloned().unwrap();
+    let scheduled: Vec<_> = conditions.iter().filter(|one| one["type"] == "PodScheduled").collect();
+    assert_eq!(scheduled.len(), 1);
+    assert_eq!(scheduled[0]["status"], "True");
+    eventually("the events tell", || async {
+        let events = cluster.list(berth_kube::resource::Resource::EVENTS).await;
+        let told = |reason: &str| events.iter().any(|event| event["reason"] == reason);
+        told("FailedScheduling") && told("Scheduled")
+    })
+    .await;
+    scheduler.stop().await;
+    controller.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_behind_one_lease_the_other_goes_on() {
+    let cluster = Cluster::new();
+    create_node(&cluster, "n1").await;
+    let copy = |identity: &str| Options {
+        leader_election: Some(LeaseOptions {
+            duration: Duration::from_secs(1),
+            renew_deadline: Duration::from_millis(700),
+            retry: Duration::from_millis(20),
+            ..LeaseOptions::new("kube-system", "berth-scheduler", identity)
+        }),
+        ..Options::default()
+    };
+    let first = Scheduler::start(&cluster, copy("first"));
+    cluster.create(&pod("p1", None)).await;
+    wait_for_node(&cluster, "p1").await;
+    let second = Scheduler::start(&cluster, copy("second"));
+    cluster.create(&pod("p2", None)).await;
+    wait_for_node(&cluster, "p2").await;
+    assert_eq!(second.metrics.writes(), 0, "it stands by");
+    first.stop().await;
+    cluster.create(&pod("p3", None)).await;
+    wait_for_node(&cluster, "p3").await;
+    assert_eq!(second.metrics.writes(), 1);
+    second.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_of_another_scheduler_are_left_alone() {
+    let cluster = Cluster::new();
+    create_node(&cluster, "n1").await;
+    let scheduler = Scheduler::start(&cluster, Options::default());
+    let mut foreign = pod("foreign", None);
+    foreign["spec"]["schedulerName"] = json!("other");
+    cluster.create(&foreign).await;
+    cluster.create(&pod("own", None)).await;
+    wait_for_node(&cluster, "own").await;
+    assert_eq!(node_of(&cluster, "foreign").await, "");
+    scheduler.stop().await;
+}

@@ -1,0 +1,252 @@
+//! The components of a cluster as commands: `berth scheduler`, `berth controller` and `berth provisioner`.
+//!
+//! Arguments and configuration files become options here, and nowhere else; the components themselves are run by
+//! `berth-kube`.
+
+use crate::cli::{ComponentArgs, ControllerArgs, ProvisionerArgs, SchedulerArgs};
+use crate::config::{self, Configuration};
+use crate::input;
+use crate::terminal::Color;
+use anyhow::Context;
+use berth_controller::{Protection, Settings, ZoneUpgrade};
+use berth_kube::lease::LeaseOptions;
+use berth_kube::{CancellationToken, Client, connect, controller, provisioner, scheduler};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::Level;
+
+/// Runs the scheduler until interrupted.
+///
+/// # Errors
+/// If the configuration is broken, the cluster cannot be reached, or the scheduler cannot go on.
+pub fn scheduler(args: &SchedulerArgs, color: Color) -> anyhow::Result<()> {
+    let mut configuration = match &args.config {
+        Some(path) => Configuration::from_file(path)?,
+        None => Configuration::default(),
+    };
+    configuration.set_feature_gates(&config::feature_gates(&args.feature_gates)?);
+    let options = scheduler::Options {
+        seed: args.seed,
+        leader_election: lease(&args.component, "berth-scheduler"),
+        listen: args.component.listen,
+        ..scheduler_options(&configuration)
+    };
+    on_cluster(&args.component, color, |client, cancel| async move {
+        Ok(scheduler::run(client, options, cancel).await?)
+    })
+}
+
+/// The options of a scheduler with this configuration.
+#[must_use]
+pub fn scheduler_options(configuration: &Configuration) -> scheduler::Options {
+    let profiles = configuration.profiles.iter();
+    let by_name = |profile: &config::SchedulerProfile| (profile.scheduler_name.clone(), profile.profile.clone());
+    let shown = profiles
+        .clone()
+        .map(|profile| json!({"schedulerName": profile.scheduler_name, "profile": format!("{:?}", profile.profile)}));
+    let shown = json!({"componentconfig": {"profiles": shown.collect::<Vec<_>>()}});
+    let changes = configuration.clone();
+    scheduler::Options {
+        profiles: profiles.map(by_name).collect::<BTreeMap<_, _>>(),
+        adapt_pod: Some(Arc::new(move |pod| {
+            if let Ok(profile) = changes.profile_for(pod) {
+                profile.pod_changes.apply(pod);
+            }
+        })),
+        configuration: Some(shown.to_string().into()),
+        ..scheduler::Options::default()
+    }
+}
+
+/// The configuration of `berth controller`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+struct ControllerFile {
+    volume_scheduling: Option<bool>,
+    bind_for_placed_pods: Option<bool>,
+    zone_upgrade: Option<ZoneUpgradeName>,
+    protection: Option<ProtectionName>,
+    ephemeral_claims: Option<bool>,
+    workers: Option<usize>,
+    resync_seconds: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+enum ZoneUpgradeName {
+    Off,
+    DryRun,
+    On,
+}
+
+#[derive(Debug, Deserialize)]
+enum ProtectionName {
+    Off,
+    UsedByPods,
+    Bound,
+}
+
+impl ControllerFile {
+    fn settings(&self) -> Settings {
+        let usual = Settings::default();
+        Settings {
+            volume_scheduling: self.volume_scheduling.unwrap_or(usual.volume_scheduling),
+            bind_for_placed_pods: self.bind_for_placed_pods.unwrap_or(usual.bind_for_placed_pods),
+            zone_upgrade: match self.zone_upgrade {
+                None | Some(ZoneUpgradeName::Off) => ZoneUpgrade::Off,
+                Some(ZoneUpgradeName::DryRun) => ZoneUpgrade::DryRun,
+                Some(ZoneUpgradeName::On) => ZoneUpgrade::On,
+            },
+            protection: match self.protection {
+                None | Some(ProtectionName::Off) => Protection::Off,
+                Some(ProtectionName::UsedByPods) => Protection::UsedByPods,
+                Some(ProtectionName::Bound) => Protection::Bound,
+            },
+            ephemeral_claims: self.ephemeral_claims.unwrap_or(usual.ephemeral_claims),
+        }
+    }
+}
+
+/// Runs the volume controller until interrupted.
+///
+/// # Errors
+/// If the configuration is broken, the cluster cannot be reached, or the controller cannot go on.
+pub fn controller(args: &ControllerArgs, color: Color) -> anyhow::Result<()> {
+    let file: ControllerFile = read(args.config.as_deref())?;
+    let usual = controller::Options::default();
+    let options = controller::Options {
+        settings: file.settings(),
+        workers: file.workers.unwrap_or(usual.workers),
+        resync: file
+            .resync_seconds
+            .map_or(usual.resync, |seconds| Duration::from_secs(seconds.max(1))),
+        leader_election: lease(&args.component, "berth-controller"),
+        listen: args.component.listen,
+        ..usual
+    };
+    on_cluster(&args.component, color, |client, cancel| async move {
+        Ok(controller::run(client, options, cancel).await?)
+    })
+}
+
+/// The configuration of `berth provisioner`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+struct ProvisionerFile {
+    csi_address: Option<String>,
+    capacity_namespace: Option<String>,
+    workers: Option<usize>,
+}
+
+/// Runs a provisioner until interrupted.
+///
+/// # Errors
+/// If the configuration is broken, the driver or the cluster cannot be reached, or the provisioner cannot go on.
+pub fn provisioner(args: &ProvisionerArgs, color: Color) -> anyhow::Result<()> {
+    use berth_provisioner::csi::{Client as Driver, ClientSettings};
+    let file: ProvisionerFile = read(args.config.as_deref())?;
+    let address = args.csi_address.clone().or(file.csi_address);
+    let component = &args.component;
+    let (election, listen) = (lease(component, "berth-provisioner"), component.listen);
+    on_cluster(component, color, |client, cancel| async move {
+        let mut options = match address {
+            Some(address) => provisioner::Options::csi(Driver::connect(&address, ClientSettings::default()).await?),
+            None => provisioner::Options::builtin(),
+        };
+        options.workers = file.workers.unwrap_or(options.workers);
+        options.capacity = file.capacity_namespace.map(provisioner::CapacityOptions::new);
+        options.leader_election = election;
+        options.listen = listen;
+        Ok(provisioner::run(client, options, cancel).await?)
+    })
+}
+
+/// Reads a configuration file, or gives the defaults if there is none. Unknown fields are errors that name them.
+fn read<T: DeserializeOwned + Default>(path: Option<&Path>) -> anyhow::Result<T> {
+    let Some(path) = path else {
+        return Ok(T::default());
+    };
+    let name = path.display().to_string();
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
+    let value = input::value_of(&name.as_str().into(), &text)?;
+    if value.is_null() {
+        return Ok(T::default());
+    }
+    serde_path_to_error::deserialize(value)
+        .map_err(|error| anyhow::anyhow!("{name}: {}: {}", error.path(), error.inner()))
+}
+
+fn lease(args: &ComponentArgs, name: &str) -> Option<LeaseOptions> {
+    let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "berth".to_owned());
+    let identity = format!("{host}_{}", std::process::id());
+    args.leader_elect
+        .then(|| LeaseOptions::new(&args.leader_elect_namespace, name, identity))
+}
+
+/// Runs a component on the cluster of the arguments until it ends or is interrupted.
+fn on_cluster<F: Future<Output = anyhow::Result<()>>>(
+    args: &ComponentArgs,
+    color: Color,
+    run: impl FnOnce(Client, CancellationToken) -> F,
+) -> anyhow::Result<()> {
+    log(Some(if args.verbose { Level::DEBUG } else { Level::INFO }), color);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start")?;
+    runtime.block_on(async {
+        let client = match &args.kubeconfig {
+            Some(path) => connect::from_kubeconfig(path).await?,
+            None => connect::infer().await?,
+        };
+        let cancel = CancellationToken::new();
+        let mut running = std::pin::pin!(run(client, cancel.clone()));
+        tokio::select! {
+            result = &mut running => return result,
+            () = interrupted() => cancel.cancel(),
+        }
+        running.await
+    })
+}
+
+/// Waits for Ctrl-C, or for whatever stops processes here.
+pub(crate) async fn interrupted() {
+    let ctrl_c = async {
+        // Without a handler there is no orderly way to stop: run until killed.
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        if let Ok(mut terminated) = signal(SignalKind::terminate()) {
+            tokio::select! {
+                () = ctrl_c => {}
+                _ = terminated.recv() => {}
+            }
+            return;
+        }
+    }
+    ctrl_c.await;
+}
+
+/// Logs to standard error from a level on; without one, only what goes wrong.
+pub(crate) fn log(level: Option<Level>, color: Color) {
+    let colored = match color {
+        Color::Auto => color.stderr().current_choice() != anstream::ColorChoice::Never,
+        Color::Always => true,
+        Color::Never => false,
+    };
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_ansi(colored)
+        .with_max_level(level.unwrap_or(Level::WARN));
+    // A second subscriber in one process, as in tests, is not worth failing for.
+    let _ = subscriber.try_init();
+}

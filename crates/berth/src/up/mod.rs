@@ -1,0 +1,182 @@
+//! `berth up`: a whole control plane in one process, for a laptop, a test or a demo.
+//!
+//! This module puts parts together and decides nothing: the embedded API server, the cluster components on it
+//! through a client without a socket, the workload controllers and node agents, and a line on standard output for
+//! each event. Whatever part ends first ends the rest.
+
+mod carry;
+mod components;
+mod kubeconfig;
+mod load;
+mod steps;
+mod tell;
+
+pub use components::Component;
+pub use load::LoadError;
+
+use crate::cli::UpArgs;
+use crate::config::{self, Configuration};
+use crate::input::{NoProgress, Source, read_values};
+use crate::terminal::Color;
+use anyhow::Context;
+use berth_apiserver::{Server, Tls};
+use berth_kube::api::Api;
+use berth_kube::{CancellationToken, Client, controller, provisioner, scheduler};
+use components::Chosen;
+use jiff::Timestamp;
+use kubeconfig::Kubeconfig;
+use serde_json::Value;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+/// The name under which writes of `berth up` itself are recorded.
+const FIELD_MANAGER: &str = "berth-up";
+
+type Parts = JoinSet<anyhow::Result<()>>;
+
+/// Runs until interrupted.
+///
+/// # Errors
+/// If the input is broken, the address or the data directory cannot be used, or a part fails.
+pub fn up(args: &UpArgs, color: Color) -> anyhow::Result<()> {
+    let chosen = Chosen::new(&args.components);
+    let mut objects = Vec::new();
+    let sources: Vec<Source> = args.filename.iter().map(|name| name.as_os_str().into()).collect();
+    read_values(&sources, &mut io::stdin().lock(), &mut NoProgress, &mut |object| {
+        objects.push(object);
+    })?;
+    let scheduling = scheduler_options(args)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start")?;
+    let result = runtime.block_on(run(args, chosen, objects, scheduling, color));
+    // Connections of clients that do not hang up are not waited for.
+    runtime.shutdown_background();
+    result
+}
+
+fn scheduler_options(args: &UpArgs) -> anyhow::Result<scheduler::Options> {
+    let mut configuration = match &args.config {
+        Some(path) => Configuration::from_file(path)?,
+        None => Configuration::default(),
+    };
+    configuration.set_feature_gates(&config::feature_gates(&args.feature_gates)?);
+    Ok(crate::component::scheduler_options(&configuration))
+}
+
+async fn run(
+    args: &UpArgs,
+    chosen: Chosen,
+    objects: Vec<Value>,
+    scheduling: scheduler::Options,
+    color: Color,
+) -> anyhow::Result<()> {
+    let mut builder = Server::builder();
+    if let Some(directory) = &args.data_dir {
+        builder = builder.data_dir(directory);
+    }
+    if let Some(token) = &args.token {
+        builder = builder.token(token);
+    }
+    let server = Arc::new(builder.build().context("cannot start the API server")?);
+    let listener = TcpListener::bind(args.listen)
+        .await
+        .with_context(|| format!("cannot listen on {}", args.listen))?;
+    let address = listener.local_addr().context("the listener has no address")?;
+    let tls = Tls::generate(&[address.ip()])?;
+    let kubeconfig = Kubeconfig::write(args, &server.kubeconfig(&tls, address))?;
+    let cancel = CancellationToken::new();
+    let mut parts = Parts::new();
+    serve(&server, listener, tls, &cancel, &mut parts);
+    let client = Client::new(server.service(), "default");
+    let begin = Timestamp::now();
+    let nodes = load::load(&Api::new(client.clone(), FIELD_MANAGER), &chosen, objects).await?;
+    greet(color, &chosen, address, &kubeconfig, nodes)?;
+    tell::start(&client, begin, color, &cancel, &mut parts);
+    start(&client, &chosen, scheduling, &cancel, &mut parts);
+    let result = tokio::select! {
+        () = crate::component::interrupted() => Ok(()),
+        Some(ended) = parts.join_next() => ended.unwrap_or_else(|error| Err(error.into())),
+    };
+    writeln!(color.stdout(), "stopping")?;
+    cancel.cancel();
+    while let Some(ended) = parts.join_next().await {
+        if let Ok(Err(error)) = ended {
+            tracing::debug!(%error, "a part ended badly");
+        }
+    }
+    server.shutdown();
+    writeln!(color.stdout(), "stopped")?;
+    result
+}
+
+/// Serves until the other parts have stopped writing.
+fn serve(server: &Arc<Server>, listener: TcpListener, tls: Tls, cancel: &CancellationToken, parts: &mut Parts) {
+    let (server, cancel) = (Arc::clone(server), cancel.clone());
+    parts.spawn(async move {
+        let stop = async move { cancel.cancelled().await };
+        server.serve(listener, &tls, stop).await.context("the API server")
+    });
+}
+
+/// Starts the chosen components.
+fn start(
+    client: &Client,
+    chosen: &Chosen,
+    scheduling: scheduler::Options,
+    cancel: &CancellationToken,
+    parts: &mut Parts,
+) {
+    if chosen.has(Component::Scheduler) {
+        let running = scheduler::run(client.clone(), scheduling, cancel.clone());
+        parts.spawn(async move { running.await.context("the scheduler") });
+    }
+    if chosen.has(Component::Controller) {
+        let options = controller::Options {
+            settings: berth_controller::Settings::embedded(),
+            ..controller::Options::default()
+        };
+        let running = controller::run(client.clone(), options, cancel.clone());
+        parts.spawn(async move { running.await.context("the volume controller") });
+    }
+    if chosen.has(Component::Provisioner) {
+        let options = provisioner::Options {
+            capacity: Some(provisioner::CapacityOptions::new("kube-system")),
+            ..provisioner::Options::builtin()
+        };
+        let running = provisioner::run(client.clone(), options, cancel.clone());
+        parts.spawn(async move { running.await.context("the provisioner") });
+    }
+    steps::start(client, chosen, cancel, parts);
+}
+
+fn greet(
+    color: Color,
+    chosen: &Chosen,
+    address: SocketAddr,
+    kubeconfig: &Kubeconfig,
+    nodes: usize,
+) -> anyhow::Result<()> {
+    let bold = anstyle::Style::new().bold();
+    let version = env!("CARGO_PKG_VERSION");
+    let path = kubeconfig.path().display();
+    let mut out = color.stdout();
+    writeln!(out, "berth {version} on https://{address}: {chosen}; {nodes} nodes")?;
+    writeln!(out)?;
+    writeln!(out, "To talk to it from another terminal:")?;
+    writeln!(out, "  {bold}export KUBECONFIG={path}{bold:#}")?;
+    if nodes > 0 {
+        writeln!(out, "  kubectl get nodes -L topology.kubernetes.io/zone")?;
+        writeln!(out, "  kubectl get storageclasses,pv")?;
+        writeln!(out, "  kubectl apply -f examples/quickstart.yaml")?;
+        writeln!(out, "  kubectl get pods -o wide --watch")?;
+    }
+    writeln!(out)?;
+    writeln!(out, "Ctrl-C stops it. What happens from here on:")?;
+    out.flush()?;
+    Ok(())
+}

@@ -1,0 +1,289 @@
+//! Runs the workload controllers and node agents against an API server.
+//!
+//! One task owns the view. Watches bring news to it, news and time bring work, and the effects of each piece of work
+//! are carried out before the next one is looked at: so a step always sees what was written before it.
+
+use super::carry::{Carrier, resources};
+use super::components::{Chosen, Component};
+use super::{FIELD_MANAGER, Parts};
+use crate::embedded::agent::{self, Mode};
+use crate::embedded::workloads::{self, Workloads};
+use crate::embedded::{Effect, Key, Objects, Step, View, field};
+use berth_kube::api::Api;
+use berth_kube::backoff::Backoff;
+use berth_kube::resource::{Resource, Whole};
+use berth_kube::watch::{Change, Difference, Sink, watch_resource};
+use berth_kube::{CancellationToken, Client};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+/// Differences that may wait; watches wait when it is full.
+const CAPACITY: usize = 64;
+
+/// Something to look after.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Work {
+    /// A workload. Before nodes and pods, because those are the end of the way.
+    Workload(Key),
+    /// A node, its lease and its pods.
+    Node(String),
+    /// One pod of a node.
+    Pod(Key),
+}
+
+/// What a watch brings.
+struct News {
+    resource: Resource,
+    difference: Difference<Whole>,
+}
+
+struct Forward {
+    resource: Resource,
+    sender: mpsc::Sender<News>,
+}
+
+impl Sink<Whole> for Forward {
+    async fn take(&mut self, difference: Difference<Whole>) -> bool {
+        let resource = self.resource;
+        self.sender.send(News { resource, difference }).await.is_ok()
+    }
+}
+
+/// Starts the chosen ones.
+pub(super) fn start(client: &Client, chosen: &Chosen, cancel: &CancellationToken, parts: &mut Parts) {
+    let (workloads, agents) = (chosen.has(Component::Controller), chosen.has(Component::Nodes));
+    if !workloads && !agents {
+        return;
+    }
+    let api = Api::new(client.clone(), FIELD_MANAGER);
+    let (sender, inbox) = mpsc::channel(CAPACITY);
+    let mut watches = JoinSet::new();
+    for resource in resources() {
+        let forward = Forward {
+            resource,
+            sender: sender.clone(),
+        };
+        watches.spawn(watch_resource(api.clone(), resource, forward, cancel.clone()));
+    }
+    let owner = Owner {
+        carrier: Carrier::new(api, cancel.clone()),
+        view: Objects::default(),
+        // Names need not be the same in every run of a live cluster.
+        workloads: workloads.then(|| Workloads::new(Timestamp::now().as_nanosecond() as u64)),
+        agents: agents.then(|| agent::Settings {
+            heartbeats: true,
+            ..agent::Settings::default()
+        }),
+        inbox,
+        listed: BTreeSet::new(),
+        work: BTreeSet::new(),
+        later: BTreeSet::new(),
+        failures: BTreeMap::new(),
+        waiting_pods: BTreeSet::new(),
+        modes: BTreeMap::new(),
+    };
+    let cancel = cancel.clone();
+    parts.spawn(async move {
+        owner.run(cancel).await;
+        while watches.join_next().await.is_some() {}
+        Ok(())
+    });
+}
+
+struct Owner {
+    carrier: Carrier,
+    view: Objects,
+    workloads: Option<Workloads>,
+    agents: Option<agent::Settings>,
+    inbox: mpsc::Receiver<News>,
+    listed: BTreeSet<&'static str>,
+    work: BTreeSet<Work>,
+    later: BTreeSet<(Timestamp, Work)>,
+    failures: BTreeMap<Work, u32>,
+    /// Pods on nodes that do not run yet: a claim or volume may be what they wait for.
+    waiting_pods: BTreeSet<Key>,
+    /// The last mode of each node's agent that was not the usual one.
+    modes: BTreeMap<String, Mode>,
+}
+
+impl Owner {
+    async fn run(mut self, cancel: CancellationToken) {
+        loop {
+            self.bring_due();
+            let ready = self.listed.len() == resources().len() && !self.work.is_empty();
+            let wait = self.time_to_next();
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => break,
+                news = self.inbox.recv() => match news {
+                    Some(news) => self.take(news),
+                    None => break,
+                },
+                () = std::future::ready(()), if ready => self.work_on_one().await,
+                () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() && !ready => {}
+            }
+        }
+        self.carrier.finish().await;
+    }
+
+    fn bring_due(&mut self) {
+        let now = Timestamp::now();
+        while let Some((at, _)) = self.later.first()
+            && *at <= now
+        {
+            if let Some((_, work)) = self.later.pop_first() {
+                self.work.insert(work);
+            }
+        }
+    }
+
+    fn time_to_next(&self) -> Option<Duration> {
+        let (at, _) = self.later.first()?;
+        // A little late rather than a little early: a step that is run too early has nothing to do.
+        let wait = Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or_default();
+        Some(wait + Duration::from_millis(1))
+    }
+
+    fn take(&mut self, news: News) {
+        let News { resource, difference } = news;
+        for change in difference.changes {
+            match change {
+                Change::Applied(mut whole) => {
+                    // Items of a list do not say what they are.
+                    field::set(&mut whole.value, &["apiVersion"], json!(resource.api_version()));
+                    field::set(&mut whole.value, &["kind"], json!(resource.kind));
+                    self.view.insert(whole.value.clone());
+                    self.concern(&whole.value);
+                }
+                Change::Removed((namespace, name)) => {
+                    let key = Key::new(resource.kind, &namespace, &name);
+                    if let Some(gone) = self.view.remove(&key) {
+                        self.concern(&gone);
+                        self.forget(&gone);
+                    }
+                }
+                Change::Broken { .. } => {}
+            }
+        }
+        if difference.relisted {
+            self.listed.insert(resource.plural);
+        }
+    }
+
+    /// Finds whom an object concerns that came, changed or went.
+    fn concern(&mut self, object: &Value) {
+        if self.workloads.is_some() {
+            let workloads = workloads::concerned(&self.view, object).into_iter();
+            self.work.extend(workloads.map(Work::Workload));
+        }
+        if self.agents.is_none() {
+            return;
+        }
+        match field::kind(object) {
+            "Node" => {
+                self.work.insert(Work::Node(field::name(object).to_owned()));
+            }
+            "Pod" if !field::text(object, "/spec/nodeName").is_empty() => {
+                self.work.insert(Work::Pod(Key::of(object)));
+            }
+            "PersistentVolumeClaim" | "PersistentVolume" => {
+                self.work.extend(self.waiting_pods.iter().cloned().map(Work::Pod));
+            }
+            _ => {}
+        }
+    }
+
+    /// What goes with an object that is gone.
+    fn forget(&mut self, gone: &Value) {
+        match field::kind(gone) {
+            "Pod" => {
+                self.waiting_pods.remove(&Key::of(gone));
+            }
+            "Node" if self.agents.is_some() => {
+                self.modes.remove(field::name(gone));
+                let pods = self.view.pods_on(field::name(gone)).map(Key::of);
+                self.work.extend(pods.map(Work::Pod));
+            }
+            _ => {}
+        }
+    }
+
+    async fn work_on_one(&mut self) {
+        let Some(work) = self.work.pop_first() else {
+            return;
+        };
+        let now = Timestamp::now();
+        let step = self.step(&work, now);
+        if let Some(wake) = step.wake {
+            self.later.insert((wake, work.clone()));
+        }
+        match self.carrier.carry_out(&step.effects, &mut self.view).await {
+            Ok(changed) => {
+                self.failures.remove(&work);
+                for object in changed {
+                    self.concern(&object);
+                }
+            }
+            Err(error) => {
+                let failures = self.failures.entry(work.clone()).or_default();
+                *failures = failures.saturating_add(1);
+                let delay = Backoff::EFFECT.jittered(*failures);
+                if !error.is_conflict() && !error.is_not_found() {
+                    tracing::warn!(?work, %error, ?delay, "a step failed, trying again");
+                }
+                let delay = jiff::SignedDuration::try_from(delay).unwrap_or_default();
+                let at = now.checked_add(delay).unwrap_or(now);
+                self.later.insert((at, work));
+            }
+        }
+    }
+
+    fn step(&mut self, work: &Work, now: Timestamp) -> Step {
+        match (work, &mut self.workloads, &self.agents) {
+            (Work::Workload(key), Some(workloads), _) => workloads.reconcile(&self.view, key, now),
+            (Work::Node(name), _, Some(settings)) => {
+                let Some(node) = self.view.get("Node", "", name) else {
+                    return Step::default();
+                };
+                let mode = Mode::of_node(node).unwrap_or_default();
+                let mut step = agent::step(&self.view, name, mode, settings, now);
+                let before = self.modes.insert(name.clone(), mode);
+                if before == Some(Mode::Cordon) && mode != Mode::Cordon {
+                    step.effects.push(agent::uncordon(node));
+                }
+                step
+            }
+            (Work::Pod(key), _, Some(settings)) => {
+                let Some(pod) = self.view.get("Pod", &key.namespace, &key.name) else {
+                    self.waiting_pods.remove(key);
+                    return Step::default();
+                };
+                let Some(node) = self.view.get("Node", "", field::text(pod, "/spec/nodeName")) else {
+                    return orphan(pod);
+                };
+                let mode = Mode::of_node(node).unwrap_or_default();
+                let step = agent::pod_step(&self.view, pod, mode, settings, now);
+                if field::text(pod, "/status/phase") == "Pending" {
+                    self.waiting_pods.insert(key.clone());
+                } else {
+                    self.waiting_pods.remove(key);
+                }
+                step
+            }
+            _ => Step::default(),
+        }
+    }
+}
+
+/// A pod whose node is gone: no agent will ever remove it. One that was given a node that never was is left alone.
+fn orphan(pod: &Value) -> Step {
+    let mut step = Step::default();
+    if field::text(pod, "/status/phase") == "Running" || field::is_deleting(pod) {
+        step.effects.push(Effect::remove(pod));
+    }
+    step
+}
