@@ -60,6 +60,8 @@ pub(super) struct Executor {
 struct Run<'a> {
     executor: &'a Executor,
     outcome: Outcome,
+    /// The object that was changed last, as the server answered: the next change need not read it again.
+    changed: Option<(Target, Bytes)>,
 }
 
 impl Executor {
@@ -248,6 +250,7 @@ impl<'a> Run<'a> {
         Self {
             executor,
             outcome: Outcome::default(),
+            changed: None,
         }
     }
 
@@ -280,7 +283,10 @@ impl<'a> Run<'a> {
         let api = &self.executor.api;
         let resource = Resource::of(target.kind);
         for _ in 0..CONFLICTS {
-            let found = api.get(resource, &target.namespace, &target.name).await?;
+            let found = match self.changed.take() {
+                Some((changed, bytes)) if changed == *target => Some(bytes),
+                _ => api.get(resource, &target.namespace, &target.name).await?,
+            };
             let current: Option<Value> = found.as_ref().and_then(|bytes| serde_json::from_slice(bytes).ok());
             let Some(current) = current.filter(|current| current["metadata"]["uid"] == target.uid.as_str()) else {
                 self.outcome.gone.push(target.clone());
@@ -293,11 +299,11 @@ impl<'a> Run<'a> {
             let patch = match change.patch(&current) {
                 Ok(Some(patch)) => patch,
                 Ok(None) => {
-                    self.take(target.kind, found.unwrap_or_default());
+                    self.take(target.kind, &found.unwrap_or_default());
                     return Ok(());
                 }
                 Err(_) => {
-                    self.take(target.kind, found.unwrap_or_default());
+                    self.take(target.kind, &found.unwrap_or_default());
                     return Err(Stop::Stale);
                 }
             };
@@ -307,7 +313,8 @@ impl<'a> Run<'a> {
             self.executor.count(change.name(), &patched);
             match patched {
                 Ok(bytes) => {
-                    self.take(target.kind, bytes);
+                    self.changed = Some((target.clone(), bytes.clone()));
+                    self.take(target.kind, &bytes);
                     return Ok(());
                 }
                 Err(error) if error.is_conflict() || error.is_not_found() => {}
@@ -323,7 +330,7 @@ impl<'a> Run<'a> {
         let created = api.create(resource, "", object).await;
         self.executor.count("create_volume", &created);
         match created {
-            Ok(bytes) => self.take(Kind::PersistentVolume, bytes),
+            Ok(bytes) => self.take(Kind::PersistentVolume, &bytes),
             Err(error) if error.is_conflict() => {
                 // Written before, and the answer was lost; or it is another's, which the name rules out but for
                 // somebody who wants to.
@@ -336,7 +343,7 @@ impl<'a> Run<'a> {
                 if !same {
                     return Err(error.into());
                 }
-                self.take(Kind::PersistentVolume, bytes);
+                self.take(Kind::PersistentVolume, &bytes);
             }
             Err(error) => return Err(error.into()),
         }
@@ -358,10 +365,10 @@ impl<'a> Run<'a> {
     }
 
     /// Keeps an answer for the state. What cannot be decoded is the watch's to report.
-    fn take(&mut self, kind: Kind, bytes: Bytes) {
+    fn take(&mut self, kind: Kind, bytes: &Bytes) {
         let fresh = match kind {
-            Kind::PersistentVolumeClaim => serde_json::from_slice(&bytes).ok().map(Object::PersistentVolumeClaim),
-            Kind::PersistentVolume => serde_json::from_slice(&bytes).ok().map(Object::PersistentVolume),
+            Kind::PersistentVolumeClaim => serde_json::from_slice(bytes).ok().map(Object::PersistentVolumeClaim),
+            Kind::PersistentVolume => serde_json::from_slice(bytes).ok().map(Object::PersistentVolume),
             _ => None,
         };
         self.outcome.fresh.extend(fresh);
