@@ -1,12 +1,14 @@
 //! Calls the backend and carries out effects.
 
 use super::backend::Backend;
+use super::capacity::{CapacityForm, CapacityOptions, Publication};
 use super::metrics::{CallLabel, CallLabels, EffectLabels, Metrics};
 use crate::api::{Api, ApiError};
 use crate::recorder::{About, Recorder, Told};
 use crate::resource::Resource;
 use berth_core::api::{Kind, Object};
 use berth_provisioner::answer::{Answer, conclude, refused};
+use berth_provisioner::capacity::pools::{self, Pool, PoolClass};
 use berth_provisioner::capacity::{Available, CapacityEffect, Query};
 use berth_provisioner::effect::{Change, Effect, Event, Target};
 use berth_provisioner::request::{Backing, FailureKind, Request};
@@ -153,23 +155,23 @@ impl Executor {
     }
 
     /// Writes published capacity. `false` if it was not written.
-    pub(super) async fn publish(&self, namespace: &str, effect: &CapacityEffect) -> bool {
-        let resource = Resource::of(Kind::CsiStorageCapacity);
-        let (name, result) = match effect {
-            CapacityEffect::Create(object) => (
-                "create_capacity",
-                self.api.create(resource, namespace, object).await.map(|_| ()),
-            ),
-            CapacityEffect::Update { name, patch } => (
-                "update_capacity",
-                self.api
-                    .merge_patch(resource, namespace, name, None, patch)
-                    .await
-                    .map(|_| ()),
-            ),
-            CapacityEffect::Delete { name } => {
-                let deleted = self.delete_object(resource, namespace, name, None).await;
-                ("delete_capacity", deleted)
+    pub(super) async fn publish(&self, options: &CapacityOptions, driver: &str, publication: &Publication) -> bool {
+        let (name, result) = match publication {
+            Publication::Object(effect) => self.publish_object(&options.namespace, effect).await,
+            Publication::Report(class, pool) => {
+                let applied = vec![(class.clone(), pool.clone())];
+                let report = pools::report(class, pool);
+                let written = self
+                    .patch_pool(options.form, driver, &pool.name, class, &report, &applied)
+                    .await;
+                ("report_pool", written)
+            }
+            Publication::Withdraw(class, pool) => {
+                let withdrawal = pools::withdraw(class, pool);
+                let written = self
+                    .patch_pool(options.form, driver, pool, class, &withdrawal, &[])
+                    .await;
+                ("withdraw_pool", written)
             }
         };
         self.count(name, &result);
@@ -177,6 +179,55 @@ impl Executor {
             tracing::warn!(%error, "capacity was not written");
         }
         result.is_ok()
+    }
+
+    async fn publish_object(&self, namespace: &str, effect: &CapacityEffect) -> (&'static str, Result<(), ApiError>) {
+        let resource = Resource::of(Kind::CsiStorageCapacity);
+        match effect {
+            CapacityEffect::Create(object) => {
+                let created = self.api.create(resource, namespace, object).await;
+                ("create_capacity", created.map(|_| ()))
+            }
+            CapacityEffect::Update { name, patch } => {
+                let patched = self.api.merge_patch(resource, namespace, name, None, patch).await;
+                ("update_capacity", patched.map(|_| ()))
+            }
+            CapacityEffect::Delete { name } => {
+                let deleted = self.delete_object(resource, namespace, name, None).await;
+                ("delete_capacity", deleted)
+            }
+        }
+    }
+
+    /// Patches one pool of a driver and nothing else. On a custom resource each pool has a field manager of its own.
+    async fn patch_pool(
+        &self,
+        form: CapacityForm,
+        driver: &str,
+        pool: &str,
+        class: &PoolClass,
+        strategic: &Value,
+        applied: &[(PoolClass, Pool)],
+    ) -> Result<(), ApiError> {
+        let written = match form {
+            CapacityForm::Objects => return Ok(()),
+            CapacityForm::DriverStatus => {
+                let path = format!("{}/status", Resource::of(Kind::CsiDriver).object("", driver));
+                let content_type = "application/strategic-merge-patch+json";
+                self.api.patch_path(&path, content_type, strategic).await
+            }
+            CapacityForm::CustomResource => {
+                let manager: String = format!("berth-{}-{pool}", class.name().trim_matches(['<', '>']));
+                let manager: String = manager.chars().take(128).collect();
+                let path = format!(
+                    "/apis/{}/csidrivercapacities/{driver}?fieldManager={manager}&force=true",
+                    pools::CUSTOM_API_VERSION
+                );
+                let body = pools::apply(driver, applied);
+                self.api.patch_path(&path, "application/apply-patch+yaml", &body).await
+            }
+        };
+        written.map(|_| ())
     }
 
     /// Deletes an object. One that is gone, or is another one by now, counts as deleted.

@@ -250,10 +250,15 @@ impl Owner {
         publisher.refresh_segments(&self.state, &self.options.backend);
         while self.publishing.len() < publisher.options.workers.max(1) {
             let executor = self.executor.clone();
-            if let Some(Write { driver, item, effect }) = publisher.next_write() {
-                let namespace = publisher.options.namespace.clone();
+            if let Some(Write {
+                driver,
+                item,
+                publication,
+            }) = publisher.next_write()
+            {
+                let options = publisher.options.clone();
                 self.publishing.spawn(async move {
-                    let written = executor.publish(&namespace, &effect).await;
+                    let written = executor.publish(&options, &driver, &publication).await;
                     Finished::Written(driver, item, written)
                 });
             } else if let Some(Question { driver, query }) = publisher.next_question() {
