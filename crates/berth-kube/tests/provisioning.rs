@@ -368,6 +368,24 @@ async fn capacity_follows_nodes_and_volumes() {
 /// The design's own form: pools in the driver's status, each patched alone, for a class and for inline volumes.
 #[tokio::test]
 async fn pools_in_the_status_of_the_driver() {
+    check_pools(CapacityForm::DriverStatus).await;
+}
+
+/// The same where the server's `CSIDriver` has no status: a custom resource that we ship.
+#[tokio::test]
+async fn pools_in_a_custom_resource() {
+    check_pools(CapacityForm::CustomResource).await;
+}
+
+const DEFINITIONS: Resource = Resource {
+    group: "apiextensions.k8s.io",
+    version: "v1",
+    plural: "customresourcedefinitions",
+    kind: "CustomResourceDefinition",
+    namespaced: false,
+};
+
+async fn check_pools(form: CapacityForm) {
     let driver = Driver::start(&["n0", "n1"], 10 * GI).await;
     let cluster = Cluster::new();
     for node in ["n0", "n1"] {
@@ -377,16 +395,40 @@ async fn pools_in_the_status_of_the_driver() {
     let object = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": NAME},
         "spec": {"capacityTracking": true}});
     cluster.create(&object).await;
+    let custom = format!("/apis/storage.berth.dev/v1alpha1/csidrivercapacities/{NAME}");
+    if form == CapacityForm::CustomResource {
+        let text = include_str!("../../../deploy/crds/csidrivercapacities.storage.berth.dev.yaml");
+        let definition: Value = serde_saphyr::from_str(text).unwrap();
+        cluster.api.create(DEFINITIONS, "", &definition).await.unwrap();
+        let served = async || match cluster
+            .api
+            .get_path("/apis/storage.berth.dev/v1alpha1/csidrivercapacities")
+            .await
+        {
+            Ok(_) => true,
+            Err(error) => {
+                assert!(error.is_not_found(), "{error}");
+                false
+            }
+        };
+        eventually("the definition is served", served).await;
+    }
     let controller = cluster.start(controller_options());
     let mut options = driver.options().await;
     options.capacity = Some(CapacityOptions {
-        form: CapacityForm::DriverStatus,
+        form,
         ephemeral: true,
         ..CapacityOptions::new("default")
     });
     let provisioner = start(&cluster, options);
     let pools = async || {
-        let object = cluster.get(Kind::CsiDriver, "", NAME).await.unwrap();
+        let object = match form {
+            CapacityForm::CustomResource => match cluster.api.get_path(&custom).await {
+                Ok(bytes) => serde_json::from_slice(&bytes).unwrap(),
+                Err(_) => Value::Null,
+            },
+            _ => cluster.get(Kind::CsiDriver, "", NAME).await.unwrap(),
+        };
         let storage = object["status"]["storage"].as_array().cloned().unwrap_or_default();
         let mut all = Vec::new();
         for class in &storage {
