@@ -15,6 +15,8 @@ use support::cluster::{Cluster, node};
 const DRIVER: &str = "disk.example.com";
 const KEY: &str = "topology.disk.example.com/node";
 
+type Edit = fn(&mut Value);
+
 fn cluster(nodes: usize) -> Cluster {
     let mut cluster = Cluster::with(vec![json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
         "metadata": {"name": "fast"}, "provisioner": DRIVER, "volumeBindingMode": "WaitForFirstConsumer"})]);
@@ -55,7 +57,7 @@ fn ask(cluster: &mut Cluster, claim: Value) -> Box<Attempt> {
 
 #[test]
 fn nothing_to_do_and_why() {
-    let cases: [(fn(&mut Value), Idle); 6] = [
+    let cases: [(Edit, Idle); 6] = [
         (|claim| claim["spec"]["volumeName"] = json!("pv"), Idle::Bound),
         (
             |claim| claim["metadata"]["annotations"]["volume.kubernetes.io/storage-provisioner"] = json!("other"),
@@ -111,7 +113,7 @@ fn the_older_names_of_annotations_are_understood() {
 
 #[test]
 fn what_is_not_supported_is_said_and_not_made() {
-    let cases: [(fn(&mut Value), &str); 3] = [
+    let cases: [(Edit, &str); 3] = [
         (
             |claim| claim["spec"]["selector"] = json!({"matchLabels": {"a": "b"}}),
             "selector is not supported",

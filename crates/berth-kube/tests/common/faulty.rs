@@ -58,7 +58,7 @@ impl Service<Request<Body>> for Faulty {
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
         let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
-        if self.conflicts && request.method() == Method::PATCH && number % 2 == 0 {
+        if self.conflicts && request.method() == Method::PATCH && number.is_multiple_of(2) {
             return Box::pin(async { Ok(failure(StatusCode::CONFLICT)) });
         }
         let answer = self.inner.call(request);
