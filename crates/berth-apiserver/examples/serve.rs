@@ -26,7 +26,9 @@ fn options() -> Result<Options, Box<dyn Error>> {
     };
     let mut arguments = std::env::args().skip(1);
     while let Some(name) = arguments.next() {
-        let value = arguments.next().ok_or_else(|| format!("{name} needs a value"))?;
+        let value = arguments
+            .next()
+            .ok_or_else(|| format!("{name} needs a value"))?;
         match name.as_str() {
             "--listen" => options.listen = value.parse()?,
             "--kubeconfig" => options.kubeconfig = value.into(),

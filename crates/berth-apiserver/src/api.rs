@@ -30,7 +30,12 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    pub(crate) fn new(store: Store, clock: Arc<dyn Clock>, seed: Option<u64>, body_bytes_max: usize) -> Self {
+    pub(crate) fn new(
+        store: Store,
+        clock: Arc<dyn Clock>,
+        seed: Option<u64>,
+        body_bytes_max: usize,
+    ) -> Self {
         let api = Self {
             store,
             types: RwLock::new(Arc::new(Types::new(std::iter::empty()))),
@@ -52,7 +57,10 @@ impl Api {
 
     /// The types served at this moment.
     pub(crate) fn types(&self) -> Arc<Types> {
-        self.types.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.types
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Reads the definitions of custom resources anew.
@@ -80,6 +88,9 @@ impl Api {
     }
 
     pub(crate) fn address(&self) -> String {
-        self.address.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.address
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }

@@ -38,7 +38,12 @@ impl ResponseBody {
 
     pub(crate) fn chunks(chunks: impl IntoIterator<Item = Bytes>) -> Self {
         Self {
-            inner: Inner::Chunks(chunks.into_iter().filter(|chunk| !chunk.is_empty()).collect()),
+            inner: Inner::Chunks(
+                chunks
+                    .into_iter()
+                    .filter(|chunk| !chunk.is_empty())
+                    .collect(),
+            ),
         }
     }
 }
@@ -70,7 +75,9 @@ impl Body for ResponseBody {
 
     fn size_hint(&self) -> SizeHint {
         match &self.inner {
-            Inner::Chunks(chunks) => SizeHint::with_exact(chunks.iter().map(|chunk| chunk.len() as u64).sum()),
+            Inner::Chunks(chunks) => {
+                SizeHint::with_exact(chunks.iter().map(|chunk| chunk.len() as u64).sum())
+            }
             Inner::Stream(_) => SizeHint::default(),
         }
     }

@@ -208,8 +208,19 @@ impl Api {
     /// Where an owner is, if its kind is served here.
     fn owner_place(&self, owner: &Value, namespace: &str) -> Option<(Arc<str>, Arc<str>)> {
         let types = self.types();
-        let served = types.by_kind(meta::text(owner, &["apiVersion"]), meta::text(owner, &["kind"]))?;
-        let namespace = if served.resource.namespaced { namespace } else { "" };
+        let served = types.by_kind(
+            meta::text(owner, &["apiVersion"]),
+            meta::text(owner, &["kind"]),
+        )?;
+        // What has no namespace cannot be owned by something that is in one.
+        if served.resource.namespaced && namespace.is_empty() {
+            return None;
+        }
+        let namespace = if served.resource.namespaced {
+            namespace
+        } else {
+            ""
+        };
         let key = meta::key(namespace, meta::text(owner, &["name"]));
         Some((served.table.clone(), key.into()))
     }
@@ -244,7 +255,12 @@ impl Work<'_> {
 
     fn change_of(&self, table: &str, object: &Object) -> Option<Change<'_>> {
         let served = self.api.types().by_table(table)?.clone();
-        Some(Change::internal(self.api, served, object.namespace(), object.name()))
+        Some(Change::internal(
+            self.api,
+            served,
+            object.namespace(),
+            object.name(),
+        ))
     }
 
     fn delete(&mut self, table: &str, object: &Object, propagation: Propagation) {

@@ -37,7 +37,10 @@ pub(crate) fn from_storage(resource: &ResourceType, stored: Value) -> Value {
     }
     let mut shown = rename(stored, |field| {
         let pairs = EVENT_FIELDS.iter().chain([&SOURCE]);
-        pairs.clone().find(|(core, _)| *core == field).map(|(_, new)| *new)
+        pairs
+            .clone()
+            .find(|(core, _)| *core == field)
+            .map(|(_, new)| *new)
     });
     meta::set(&mut shown, &["apiVersion"], "events.k8s.io/v1".into());
     shown
@@ -49,7 +52,10 @@ pub(crate) fn to_storage(resource: &ResourceType, shown: Value) -> Value {
     }
     let mut stored = rename(shown, |field| {
         let pairs = EVENT_FIELDS.iter().chain([&SOURCE]);
-        pairs.clone().find(|(_, new)| *new == field).map(|(core, _)| *core)
+        pairs
+            .clone()
+            .find(|(_, new)| *new == field)
+            .map(|(core, _)| *core)
     });
     meta::set(&mut stored, &["apiVersion"], "v1".into());
     stored

@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 use crate::registry::{ResourceType, Subresource, group_version};
 
 /// The `Accept` and `Content-Type` of aggregated discovery.
-pub const AGGREGATED_CONTENT_TYPE: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+pub const AGGREGATED_CONTENT_TYPE: &str =
+    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// `/api`: the versions of the core group. `server_address` is `host:port` as clients see it.
 pub fn api_versions(server_address: &str) -> Value {
@@ -111,7 +112,10 @@ pub fn aggregated_core(types: &[ResourceType]) -> Value {
 
 /// `/apis` in the aggregated form: every other group with all its resources.
 pub fn aggregated_groups(types: &[ResourceType]) -> Value {
-    let groups: Vec<_> = groups(types).into_iter().filter(|group| !group.is_empty()).collect();
+    let groups: Vec<_> = groups(types)
+        .into_iter()
+        .filter(|group| !group.is_empty())
+        .collect();
     aggregated(types, &groups)
 }
 
@@ -137,7 +141,9 @@ fn aggregated(types: &[ResourceType], groups: &[&str]) -> Value {
 }
 
 fn aggregated_version(types: &[ResourceType], group: &str, version: &str) -> Value {
-    let mut resources: Vec<_> = types_of(types, group, version).map(aggregated_resource).collect();
+    let mut resources: Vec<_> = types_of(types, group, version)
+        .map(aggregated_resource)
+        .collect();
     resources.sort_by(|a, b| a["resource"].as_str().cmp(&b["resource"].as_str()));
     json!({"version": version, "resources": resources, "freshness": "Current"})
 }
@@ -170,8 +176,14 @@ fn aggregated_resource(resource: &ResourceType) -> Value {
     document
 }
 
-fn types_of<'a>(types: &'a [ResourceType], group: &str, version: &str) -> impl Iterator<Item = &'a ResourceType> {
-    types.iter().filter(move |t| t.group == group && t.version == version)
+fn types_of<'a>(
+    types: &'a [ResourceType],
+    group: &str,
+    version: &str,
+) -> impl Iterator<Item = &'a ResourceType> {
+    types
+        .iter()
+        .filter(move |t| t.group == group && t.version == version)
 }
 
 /// The groups in the order in which they first appear.
@@ -201,7 +213,9 @@ fn versions<'a>(types: &'a [ResourceType], group: &str) -> Vec<&'a str> {
 fn priority(version: &str) -> (u8, u64, u64) {
     let parse = || {
         let rest = version.strip_prefix('v')?;
-        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let end = rest
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(rest.len());
         let (major, stage) = rest.split_at(end);
         let major = major.parse().ok()?;
         if stage.is_empty() {
@@ -223,7 +237,13 @@ mod tests {
     fn with_custom() -> Vec<ResourceType> {
         let mut types = builtin().to_vec();
         for version in ["v1alpha1", "v2", "v1beta2", "v10", "v1", "foo"] {
-            types.push(ResourceType::stored("example.com", version, "Widget", "widgets", true));
+            types.push(ResourceType::stored(
+                "example.com",
+                version,
+                "Widget",
+                "widgets",
+                true,
+            ));
         }
         types
     }
@@ -268,7 +288,10 @@ mod tests {
         );
         assert_eq!(find("pods/status").get("group"), None);
         assert_eq!(list.get("apiVersion"), None);
-        assert_eq!(api_resource_list(builtin(), "apps", "v1").unwrap()["apiVersion"], "v1");
+        assert_eq!(
+            api_resource_list(builtin(), "apps", "v1").unwrap()["apiVersion"],
+            "v1"
+        );
         assert_eq!(api_resource_list(builtin(), "apps", "v9"), None);
     }
 
@@ -283,7 +306,9 @@ mod tests {
                 .unwrap()
                 .iter()
                 .flat_map(|g| g["versions"].as_array().unwrap());
-            versions.map(|v| v["resources"].as_array().unwrap().len()).sum()
+            versions
+                .map(|v| v["resources"].as_array().unwrap().len())
+                .sum()
         };
         assert_eq!(count(&core) + count(&groups), with_custom().len());
         let apps = groups["items"]

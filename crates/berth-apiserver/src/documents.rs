@@ -9,7 +9,9 @@ use crate::body::ResponseBody;
 use crate::discovery;
 use crate::error::ApiError;
 use crate::openapi::{self, ServedType};
+use crate::render;
 use crate::service::{Answer, Call, bytes_response, json_response};
+use crate::swagger_protobuf;
 use crate::types::Types;
 
 /// The version of Kubernetes whose API this is.
@@ -30,23 +32,38 @@ pub(crate) fn answer(api: &Api, call: &Call) -> Option<Answer> {
         ["version"] => version(),
         ["healthz" | "livez" | "readyz", ..] => return Some(Ok(health(api))),
         ["metrics"] => {
-            return Some(Ok(text_response(StatusCode::OK, api.metrics.text(&api.store))));
+            return Some(Ok(text_response(
+                StatusCode::OK,
+                api.metrics.text(&api.store),
+            )));
         }
         ["openapi", rest @ ..] => return Some(openapi_document(api, call, rest)),
         ["api"] if wants_aggregated(&call.headers) => {
-            return Some(Ok(aggregated(&discovery::aggregated_core(api.types().list()))));
+            return Some(Ok(aggregated(&discovery::aggregated_core(
+                api.types().list(),
+            ))));
         }
         ["apis"] if wants_aggregated(&call.headers) => {
-            return Some(Ok(aggregated(&discovery::aggregated_groups(api.types().list()))));
+            return Some(Ok(aggregated(&discovery::aggregated_groups(
+                api.types().list(),
+            ))));
         }
         ["api"] => discovery::api_versions(&api.address()),
         ["apis"] => discovery::api_group_list(api.types().list()),
         ["api", version] => {
-            return Some(found(discovery::api_resource_list(api.types().list(), "", version)));
+            return Some(found(discovery::api_resource_list(
+                api.types().list(),
+                "",
+                version,
+            )));
         }
         ["apis", group] => return Some(found(discovery::api_group(api.types().list(), group))),
         ["apis", group, version] => {
-            return Some(found(discovery::api_resource_list(api.types().list(), group, version)));
+            return Some(found(discovery::api_resource_list(
+                api.types().list(),
+                group,
+                version,
+            )));
         }
         _ => return None,
     };
@@ -98,24 +115,37 @@ fn wants_aggregated(headers: &HeaderMap) -> bool {
 fn aggregated(document: &Value) -> Response<ResponseBody> {
     let mut response = json_response(StatusCode::OK, document);
     let media_type = HeaderValue::from_static(discovery::AGGREGATED_CONTENT_TYPE);
-    response.headers_mut().insert(header::CONTENT_TYPE, media_type);
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, media_type);
     response
 }
 
 fn openapi_document(api: &Api, call: &Call, parts: &[&str]) -> Answer {
-    if !accept(&call.headers).split(',').any(|media_type| {
-        matches!(
-            media_type.split(';').next().map(str::trim),
-            Some(JSON | "application/*" | "*/*")
-        )
-    }) {
-        return Err(ApiError::not_acceptable());
-    }
     let types = api.types();
-    let bytes = types
-        .document(&call.path, || make_openapi(&types, parts))
-        .ok_or_else(ApiError::no_such_path)?;
-    Ok(bytes_response(StatusCode::OK, [bytes]))
+    let accepted = accept(&call.headers).split(',').find_map(|media_type| {
+        match media_type.split(';').next().unwrap_or_default().trim() {
+            JSON | "application/*" | "*/*" => Some(JSON),
+            other if other.starts_with(swagger_protobuf::MEDIA_TYPE_PREFIX) && parts == ["v2"] => {
+                Some(swagger_protobuf::MEDIA_TYPE)
+            }
+            _ => None,
+        }
+    });
+    let media_type = accepted.ok_or_else(ApiError::not_acceptable)?;
+    let bytes = types.document(&call.path, media_type, || {
+        let document = make_openapi(&types, parts)?;
+        Some(if media_type == JSON {
+            render::json_bytes(&document)
+        } else {
+            swagger_protobuf::encode(&document).into()
+        })
+    });
+    let mut response = bytes_response(StatusCode::OK, [bytes.ok_or_else(ApiError::no_such_path)?]);
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    Ok(response)
 }
 
 fn make_openapi(types: &Types, parts: &[&str]) -> Option<Value> {
@@ -131,7 +161,9 @@ fn make_openapi(types: &Types, parts: &[&str]) -> Option<Value> {
         ["v2"] => Some(openapi::v2(&served, SERVER_VERSION)),
         ["v3"] => Some(openapi::v3_index(&served)),
         ["v3", "api", version] => openapi::v3_document(&served, "", version, SERVER_VERSION),
-        ["v3", "apis", group, version] => openapi::v3_document(&served, group, version, SERVER_VERSION),
+        ["v3", "apis", group, version] => {
+            openapi::v3_document(&served, group, version, SERVER_VERSION)
+        }
         _ => None,
     }
 }

@@ -6,6 +6,7 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use crate::registry::ResourceType;
+use crate::schema;
 
 /// A refusal, as a `Status` object and an HTTP status.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -118,6 +119,16 @@ impl FieldError {
     }
 }
 
+impl From<schema::FieldError> for FieldError {
+    fn from(error: schema::FieldError) -> Self {
+        Self {
+            reason: error.reason.cause(),
+            field: error.field,
+            message: error.message,
+        }
+    }
+}
+
 impl ApiError {
     fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
         Self {
@@ -159,13 +170,22 @@ impl ApiError {
 
     /// 403: admission refuses.
     pub(crate) fn forbidden(resource: &ResourceType, name: &str, why: &str) -> Self {
-        let message = format!("{} \"{name}\" is forbidden: {why}", resource.qualified_plural());
+        let message = format!(
+            "{} \"{name}\" is forbidden: {why}",
+            resource.qualified_plural()
+        );
         Self::new(StatusCode::FORBIDDEN, "Forbidden", message).about(resource, name)
     }
 
     /// 403: the namespace is on its way out, so nothing new may come into it.
-    pub(crate) fn namespace_terminating(resource: &ResourceType, name: &str, namespace: &str) -> Self {
-        let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+    pub(crate) fn namespace_terminating(
+        resource: &ResourceType,
+        name: &str,
+        namespace: &str,
+    ) -> Self {
+        let why = format!(
+            "unable to create new content in namespace {namespace} because it is being terminated"
+        );
         let cause = json!({"reason": "NamespaceTerminating",
             "message": format!("namespace {namespace} is being terminated"), "field": "metadata.namespace"});
         Self::forbidden(resource, name, &why).with_causes(vec![cause])
@@ -218,7 +238,8 @@ impl ApiError {
     /// 409: server-side apply meets fields of other managers.
     pub(crate) fn apply_conflict(message: String, causes: Vec<(String, String)>) -> Self {
         let cause = |(message, field): (String, String)| json!({"reason": "FieldManagerConflict", "message": message, "field": field});
-        Self::new(StatusCode::CONFLICT, "Conflict", message).with_causes(causes.into_iter().map(cause).collect())
+        Self::new(StatusCode::CONFLICT, "Conflict", message)
+            .with_causes(causes.into_iter().map(cause).collect())
     }
 
     /// 410: the version that was asked for is no longer kept.
@@ -236,7 +257,11 @@ impl ApiError {
     /// 413: the body is larger than the limit.
     pub(crate) fn body_too_large(limit_bytes: usize) -> Self {
         let message = format!("Request entity too large: limit is {limit_bytes}");
-        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
+        Self::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "RequestEntityTooLarge",
+            message,
+        )
     }
 
     /// 415: the body is of a type that is not read.
@@ -245,7 +270,11 @@ impl ApiError {
             "the body of the request was in an unknown format - accepted media types include: {}",
             accepted.join(", ")
         );
-        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
+        Self::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "UnsupportedMediaType",
+            message,
+        )
     }
 
     /// 422: fields are wrong.
@@ -271,7 +300,8 @@ impl ApiError {
     /// 429: an eviction would break a disruption budget.
     pub(crate) fn disruption_budget(message: &str, cause: &str) -> Self {
         let cause = json!({"reason": "DisruptionBudget", "message": cause});
-        Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message).with_causes(vec![cause])
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
+            .with_causes(vec![cause])
     }
 
     /// 500: the server's own fault.
@@ -283,8 +313,13 @@ impl ApiError {
     /// 504: the client asks for a version that the server has not reached.
     pub(crate) fn version_too_large(requested: u64, current: u64) -> Self {
         let message = format!("Too large resource version: {requested}, current: {current}");
-        let cause = json!({"reason": "ResourceVersionTooLarge", "message": "Too large resource version"});
-        let mut error = Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", format!("Timeout: {message}"));
+        let cause =
+            json!({"reason": "ResourceVersionTooLarge", "message": "Too large resource version"});
+        let mut error = Self::new(
+            StatusCode::GATEWAY_TIMEOUT,
+            "Timeout",
+            format!("Timeout: {message}"),
+        );
         error.details.insert("retryAfterSeconds".into(), 1.into());
         error.with_causes(vec![cause])
     }
@@ -337,7 +372,10 @@ mod tests {
     fn groups_show_where_kubernetes_shows_them() {
         let class = by_kind(builtin(), "storage.k8s.io", "v1", "StorageClass").unwrap();
         let missing = ApiError::not_found(class, "fast");
-        assert_eq!(missing.message, "storageclasses.storage.k8s.io \"fast\" not found");
+        assert_eq!(
+            missing.message,
+            "storageclasses.storage.k8s.io \"fast\" not found"
+        );
         let invalid = ApiError::invalid(class, "fast", &[FieldError::required("provisioner", "")]);
         assert!(
             invalid

@@ -42,7 +42,12 @@ const PLAIN_FIELDS: [&str; 9] = [
 ];
 
 impl Filter {
-    pub(crate) fn new(served: &Served, namespace: &str, labels: &str, fields: &str) -> Result<Self, ApiError> {
+    pub(crate) fn new(
+        served: &Served,
+        namespace: &str,
+        labels: &str,
+        fields: &str,
+    ) -> Result<Self, ApiError> {
         let bad = |error: crate::selector::SelectorError| ApiError::bad_request(error.to_string());
         let selector = FieldSelector::parse(fields).map_err(bad)?;
         if served.custom.is_none() {
@@ -72,7 +77,9 @@ impl Filter {
                     continue;
                 }
             };
-            filter.fields.push((field, requirement.equal, requirement.value));
+            filter
+                .fields
+                .push((field, requirement.equal, requirement.value));
         }
         Ok(filter)
     }
@@ -125,7 +132,10 @@ impl Filter {
             let matches = event.object.key().starts_with(&self.prefix);
             return matches.then(|| view(event.kind, &event.object));
         }
-        let before = event.previous.as_deref().filter(|object| self.matches(served, object));
+        let before = event
+            .previous
+            .as_deref()
+            .filter(|object| self.matches(served, object));
         if event.kind == EventKind::Deleted {
             return before.map(|_| view(EventKind::Deleted, &event.object));
         }

@@ -45,12 +45,19 @@ impl Identifiers {
     }
 
     pub(crate) fn uid(&self) -> String {
-        uuid::Builder::from_random_bytes(self.bytes()).into_uuid().to_string()
+        uuid::Builder::from_random_bytes(self.bytes())
+            .into_uuid()
+            .to_string()
     }
 
     pub(crate) fn suffix(&self) -> String {
-        let letter = |byte: u8| char::from(SUFFIX_LETTERS[usize::from(byte) % SUFFIX_LETTERS.len()]);
-        self.bytes().into_iter().take(SUFFIX_LENGTH).map(letter).collect()
+        let letter =
+            |byte: u8| char::from(SUFFIX_LETTERS[usize::from(byte) % SUFFIX_LETTERS.len()]);
+        self.bytes()
+            .into_iter()
+            .take(SUFFIX_LENGTH)
+            .map(letter)
+            .collect()
     }
 }
 

@@ -57,7 +57,11 @@ impl Server {
         if !address.ip().is_loopback() && !self.own_token {
             return Err(ServeError::TokenRequired(address));
         }
-        *self.api.address.write().unwrap_or_else(PoisonError::into_inner) = address.to_string();
+        *self
+            .api
+            .address
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = address.to_string();
         let acceptor = TlsAcceptor::from(tls.config.clone());
         let guarded = Guarded {
             service: self.service(),
@@ -77,12 +81,15 @@ impl Server {
                     }
                 },
                 () = &mut stop => break,
-                _ = stopping.wait_for(|stopping| *stopping) => break,
+                () = async { drop(stopping.wait_for(|stopping| *stopping).await) } => break,
             }
         }
         drop(listener);
         self.shutdown();
-        if tokio::time::timeout(DRAIN, graceful.shutdown()).await.is_err() {
+        if tokio::time::timeout(DRAIN, graceful.shutdown())
+            .await
+            .is_err()
+        {
             tracing::warn!("requests were cut off when the server stopped");
         }
         Ok(())
@@ -119,7 +126,9 @@ fn accept(
             Err(_) => return tracing::debug!("the TLS handshake took too long"),
         };
         let builder = auto::Builder::new(TokioExecutor::new());
-        let connection = builder.serve_connection(TokioIo::new(stream), guarded).into_owned();
+        let connection = builder
+            .serve_connection(TokioIo::new(stream), guarded)
+            .into_owned();
         if let Err(error) = watcher.watch(connection).await {
             tracing::debug!(error, "a connection ended");
         }
@@ -141,7 +150,9 @@ impl Guarded {
             return true;
         }
         let given = request.headers().get(header::AUTHORIZATION);
-        let given = given.and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let given = given
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default();
         let given = given.strip_prefix("Bearer ").unwrap_or_default();
         given.as_bytes().ct_eq(self.token.as_bytes()).into()
     }
@@ -157,6 +168,9 @@ impl hyper::service::Service<Request<Incoming>> for Guarded {
             return tower_service::Service::call(&mut self.service.clone(), request);
         }
         let error = ApiError::unauthorized();
-        Box::pin(std::future::ready(Ok(json_response(error.code, &error.status()))))
+        Box::pin(std::future::ready(Ok(json_response(
+            error.code,
+            &error.status(),
+        ))))
     }
 }

@@ -14,7 +14,10 @@ pub(crate) fn at<'a>(object: &'a Value, path: &[&str]) -> &'a Value {
 
 /// The elements at a path; none if there is no list.
 pub(crate) fn items<'a>(object: &'a Value, path: &[&str]) -> &'a [Value] {
-    at(object, path).as_array().map(Vec::as_slice).unwrap_or_default()
+    at(object, path)
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default()
 }
 
 /// The elements at a path, to be changed.
@@ -27,7 +30,10 @@ pub(crate) fn items_mut<'a>(object: &'a mut Value, path: &[&str]) -> &'a mut [Va
 }
 
 /// The map at a path, made if it is not there. `None` if something else is in the way.
-pub(crate) fn map_mut<'a>(object: &'a mut Value, path: &[&str]) -> Option<&'a mut Map<String, Value>> {
+pub(crate) fn map_mut<'a>(
+    object: &'a mut Value,
+    path: &[&str],
+) -> Option<&'a mut Map<String, Value>> {
     let mut value = object;
     for key in path {
         if value.is_null() {

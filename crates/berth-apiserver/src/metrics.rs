@@ -65,7 +65,11 @@ impl Metrics {
             metrics.durations.clone(),
         );
         registry.register("watches", "Watches that are open", metrics.watches.clone());
-        registry.register("watch_events", "Events sent to watchers", metrics.watch_events.clone());
+        registry.register(
+            "watch_events",
+            "Events sent to watchers",
+            metrics.watch_events.clone(),
+        );
         registry.register(
             "resource_version",
             "The version of the last change",

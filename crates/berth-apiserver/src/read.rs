@@ -62,14 +62,17 @@ pub(crate) fn list(
     parameters: &Parameters,
 ) -> Result<Vec<Bytes>, ApiError> {
     let limit = parameters.number("limit")?.filter(|limit| *limit > 0);
-    let limit = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    let limit = limit.map_or(usize::MAX, |limit| {
+        usize::try_from(limit).unwrap_or(usize::MAX)
+    });
     let start = match parameters.text("continue") {
         "" => Continue {
             version: first_version(api, parameters)?,
             after: String::new(),
         },
-        token => Continue::decode(token)
-            .ok_or_else(|| ApiError::bad_request("continue key is not valid: the token cannot be read"))?,
+        token => Continue::decode(token).ok_or_else(|| {
+            ApiError::bad_request("continue key is not valid: the token cannot be read")
+        })?,
     };
     let found = select(api, renderer, filter, limit, &start)?;
     let mut metadata = json!({"resourceVersion": found.version.to_string()});
@@ -141,7 +144,10 @@ fn select(
             limit: scan,
             at,
         };
-        let page = api.store.list(&served.table, &query).map_err(|_| expired(start))?;
+        let page = api
+            .store
+            .list(&served.table, &query)
+            .map_err(|_| expired(start))?;
         found.version = page.version;
         at = Some(page.version);
         for object in page.objects {

@@ -104,18 +104,37 @@ impl ResourceType {
     #[must_use]
     pub fn with_status(self) -> Self {
         let (group, version, kind) = (self.group.clone(), self.version.clone(), self.kind.clone());
-        self.with_subresource("status", &group, &version, &kind, &["get", "patch", "update"])
+        self.with_subresource(
+            "status",
+            &group,
+            &version,
+            &kind,
+            &["get", "patch", "update"],
+        )
     }
 
     /// Adds the `scale` subresource.
     #[must_use]
     pub fn with_scale(self) -> Self {
-        self.with_subresource("scale", "autoscaling", "v1", "Scale", &["get", "patch", "update"])
+        self.with_subresource(
+            "scale",
+            "autoscaling",
+            "v1",
+            "Scale",
+            &["get", "patch", "update"],
+        )
     }
 
     /// Adds any subresource.
     #[must_use]
-    pub fn with_subresource(mut self, name: &str, group: &str, version: &str, kind: &str, verbs: &[&str]) -> Self {
+    pub fn with_subresource(
+        mut self,
+        name: &str,
+        group: &str,
+        version: &str,
+        kind: &str,
+        verbs: &[&str],
+    ) -> Self {
         self.subresources.push(Subresource {
             name: name.to_owned(),
             group: group.to_owned(),
@@ -185,9 +204,24 @@ pub fn reviews() -> &'static [ResourceType] {
         vec![
             ResourceType::review(authn, "SelfSubjectReview", "selfsubjectreviews", false),
             ResourceType::review(authn, "TokenReview", "tokenreviews", false),
-            ResourceType::review(authz, "LocalSubjectAccessReview", "localsubjectaccessreviews", true),
-            ResourceType::review(authz, "SelfSubjectAccessReview", "selfsubjectaccessreviews", false),
-            ResourceType::review(authz, "SelfSubjectRulesReview", "selfsubjectrulesreviews", false),
+            ResourceType::review(
+                authz,
+                "LocalSubjectAccessReview",
+                "localsubjectaccessreviews",
+                true,
+            ),
+            ResourceType::review(
+                authz,
+                "SelfSubjectAccessReview",
+                "selfsubjectaccessreviews",
+                false,
+            ),
+            ResourceType::review(
+                authz,
+                "SelfSubjectRulesReview",
+                "selfsubjectrulesreviews",
+                false,
+            ),
             ResourceType::review(authz, "SubjectAccessReview", "subjectaccessreviews", false),
         ]
     });
@@ -201,7 +235,9 @@ fn core() -> Vec<ResourceType> {
         namespaced("ConfigMap", "configmaps").short(&["cm"]),
         namespaced("Endpoints", "endpoints").short(&["ep"]),
         namespaced("Event", "events").short(&["ev"]),
-        cluster("Namespace", "namespaces").short(&["ns"]).with_status(),
+        cluster("Namespace", "namespaces")
+            .short(&["ns"])
+            .with_status(),
         cluster("Node", "nodes").short(&["no"]).with_status(),
         namespaced("PersistentVolumeClaim", "persistentvolumeclaims")
             .short(&["pvc"])
@@ -264,7 +300,13 @@ fn storage() -> Vec<ResourceType> {
     vec![
         cluster("CSIDriver", "csidrivers").with_status(),
         cluster("CSINode", "csinodes"),
-        ResourceType::stored(group, "v1", "CSIStorageCapacity", "csistoragecapacities", true),
+        ResourceType::stored(
+            group,
+            "v1",
+            "CSIStorageCapacity",
+            "csistoragecapacities",
+            true,
+        ),
         cluster("StorageClass", "storageclasses").short(&["sc"]),
         cluster("VolumeAttachment", "volumeattachments").with_status(),
         cluster("VolumeAttributesClass", "volumeattributesclasses").short(&["vac"]),
@@ -286,26 +328,55 @@ fn cluster() -> Vec<ResourceType> {
         .with_status(),
         ResourceType::stored("coordination.k8s.io", "v1", "Lease", "leases", true),
         ResourceType::stored("events.k8s.io", "v1", "Event", "events", true).short(&["ev"]),
-        ResourceType::stored("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", true)
-            .short(&["pdb"])
-            .with_status(),
-        ResourceType::stored(rbac, "v1", "ClusterRoleBinding", "clusterrolebindings", false),
+        ResourceType::stored(
+            "policy",
+            "v1",
+            "PodDisruptionBudget",
+            "poddisruptionbudgets",
+            true,
+        )
+        .short(&["pdb"])
+        .with_status(),
+        ResourceType::stored(
+            rbac,
+            "v1",
+            "ClusterRoleBinding",
+            "clusterrolebindings",
+            false,
+        ),
         ResourceType::stored(rbac, "v1", "ClusterRole", "clusterroles", false),
         ResourceType::stored(rbac, "v1", "RoleBinding", "rolebindings", true),
         ResourceType::stored(rbac, "v1", "Role", "roles", true),
-        ResourceType::stored("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", false).short(&["pc"]),
+        ResourceType::stored(
+            "scheduling.k8s.io",
+            "v1",
+            "PriorityClass",
+            "priorityclasses",
+            false,
+        )
+        .short(&["pc"]),
     ]
 }
 
 /// The type served at `(group, version, plural)`.
-pub fn by_plural<'a>(types: &'a [ResourceType], group: &str, version: &str, plural: &str) -> Option<&'a ResourceType> {
+pub fn by_plural<'a>(
+    types: &'a [ResourceType],
+    group: &str,
+    version: &str,
+    plural: &str,
+) -> Option<&'a ResourceType> {
     types
         .iter()
         .find(|t| t.plural == plural && t.group == group && t.version == version)
 }
 
 /// The type of objects that say `(group, version, kind)` of themselves.
-pub fn by_kind<'a>(types: &'a [ResourceType], group: &str, version: &str, kind: &str) -> Option<&'a ResourceType> {
+pub fn by_kind<'a>(
+    types: &'a [ResourceType],
+    group: &str,
+    version: &str,
+    kind: &str,
+) -> Option<&'a ResourceType> {
     types
         .iter()
         .find(|t| t.kind == kind && t.group == group && t.version == version)
@@ -323,14 +394,23 @@ mod tests {
             let by_plural = by_plural(builtin(), group, "v1", plural).expect(plural);
             let by_kind = by_kind(builtin(), group, "v1", kind).expect(kind);
             assert_eq!(by_plural, by_kind);
-            let names: Vec<_> = by_plural.subresources.iter().map(|s| s.name.as_str()).collect();
+            let names: Vec<_> = by_plural
+                .subresources
+                .iter()
+                .map(|s| s.name.as_str())
+                .collect();
             assert_eq!(names, subresources, "{plural}");
         }
         check("", "pods", "Pod", &["binding", "eviction", "status"]);
         check("", "endpoints", "Endpoints", &[]);
         check("apps", "deployments", "Deployment", &["scale", "status"]);
         check("storage.k8s.io", "csidrivers", "CSIDriver", &["status"]);
-        check("storage.k8s.io", "csistoragecapacities", "CSIStorageCapacity", &[]);
+        check(
+            "storage.k8s.io",
+            "csistoragecapacities",
+            "CSIStorageCapacity",
+            &[],
+        );
         check("events.k8s.io", "events", "Event", &[]);
         assert!(by_plural(builtin(), "apps", "v1", "pods").is_none());
         assert!(by_kind(builtin(), "", "v2", "Pod").is_none());
@@ -340,7 +420,11 @@ mod tests {
     fn names_are_unique_within_a_group() {
         let mut plurals = HashSet::new();
         for t in builtin().iter().chain(reviews()) {
-            assert!(plurals.insert((t.group.as_str(), t.plural.as_str())), "{}", t.plural);
+            assert!(
+                plurals.insert((t.group.as_str(), t.plural.as_str())),
+                "{}",
+                t.plural
+            );
             assert!(t.verbs.is_sorted(), "{}", t.plural);
         }
     }

@@ -70,7 +70,11 @@ impl Renderer<'_> {
     }
 
     /// A list. `metadata` is that of the list.
-    pub(crate) fn list<'o>(&self, objects: impl Iterator<Item = &'o Object>, metadata: &Value) -> Vec<Bytes> {
+    pub(crate) fn list<'o>(
+        &self,
+        objects: impl Iterator<Item = &'o Object>,
+        metadata: &Value,
+    ) -> Vec<Bytes> {
         let present = |object: &Object| self.served.present(object.value());
         match self.form {
             Form::Table => {
@@ -88,7 +92,11 @@ impl Renderer<'_> {
         }
     }
 
-    fn whole_list<'o>(&self, objects: impl Iterator<Item = &'o Object>, metadata: &Value) -> Vec<Bytes> {
+    fn whole_list<'o>(
+        &self,
+        objects: impl Iterator<Item = &'o Object>,
+        metadata: &Value,
+    ) -> Vec<Bytes> {
         let resource = &self.served.resource;
         let head = format!(
             "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{metadata},\"items\":[",
@@ -131,12 +139,16 @@ impl Renderer<'_> {
 
     /// A bookmark: nothing changed up to this version. `initial` marks the end of the initial state.
     pub(crate) fn bookmark(&self, version: u64, initial: bool, out: &mut BytesMut) {
-        let mut metadata = json!({"resourceVersion": version.to_string(), "creationTimestamp": null});
+        let mut metadata =
+            json!({"resourceVersion": version.to_string(), "creationTimestamp": null});
         if initial {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
         let (kind, api_version) = match self.form {
-            Form::Whole => (self.served.resource.kind.clone(), self.served.resource.api_version()),
+            Form::Whole => (
+                self.served.resource.kind.clone(),
+                self.served.resource.api_version(),
+            ),
             Form::Metadata => ("PartialObjectMetadata".into(), "meta.k8s.io/v1".into()),
             Form::Table => {
                 let table = json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1",

@@ -64,12 +64,17 @@ pub(crate) struct Parameters {
 
 impl Parameters {
     pub(crate) fn parse(query: Option<&str>) -> Self {
-        let pairs = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
+        let pairs = query
+            .unwrap_or_default()
+            .split('&')
+            .filter(|pair| !pair.is_empty());
         let pairs = pairs.map(|pair| {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             (percent_decode(key, true), percent_decode(value, true))
         });
-        Self { pairs: pairs.collect() }
+        Self {
+            pairs: pairs.collect(),
+        }
     }
 
     /// The first value of a parameter; empty if it is not there.
@@ -143,7 +148,10 @@ pub(crate) enum Form {
 impl Form {
     /// The first form of the `Accept` header that can be made.
     pub(crate) fn accepted(headers: &HeaderMap) -> Result<Self, ApiError> {
-        let Some(accept) = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()) else {
+        let Some(accept) = headers
+            .get(header::ACCEPT)
+            .and_then(|value| value.to_str().ok())
+        else {
             return Ok(Self::Whole);
         };
         accept
@@ -158,7 +166,12 @@ impl Form {
             return None;
         }
         let parameters: Vec<_> = parts.filter_map(|part| part.split_once('=')).collect();
-        let value = |key: &str| parameters.iter().find(|(found, _)| *found == key).map(|(_, v)| *v);
+        let value = |key: &str| {
+            parameters
+                .iter()
+                .find(|(found, _)| *found == key)
+                .map(|(_, v)| *v)
+        };
         if value("as").is_some() && value("v").is_some_and(|version| version != "v1") {
             return None;
         }
@@ -173,7 +186,9 @@ impl Form {
 
 /// The media type of a body, without its parameters.
 pub(crate) fn media_type(headers: &HeaderMap) -> Cow<'_, str> {
-    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let value = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
     let value = value.unwrap_or("application/json");
     value
         .split(';')
@@ -240,7 +255,10 @@ mod tests {
         }
         check("/api/v1/pods", ["", "v1", "", "pods", "", ""]);
         check("/api/v1/namespaces", ["", "v1", "", "namespaces", "", ""]);
-        check("/api/v1/namespaces/a", ["", "v1", "", "namespaces", "a", ""]);
+        check(
+            "/api/v1/namespaces/a",
+            ["", "v1", "", "namespaces", "a", ""],
+        );
         check(
             "/api/v1/namespaces/a/status",
             ["", "v1", "", "namespaces", "a", "status"],
@@ -257,14 +275,23 @@ mod tests {
             "/apis/rbac/v1/clusterroles/a%3Ab",
             ["rbac", "v1", "", "clusterroles", "a:b", ""],
         );
-        for nothing in ["/", "/api/v1", "/apis/apps", "/healthz", "/api/v1/pods/a/b/c", ""] {
+        for nothing in [
+            "/",
+            "/api/v1",
+            "/apis/apps",
+            "/healthz",
+            "/api/v1/pods/a/b/c",
+            "",
+        ] {
             assert_eq!(ResourcePath::parse(nothing), None, "{nothing}");
         }
     }
 
     #[test]
     fn parameters_are_decoded() {
-        let parameters = Parameters::parse(Some("labelSelector=a%3Db%2Cc+in+%28d%29&watch&limit=x&%zz=1"));
+        let parameters = Parameters::parse(Some(
+            "labelSelector=a%3Db%2Cc+in+%28d%29&watch&limit=x&%zz=1",
+        ));
         assert_eq!(parameters.text("labelSelector"), "a=b,c in (d)");
         assert!(parameters.flag("watch"));
         assert!(!parameters.flag("force"));

@@ -11,8 +11,13 @@ pub(crate) fn answer(served: &Served, mut review: Value) -> Value {
         review = json!({});
     }
     meta::set(&mut review, &["kind"], served.resource.kind.as_str().into());
-    meta::set(&mut review, &["apiVersion"], served.resource.api_version().into());
-    let user = json!({"username": "berth-admin", "groups": ["system:masters", "system:authenticated"]});
+    meta::set(
+        &mut review,
+        &["apiVersion"],
+        served.resource.api_version().into(),
+    );
+    let user =
+        json!({"username": "berth-admin", "groups": ["system:masters", "system:authenticated"]});
     let status = match served.resource.kind.as_str() {
         "SelfSubjectRulesReview" => json!({"incomplete": false,
             "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],

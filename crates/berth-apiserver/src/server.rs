@@ -144,7 +144,9 @@ fn create_namespace(api: &Api, name: &str) -> Result<(), ApiError> {
     let namespace: Value = json!({"metadata": {"name": name}});
     match change.create(namespace) {
         Ok(Outcome::Stored(ticket)) => {
-            ticket.wait().map_err(|error| ApiError::internal(error.to_string()))?;
+            ticket
+                .wait()
+                .map_err(|error| ApiError::internal(error.to_string()))?;
             Ok(())
         }
         Ok(Outcome::Unchanged(_) | Outcome::Tried(_)) => Ok(()),

@@ -19,6 +19,7 @@ use crate::documents;
 use crate::error::ApiError;
 use crate::filter::Filter;
 use crate::meta;
+use crate::protobuf;
 use crate::read;
 use crate::render::{self, Renderer};
 use crate::request::{self, Form, Parameters, ResourcePath};
@@ -58,9 +59,30 @@ impl Call {
         if self.body.is_empty() {
             return Ok(Value::Null);
         }
-        serde_json::from_slice(&self.body)
-            .map_err(|error| ApiError::bad_request(format!("the body of the request is not valid JSON: {error}")))
+        if request::media_type(&self.headers) == protobuf::CONTENT_TYPE {
+            return protobuf::decode(&self.body)
+                .map_err(|error| ApiError::bad_request(error.to_string()));
+        }
+        if request::media_type(&self.headers).ends_with("yaml") {
+            // JSON is YAML, so clients may send either under this name, and most send JSON.
+            return serde_json::from_slice(&self.body).or_else(|_| yaml(&self.body));
+        }
+        serde_json::from_slice(&self.body).map_err(|error| {
+            ApiError::bad_request(format!(
+                "the body of the request is not valid JSON: {error}"
+            ))
+        })
     }
+}
+
+fn yaml(body: &[u8]) -> Result<Value, ApiError> {
+    let bad = |error: &dyn std::fmt::Display| {
+        ApiError::bad_request(format!(
+            "the body of the request is not valid YAML: {error}"
+        ))
+    };
+    let text = std::str::from_utf8(body).map_err(|error| bad(&error))?;
+    serde_saphyr::from_str(text).map_err(|error| bad(&error))
 }
 
 pub(crate) type Answer = Result<Response<ResponseBody>, ApiError>;
@@ -81,17 +103,25 @@ impl ApiService {
         let resource_path = ResourcePath::parse(path).unwrap_or_default();
         let parameters = Parameters::parse(request.uri().query());
         let watch = parameters.flag("watch");
-        let verb = request::verb(request.method(), !resource_path.name.is_empty(), watch).unwrap_or("other");
+        let verb = request::verb(request.method(), !resource_path.name.is_empty(), watch)
+            .unwrap_or("other");
         let span = tracing::debug_span!("request", verb, path);
-        let plural = resource_path.plural.clone();
+        // Paths that lead nowhere are counted together: their number has no bound.
+        let (group, version) = (&resource_path.group, &resource_path.version);
+        let types = self.api.types();
+        let known = types.by_plural(group, version, &resource_path.plural);
+        let plural = known.map_or(String::new(), |served| served.resource.plural.clone());
         let answer = async {
             let call = read_call(request, parameters, self.api.body_bytes_max).await?;
             self.route(&call, resource_path).await
         };
-        let response = answer.instrument(span.clone()).await.unwrap_or_else(|error| {
-            tracing::debug!(parent: &span, code = error.code.as_u16(), "{error}");
-            json_response(error.code, &error.status())
-        });
+        let response = answer
+            .instrument(span.clone())
+            .await
+            .unwrap_or_else(|error| {
+                tracing::debug!(parent: &span, code = error.code.as_u16(), "{error}");
+                json_response(error.code, &error.status())
+            });
         self.api
             .metrics
             .answered(verb, &plural, response.status().as_u16(), started.elapsed());
@@ -109,8 +139,8 @@ impl ApiService {
         let served = served.clone();
         let resource = &served.resource;
         let watch = call.parameters.flag("watch");
-        let verb =
-            request::verb(&call.method, !path.name.is_empty(), watch).ok_or_else(ApiError::method_not_allowed)?;
+        let verb = request::verb(&call.method, !path.name.is_empty(), watch)
+            .ok_or_else(ApiError::method_not_allowed)?;
         if path.subresource.is_empty() {
             let across = resource.namespaced
                 && path.namespace.is_empty()
@@ -162,7 +192,8 @@ impl ApiService {
         let renderer = self.renderer(call, served)?;
         if verb == "get" {
             if path.subresource == "scale" {
-                let change = Change::internal(&self.api, served.clone(), &path.namespace, &path.name);
+                let change =
+                    Change::internal(&self.api, served.clone(), &path.namespace, &path.name);
                 return Ok(json_response(StatusCode::OK, &change.scale()?));
             }
             let object = self
@@ -174,7 +205,8 @@ impl ApiService {
         }
         let filter = filter_of(call, served, path)?;
         if verb == "watch" {
-            let stream = watching::watch(&self.api, served, filter, renderer.form, &call.parameters)?;
+            let stream =
+                watching::watch(&self.api, served, filter, renderer.form, &call.parameters)?;
             let mut response = bytes_response(StatusCode::OK, []);
             *response.body_mut() = ResponseBody::stream(stream);
             return Ok(response);
@@ -185,7 +217,12 @@ impl ApiService {
         ))
     }
 
-    fn change(&self, call: &Call, served: Arc<Served>, path: ResourcePath) -> Result<Change<'_>, ApiError> {
+    fn change(
+        &self,
+        call: &Call,
+        served: Arc<Served>,
+        path: ResourcePath,
+    ) -> Result<Change<'_>, ApiError> {
         Ok(Change {
             api: &self.api,
             served,
@@ -200,7 +237,13 @@ impl ApiService {
         })
     }
 
-    async fn write(&self, call: &Call, served: Arc<Served>, path: ResourcePath, verb: &str) -> Answer {
+    async fn write(
+        &self,
+        call: &Call,
+        served: Arc<Served>,
+        path: ResourcePath,
+        verb: &str,
+    ) -> Answer {
         let renderer = self.renderer(call, &served)?;
         let is_scale = path.subresource == "scale";
         let is_status_only = matches!(path.subresource.as_str(), "binding" | "eviction");
@@ -256,11 +299,17 @@ impl ApiService {
         if self.api.collector.is_idle() {
             return;
         }
-        let api = self.api.clone();
+        // The task ends by itself when the queue is empty. It does not keep the server alive: what it leaves
+        // undone is found again when the store is opened.
+        let api = Arc::downgrade(&self.api);
+        let work = async move {
+            if let Some(api) = api.upgrade() {
+                api.collect().await;
+            }
+        };
         match tokio::runtime::Handle::try_current() {
-            // The task ends by itself when the queue is empty, and holds nothing that must be cleaned up.
-            Ok(runtime) => drop(runtime.spawn(async move { api.collect().await })),
-            Err(_) => api.collect().await,
+            Ok(runtime) => drop(runtime.spawn(work)),
+            Err(_) => work.await,
         }
     }
 
@@ -279,7 +328,10 @@ impl ApiService {
             );
         if gone && !returns_object {
             let uid = meta::uid(&shown.value(&served)).to_owned();
-            return Ok(json_response(StatusCode::OK, &deleted_status(&served, &name, &uid)));
+            return Ok(json_response(
+                StatusCode::OK,
+                &deleted_status(&served, &name, &uid),
+            ));
         }
         Ok(match shown {
             Shown::Stored(object) => bytes_response(StatusCode::OK, [renderer.object(&object)]),
@@ -287,7 +339,12 @@ impl ApiService {
         })
     }
 
-    async fn delete_collection(&self, call: &Call, served: Arc<Served>, path: ResourcePath) -> Answer {
+    async fn delete_collection(
+        &self,
+        call: &Call,
+        served: Arc<Served>,
+        path: ResourcePath,
+    ) -> Answer {
         let options = DeleteOptions::parse(&call.json()?, &call.parameters)?;
         let filter = filter_of(call, &served, &path)?;
         let query = PageQuery {
@@ -302,7 +359,11 @@ impl ApiService {
             .list(&served.table, &query)
             .map_err(|e| ApiError::internal(e.to_string()))?;
         let mut deleted = Vec::new();
-        for object in page.objects.iter().filter(|object| filter.matches(&served, object)) {
+        for object in page
+            .objects
+            .iter()
+            .filter(|object| filter.matches(&served, object))
+        {
             let place = ResourcePath {
                 namespace: object.namespace().to_owned(),
                 name: object.name().to_owned(),
@@ -343,8 +404,17 @@ impl Shown {
 /// Makes the change that a request asks for. The flag says whether an object came into being.
 fn perform(change: &mut Change<'_>, call: &Call, verb: &str) -> Result<(Outcome, bool), ApiError> {
     let media_type = request::media_type(&call.headers);
-    if verb != "patch" && !matches!(&*media_type, "application/json" | "*/*" | "") {
-        return Err(ApiError::unsupported_media_type(&["application/json"]));
+    if verb != "patch"
+        && !matches!(
+            &*media_type,
+            "application/json" | "application/yaml" | "*/*" | "" | protobuf::CONTENT_TYPE
+        )
+    {
+        return Err(ApiError::unsupported_media_type(&[
+            "application/json",
+            "application/yaml",
+            protobuf::CONTENT_TYPE,
+        ]));
     }
     let body = call.json()?;
     match (change.subresource.as_str(), verb) {
@@ -353,9 +423,8 @@ fn perform(change: &mut Change<'_>, call: &Call, verb: &str) -> Result<(Outcome,
         ("scale", "patch") => {
             let kind = PatchKind::of(&media_type)?;
             let patch = |scale: &Value| match kind {
-                PatchKind::Json => {
-                    crate::patch::json::apply(scale, &body).map_err(|error| ApiError::unprocessable(error.to_string()))
-                }
+                PatchKind::Json => crate::patch::json::apply(scale, &body)
+                    .map_err(|error| ApiError::unprocessable(error.to_string())),
                 PatchKind::Merge | PatchKind::Strategic | PatchKind::Apply => {
                     Ok(crate::patch::merge::apply(scale, &body))
                 }
@@ -384,7 +453,12 @@ fn filter_of(call: &Call, served: &Served, path: &ResourcePath) -> Result<Filter
         // A watch of one object by its path.
         fields = format!("metadata.name={},{fields}", path.name);
     }
-    Filter::new(served, &path.namespace, parameters.text("labelSelector"), &fields)
+    Filter::new(
+        served,
+        &path.namespace,
+        parameters.text("labelSelector"),
+        &fields,
+    )
 }
 
 /// The field manager: as the client says, or the program that it is.
@@ -397,7 +471,11 @@ fn manager_of(call: &Call) -> String {
         .headers
         .get(header::USER_AGENT)
         .and_then(|value| value.to_str().ok());
-    let program = agent.unwrap_or_default().split('/').next().unwrap_or_default();
+    let program = agent
+        .unwrap_or_default()
+        .split('/')
+        .next()
+        .unwrap_or_default();
     if program.is_empty() {
         "unknown".to_owned()
     } else {
@@ -418,7 +496,10 @@ pub(crate) fn json_response(code: StatusCode, value: &Value) -> Response<Respons
     bytes_response(code, [render::json_bytes(value)])
 }
 
-pub(crate) fn bytes_response(code: StatusCode, chunks: impl IntoIterator<Item = Bytes>) -> Response<ResponseBody> {
+pub(crate) fn bytes_response(
+    code: StatusCode,
+    chunks: impl IntoIterator<Item = Bytes>,
+) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::chunks(chunks));
     *response.status_mut() = code;
     let json = HeaderValue::from_static("application/json");
@@ -426,20 +507,27 @@ pub(crate) fn bytes_response(code: StatusCode, chunks: impl IntoIterator<Item = 
     response
 }
 
-async fn read_call<B>(request: Request<B>, parameters: Parameters, bytes_max: usize) -> Result<Call, ApiError>
+async fn read_call<B>(
+    request: Request<B>,
+    parameters: Parameters,
+    bytes_max: usize,
+) -> Result<Call, ApiError>
 where
     B: http_body::Body + Send,
     B::Data: Send,
     B::Error: Into<BoxError>,
 {
     let (head, body) = request.into_parts();
-    let body = Limited::new(body, bytes_max).collect().await.map_err(|error| {
-        if error.is::<LengthLimitError>() {
-            ApiError::body_too_large(bytes_max)
-        } else {
-            ApiError::bad_request(format!("the body of the request cannot be read: {error}"))
-        }
-    })?;
+    let body = Limited::new(body, bytes_max)
+        .collect()
+        .await
+        .map_err(|error| {
+            if error.is::<LengthLimitError>() {
+                ApiError::body_too_large(bytes_max)
+            } else {
+                ApiError::bad_request(format!("the body of the request cannot be read: {error}"))
+            }
+        })?;
     Ok(Call {
         method: head.method,
         path: head.uri.path().to_owned(),

@@ -4,7 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
 };
 use rustls::ServerConfig;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -44,19 +45,32 @@ impl Tls {
         let authority_key = KeyPair::generate()?;
         let mut authority = CertificateParams::new(Vec::new())?;
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-        authority.distinguished_name.push(DnType::CommonName, "berth");
+        authority.key_usages = vec![
+            KeyUsagePurpose::KeyCertSign,
+            KeyUsagePurpose::DigitalSignature,
+        ];
+        authority
+            .distinguished_name
+            .push(DnType::CommonName, "berth");
         let authority_pem = authority.self_signed(&authority_key)?.pem();
         let issuer = Issuer::new(authority, authority_key);
 
-        let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default"]
-            .map(str::to_owned)
-            .into();
+        let mut names: Vec<String> = [
+            "localhost",
+            "127.0.0.1",
+            "::1",
+            "kubernetes",
+            "kubernetes.default",
+        ]
+        .map(str::to_owned)
+        .into();
         names.extend(addresses.iter().map(IpAddr::to_string));
         names.sort();
         names.dedup();
         let mut server = CertificateParams::new(names)?;
-        server.distinguished_name.push(DnType::CommonName, "berth-apiserver");
+        server
+            .distinguished_name
+            .push(DnType::CommonName, "berth-apiserver");
         server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         let server_key = KeyPair::generate()?;
         let certificate = server.signed_by(&server_key, &issuer)?;

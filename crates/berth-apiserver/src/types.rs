@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use crate::convert;
 use crate::meta;
 use crate::registry::{self, ResourceType, Subresource};
-use crate::render;
 use crate::schema::Schema;
 
 /// What a custom resource's definition says beyond its names.
@@ -61,14 +60,19 @@ impl Served {
 
     /// Whether objects are stored in another form than they are shown in.
     pub(crate) fn is_converted(&self) -> bool {
-        let other_version = |custom: &Custom| custom.storage_api_version != self.resource.api_version();
+        let other_version =
+            |custom: &Custom| custom.storage_api_version != self.resource.api_version();
         convert::is_converted(&self.resource) || self.custom.as_ref().is_some_and(other_version)
     }
 
     /// The form to show, from the form in the store.
     pub(crate) fn present(&self, mut stored: Value) -> Value {
         if self.custom.is_some() {
-            meta::set(&mut stored, &["apiVersion"], self.resource.api_version().into());
+            meta::set(
+                &mut stored,
+                &["apiVersion"],
+                self.resource.api_version().into(),
+            );
             return stored;
         }
         convert::from_storage(&self.resource, stored)
@@ -77,7 +81,11 @@ impl Served {
     /// The form for the store, from the form that is shown.
     pub(crate) fn accept(&self, mut shown: Value) -> Value {
         if let Some(custom) = &self.custom {
-            meta::set(&mut shown, &["apiVersion"], custom.storage_api_version.as_str().into());
+            meta::set(
+                &mut shown,
+                &["apiVersion"],
+                custom.storage_api_version.as_str().into(),
+            );
             return shown;
         }
         convert::to_storage(&self.resource, shown)
@@ -86,7 +94,10 @@ impl Served {
 
 /// Subresources that Kubernetes has and that discovery need not show.
 fn with_hidden_subresources(resource: ResourceType) -> ResourceType {
-    if resource.group.is_empty() && resource.kind == "Namespace" && resource.subresource("finalize").is_none() {
+    if resource.group.is_empty()
+        && resource.kind == "Namespace"
+        && resource.subresource("finalize").is_none()
+    {
         return resource.with_subresource("finalize", "", "v1", "Namespace", &["update"]);
     }
     resource
@@ -99,7 +110,7 @@ pub(crate) struct Types {
     /// The same as a list, for discovery.
     list: Vec<ResourceType>,
     /// OpenAPI documents by path, once somebody has asked for them: they are large and change with the types only.
-    documents: Mutex<HashMap<String, Bytes>>,
+    documents: Mutex<HashMap<(String, &'static str), Bytes>>,
 }
 
 impl Types {
@@ -138,15 +149,24 @@ impl Types {
         }
     }
 
-    /// The document at a path, made at most once.
-    pub(crate) fn document(&self, path: &str, make: impl FnOnce() -> Option<Value>) -> Option<Bytes> {
-        let known = |documents: &HashMap<String, Bytes>| documents.get(path).cloned();
-        if let Some(found) = known(&self.documents.lock().unwrap_or_else(PoisonError::into_inner)) {
+    /// The document at a path in one form, made at most once.
+    pub(crate) fn document(
+        &self,
+        path: &str,
+        media_type: &'static str,
+        make: impl FnOnce() -> Option<Bytes>,
+    ) -> Option<Bytes> {
+        let key = (path.to_owned(), media_type);
+        let lock = || {
+            self.documents
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        };
+        if let Some(found) = lock().get(&key).cloned() {
             return Some(found);
         }
-        let made = render::json_bytes(&make()?);
-        let mut documents = self.documents.lock().unwrap_or_else(PoisonError::into_inner);
-        documents.insert(path.to_owned(), made.clone());
+        let made = make()?;
+        lock().insert(key, made.clone());
         Some(made)
     }
 
@@ -160,7 +180,12 @@ impl Types {
             .filter_map(|r| self.by_plural(&r.group, &r.version, &r.plural))
     }
 
-    pub(crate) fn by_plural(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Served>> {
+    pub(crate) fn by_plural(
+        &self,
+        group: &str,
+        version: &str,
+        plural: &str,
+    ) -> Option<&Arc<Served>> {
         self.served
             .get(&(group.to_owned(), version.to_owned(), plural.to_owned()))
     }
@@ -202,7 +227,13 @@ fn custom_type(spec: &Value, group: &str, version: &Value, storage_version: &str
     };
     let namespaced = spec["scope"] == "Namespaced";
     let (kind, plural) = (meta::text(names, &["kind"]), meta::text(names, &["plural"]));
-    let mut resource = ResourceType::stored(group, meta::text(version, &["name"]), kind, plural, namespaced);
+    let mut resource = ResourceType::stored(
+        group,
+        meta::text(version, &["name"]),
+        kind,
+        plural,
+        namespaced,
+    );
     if let Some(singular) = names["singular"].as_str() {
         resource.singular = singular.to_owned();
     }

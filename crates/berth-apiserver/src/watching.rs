@@ -50,7 +50,9 @@ impl WatchOptions {
             let error = FieldError::forbidden("resourceVersionMatch", detail);
             return Err(ApiError::invalid(&served.resource, "", &[error]));
         }
-        let timeout = parameters.number("timeoutSeconds")?.filter(|seconds| *seconds > 0);
+        let timeout = parameters
+            .number("timeoutSeconds")?
+            .filter(|seconds| *seconds > 0);
         let initial = wants_initial.unwrap_or(matches!(version, None | Some(0)));
         Ok(Self {
             from: version.filter(|version| *version > 0 && !initial),
@@ -111,14 +113,20 @@ pub(crate) fn watch(
 }
 
 fn bookmark_interval() -> Interval {
-    let mut interval = tokio::time::interval_at(Instant::now() + BOOKMARK_INTERVAL, BOOKMARK_INTERVAL);
+    let mut interval =
+        tokio::time::interval_at(Instant::now() + BOOKMARK_INTERVAL, BOOKMARK_INTERVAL);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     interval
 }
 
 type Started = (Watch, VecDeque<Arc<Object>>, u64);
 
-fn start(api: &Api, served: &Served, filter: &Filter, options: &WatchOptions) -> Result<Started, Compacted> {
+fn start(
+    api: &Api,
+    served: &Served,
+    filter: &Filter,
+    options: &WatchOptions,
+) -> Result<Started, Compacted> {
     if let Some(from) = options.from {
         return Ok((api.store.watch(&served.table, from)?, VecDeque::new(), from));
     }
@@ -143,7 +151,8 @@ async fn next_chunk(open: Result<Open, Compacted>) -> Option<(Bytes, Result<Open
         Ok(open) => open,
         // The first and only event of a watch that came too late.
         Err(Compacted {
-            requested: u64::MAX, ..
+            requested: u64::MAX,
+            ..
         }) => return None,
         Err(compacted) => {
             return Some((
@@ -252,7 +261,10 @@ impl Open {
         let mut out = BytesMut::new();
         let renderer = self.renderer();
         let mut sent = 0;
-        for view in events.iter().filter_map(|event| self.filter.view(&self.served, event)) {
+        for view in events
+            .iter()
+            .filter_map(|event| self.filter.view(&self.served, event))
+        {
             renderer.event(&view, &mut out);
             sent += 1;
         }

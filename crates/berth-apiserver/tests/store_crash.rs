@@ -3,6 +3,12 @@
 //! The test starts itself again as the writer: that process runs `writer_process` alone, with the directory in its
 //! environment, and prints a line for each write once the store has said that it is done.
 
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -43,8 +49,15 @@ fn write_for_ever(store: &Store, writer: usize) {
         let current = store.latest("pods", &key);
         let ticket = match &current {
             None => store.put("pods", &key, Expect::Absent, body(writer, number)),
-            Some(object) if number % 5 == 4 => store.delete("pods", &key, object.version(), object.value()),
-            Some(object) => store.put("pods", &key, Expect::Version(object.version()), body(writer, number)),
+            Some(object) if number % 5 == 4 => {
+                store.delete("pods", &key, object.version(), object.value())
+            }
+            Some(object) => store.put(
+                "pods",
+                &key,
+                Expect::Version(object.version()),
+                body(writer, number),
+            ),
         };
         let event = ticket.unwrap().wait().unwrap();
         let gone = event.kind == berth_apiserver::store::EventKind::Deleted;
@@ -77,7 +90,12 @@ fn writer_process() {
 /// Runs the writer until it has said `lines` lines and a little longer, kills it, and returns what it said.
 fn killed_writer(directory: &std::path::Path, lines: u64, longer: Duration) -> Vec<String> {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "writer_process", "--nocapture", "--test-threads=1"])
+        .args([
+            "--exact",
+            "writer_process",
+            "--nocapture",
+            "--test-threads=1",
+        ])
         .env(DIRECTORY, directory)
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit())
@@ -107,7 +125,10 @@ fn last_done(said: &[String], done: &mut HashMap<String, (u64, bool)>) -> u64 {
     let mut writes = 0;
     for line in said.iter().filter(|line| line.ends_with('\n')) {
         // The first line comes after the test runner's own words.
-        let words: Vec<_> = line.split_whitespace().skip_while(|word| *word != "done").collect();
+        let words: Vec<_> = line
+            .split_whitespace()
+            .skip_while(|word| *word != "done")
+            .collect();
         if let ["done", key, version, gone] = words[..] {
             writes += 1;
             done.insert(key.to_owned(), (version.parse().unwrap(), gone == "1"));
@@ -164,5 +185,8 @@ fn what_was_done_survives_a_kill_at_any_moment() {
             true
         });
     }
-    assert!(writes > 100, "only {writes} writes were done between the kills");
+    assert!(
+        writes > 100,
+        "only {writes} writes were done between the kills"
+    );
 }

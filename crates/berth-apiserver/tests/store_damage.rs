@@ -1,10 +1,17 @@
 //! A file with flipped or missing bytes: either everything that was written is there, or the store says so.
 
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use berth_apiserver::store::{
-    Expect, Journal, JournalError, Limits, OpenError, PageQuery, Record, Snapshot, Store, WriteError,
+    Expect, Journal, JournalError, Limits, OpenError, PageQuery, Record, Snapshot, Store,
+    WriteError,
 };
 use serde_json::json;
 
@@ -28,7 +35,11 @@ fn filled(directory: &Path) -> BTreeMap<String, (u64, String)> {
     for number in 0..200 {
         let key = format!("ns/pod-{number}");
         let body = json!({"metadata": {"name": key}, "text": "y".repeat(number * 7)});
-        store.put("pods", &key, Expect::Absent, body).unwrap().wait().unwrap();
+        store
+            .put("pods", &key, Expect::Absent, body)
+            .unwrap()
+            .wait()
+            .unwrap();
     }
     for number in (0..200).step_by(9) {
         let key = format!("ns/pod-{number}");
@@ -83,7 +94,11 @@ fn damage_is_reported_and_never_silent() {
         let range = if round % 3 == 0 { 4096 } else { damaged.len() };
         let at = (state >> 8) as usize % range;
         damaged[at] ^= 1 << (state % 8);
-        reports += usize::from(reported(&damaged, &expected, &format!("bit flipped at {at}")));
+        reports += usize::from(reported(
+            &damaged,
+            &expected,
+            &format!("bit flipped at {at}"),
+        ));
     }
     for cut in [0, 1, 100, 4096, image.len() / 2, image.len() - 1] {
         reports += usize::from(reported(&image[..cut], &expected, &format!("cut to {cut}")));
@@ -111,12 +126,22 @@ impl Journal for FailingJournal {
 fn a_failed_journal_stops_writes_and_shows_nothing_of_them() {
     let journal = Box::new(FailingJournal { good: 2 });
     let store = Store::with_journal(journal, Snapshot::default(), Limits::default()).unwrap();
-    let put = |key: &str| store.put("pods", key, Expect::Absent, json!({"metadata": {"name": key}}));
+    let put = |key: &str| {
+        store.put(
+            "pods",
+            key,
+            Expect::Absent,
+            json!({"metadata": {"name": key}}),
+        )
+    };
     put("a").unwrap().wait().unwrap();
     put("b").unwrap().wait().unwrap();
     let error = put("c").unwrap().wait().unwrap_err();
     assert!(error.to_string().contains("no space left"), "{error}");
-    assert_eq!(everything(&store).into_keys().collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(
+        everything(&store).into_keys().collect::<Vec<_>>(),
+        ["a", "b"]
+    );
     assert!(store.latest("pods", "c").is_none());
     assert!(matches!(put("d"), Err(WriteError::Journal(_))));
     assert!(store.failure().is_some());
@@ -127,5 +152,8 @@ fn a_second_process_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let _first = Store::open(directory.path(), Limits::default()).unwrap();
     let second = Store::open(directory.path(), Limits::default());
-    assert!(matches!(second, Err(OpenError::Locked { .. })), "{second:?}");
+    assert!(
+        matches!(second, Err(OpenError::Locked { .. })),
+        "{second:?}"
+    );
 }

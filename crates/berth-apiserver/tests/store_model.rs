@@ -1,5 +1,11 @@
 //! The store against a model that keeps every state it ever had: random operations, same answers.
 
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
 use std::collections::BTreeMap;
 
 use berth_apiserver::store::{Compacted, EventKind, Expect, Limits, PageQuery, Store, WriteError};
@@ -36,18 +42,21 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
+/// The objects of each table: key to version and mark.
+type State = [BTreeMap<String, (u64, u64)>; 2];
+
 /// Every state of every table, by version; and every change.
 #[derive(Default)]
 struct Model {
     version: u64,
-    states: BTreeMap<u64, [BTreeMap<String, (u64, u64)>; 2]>,
+    states: BTreeMap<u64, State>,
     changes: Vec<(usize, u64, EventKind, String)>,
     /// Per table, the newest version that may no longer be readable.
     compacted: [u64; 2],
 }
 
 impl Model {
-    fn at(&self, version: u64) -> [BTreeMap<String, (u64, u64)>; 2] {
+    fn at(&self, version: u64) -> State {
         self.states
             .range(..=version)
             .next_back()
@@ -65,7 +74,12 @@ impl Model {
         }
         self.states.insert(self.version, state);
         self.changes.push((table, self.version, kind, key.into()));
-        let of_table: Vec<u64> = self.changes.iter().filter(|c| c.0 == table).map(|c| c.1).collect();
+        let of_table: Vec<u64> = self
+            .changes
+            .iter()
+            .filter(|c| c.0 == table)
+            .map(|c| c.1)
+            .collect();
         if let Some(lost) = of_table.len().checked_sub(limit + 1) {
             self.compacted[table] = self.compacted[table].max(of_table[lost]);
         }
@@ -124,7 +138,9 @@ impl Run {
             Operation::Create(table, key) => self.create(table, &key_of(key)),
             Operation::Update(table, key, off) => self.write(table, &key_of(key), off, false),
             Operation::Delete(table, key, off) => self.write(table, &key_of(key), off, true),
-            Operation::List(table, namespace, limit, back) => self.list(table, namespace, limit, back),
+            Operation::List(table, namespace, limit, back) => {
+                self.list(table, namespace, limit, back);
+            }
             Operation::StartWatch(table, back) => self.start_watch(table, back),
             Operation::Drain(which) => self.drain(which),
             Operation::Reopen => self.reopen(),
@@ -133,7 +149,9 @@ impl Run {
 
     fn create(&mut self, table: usize, key: &str) {
         let mark = (self.model.version + 1) * 7;
-        let answer = self.store.put(TABLES[table], key, Expect::Absent, body(key, mark));
+        let answer = self
+            .store
+            .put(TABLES[table], key, Expect::Absent, body(key, mark));
         if self.model.at(self.model.version)[table].contains_key(key) {
             assert!(matches!(answer, Err(WriteError::Exists)), "{answer:?}");
         } else {
@@ -148,10 +166,15 @@ impl Run {
         let version = current.map_or(1, |(version, _)| version) + off;
         let mark = (self.model.version + 1) * 7;
         let answer = if delete {
-            self.store.delete(TABLES[table], key, version, body(key, mark))
-        } else {
             self.store
-                .put(TABLES[table], key, Expect::Version(version), body(key, mark))
+                .delete(TABLES[table], key, version, body(key, mark))
+        } else {
+            self.store.put(
+                TABLES[table],
+                key,
+                Expect::Version(version),
+                body(key, mark),
+            )
         };
         match (current, off) {
             (None, _) => assert!(matches!(answer, Err(WriteError::NotFound)), "{answer:?}"),
@@ -168,7 +191,8 @@ impl Run {
                 } else {
                     EventKind::Modified
                 };
-                self.model.change(table, key, kind, self.limits.history_events);
+                self.model
+                    .change(table, key, kind, self.limits.history_events);
             }
         }
     }
@@ -265,7 +289,11 @@ impl Run {
         assert_eq!(self.store.version(), self.model.version);
         // History is not kept across a restart: each table is readable from its own last change on.
         for table in 0..TABLES.len() {
-            let last = self.model.events(table, 0).last().map_or(0, |event| event.0);
+            let last = self
+                .model
+                .events(table, 0)
+                .last()
+                .map_or(0, |event| event.0);
             self.model.compacted[table] = last;
         }
     }
@@ -285,7 +313,9 @@ impl Run {
 
 fn check(on_disk: bool, history_events: usize, operations: Vec<Operation>) {
     let mut run = Run::new(on_disk, history_events);
-    operations.into_iter().for_each(|operation| run.apply(operation));
+    operations
+        .into_iter()
+        .for_each(|operation| run.apply(operation));
     run.compare_all();
 }
 

@@ -135,16 +135,19 @@ impl VolumeIndex {
         let groups = self.free.get(&family_of_claim(claim))?;
         let modes = AccessModes::of(&claim.spec.access_modes);
         let size = requested(claim);
-        groups
-            .iter()
-            .filter(|(offered, _)| offered.contains(modes))
-            .find_map(|(offered, group)| {
-                let found = match &claim.spec.selector {
-                    None => first_at_least(&group.by_size, size, &accept).map(|(_, name)| name),
-                    Some(selector) => group.smallest_selected(selector, size, &accept),
-                };
-                found.map(|name| (*offered, name))
-            })
+        let mut best: Option<(Quantity, &str, AccessModes)> = None;
+        for (offered, group) in groups.iter().filter(|(offered, _)| offered.contains(modes)) {
+            if best.is_some_and(|(_, _, found)| found.count() < offered.count()) {
+                break;
+            }
+            let found = match &claim.spec.selector {
+                None => first_at_least(&group.by_size, size, &accept),
+                Some(selector) => group.smallest_selected(selector, size, &accept),
+            };
+            let found = found.map(|(size, name)| (size, name, *offered));
+            best = best.into_iter().chain(found).min();
+        }
+        best.map(|(_, name, offered)| (offered, name))
     }
 }
 
@@ -154,13 +157,12 @@ impl Group {
         selector: &LabelSelector,
         size: Quantity,
         accept: &impl Fn(&str) -> bool,
-    ) -> Option<&str> {
+    ) -> Option<(Quantity, &str)> {
         self.by_labels
             .iter()
             .filter(|(labels, _)| matches_labels(selector, labels))
             .filter_map(|(_, volumes)| first_at_least(volumes, size, accept))
             .min()
-            .map(|(_, name)| name)
     }
 }
 

@@ -40,6 +40,18 @@ pub struct Settings {
     pub ephemeral_claims: bool,
 }
 
+impl Settings {
+    /// What is right where there are no other controllers: an embedded cluster or a simulation.
+    #[must_use]
+    pub fn embedded() -> Self {
+        Self {
+            protection: Protection::UsedByPods,
+            ephemeral_claims: true,
+            ..Self::default()
+        }
+    }
+}
+
 impl Default for Settings {
     /// What is right beside a real cluster's other controllers.
     fn default() -> Self {

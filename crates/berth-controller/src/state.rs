@@ -86,6 +86,8 @@ pub struct State {
     index: VolumeIndex,
     /// Volumes that effects in flight are about: nobody else may choose them.
     held: FxHashSet<String>,
+    /// Claims that name a volume, by its name, whether it is there or not.
+    naming: BTreeMap<String, BTreeSet<NamespacedName>>,
     /// Claims that wait for a volume, by class.
     waiting: BTreeMap<String, BTreeSet<NamespacedName>>,
     /// The claim that was last woken, by class.
@@ -245,7 +247,7 @@ impl State {
             } else if is_known(&claim.metadata, &known.metadata) {
                 return Vec::new();
             } else {
-                self.stop_waiting(&name);
+                self.unindex_claim(&name);
             }
         }
         if is_waiting(&claim) {
@@ -253,7 +255,9 @@ impl State {
             self.waiting.entry(class).or_default().insert(name.clone());
         }
         if !claim.spec.volume_name.is_empty() {
-            keys.push(Key::Volume(claim.spec.volume_name.clone()));
+            let volume = claim.spec.volume_name.clone();
+            self.naming.entry(volume.clone()).or_default().insert(name.clone());
+            keys.push(Key::Volume(volume));
         }
         self.claims.insert(name.clone(), Arc::new(claim));
         keys.push(Key::Claim(name));
@@ -262,7 +266,7 @@ impl State {
 
     /// Forgets a claim. Gives the volumes that it leaves behind.
     pub fn remove_claim(&mut self, name: &NamespacedName) -> Vec<Key> {
-        self.stop_waiting(name);
+        self.unindex_claim(name);
         let Some(claim) = self.claims.remove(name) else {
             return Vec::new();
         };
@@ -277,16 +281,15 @@ impl State {
         keys
     }
 
-    fn stop_waiting(&mut self, name: &NamespacedName) {
+    fn unindex_claim(&mut self, name: &NamespacedName) {
         let Some(claim) = self.claims.get(name) else { return };
-        let class = claim.class_name().unwrap_or_default();
-        if let Some(waiting) = self.waiting.get_mut(class) {
-            waiting.remove(name);
-            if waiting.is_empty() {
-                let class = class.to_owned();
-                self.waiting.remove(&class);
-            }
-        }
+        remove_from(&mut self.waiting, claim.class_name().unwrap_or_default(), name);
+        remove_from(&mut self.naming, &claim.spec.volume_name, name);
+    }
+
+    /// The claims that name a volume.
+    fn claims_naming(&self, volume: &str) -> impl Iterator<Item = Key> {
+        self.naming.get(volume).into_iter().flatten().cloned().map(Key::Claim)
     }
 
     /// Takes in a volume. Gives what to look at; nothing if the state already knew better.
@@ -305,22 +308,21 @@ impl State {
             Some(reference) => keys.push(Key::Claim(NamespacedName::referred(reference))),
             None => keys.extend(self.wake(&volume).map(Key::Claim)),
         }
+        keys.extend(self.claims_naming(&name));
         self.volumes.insert(name.clone(), Arc::new(volume));
         keys.push(Key::Volume(name));
         keys
     }
 
-    /// Forgets a volume. Gives the claim that loses it.
+    /// Forgets a volume. Gives the claims that lose it.
     pub fn remove_volume(&mut self, name: &str) -> Vec<Key> {
         self.index.remove(name);
         let Some(volume) = self.volumes.remove(name) else {
             return Vec::new();
         };
         let reference = volume.spec.claim_ref.as_ref();
-        reference
-            .map(|reference| Key::Claim(NamespacedName::referred(reference)))
-            .into_iter()
-            .collect()
+        let referred = reference.map(|reference| Key::Claim(NamespacedName::referred(reference)));
+        referred.into_iter().chain(self.claims_naming(name)).collect()
     }
 
     /// A waiting claim that could use a volume that is free, one after the other.
@@ -405,9 +407,23 @@ impl State {
         keys
     }
 
-    /// Takes in a node.
-    pub fn apply_node(&mut self, node: Node) {
-        self.nodes.insert(node.metadata.name, node.metadata.labels);
+    /// Takes in a node. Gives the claims of pods that were put on it, if it is new or has other labels.
+    pub fn apply_node(&mut self, node: Node) -> Vec<Key> {
+        let (name, labels) = (node.metadata.name, node.metadata.labels);
+        // Nodes report every few seconds; their labels hardly ever change.
+        if self.nodes.get(&name) == Some(&labels) {
+            return Vec::new();
+        }
+        let placed = self.pods.values().filter(|pod| pod.node_name == name);
+        let claims = placed.flat_map(|pod| {
+            let namespace = &pod.metadata.namespace;
+            pod.claims
+                .iter()
+                .map(move |claim| Key::Claim(NamespacedName::new(namespace, claim)))
+        });
+        let keys = claims.collect();
+        self.nodes.insert(name, labels);
+        keys
     }
 
     /// Forgets a node.
@@ -425,6 +441,15 @@ fn is_known(new: &ObjectMeta, known: &ObjectMeta) -> bool {
     ) {
         (Ok(new), Ok(known)) => new <= known,
         _ => new.resource_version == known.resource_version && !new.resource_version.is_empty(),
+    }
+}
+
+fn remove_from(index: &mut BTreeMap<String, BTreeSet<NamespacedName>>, key: &str, name: &NamespacedName) {
+    if let Some(names) = index.get_mut(key) {
+        names.remove(name);
+        if names.is_empty() {
+            index.remove(key);
+        }
     }
 }
 

@@ -1,5 +1,8 @@
 //! What happens to claims and volumes, told as stories: objects, what a user does, what comes of it.
 
+// Helpers of tests fail loudly too; the lints spare only the test functions themselves.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 mod common;
 
 use berth_controller::{Protection, Settings, ZoneUpgrade};
@@ -38,7 +41,10 @@ impl Story {
     }
 
     fn run(mut self) -> Self {
+        self.controller.run_on_events_alone(&mut self.cluster);
+        let version = self.cluster.version();
         self.controller.run_until_quiet(&mut self.cluster);
+        assert_eq!(self.cluster.version(), version, "something waited for a resync");
         self
     }
 

@@ -91,6 +91,11 @@ impl Pools {
         }
     }
 
+    pub(crate) fn get(&self, key: PoolKey, nodes: SelectorId, name: &str) -> Option<&Pool> {
+        let pools = self.by_key.get(&key)?.get(&nodes)?;
+        pools.iter().find(|pool| &*pool.name == name)
+    }
+
     pub(crate) fn serves(&self, key: PoolKey) -> bool {
         self.by_key.contains_key(&key)
     }

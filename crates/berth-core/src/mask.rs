@@ -28,6 +28,33 @@ impl NodeMask {
         mask
     }
 
+    /// An empty set with room for the nodes of the cluster.
+    #[must_use]
+    pub fn none(nodes: &Nodes) -> Self {
+        Self {
+            words: vec![0; nodes.column_length().div_ceil(64)],
+        }
+    }
+
+    /// Becomes a copy of another set, without allocating anew.
+    pub fn copy_from(&mut self, other: &Self) {
+        self.words.clone_from(&other.words);
+    }
+
+    /// Adds a node and the room for it.
+    pub fn grow_to(&mut self, node: NodeId) {
+        let words = node.index() / 64 + 1;
+        if self.words.len() < words {
+            self.words.resize(words, 0);
+        }
+        self.insert(node);
+    }
+
+    /// The set as words of 64 nodes each.
+    pub fn words_mut(&mut self) -> &mut [u64] {
+        &mut self.words
+    }
+
     /// Adds a node. Ids past the length that the mask was made with are left out.
     pub fn insert(&mut self, node: NodeId) {
         if let Some(word) = self.words.get_mut(node.index() / 64) {
@@ -75,6 +102,13 @@ impl NodeMask {
     pub fn subtract(&mut self, set: &RoaringBitmap) {
         for node in set {
             self.remove(NodeId(node));
+        }
+    }
+
+    /// Removes the nodes of another mask.
+    pub fn remove_all(&mut self, other: &Self) {
+        for (word, gone) in self.words.iter_mut().zip(&other.words) {
+            *word &= !gone;
         }
     }
 
@@ -133,6 +167,13 @@ mod tests {
             let mut retained = mask.clone();
             retained.retain(|node| other.contains(node));
             prop_assert_eq!(&retained, &both);
+            let mut less = NodeMask::none(&nodes);
+            less.copy_from(&mask);
+            less.remove_all(&other);
+            prop_assert_eq!(ids(&less), &first - &second);
+            let mut grown = NodeMask::default();
+            first.iter().for_each(|node| grown.grow_to(NodeId(*node)));
+            prop_assert_eq!(&ids(&grown), &first);
             let mut rest = mask;
             rest.subtract(&second.iter().copied().collect());
             prop_assert_eq!(ids(&rest), &first - &second);

@@ -50,6 +50,14 @@ impl Quantity {
         }
     }
 
+    /// A quantity of thousandths.
+    #[must_use]
+    pub fn from_milli(milli: i64) -> Self {
+        Self {
+            nanos: i128::from(milli) * NANOS_PER_MILLI,
+        }
+    }
+
     /// Whole units, rounded away from zero and saturating.
     #[must_use]
     pub fn value(self) -> i64 {
@@ -66,6 +74,17 @@ impl Quantity {
     #[must_use]
     pub fn is_negative(self) -> bool {
         self.nanos < 0
+    }
+}
+
+impl std::ops::Add for Quantity {
+    type Output = Self;
+
+    /// The exact sum; it saturates far beyond what any quantity can be read as.
+    fn add(self, other: Self) -> Self {
+        Self {
+            nanos: self.nanos.saturating_add(other.nanos),
+        }
     }
 }
 

@@ -86,17 +86,17 @@ impl VolumeReason {
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
-            Self::NodeConflict => "NodeConflict",
-            Self::BindConflict => "BindConflict",
-            Self::NotEnoughSpace => "NotEnoughSpace",
-            Self::VolumeNotFound => "VolumeNotFound",
-            Self::UnboundImmediateClaims => "UnboundImmediateClaims",
-            Self::ClaimNotFound { .. } => "ClaimNotFound",
-            Self::EphemeralClaimNotFound { .. } => "EphemeralClaimNotFound",
-            Self::ClaimLost { .. } => "ClaimLost",
-            Self::ClaimDeleting { .. } => "ClaimDeleting",
-            Self::ClaimNotOwned { .. } => "ClaimNotOwned",
-            Self::NotTranslatable { .. } => "NotTranslatable",
+            Self::NodeConflict => "VolumeBinding.NodeConflict",
+            Self::BindConflict => "VolumeBinding.BindConflict",
+            Self::NotEnoughSpace => "VolumeBinding.NotEnoughSpace",
+            Self::VolumeNotFound => "VolumeBinding.VolumeNotFound",
+            Self::UnboundImmediateClaims => "VolumeBinding.UnboundImmediateClaims",
+            Self::ClaimNotFound { .. } => "VolumeBinding.ClaimNotFound",
+            Self::EphemeralClaimNotFound { .. } => "VolumeBinding.EphemeralClaimNotFound",
+            Self::ClaimLost { .. } => "VolumeBinding.ClaimLost",
+            Self::ClaimDeleting { .. } => "VolumeBinding.ClaimDeleting",
+            Self::ClaimNotOwned { .. } => "VolumeBinding.ClaimNotOwned",
+            Self::NotTranslatable { .. } => "VolumeBinding.NotTranslatable",
         }
     }
 }

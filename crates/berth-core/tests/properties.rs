@@ -5,7 +5,7 @@
 mod support;
 
 use berth_core::api::Kind;
-use berth_core::binder::{CapacityScore, NodeVolumes, PodVolumes, VolumeBinder};
+use berth_core::binder::{CapacityScore, NodeVolumes, PodVolumes, ScoreGate, VolumeBinder};
 use proptest::prelude::*;
 use support::{Made, binder_of, mk_claim, mk_class, mk_node, mk_pod, mk_volume, outcome, prepare};
 
@@ -149,7 +149,9 @@ fn verdicts(binder: &mut VolumeBinder, claims: &[&str]) -> Vec<(Vec<String>, i64
         .map(|node| {
             let words = outcome(binder, &pod, node);
             let score = match (prepare(binder, &pod), binder.node(node)) {
-                (Ok(prepared), Some(id)) => binder.score(&prepared, id, &CapacityScore::default()),
+                (Ok(prepared), Some(id)) => {
+                    binder.score(&prepared, id, ScoreGate::default(), &CapacityScore::default())
+                }
                 _ => 0,
             };
             (words, score)

@@ -71,7 +71,14 @@ fn ranked(objects: &[Made], claims: &[&str], nodes: &[&'static str], score: &Cap
     let mut binder = binder_of(objects);
     let prepared = prepare(&mut binder, &mk_pod(claims)).expect("claims can be considered");
     let mut ranked = nodes.to_vec();
-    ranked.sort_by_key(|node| -binder.score(&prepared, binder.node(node).expect("there"), score));
+    ranked.sort_by_key(|node| {
+        -binder.score(
+            &prepared,
+            binder.node(node).expect("there"),
+            ScoreGate::default(),
+            score,
+        )
+    });
     ranked
 }
 
@@ -92,11 +99,10 @@ fn priority_scoring_changes_the_order() {
     objects.extend(volumes_on("n2", &[12]));
     let closest = CapacityScore::default();
     assert_eq!(ranked(&objects, &["data"], &["n1", "n2"], &closest), ["n2", "n1"]);
-    let off = CapacityScore {
-        gate: ScoreGate::Off,
-        ..CapacityScore::default()
-    };
-    assert_eq!(ranked(&objects, &["data"], &["n1", "n2"], &off), ["n1", "n2"]);
+    let mut binder = binder_of(&objects);
+    let prepared = prepare(&mut binder, &mk_pod(&["data"])).expect("claims can be considered");
+    let node = binder.node("n2").expect("there");
+    assert_eq!(binder.score(&prepared, node, ScoreGate::Off, &closest), 0);
 }
 
 #[test]

@@ -8,6 +8,11 @@ use http::{Method, Request, header};
 use kube::client::Body;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long an answer may take. API servers give up on ordinary requests after a minute themselves.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Why a request did not do what it should.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +40,12 @@ pub enum ApiError {
         #[source]
         source: Box<kube::Error>,
     },
+    /// The answer did not come in time. Whether the request was carried out is not known.
+    #[error("{path}: no answer within {seconds} s", seconds = REQUEST_TIMEOUT.as_secs())]
+    TimedOut {
+        /// The request's path.
+        path: String,
+    },
     /// The request or the answer is not what the API defines.
     #[error("{path}: {problem}")]
     Malformed {
@@ -49,7 +60,7 @@ impl ApiError {
     fn code(&self) -> Option<u16> {
         match self {
             Self::Refused { code, .. } => Some(*code),
-            Self::Transport { .. } | Self::Malformed { .. } => None,
+            Self::Transport { .. } | Self::TimedOut { .. } | Self::Malformed { .. } => None,
         }
     }
 
@@ -70,6 +81,10 @@ impl ApiError {
     pub fn is_gone(&self) -> bool {
         self.code() == Some(410)
     }
+}
+
+fn timed_out(path: &str) -> ApiError {
+    ApiError::TimedOut { path: path.to_owned() }
 }
 
 /// What the server says when it refuses.
@@ -136,7 +151,8 @@ impl Api {
             path: path.to_owned(),
             source: Box::new(source),
         };
-        let response = self.client.send(request).await.map_err(transport)?;
+        let sent = timeout(REQUEST_TIMEOUT, self.client.send(request)).await;
+        let response = sent.map_err(|_| timed_out(path))?.map_err(transport)?;
         let status = response.status();
         if status.is_success() {
             return Ok(response.into_body());
@@ -152,10 +168,13 @@ impl Api {
 
     async fn call(&self, method: Method, path: &str, body: Option<(&str, Vec<u8>)>) -> Result<Bytes, ApiError> {
         let body = self.send(method, path, body).await?;
-        body.collect_bytes().await.map_err(|source| ApiError::Transport {
-            path: path.to_owned(),
-            source: Box::new(source),
-        })
+        let collected = timeout(REQUEST_TIMEOUT, body.collect_bytes()).await;
+        collected
+            .map_err(|_| timed_out(path))?
+            .map_err(|source| ApiError::Transport {
+                path: path.to_owned(),
+                source: Box::new(source),
+            })
     }
 
     fn encode(path: &str, value: &impl Serialize) -> Result<Vec<u8>, ApiError> {

@@ -3,12 +3,13 @@
 //! It turns what an API server says into model events and effects into API calls, for the volume
 //! controller and the scheduler alike. It decides nothing: decisions are made by the pure crates.
 //!
-//! Map: [`api`] sends single requests; [`watch`] keeps up with a kind of object; [`recorder`] writes
+//! Map: [`connect`] makes clients; [`api`] sends single requests; [`watch`] keeps up with a kind of object; [`recorder`] writes
 //! events for users; [`lease`] elects a leader; [`endpoint`] answers `/metrics`, `/healthz` and
 //! `/readyz`; [`controller`] and [`provisioner`] run the volume controller and a provisioner on all of these.
 
 pub mod api;
 pub mod backoff;
+pub mod connect;
 pub mod controller;
 pub mod endpoint;
 pub mod lease;

@@ -54,6 +54,11 @@ impl<Key: Clone + Eq + Hash + Ord> Queue<Key> {
         self.ready.len()
     }
 
+    /// Whether a key is ready.
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
     /// Whether no key is ready or comes back later.
     pub(crate) fn is_idle(&self) -> bool {
         self.ready.is_empty() && self.later.is_empty()

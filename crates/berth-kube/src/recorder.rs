@@ -9,6 +9,7 @@ use crate::resource::Resource;
 use jiff::Timestamp;
 use rustc_hash::FxHashMap;
 use serde_json::json;
+use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -17,10 +18,10 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// Events that may wait to be written. One claim tells at most a few, so this is thousands of claims.
-const QUEUE: usize = 8192;
-/// Events that are remembered for counting. Beyond, the memory starts anew: a repeated event is then
-/// written as a new one, which does no harm.
-const REMEMBERED: usize = 8192;
+const QUEUE: usize = 16_384;
+/// Events in one generation of the memory for counting. The last two generations are kept, so an
+/// event is written anew only if this many others were told since it was last told.
+const GENERATION: usize = 32_768;
 /// Different messages of one reason about one object before they are combined, as in Kubernetes.
 const SIMILAR: usize = 10;
 /// For how long messages count as similar, as in Kubernetes.
@@ -75,9 +76,44 @@ pub struct Writer {
     component: String,
     instance: String,
     queue: mpsc::Receiver<Told>,
-    written: FxHashMap<Same, Written>,
-    similar: FxHashMap<Similar, (Vec<String>, Instant)>,
+    written: Memory<Same, Written>,
+    similar: Memory<Similar, (Vec<String>, Instant)>,
     serial: u64,
+}
+
+/// A map that forgets what was not asked for in a while.
+struct Memory<K, V> {
+    young: FxHashMap<K, V>,
+    old: FxHashMap<K, V>,
+}
+
+impl<K: Hash + Eq + Clone, V> Memory<K, V> {
+    fn new() -> Self {
+        Self {
+            young: FxHashMap::default(),
+            old: FxHashMap::default(),
+        }
+    }
+
+    /// What is remembered. It is young again by that.
+    fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        if let Some((key, value)) = self.old.remove_entry(key) {
+            self.insert(key, value);
+        }
+        self.young.get_mut(key)
+    }
+
+    fn insert(&mut self, key: K, value: V) -> &mut V {
+        if self.young.len() >= GENERATION {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.entry(key).insert_entry(value).into_mut()
+    }
+
+    fn remove(&mut self, key: &K) {
+        self.young.remove(key);
+        self.old.remove(key);
+    }
 }
 
 /// What makes two events the same one.
@@ -105,8 +141,8 @@ pub fn recorder(api: Api, component: impl Into<String>, instance: impl Into<Stri
         component: component.into(),
         instance: instance.into(),
         queue,
-        written: FxHashMap::default(),
-        similar: FxHashMap::default(),
+        written: Memory::new(),
+        similar: Memory::new(),
         serial: 0,
     };
     (recorder, writer)
@@ -148,10 +184,6 @@ impl Writer {
         // The version changes with every write to the object, and must not make events differ.
         let resource_version = std::mem::take(&mut told.about.resource_version);
         self.combine(&mut told);
-        if self.written.len() >= REMEMBERED {
-            self.written.clear();
-            self.similar.clear();
-        }
         let same: Same = (
             told.about.clone(),
             told.event_type,
@@ -188,7 +220,12 @@ impl Writer {
     fn combine(&mut self, told: &mut Told) {
         let similar = (told.about.clone(), told.event_type, told.reason.clone());
         let now = Instant::now();
-        let (messages, since) = self.similar.entry(similar).or_insert_with(|| (Vec::new(), now));
+        if self.similar.get_mut(&similar).is_none() {
+            self.similar.insert(similar.clone(), (Vec::new(), now));
+        }
+        let Some((messages, since)) = self.similar.get_mut(&similar) else {
+            return;
+        };
         if now.duration_since(*since) > SIMILAR_WINDOW {
             messages.clear();
             *since = now;
@@ -260,4 +297,24 @@ fn namespace_of(about: &About) -> &str {
 
 fn time() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{GENERATION, Memory};
+
+    #[test]
+    fn what_is_asked_for_is_remembered_and_the_rest_goes_in_time() {
+        let mut memory = Memory::new();
+        memory.insert(0, "kept");
+        memory.insert(1, "forgotten");
+        for key in 2..3 * GENERATION {
+            memory.insert(key, "other");
+            if key % 1000 == 0 {
+                assert_eq!(memory.get_mut(&0), Some(&mut "kept"));
+            }
+        }
+        assert_eq!(memory.get_mut(&1), None);
+        assert!(memory.young.len() + memory.old.len() <= 2 * GENERATION);
+    }
 }

@@ -1,6 +1,9 @@
 //! Where the API server keeps the objects of a kind.
 
-use berth_core::api::{Kind, Node, ObjectMeta, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass};
+use berth_core::api::{
+    CsiDriver, CsiNode, CsiStorageCapacity, Kind, Namespace, Node, ObjectMeta, PersistentVolume, PersistentVolumeClaim,
+    Pod, PriorityClass, ReplicaSet, ReplicationController, Service, StatefulSet, StorageClass, VolumeAttachment,
+};
 use serde::de::DeserializeOwned;
 
 /// A resource of the API: group, version, plural name and whether it lives in namespaces.
@@ -57,6 +60,10 @@ impl Resource {
             Kind::VolumeAttachment => "volumeattachments",
             Kind::Namespace => "namespaces",
             Kind::PriorityClass => "priorityclasses",
+            Kind::Service => "services",
+            Kind::ReplicationController => "replicationcontrollers",
+            Kind::ReplicaSet => "replicasets",
+            Kind::StatefulSet => "statefulsets",
         };
         Self {
             group: kind.group(),
@@ -116,21 +123,23 @@ macro_rules! watched {
     };
 }
 
-watched!(Node, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass);
-
-mod storage {
-    use super::{Kind, ObjectMeta, Watched};
-    use berth_core::api::{CsiDriver, CsiNode, CsiStorageCapacity, Namespace, PriorityClass, VolumeAttachment};
-
-    watched!(
-        CsiDriver,
-        CsiNode,
-        CsiStorageCapacity,
-        Namespace,
-        PriorityClass,
-        VolumeAttachment
-    );
-}
+watched!(
+    CsiDriver,
+    CsiNode,
+    CsiStorageCapacity,
+    Namespace,
+    Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    PriorityClass,
+    ReplicaSet,
+    ReplicationController,
+    Service,
+    StatefulSet,
+    StorageClass,
+    VolumeAttachment
+);
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,9 @@
 //! Two controllers at once on an API server that refuses requests, answers and then claims it had
 //! not, and cuts watches: in the end all is bound, and nothing twice.
 
+// Helpers of tests fail loudly too; the lints spare only the test functions themselves.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 mod common;
 
 use berth_apiserver::Server;

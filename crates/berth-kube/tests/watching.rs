@@ -1,5 +1,8 @@
 //! What a watch makes of the answers of an API server, scripted one by one.
 
+// Helpers of tests fail loudly too; the lints spare only the test functions themselves.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use berth_core::api::PersistentVolume;
 use berth_kube::api::Api;
 use berth_kube::watch::{Change, Difference, Sink, watch};

@@ -30,7 +30,11 @@ pub(super) fn default_claim(claim: &mut Value) {
 
 fn has_class(claim: &Value) -> bool {
     !claim["spec"]["storageClassName"].is_null()
-        || !meta::at(claim, &["metadata", "annotations", names::STORAGE_CLASS_BETA]).is_null()
+        || !meta::at(
+            claim,
+            &["metadata", "annotations", names::STORAGE_CLASS_BETA],
+        )
+        .is_null()
 }
 
 /// A claim that names no class gets the default one: of several, the newest, then the first by name.
@@ -47,19 +51,29 @@ pub(super) fn set_default_class(api: &Api, claim: &mut Value) {
     let Ok(page) = api.store.list(CLASSES, &all) else {
         return;
     };
-    let classes = page.objects.iter().map(|object| object.value()).filter(|class| {
-        [names::IS_DEFAULT_CLASS, names::IS_DEFAULT_CLASS_BETA]
-            .iter()
-            .any(|key| meta::annotation(class, key) == "true")
-    });
+    let classes = page
+        .objects
+        .iter()
+        .map(|object| object.value())
+        .filter(|class| {
+            [names::IS_DEFAULT_CLASS, names::IS_DEFAULT_CLASS_BETA]
+                .iter()
+                .any(|key| meta::annotation(class, key) == "true")
+        });
     let created = |class: &Value| meta::text(class, &["metadata", "creationTimestamp"]).to_owned();
-    let newest = classes.reduce(
-        |best, class| {
-            if created(&class) > created(&best) { class } else { best }
-        },
-    );
+    let newest = classes.reduce(|best, class| {
+        if created(&class) > created(&best) {
+            class
+        } else {
+            best
+        }
+    });
     if let Some(class) = newest {
-        meta::set(claim, &["spec", "storageClassName"], meta::name(&class).into());
+        meta::set(
+            claim,
+            &["spec", "storageClassName"],
+            meta::name(&class).into(),
+        );
     }
 }
 
@@ -79,12 +93,22 @@ pub(super) fn admit_growth(change: &Change<'_>, old: &Value, new: &Value) -> Res
     if after <= before {
         return Ok(());
     }
-    let refuse = |why: &str| Err(ApiError::forbidden(&change.served.resource, &change.name, why));
+    let refuse = |why: &str| {
+        Err(ApiError::forbidden(
+            &change.served.resource,
+            &change.name,
+            why,
+        ))
+    };
     if meta::text(old, &["status", "phase"]) != "Bound" {
         return refuse("Only bound persistent volume claims can be expanded");
     }
     let class = meta::text(old, &["spec", "storageClassName"]);
-    let class = change.api.store.latest(CLASSES, class).map(|object| object.value());
+    let class = change
+        .api
+        .store
+        .latest(CLASSES, class)
+        .map(|object| object.value());
     if class.is_some_and(|class| class["allowVolumeExpansion"] == true) {
         return Ok(());
     }
@@ -102,19 +126,34 @@ pub(super) fn validate(claim: &Value) -> Vec<FieldError> {
     } else {
         let before = errors.len();
         fields::check_quantity(storage, "spec.resources[storage]", &mut errors);
-        if errors.len() == before && !fields::parse_quantity(storage).is_some_and(|q| q.is_positive()) {
+        if errors.len() == before
+            && !fields::parse_quantity(storage).is_some_and(|q| q.is_positive())
+        {
             let detail = "must be greater than zero";
-            errors.push(FieldError::invalid("spec.resources[storage]", storage, detail));
+            errors.push(FieldError::invalid(
+                "spec.resources[storage]",
+                storage,
+                detail,
+            ));
         }
     }
-    fields::check_one_of(claim, &["spec", "volumeMode"], &["Block", "Filesystem"], &mut errors);
+    fields::check_one_of(
+        claim,
+        &["spec", "volumeMode"],
+        &["Block", "Filesystem"],
+        &mut errors,
+    );
     errors
 }
 
 /// The parts of a claim's spec that can never change.
 fn fixed_part(claim: &Value) -> Value {
     let mut spec = claim["spec"].clone();
-    meta::set(&mut spec, &["resources", "requests", "storage"], Value::Null);
+    meta::set(
+        &mut spec,
+        &["resources", "requests", "storage"],
+        Value::Null,
+    );
     meta::set(&mut spec, &["volumeAttributesClassName"], Value::Null);
     spec
 }
@@ -132,8 +171,7 @@ pub(super) fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
         }
     }
     if before != after {
-        let detail =
-            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+        let detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
         errors.push(FieldError::forbidden("spec", detail));
     }
     let (was, is) = (
@@ -147,7 +185,10 @@ pub(super) fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
         // What a failed growth asked for may be taken back, down to what the volume has.
         if capacity.is_none_or(|capacity| is <= capacity) {
             let detail = "field can not be less than status.capacity";
-            errors.push(FieldError::forbidden("spec.resources.requests.storage", detail));
+            errors.push(FieldError::forbidden(
+                "spec.resources.requests.storage",
+                detail,
+            ));
         }
     }
     errors

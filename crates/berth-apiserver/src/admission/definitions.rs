@@ -11,12 +11,24 @@ pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 pub(super) fn default_definition(definition: &mut Value) {
     let kind = meta::text(definition, &["spec", "names", "kind"]).to_owned();
-    meta::default(definition, &["spec", "conversion"], json!({"strategy": "None"}));
+    meta::default(
+        definition,
+        &["spec", "conversion"],
+        json!({"strategy": "None"}),
+    );
     if kind.is_empty() {
         return;
     }
-    meta::default(definition, &["spec", "names", "singular"], kind.to_lowercase());
-    meta::default(definition, &["spec", "names", "listKind"], format!("{kind}List"));
+    meta::default(
+        definition,
+        &["spec", "names", "singular"],
+        kind.to_lowercase(),
+    );
+    meta::default(
+        definition,
+        &["spec", "names", "listKind"],
+        format!("{kind}List"),
+    );
 }
 
 /// The server serves the types at once, so the status says so at once.
@@ -35,7 +47,12 @@ pub(super) fn admit(definition: &mut Value, time: &str) {
 pub(super) fn validate(definition: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let spec = &definition["spec"];
-    for path in [&["group"][..], &["scope"], &["names", "plural"], &["names", "kind"]] {
+    for path in [
+        &["group"][..],
+        &["scope"],
+        &["names", "plural"],
+        &["names", "kind"],
+    ] {
         if meta::text(spec, path).is_empty() {
             errors.push(FieldError::required(format!("spec.{}", path.join(".")), ""));
         }
@@ -56,7 +73,12 @@ pub(super) fn validate(definition: &Value) -> Vec<FieldError> {
         errors.push(FieldError::invalid("metadata.name", &name.into(), detail));
     }
     let versions = meta::items(spec, &["versions"]);
-    if versions.iter().filter(|version| version["storage"] == true).count() != 1 {
+    if versions
+        .iter()
+        .filter(|version| version["storage"] == true)
+        .count()
+        != 1
+    {
         let detail = "must have exactly one version marked as storage version";
         let value = Value::from(versions.len());
         errors.push(FieldError::invalid("spec.versions", &value, detail));

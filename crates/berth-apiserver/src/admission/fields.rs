@@ -5,7 +5,6 @@ use serde_json::Value;
 use super::quantity::{NOT_A_QUANTITY, Quantity};
 use crate::error::FieldError;
 use crate::meta;
-use crate::schema::{Cursor, Schema, Shape};
 
 /// Each quantity of a map (`limits`, `requests`, `capacity`) must be one, and not negative.
 pub(super) fn check_quantities(object: &Value, field: &str, errors: &mut Vec<FieldError>) {
@@ -35,7 +34,12 @@ pub(super) fn parse_quantity(value: &Value) -> Option<Quantity> {
     }
 }
 
-pub(super) const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+pub(super) const ACCESS_MODES: [&str; 4] = [
+    "ReadOnlyMany",
+    "ReadWriteMany",
+    "ReadWriteOnce",
+    "ReadWriteOncePod",
+];
 
 /// Access modes of volumes and claims.
 pub(super) fn check_access_modes(object: &Value, detail: &str, errors: &mut Vec<FieldError>) {
@@ -46,7 +50,11 @@ pub(super) fn check_access_modes(object: &Value, detail: &str, errors: &mut Vec<
     for mode in modes {
         let mode = mode.as_str().unwrap_or_default();
         if !ACCESS_MODES.contains(&mode) {
-            errors.push(FieldError::not_supported("spec.accessModes", mode, &ACCESS_MODES));
+            errors.push(FieldError::not_supported(
+                "spec.accessModes",
+                mode,
+                &ACCESS_MODES,
+            ));
         }
     }
     if modes.len() > 1 && modes.iter().any(|mode| mode == "ReadWriteOncePod") {
@@ -56,7 +64,12 @@ pub(super) fn check_access_modes(object: &Value, detail: &str, errors: &mut Vec<
 }
 
 /// A text that must be one of a few, if it is there.
-pub(super) fn check_one_of(object: &Value, path: &[&str], allowed: &[&str], errors: &mut Vec<FieldError>) {
+pub(super) fn check_one_of(
+    object: &Value,
+    path: &[&str],
+    allowed: &[&str],
+    errors: &mut Vec<FieldError>,
+) {
     let value = meta::at(object, path);
     let text = value.as_str().unwrap_or_default();
     if !value.is_null() && !allowed.contains(&text) {
@@ -81,40 +94,4 @@ pub(super) fn validate_immutable_content(old: &Value, new: &Value) -> Vec<FieldE
         }
     }
     errors
-}
-
-/// The fields that a custom resource's schema requires.
-pub(super) fn required_by_schema(object: &Value, schema: &Schema) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    collect_required(object, schema.cursor(), "", &mut errors);
-    errors
-}
-
-fn collect_required(value: &Value, cursor: Cursor<'_>, path: &str, errors: &mut Vec<FieldError>) {
-    let below = |name: &str| {
-        if path.is_empty() {
-            name.to_owned()
-        } else {
-            format!("{path}.{name}")
-        }
-    };
-    match (value, cursor.shape()) {
-        (Value::Object(map), Shape::Struct(_)) => {
-            for (name, field) in cursor.fields().filter(|(name, _)| *name != "metadata") {
-                match map.get(name) {
-                    None | Some(Value::Null) if cursor.is_required(name) => {
-                        errors.push(FieldError::required(below(name), ""));
-                    }
-                    Some(value) => collect_required(value, field, &below(name), errors),
-                    None => {}
-                }
-            }
-        }
-        (Value::Array(items), Shape::List(_)) => {
-            for (index, item) in items.iter().enumerate() {
-                collect_required(item, cursor.items(), &format!("{path}[{index}]"), errors);
-            }
-        }
-        _ => {}
-    }
 }

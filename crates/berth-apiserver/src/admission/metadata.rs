@@ -37,7 +37,10 @@ pub(super) fn validate(served: &Served, object: &Value) -> Vec<FieldError> {
         bytes += key.len() + value.as_str().map_or(0, str::len);
     }
     if bytes > ANNOTATIONS_BYTES_MAX {
-        errors.push(FieldError::too_long("metadata.annotations", ANNOTATIONS_BYTES_MAX));
+        errors.push(FieldError::too_long(
+            "metadata.annotations",
+            ANNOTATIONS_BYTES_MAX,
+        ));
     }
     validate_owners(object, &mut errors);
     errors
@@ -99,22 +102,37 @@ fn validate_owners(object: &Value, errors: &mut Vec<FieldError>) {
             }
         }
     }
-    if owners.iter().filter(|owner| owner["controller"] == true).count() > 1 {
+    if owners
+        .iter()
+        .filter(|owner| owner["controller"] == true)
+        .count()
+        > 1
+    {
         let detail = "Only one reference can have Controller set to true";
         let value = Value::Array(owners.to_vec());
-        errors.push(FieldError::invalid("metadata.ownerReferences", &value, detail));
+        errors.push(FieldError::invalid(
+            "metadata.ownerReferences",
+            &value,
+            detail,
+        ));
     }
 }
 
 fn check_qualified_name(key: &str, field: &str, errors: &mut Vec<FieldError>) {
-    let (prefix, name) = key.rsplit_once('/').map_or((None, key), |(p, n)| (Some(p), n));
+    let (prefix, name) = key
+        .rsplit_once('/')
+        .map_or((None, key), |(p, n)| (Some(p), n));
     let value = Value::from(key);
     if prefix.is_some_and(|prefix| !is_subdomain(prefix)) {
         let detail = format!("prefix part {SUBDOMAIN}");
         errors.push(FieldError::invalid(field, &value, &detail));
     }
     if name.is_empty() {
-        errors.push(FieldError::invalid(field, &value, "name part must be non-empty"));
+        errors.push(FieldError::invalid(
+            field,
+            &value,
+            "name part must be non-empty",
+        ));
     } else if name.len() > LABEL_BYTES_MAX {
         let detail = "name part must be no more than 63 bytes";
         errors.push(FieldError::invalid(field, &value, detail));

@@ -21,17 +21,20 @@ use serde_json::{Value, json};
 use crate::clock;
 use crate::error::{ApiError, FieldError};
 use crate::meta;
+use crate::schema;
 use crate::types::Served;
 use crate::write::Change;
 
-/// Completes a new object and lets the server's own rules speak.
+/// Lets the server's own rules speak about a new object, and complete it.
 pub(crate) fn admit_create(change: &Change<'_>, object: &mut Value) -> Result<(), ApiError> {
     let served = &change.served;
     if served.resource.namespaced {
         check_namespace(change)?;
     }
-    apply_defaults(served, object);
-    match (served.resource.group.as_str(), served.resource.kind.as_str()) {
+    match (
+        served.resource.group.as_str(),
+        served.resource.kind.as_str(),
+    ) {
         ("", "Pod") => {
             priority::admit_pod(change, object)?;
             pods::admit(object);
@@ -53,11 +56,17 @@ pub(crate) fn admit_create(change: &Change<'_>, object: &mut Value) -> Result<()
     Ok(())
 }
 
-/// Completes a changed object and lets the server's own rules speak.
-pub(crate) fn admit_update(change: &Change<'_>, old: &Value, new: &mut Value) -> Result<(), ApiError> {
+/// Lets the server's own rules speak about a change, and complete it.
+pub(crate) fn admit_update(
+    change: &Change<'_>,
+    old: &Value,
+    new: &mut Value,
+) -> Result<(), ApiError> {
     let served = &change.served;
-    apply_defaults(served, new);
-    match (served.resource.group.as_str(), served.resource.kind.as_str()) {
+    match (
+        served.resource.group.as_str(),
+        served.resource.kind.as_str(),
+    ) {
         ("", "PersistentVolumeClaim") if change.subresource.is_empty() => {
             claims::set_default_class(change.api, new);
             claims::admit_growth(change, old, new)?;
@@ -77,8 +86,12 @@ fn meta_copy_if_absent(old: &Value, new: &mut Value, path: &[&str]) {
     }
 }
 
-fn apply_defaults(served: &Served, object: &mut Value) {
-    match (served.resource.group.as_str(), served.resource.kind.as_str()) {
+/// Fills in what the kind says of fields that are not set.
+pub(crate) fn apply_defaults(served: &Served, object: &mut Value) {
+    match (
+        served.resource.group.as_str(),
+        served.resource.kind.as_str(),
+    ) {
         ("", "Pod") => pods::default_pod(object),
         ("", "PersistentVolume") => volumes::default_volume(object),
         ("", "PersistentVolumeClaim") => claims::default_claim(object),
@@ -91,7 +104,11 @@ fn apply_defaults(served: &Served, object: &mut Value) {
             meta::default(object, &["preemptionPolicy"], "PreemptLowerPriority");
         }
         ("apiextensions.k8s.io", _) => definitions::default_definition(object),
-        _ => {}
+        _ => {
+            if let Some(custom) = &served.custom {
+                schema::apply_defaults(object, &custom.openapi);
+            }
+        }
     }
 }
 
@@ -103,14 +120,22 @@ pub(crate) fn validate_create(served: &Served, object: &Value) -> Vec<FieldError
 }
 
 /// What is wrong with a change of an object.
-pub(crate) fn validate_update(served: &Served, subresource: &str, old: &Value, new: &Value) -> Vec<FieldError> {
+pub(crate) fn validate_update(
+    served: &Served,
+    subresource: &str,
+    old: &Value,
+    new: &Value,
+) -> Vec<FieldError> {
     let mut errors = metadata::validate(served, new);
     errors.extend(metadata::validate_update(old, new));
     if !subresource.is_empty() {
         return errors;
     }
     errors.extend(validate_kind(served, new));
-    match (served.resource.group.as_str(), served.resource.kind.as_str()) {
+    match (
+        served.resource.group.as_str(),
+        served.resource.kind.as_str(),
+    ) {
         ("", "Pod") => errors.extend(pods::validate_update(old, new)),
         ("", "PersistentVolume") => errors.extend(volumes::validate_update(old, new)),
         ("", "PersistentVolumeClaim") => errors.extend(claims::validate_update(old, new)),
@@ -123,7 +148,10 @@ pub(crate) fn validate_update(served: &Served, subresource: &str, old: &Value, n
 }
 
 fn validate_kind(served: &Served, object: &Value) -> Vec<FieldError> {
-    match (served.resource.group.as_str(), served.resource.kind.as_str()) {
+    match (
+        served.resource.group.as_str(),
+        served.resource.kind.as_str(),
+    ) {
         ("", "Pod") => pods::validate(object),
         ("", "PersistentVolume") => volumes::validate(object),
         ("", "PersistentVolumeClaim") => claims::validate(object),
@@ -131,9 +159,19 @@ fn validate_kind(served: &Served, object: &Value) -> Vec<FieldError> {
         ("apps" | "batch", kind) => workloads::validate(kind, object),
         ("scheduling.k8s.io", "PriorityClass") => priority::validate_class(object),
         ("apiextensions.k8s.io", _) => definitions::validate(object),
-        _ if served.custom.is_some() => fields::required_by_schema(object, &served.schema),
-        _ => Vec::new(),
+        _ => validate_custom(served, object),
     }
+}
+
+/// Custom resources are checked by the schema of their definition.
+fn validate_custom(served: &Served, object: &Value) -> Vec<FieldError> {
+    let Some(custom) = &served.custom else {
+        return Vec::new();
+    };
+    schema::validate(object, &custom.openapi)
+        .into_iter()
+        .map(FieldError::from)
+        .collect()
 }
 
 /// Objects go only into a namespace that exists and stays.
@@ -144,7 +182,10 @@ fn check_namespace(change: &Change<'_>) -> Result<(), ApiError> {
     let Some(namespace) = change.api.store.latest(&served.table, &change.namespace) else {
         return Err(ApiError::not_found(&served.resource, &change.namespace));
     };
-    if namespace.field(&["metadata", "deletionTimestamp"]).is_some() {
+    if namespace
+        .field(&["metadata", "deletionTimestamp"])
+        .is_some()
+    {
         let resource = &change.served.resource;
         return Err(ApiError::namespace_terminating(
             resource,

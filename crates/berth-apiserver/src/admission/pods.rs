@@ -52,7 +52,11 @@ fn default_container(container: &mut Value) {
     let latest = !image.contains('@') && (!tag.contains(':') || tag.ends_with(":latest"));
     let pull_policy = if latest { "Always" } else { "IfNotPresent" };
     meta::default(container, &["imagePullPolicy"], pull_policy);
-    meta::default(container, &["terminationMessagePath"], "/dev/termination-log");
+    meta::default(
+        container,
+        &["terminationMessagePath"],
+        "/dev/termination-log",
+    );
     meta::default(container, &["terminationMessagePolicy"], "File");
     meta::default(container, &["resources"], json!({}));
     for port in meta::items_mut(container, &["ports"]) {
@@ -102,14 +106,22 @@ fn default_pod_volume(volume: &mut Value) {
 /// What the server adds to a new pod beyond defaults.
 pub(super) fn admit(pod: &mut Value) {
     let mut tolerations = meta::items(pod, &["spec", "tolerations"]).to_vec();
-    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+    for key in [
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/unreachable",
+    ] {
         let tolerates = |toleration: &Value| {
-            let (found, effect) = (meta::text(toleration, &["key"]), meta::text(toleration, &["effect"]));
+            let (found, effect) = (
+                meta::text(toleration, &["key"]),
+                meta::text(toleration, &["effect"]),
+            );
             (found == key || found.is_empty()) && ["", "NoExecute"].contains(&effect)
         };
         if !tolerations.iter().any(tolerates) {
-            tolerations.push(json!({"key": key, "operator": "Exists", "effect": "NoExecute",
-                "tolerationSeconds": UNREACHABLE_SECONDS}));
+            tolerations.push(
+                json!({"key": key, "operator": "Exists", "effect": "NoExecute",
+                "tolerationSeconds": UNREACHABLE_SECONDS}),
+            );
         }
     }
     meta::set(pod, &["spec", "tolerations"], Value::Array(tolerations));
@@ -121,7 +133,8 @@ fn quality_of_service(pod: &Value) -> &'static str {
         main.chain(meta::items(pod, &["spec", "initContainers"]))
     };
     let quantity = |container: &Value, list: &str, name: &str| {
-        fields::parse_quantity(meta::at(container, &["resources", list, name])).filter(|q| q.is_positive())
+        fields::parse_quantity(meta::at(container, &["resources", list, name]))
+            .filter(|q| q.is_positive())
     };
     let asks = |container: &Value| {
         ["cpu", "memory"].iter().any(|name| {
@@ -133,7 +146,9 @@ fn quality_of_service(pod: &Value) -> &'static str {
     let guaranteed = |container: &Value| {
         ["cpu", "memory"].iter().all(|name| {
             let limit = quantity(container, "limits", name);
-            limit.is_some() && quantity(container, "requests", name).is_none_or(|request| Some(request) == limit)
+            limit.is_some()
+                && quantity(container, "requests", name)
+                    .is_none_or(|request| Some(request) == limit)
         })
     };
     if !containers().any(asks) {
@@ -181,7 +196,11 @@ pub(super) fn validate_pod_spec(spec: &Value, field: &str) -> Vec<FieldError> {
     errors
 }
 
-fn validate_volumes<'s>(spec: &'s Value, field: &str, errors: &mut Vec<FieldError>) -> Vec<&'s str> {
+fn validate_volumes<'s>(
+    spec: &'s Value,
+    field: &str,
+    errors: &mut Vec<FieldError>,
+) -> Vec<&'s str> {
     let mut names = Vec::new();
     for (index, volume) in meta::items(spec, &["volumes"]).iter().enumerate() {
         let path = format!("{field}.volumes[{index}]");
@@ -201,7 +220,11 @@ fn validate_volumes<'s>(spec: &'s Value, field: &str, errors: &mut Vec<FieldErro
             errors.push(FieldError::required(format!("{path}.csi.driver"), ""));
         }
         if !volume["csi"]["fsSize"].is_null() {
-            fields::check_quantity(&volume["csi"]["fsSize"], &format!("{path}.csi.fsSize"), errors);
+            fields::check_quantity(
+                &volume["csi"]["fsSize"],
+                &format!("{path}.csi.fsSize"),
+                errors,
+            );
         }
         let sources = volume
             .as_object()
@@ -214,13 +237,22 @@ fn validate_volumes<'s>(spec: &'s Value, field: &str, errors: &mut Vec<FieldErro
     names
 }
 
-fn validate_container(container: &Value, path: &str, volumes: &[&str], errors: &mut Vec<FieldError>) {
+fn validate_container(
+    container: &Value,
+    path: &str,
+    volumes: &[&str],
+    errors: &mut Vec<FieldError>,
+) {
     let name = meta::text(container, &["name"]);
     if name.is_empty() {
         errors.push(FieldError::required(format!("{path}.name"), ""));
     } else if !is_dns_label(name) || name.len() > 63 {
         let detail = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
-        errors.push(FieldError::invalid(format!("{path}.name"), &name.into(), detail));
+        errors.push(FieldError::invalid(
+            format!("{path}.name"),
+            &name.into(),
+            detail,
+        ));
     }
     if meta::text(container, &["image"]).is_empty() {
         errors.push(FieldError::required(format!("{path}.image"), ""));
@@ -232,10 +264,16 @@ fn validate_container(container: &Value, path: &str, volumes: &[&str], errors: &
             errors,
         );
     }
-    let limits = container["resources"]["limits"].as_object().into_iter().flatten();
+    let limits = container["resources"]["limits"]
+        .as_object()
+        .into_iter()
+        .flatten();
     for (name, limit) in limits {
         let request = meta::at(container, &["resources", "requests", name]);
-        let (asked, most) = (fields::parse_quantity(request), fields::parse_quantity(limit));
+        let (asked, most) = (
+            fields::parse_quantity(request),
+            fields::parse_quantity(limit),
+        );
         if asked.zip(most).is_some_and(|(asked, most)| asked > most) {
             let detail = format!(
                 "must be less than or equal to {name} limit of {}",
@@ -254,7 +292,10 @@ fn validate_container(container: &Value, path: &str, volumes: &[&str], errors: &
         if mount_name.is_empty() {
             errors.push(FieldError::required(format!("{mount_path}.name"), ""));
         } else if !volumes.contains(&mount_name) {
-            errors.push(FieldError::not_found(format!("{mount_path}.name"), &mount_name.into()));
+            errors.push(FieldError::not_found(
+                format!("{mount_path}.name"),
+                &mount_name.into(),
+            ));
         }
         if meta::text(mount, &["mountPath"]).is_empty() {
             errors.push(FieldError::required(format!("{mount_path}.mountPath"), ""));
@@ -302,10 +343,16 @@ pub(super) fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
         errors.push(FieldError::forbidden("spec.tolerations", detail));
     }
     let before = meta::items(old, &["spec", "schedulingGates"]);
-    for (index, gate) in meta::items(new, &["spec", "schedulingGates"]).iter().enumerate() {
+    for (index, gate) in meta::items(new, &["spec", "schedulingGates"])
+        .iter()
+        .enumerate()
+    {
         if !before.contains(gate) {
             let detail = "only deletion is allowed, but found new scheduling gate";
-            errors.push(FieldError::forbidden(format!("spec.schedulingGates[{index}]"), detail));
+            errors.push(FieldError::forbidden(
+                format!("spec.schedulingGates[{index}]"),
+                detail,
+            ));
         }
     }
     errors

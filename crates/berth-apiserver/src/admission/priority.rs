@@ -26,26 +26,44 @@ pub(super) fn admit_pod(change: &Change<'_>, pod: &mut Value) -> Result<(), ApiE
     let class = if name.is_empty() {
         global_default(change)
     } else {
-        let stored = change.api.store.latest(CLASSES, name).map(|object| object.value());
+        let stored = change
+            .api
+            .store
+            .latest(CLASSES, name)
+            .map(|object| object.value());
         let found = stored.or_else(|| system_class(name));
         if found.is_none() {
             let why = format!("no PriorityClass with name {name} was found");
-            return Err(ApiError::forbidden(&change.served.resource, &change.name, &why));
+            return Err(ApiError::forbidden(
+                &change.served.resource,
+                &change.name,
+                &why,
+            ));
         }
         found
     };
-    let value = class.as_ref().map_or(0, |class| class["value"].as_i64().unwrap_or(0));
+    let value = class
+        .as_ref()
+        .map_or(0, |class| class["value"].as_i64().unwrap_or(0));
     let given = pod["spec"]["priority"].as_i64();
     if given.is_some_and(|given| given != value) {
         let why = format!(
             "the integer value of priority ({}) must not be provided in pod spec; priority admission controller computed {value} from the given PriorityClass name",
             given.unwrap_or_default()
         );
-        return Err(ApiError::forbidden(&change.served.resource, &change.name, &why));
+        return Err(ApiError::forbidden(
+            &change.served.resource,
+            &change.name,
+            &why,
+        ));
     }
     meta::set(pod, &["spec", "priority"], value.into());
     if let Some(class) = &class {
-        meta::set(pod, &["spec", "priorityClassName"], meta::name(class).into());
+        meta::set(
+            pod,
+            &["spec", "priorityClassName"],
+            meta::name(class).into(),
+        );
     }
     let policy = class.and_then(|class| class["preemptionPolicy"].as_str().map(str::to_owned));
     meta::default(
@@ -76,11 +94,13 @@ pub(super) fn validate_class(class: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let value = class["value"].as_i64().unwrap_or(0);
     let name = meta::name(class);
-    if name.starts_with("system-") && system_class(name).is_none_or(|known| known["value"] != value) {
+    if name.starts_with("system-") && system_class(name).is_none_or(|known| known["value"] != value)
+    {
         let detail = "priority class names with 'system-' prefix are reserved for system use only";
         errors.push(FieldError::forbidden("metadata.name", detail));
     } else if !name.starts_with("system-") && value > USER_VALUE_MAX {
-        let detail = format!("maximum allowed value of a user defined priority is {USER_VALUE_MAX}");
+        let detail =
+            format!("maximum allowed value of a user defined priority is {USER_VALUE_MAX}");
         errors.push(FieldError::forbidden("value", &detail));
     }
     errors

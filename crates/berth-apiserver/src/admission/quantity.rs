@@ -40,7 +40,9 @@ impl Quantity {
             .checked_mul(NANO / denominator.min(NANO))?;
         // Kubernetes rounds up to the next billionth.
         let nanos = scaled.checked_add(scale - 1)? / scale;
-        Some(Self { nanos: sign * nanos })
+        Some(Self {
+            nanos: sign * nanos,
+        })
     }
 
     pub(crate) fn is_negative(self) -> bool {
@@ -54,7 +56,10 @@ impl Quantity {
 
 /// The suffix as a fraction.
 fn multiplier(suffix: &str) -> Option<(i128, i128)> {
-    if let Some(exponent) = suffix.strip_prefix(['e', 'E']).filter(|rest| !rest.is_empty()) {
+    if let Some(exponent) = suffix
+        .strip_prefix(['e', 'E'])
+        .filter(|rest| !rest.is_empty())
+    {
         let exponent: i32 = exponent.parse().ok()?;
         return match exponent {
             0..=18 => Some((10_i128.pow(exponent.unsigned_abs()), 1)),

@@ -48,7 +48,8 @@ pub(super) fn allocate_address(api: &Api, service: &mut Value) {
         .iter()
         .filter_map(|service| service.field(&["spec", "clusterIP"]))
         .collect();
-    let candidates = (2_u16..u16::MAX).map(|number| format!("10.96.{}.{}", number >> 8, number & 0xff));
+    let candidates =
+        (2_u16..u16::MAX).map(|number| format!("10.96.{}.{}", number >> 8, number & 0xff));
     for address in candidates {
         if !taken.contains(&address) {
             meta::set(service, &["spec", "clusterIPs"], json!([address]));

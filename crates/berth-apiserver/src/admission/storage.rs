@@ -92,13 +92,21 @@ pub(super) fn validate_update(kind: &str, old: &Value, new: &Value) -> Vec<Field
             }
             if old["volumeBindingMode"] != new["volumeBindingMode"] {
                 let value = &new["volumeBindingMode"];
-                errors.push(FieldError::invalid("volumeBindingMode", value, "field is immutable"));
+                errors.push(FieldError::invalid(
+                    "volumeBindingMode",
+                    value,
+                    "field is immutable",
+                ));
             }
         }
         "CSIStorageCapacity" => {
             for field in ["nodeTopology", "storageClassName"] {
                 if old[field] != new[field] {
-                    errors.push(FieldError::invalid(field, &new[field], "field is immutable"));
+                    errors.push(FieldError::invalid(
+                        field,
+                        &new[field],
+                        "field is immutable",
+                    ));
                 }
             }
         }
@@ -106,12 +114,20 @@ pub(super) fn validate_update(kind: &str, old: &Value, new: &Value) -> Vec<Field
             for field in ["attachRequired", "fsGroupPolicy", "volumeLifecycleModes"] {
                 if old["spec"][field] != new["spec"][field] {
                     let path = format!("spec.{field}");
-                    errors.push(FieldError::invalid(path, &new["spec"][field], "field is immutable"));
+                    errors.push(FieldError::invalid(
+                        path,
+                        &new["spec"][field],
+                        "field is immutable",
+                    ));
                 }
             }
         }
         "VolumeAttachment" if old["spec"] != new["spec"] => {
-            errors.push(FieldError::invalid("spec", &new["spec"], "field is immutable"));
+            errors.push(FieldError::invalid(
+                "spec",
+                &new["spec"],
+                "field is immutable",
+            ));
         }
         _ => {}
     }

@@ -29,7 +29,11 @@ pub(super) fn default_volume(volume: &mut Value) {
         meta::default(volume, &["spec", "hostPath", "type"], "");
     }
     if volume["spec"]["claimRef"].is_object() {
-        meta::default(volume, &["spec", "claimRef", "kind"], "PersistentVolumeClaim");
+        meta::default(
+            volume,
+            &["spec", "claimRef", "kind"],
+            "PersistentVolumeClaim",
+        );
         meta::default(volume, &["spec", "claimRef", "apiVersion"], "v1");
     }
 }
@@ -46,9 +50,13 @@ pub(super) fn validate(volume: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     fields::check_access_modes(volume, "", &mut errors);
     let capacity = &volume["spec"]["capacity"];
-    if capacity.as_object().is_none_or(|capacity| capacity.is_empty()) {
+    if capacity
+        .as_object()
+        .is_none_or(|capacity| capacity.is_empty())
+    {
         errors.push(FieldError::required("spec.capacity", ""));
-    } else if capacity.get("storage").is_none() || capacity.as_object().is_some_and(|c| c.len() > 1) {
+    } else if capacity.get("storage").is_none() || capacity.as_object().is_some_and(|c| c.len() > 1)
+    {
         errors.push(FieldError::not_supported(
             "spec.capacity",
             &capacity.to_string(),
@@ -59,8 +67,13 @@ pub(super) fn validate(volume: &Value) -> Vec<FieldError> {
         let field = format!("spec.capacity[{name}]");
         let before = errors.len();
         fields::check_quantity(value, &field, &mut errors);
-        if errors.len() == before && !fields::parse_quantity(value).is_some_and(|q| q.is_positive()) {
-            errors.push(FieldError::invalid(field, value, "must be greater than zero"));
+        if errors.len() == before && !fields::parse_quantity(value).is_some_and(|q| q.is_positive())
+        {
+            errors.push(FieldError::invalid(
+                field,
+                value,
+                "must be greater than zero",
+            ));
         }
     }
     match sources(volume).as_object().map_or(0, serde_json::Map::len) {
@@ -84,7 +97,12 @@ pub(super) fn validate(volume: &Value) -> Vec<FieldError> {
         &policies,
         &mut errors,
     );
-    fields::check_one_of(volume, &["spec", "volumeMode"], &["Block", "Filesystem"], &mut errors);
+    fields::check_one_of(
+        volume,
+        &["spec", "volumeMode"],
+        &["Block", "Filesystem"],
+        &mut errors,
+    );
     validate_affinity(volume, &mut errors);
     errors
 }
@@ -93,7 +111,10 @@ fn validate_source(volume: &Value, errors: &mut Vec<FieldError>) {
     let spec = &volume["spec"];
     let mut require = |path: [&str; 2]| {
         if spec[path[0]].is_object() && meta::text(spec, &path).is_empty() {
-            errors.push(FieldError::required(format!("spec.{}.{}", path[0], path[1]), ""));
+            errors.push(FieldError::required(
+                format!("spec.{}.{}", path[0], path[1]),
+                "",
+            ));
         }
     };
     for path in [
@@ -126,7 +147,10 @@ fn validate_affinity(volume: &Value, errors: &mut Vec<FieldError>) {
     let terms = meta::items(required, &["nodeSelectorTerms"]);
     let field = "spec.nodeAffinity.required.nodeSelectorTerms";
     if terms.is_empty() {
-        errors.push(FieldError::required(field, "must have at least one node selector term"));
+        errors.push(FieldError::required(
+            field,
+            "must have at least one node selector term",
+        ));
     }
     for (index, term) in terms.iter().enumerate() {
         for (number, expression) in meta::items(term, &["matchExpressions"]).iter().enumerate() {
@@ -159,7 +183,11 @@ fn validate_expression(expression: &Value, field: &str, errors: &mut Vec<FieldEr
         "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
         other => {
             let detail = "not a valid selector operator";
-            errors.push(FieldError::invalid(format!("{field}.operator"), &other.into(), detail));
+            errors.push(FieldError::invalid(
+                format!("{field}.operator"),
+                &other.into(),
+                detail,
+            ));
         }
     }
     if meta::text(expression, &["key"]).is_empty() {
@@ -175,7 +203,11 @@ pub(super) fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
     }
     if old["spec"]["volumeMode"] != new["spec"]["volumeMode"] {
         let value = &new["spec"]["volumeMode"];
-        errors.push(FieldError::invalid("spec.volumeMode", value, "field is immutable"));
+        errors.push(FieldError::invalid(
+            "spec.volumeMode",
+            value,
+            "field is immutable",
+        ));
     }
     let (before, after) = (&old["spec"]["nodeAffinity"], &new["spec"]["nodeAffinity"]);
     if !before.is_null() && with_stable_labels(before) != with_stable_labels(after) {

@@ -10,7 +10,9 @@ use crate::selector::LabelSelector;
 /// Where the pod template of a kind stands.
 fn template_path(kind: &str) -> Option<&'static [&'static str]> {
     match kind {
-        "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet" | "Job" => Some(&["spec", "template"]),
+        "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet" | "Job" => {
+            Some(&["spec", "template"])
+        }
         "CronJob" => Some(&["spec", "jobTemplate", "spec", "template"]),
         _ => None,
     }
@@ -98,9 +100,16 @@ pub(super) fn validate(kind: &str, object: &Value) -> Vec<FieldError> {
     }
     let mut of_template = pods::validate_pod_spec(&found["spec"], &format!("{field}.spec"));
     errors.append(&mut of_template);
-    if let Some(replicas) = object["spec"]["replicas"].as_i64().filter(|replicas| *replicas < 0) {
+    if let Some(replicas) = object["spec"]["replicas"]
+        .as_i64()
+        .filter(|replicas| *replicas < 0)
+    {
         let detail = "must be greater than or equal to 0";
-        errors.push(FieldError::invalid("spec.replicas", &replicas.into(), detail));
+        errors.push(FieldError::invalid(
+            "spec.replicas",
+            &replicas.into(),
+            detail,
+        ));
     }
     if kind == "CronJob" && meta::text(object, &["spec", "schedule"]).is_empty() {
         errors.push(FieldError::required("spec.schedule", ""));
@@ -122,11 +131,19 @@ fn validate_selector(object: &Value, template: &Value, field: &str, errors: &mut
         Ok(parsed) if !parsed.matches(template) => {
             let labels = meta::at(template, &["metadata", "labels"]);
             let detail = "`selector` does not match template `labels`";
-            errors.push(FieldError::invalid(format!("{field}.metadata.labels"), labels, detail));
+            errors.push(FieldError::invalid(
+                format!("{field}.metadata.labels"),
+                labels,
+                detail,
+            ));
         }
         Ok(_) => {}
         Err(error) => {
-            errors.push(FieldError::invalid("spec.selector", selector, &error.to_string()));
+            errors.push(FieldError::invalid(
+                "spec.selector",
+                selector,
+                &error.to_string(),
+            ));
         }
     }
 }
@@ -137,7 +154,11 @@ pub(super) fn validate_update(kind: &str, old: &Value, new: &Value) -> Vec<Field
         && old["spec"]["selector"] != new["spec"]["selector"]
     {
         let value = &new["spec"]["selector"];
-        errors.push(FieldError::invalid("spec.selector", value, "field is immutable"));
+        errors.push(FieldError::invalid(
+            "spec.selector",
+            value,
+            "field is immutable",
+        ));
     }
     if kind == "StatefulSet" {
         let fixed = |set: &Value| {
@@ -162,7 +183,11 @@ pub(super) fn validate_update(kind: &str, old: &Value, new: &Value) -> Vec<Field
     }
     if kind == "Job" && old["spec"]["template"] != new["spec"]["template"] {
         let value = &new["spec"]["template"];
-        errors.push(FieldError::invalid("spec.template", value, "field is immutable"));
+        errors.push(FieldError::invalid(
+            "spec.template",
+            value,
+            "field is immutable",
+        ));
     }
     errors
 }

@@ -102,7 +102,11 @@ fn insert_child(set: &mut FieldSet, child: Child<'_, '_>, in_map: bool, containe
     let is_leaf = children(child.value, child.schema).is_none_or(|below| below.is_empty());
     let is_map = matches!(child.schema.shape(), Shape::Map(_));
     let below = field_set(child.value, child.schema, containers);
-    if is_leaf || in_map || is_list_item(&child.element) || (is_map && containers == Containers::Added) {
+    if is_leaf
+        || in_map
+        || is_list_item(&child.element)
+        || (is_map && containers == Containers::Added)
+    {
         set.insert(child.element.clone());
     }
     set.insert_below(child.element, below);
@@ -139,7 +143,10 @@ pub(super) fn compare(old: &Value, new: &Value, schema: Cursor<'_>) -> Compariso
     let after = children(new, schema).unwrap_or_default();
     let in_map = matches!(schema.shape(), Shape::Map(_));
     let elements_after: HashSet<_> = after.iter().map(|child| &child.element).collect();
-    for child in before.iter().filter(|child| !elements_after.contains(&child.element)) {
+    for child in before
+        .iter()
+        .filter(|child| !elements_after.contains(&child.element))
+    {
         comparison.removed.insert(child.element.clone());
     }
     let before: HashMap<_, _> = before.iter().map(|child| (&child.element, child)).collect();
@@ -159,14 +166,18 @@ fn compare_child(old: &Value, new: Child<'_, '_>, comparison: &mut Comparison) {
         return;
     }
     let below = compare(old, new.value, new.schema);
-    comparison.changed.insert_below(new.element.clone(), below.changed);
+    comparison
+        .changed
+        .insert_below(new.element.clone(), below.changed);
     comparison.removed.insert_below(new.element, below.removed);
 }
 
 /// The live value with the applied one laid over it.
 pub(super) fn merge(live: &Value, applied: &Value, schema: Cursor<'_>) -> Value {
     match (children(live, schema), children(applied, schema)) {
-        (Some(_), Some(_)) if live.is_object() && applied.is_object() => merge_objects(live, applied, schema),
+        (Some(_), Some(_)) if live.is_object() && applied.is_object() => {
+            merge_objects(live, applied, schema)
+        }
         (Some(live), Some(applied)) => Value::Array(merge_lists(&live, &applied)),
         _ => without_nulls(applied),
     }
@@ -191,8 +202,10 @@ fn merge_objects(live: &Value, applied: &Value, schema: Cursor<'_>) -> Value {
 /// Applied elements stand in the order in which they were applied; the others stay before those that
 /// they stood before.
 fn merge_lists(live: &[Child<'_, '_>], applied: &[Child<'_, '_>]) -> Vec<Value> {
-    let position =
-        |list: &[Child<'_, '_>], wanted: &Child<'_, '_>| list.iter().position(|child| child.element == wanted.element);
+    let position = |list: &[Child<'_, '_>], wanted: &Child<'_, '_>| {
+        list.iter()
+            .position(|child| child.element == wanted.element)
+    };
     let mut merged = Vec::with_capacity(live.len() + applied.len());
     let mut next_live = 0;
     for child in applied {
@@ -240,17 +253,25 @@ pub(super) fn remove(value: &mut Value, removed: &FieldSet, kept: &FieldSet, sch
     match value {
         Value::Object(fields) => remove_fields(fields, removed, kept, schema),
         Value::Array(items) => items.retain_mut(|item| match list_element(item, schema) {
-            Some(element) if removed.touches(&element) => keep_child(item, &element, removed, kept, schema.items()),
+            Some(element) if removed.touches(&element) => {
+                keep_child(item, &element, removed, kept, schema.items())
+            }
             _ => true,
         }),
         _ => {}
     }
 }
 
-fn remove_fields(fields: &mut Map<String, Value>, removed: &FieldSet, kept: &FieldSet, schema: Cursor<'_>) {
+fn remove_fields(
+    fields: &mut Map<String, Value>,
+    removed: &FieldSet,
+    kept: &FieldSet,
+    schema: Cursor<'_>,
+) {
     fields.retain(|name, value| {
         let element = PathElement::Field(name.clone());
-        !removed.touches(&element) || keep_child(value, &element, removed, kept, schema.field_or_any(name))
+        !removed.touches(&element)
+            || keep_child(value, &element, removed, kept, schema.field_or_any(name))
     });
 }
 
@@ -291,7 +312,12 @@ pub(super) fn list_errors(value: &Value, schema: Cursor<'_>, path: &str, errors:
     match value {
         Value::Object(fields) if is_granular_object(schema) => {
             for (name, value) in fields {
-                list_errors(value, schema.field_or_any(name), &format!("{path}.{name}"), errors);
+                list_errors(
+                    value,
+                    schema.field_or_any(name),
+                    &format!("{path}.{name}"),
+                    errors,
+                );
             }
         }
         Value::Array(items) if is_granular_list(schema) => {
@@ -301,9 +327,17 @@ pub(super) fn list_errors(value: &Value, schema: Cursor<'_>, path: &str, errors:
                     errors.push(omitted_key(item, schema, path, index));
                     continue;
                 };
-                list_errors(item, schema.items(), &format!("{path}{}", element.display()), errors);
+                list_errors(
+                    item,
+                    schema.items(),
+                    &format!("{path}{}", element.display()),
+                    errors,
+                );
                 if seen.contains(&element) {
-                    errors.push(format!("{path}: duplicate entries for key {}", element.display()));
+                    errors.push(format!(
+                        "{path}: duplicate entries for key {}",
+                        element.display()
+                    ));
                 }
                 seen.push(element);
             }
@@ -317,7 +351,9 @@ fn omitted_key(item: &Value, schema: Cursor<'_>, path: &str, index: usize) -> St
         return format!("{path}: element {index}: invalid");
     };
     if !item.is_object() {
-        return format!("{path}: element {index}: associative list with keys may not have non-map elements");
+        return format!(
+            "{path}: element {index}: associative list with keys may not have non-map elements"
+        );
     }
     let items = schema.items();
     let omitted = keys

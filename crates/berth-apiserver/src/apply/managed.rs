@@ -101,7 +101,11 @@ fn timestamp(time: Timestamp) -> String {
 /// The entries of an object. Entries that cannot be understood are dropped.
 pub(super) fn entries(object: &Value) -> Vec<Entry> {
     let entries = object["metadata"]["managedFields"].as_array();
-    entries.into_iter().flatten().filter_map(Entry::decode).collect()
+    entries
+        .into_iter()
+        .flatten()
+        .filter_map(Entry::decode)
+        .collect()
 }
 
 /// The `managedFields` of these entries, in Kubernetes' order, without empty ones.
@@ -109,14 +113,24 @@ pub(super) fn encode(mut entries: Vec<Entry>) -> Vec<Value> {
     entries.retain(|entry| !entry.fields.is_empty());
     put_oldest_together(&mut entries);
     entries.sort_by(|a, b| {
-        let key = |e: &Entry| (e.operation, e.time.clone(), e.manager.clone(), e.api_version.clone());
-        key(a).cmp(&key(b)).then_with(|| a.subresource.cmp(&b.subresource))
+        let key = |e: &Entry| {
+            (
+                e.operation,
+                e.time.clone(),
+                e.manager.clone(),
+                e.api_version.clone(),
+            )
+        };
+        key(a)
+            .cmp(&key(b))
+            .then_with(|| a.subresource.cmp(&b.subresource))
     });
     entries.iter().map(Entry::encode).collect()
 }
 
 fn put_oldest_together(entries: &mut Vec<Entry>) {
-    let is_update = |entry: &&Entry| entry.operation == Operation::Update && entry.subresource.is_empty();
+    let is_update =
+        |entry: &&Entry| entry.operation == Operation::Update && entry.subresource.is_empty();
     while entries.iter().filter(is_update).count() > UPDATE_ENTRIES_MAX {
         let others = entries
             .iter()

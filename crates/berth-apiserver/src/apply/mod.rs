@@ -88,18 +88,28 @@ impl ApplyError {
 /// One conflict is told in a line; several are told owner by owner.
 fn conflicts_message(conflicts: &[Conflict]) -> String {
     if let [conflict] = conflicts {
-        return format!("Apply failed with 1 conflict: {}: {}", conflict.message, conflict.field);
+        return format!(
+            "Apply failed with 1 conflict: {}: {}",
+            conflict.message, conflict.field
+        );
     }
     let mut lines: Vec<String> = Vec::new();
     let mut owner = "";
     for conflict in conflicts {
         if conflict.message != owner {
             owner = &conflict.message;
-            lines.push(format!("conflicts{}:", owner.trim_start_matches("conflict")));
+            lines.push(format!(
+                "conflicts{}:",
+                owner.trim_start_matches("conflict")
+            ));
         }
         lines.push(format!("- {}", conflict.field));
     }
-    format!("Apply failed with {} conflicts: {}", conflicts.len(), lines.join("\n"))
+    format!(
+        "Apply failed with {} conflicts: {}",
+        conflicts.len(),
+        lines.join("\n")
+    )
 }
 
 /// Applies a configuration: the live object with the applied fields, without those that this manager
@@ -136,18 +146,31 @@ pub fn apply(
     let own = own.map(|index| entries.remove(index));
 
     let set = applied_set(applied, schema);
-    let mut new = fields::merge(&old, &without_system_fields(applied, live.is_some()), schema.cursor());
+    let mut new = fields::merge(
+        &old,
+        &without_system_fields(applied, live.is_some()),
+        schema.cursor(),
+    );
     if let Some(own) = &own {
         let kept = entries
             .iter()
             .fold(set.clone(), |kept, entry| kept.union(&entry.fields));
-        fields::remove(&mut new, &own.fields.difference(&set), &kept, schema.cursor());
+        fields::remove(
+            &mut new,
+            &own.fields.difference(&set),
+            &kept,
+            schema.cursor(),
+        );
     }
     let comparison = fields::compare(&old, &new, schema.cursor());
     take_over(&mut entries, &comparison, force)?;
 
     let unchanged = old == new && own.as_ref().is_some_and(|own| own.fields == set);
-    if unchanged && own.as_ref().is_some_and(|own| own.api_version == writer.api_version) {
+    if unchanged
+        && own
+            .as_ref()
+            .is_some_and(|own| own.api_version == writer.api_version)
+    {
         return Ok(old);
     }
     entries.push(Entry::new(writer, Operation::Apply, set));
@@ -156,7 +179,11 @@ pub fn apply(
 }
 
 /// Takes the changed fields from their owners, or reports them if that was not asked for.
-fn take_over(entries: &mut [Entry], comparison: &Comparison, force: bool) -> Result<(), ApplyError> {
+fn take_over(
+    entries: &mut [Entry],
+    comparison: &Comparison,
+    force: bool,
+) -> Result<(), ApplyError> {
     let mut conflicts = Vec::new();
     for entry in entries.iter_mut() {
         let taken = entry.fields.intersection(&comparison.changed);
@@ -164,7 +191,10 @@ fn take_over(entries: &mut [Entry], comparison: &Comparison, force: bool) -> Res
             message: format!("conflict with {}", entry.owner()),
             field,
         }));
-        entry.fields = entry.fields.difference(&taken).without_subtrees(&comparison.removed);
+        entry.fields = entry
+            .fields
+            .difference(&taken)
+            .without_subtrees(&comparison.removed);
     }
     if conflicts.is_empty() || force {
         return Ok(());
@@ -176,7 +206,11 @@ fn take_over(entries: &mut [Entry], comparison: &Comparison, force: bool) -> Res
 /// Fields that were there before anybody was known to own any: they must be taken over by force.
 fn before_first_apply(live: &Value, writer: Writer<'_>, schema: &Schema) -> Entry {
     let fields = fields::field_set(live, schema.cursor(), Containers::Added);
-    let entry = Entry::new(writer, Operation::Update, managed::strip_system_fields(fields));
+    let entry = Entry::new(
+        writer,
+        Operation::Update,
+        managed::strip_system_fields(fields),
+    );
     Entry {
         manager: "before-first-apply".to_owned(),
         subresource: String::new(),
@@ -196,7 +230,13 @@ fn without_system_fields(applied: &Value, exists: bool) -> Value {
     if let Some(Value::Object(metadata)) = applied.get_mut("metadata") {
         metadata.remove("managedFields");
         if exists {
-            for name in ["resourceVersion", "uid", "creationTimestamp", "generation", "selfLink"] {
+            for name in [
+                "resourceVersion",
+                "uid",
+                "creationTimestamp",
+                "generation",
+                "selfLink",
+            ] {
                 metadata.remove(name);
             }
         }
@@ -205,8 +245,12 @@ fn without_system_fields(applied: &Value, exists: bool) -> Value {
 }
 
 fn set_managed_fields(object: &mut Value, entries: Vec<Value>) {
-    let Value::Object(object) = object else { return };
-    let metadata = object.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
+    let Value::Object(object) = object else {
+        return;
+    };
+    let metadata = object
+        .entry("metadata")
+        .or_insert_with(|| Value::Object(Map::new()));
     if let Value::Object(metadata) = metadata {
         if entries.is_empty() {
             metadata.remove("managedFields");
@@ -238,10 +282,16 @@ pub fn managed_fields_after_update(
     for entry in &mut entries {
         let is_own = entry.belongs_to(writer, operation);
         let left = entry.fields.without_subtrees(&comparison.removed);
-        entry.fields = if is_own { left } else { left.difference(&changed) };
+        entry.fields = if is_own {
+            left
+        } else {
+            left.difference(&changed)
+        };
     }
     if !changed.is_empty() {
-        let own = entries.iter_mut().find(|entry| entry.belongs_to(writer, operation));
+        let own = entries
+            .iter_mut()
+            .find(|entry| entry.belongs_to(writer, operation));
         let entry = Entry::new(writer, operation, changed);
         match own {
             Some(own) => {

@@ -61,7 +61,10 @@ impl PathElement {
         match self {
             PathElement::Field(name) => format!(".{name}"),
             PathElement::Key(keys) => {
-                let keys: Vec<_> = keys.iter().map(|(name, value)| format!("{name}={value}")).collect();
+                let keys: Vec<_> = keys
+                    .iter()
+                    .map(|(name, value)| format!("{name}={value}"))
+                    .collect();
                 format!("[{}]", keys.join(","))
             }
             PathElement::Value(value) => format!("[={value}]"),
@@ -161,7 +164,11 @@ impl FieldSet {
     }
 
     /// Changes the paths below an element.
-    pub(crate) fn change_below(&mut self, element: &PathElement, change: impl FnOnce(&mut FieldSet)) {
+    pub(crate) fn change_below(
+        &mut self,
+        element: &PathElement,
+        change: impl FnOnce(&mut FieldSet),
+    ) {
         if let Some(node) = self.nodes.get_mut(element) {
             change(&mut node.below);
             if node.is_empty() {
@@ -182,12 +189,20 @@ impl FieldSet {
 
     /// The paths of both sets.
     pub(crate) fn intersection(&self, other: &FieldSet) -> FieldSet {
-        self.combine(other, |ours, theirs| ours && theirs, |_, _| FieldSet::default())
+        self.combine(
+            other,
+            |ours, theirs| ours && theirs,
+            |_, _| FieldSet::default(),
+        )
     }
 
     /// The paths of this set that are not in the other.
     pub(crate) fn difference(&self, other: &FieldSet) -> FieldSet {
-        self.combine(other, |ours, theirs| ours && !theirs, |ours, _| ours.clone())
+        self.combine(
+            other,
+            |ours, theirs| ours && !theirs,
+            |ours, _| ours.clone(),
+        )
     }
 
     fn combine(
@@ -292,12 +307,13 @@ mod tests {
 
     #[test]
     fn sets_combine() {
-        let check = |a: Value, b: Value, union: &[&str], intersection: &[&str], difference: &[&str]| {
-            let (a, b) = (FieldSet::decode(&a), FieldSet::decode(&b));
-            assert_eq!(a.clone().union(&b).paths(), union);
-            assert_eq!(a.intersection(&b).paths(), intersection);
-            assert_eq!(a.difference(&b).paths(), difference);
-        };
+        let check =
+            |a: Value, b: Value, union: &[&str], intersection: &[&str], difference: &[&str]| {
+                let (a, b) = (FieldSet::decode(&a), FieldSet::decode(&b));
+                assert_eq!(a.clone().union(&b).paths(), union);
+                assert_eq!(a.intersection(&b).paths(), intersection);
+                assert_eq!(a.difference(&b).paths(), difference);
+            };
         check(
             json!({"f:a": {}, "f:b": {".": {}, "f:c": {}}}),
             json!({"f:b": {"f:c": {}, "f:d": {}}}),

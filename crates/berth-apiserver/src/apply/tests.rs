@@ -90,12 +90,21 @@ fn fields_no_longer_applied_are_removed() {
 
 #[test]
 fn what_others_own_stays() {
-    let first = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "image": "1"}]}});
+    let first =
+        json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "image": "1"}]}});
     let live = apply(None, &first, writer("one", 1), false, pod()).unwrap();
     let second = json!({"spec": {"containers": [{"name": "a", "tty": true}]}});
     let live = apply(Some(&live), &second, writer("two", 2), false, pod()).unwrap();
-    let live = apply(Some(&live), &json!({"spec": {}}), writer("one", 3), false, pod()).unwrap();
-    let expect = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "tty": true}]}});
+    let live = apply(
+        Some(&live),
+        &json!({"spec": {}}),
+        writer("one", 3),
+        false,
+        pod(),
+    )
+    .unwrap();
+    let expect =
+        json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "tty": true}]}});
     assert_eq!(without_managed_fields(live), expect);
 }
 
@@ -140,9 +149,16 @@ fn conflicts_name_owner_and_field() {
 
 #[test]
 fn force_takes_fields_over() {
-    let live = apply_as("one", None, &json!({"spec": {"replicas": 1, "paused": true}})).unwrap();
+    let live = apply_as(
+        "one",
+        None,
+        &json!({"spec": {"replicas": 1, "paused": true}}),
+    )
+    .unwrap();
     let applied = json!({"spec": {"replicas": 2}});
-    let error = apply_as("two", Some(&live), &applied).unwrap_err().to_string();
+    let error = apply_as("two", Some(&live), &applied)
+        .unwrap_err()
+        .to_string();
     assert_eq!(
         error,
         "Apply failed with 1 conflict: conflict with \"one\": .spec.replicas"
@@ -167,14 +183,28 @@ fn objects_of_unknown_owners_conflict_until_forced() {
 
 #[test]
 fn writes_take_fields_over() {
-    let live = apply_as("one", None, &json!({"spec": {"replicas": 1, "paused": true}})).unwrap();
+    let live = apply_as(
+        "one",
+        None,
+        &json!({"spec": {"replicas": 1, "paused": true}}),
+    )
+    .unwrap();
     let mut new = live.clone();
     new["spec"] = json!({"replicas": 3});
-    let entries = managed_fields_after_update(Some(&live), &new, writer("scaler", 5), Operation::Update, deployment());
+    let entries = managed_fields_after_update(
+        Some(&live),
+        &new,
+        writer("scaler", 5),
+        Operation::Update,
+        deployment(),
+    );
     set_managed_fields(&mut new, entries);
     assert_eq!(owned_by(&new, "scaler"), [".spec.replicas"]);
     assert_eq!(owned_by(&new, "one"), [".spec.replicas"; 0]);
-    assert_eq!(new["metadata"]["managedFields"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        new["metadata"]["managedFields"].as_array().unwrap().len(),
+        1
+    );
 }
 
 #[test]
@@ -193,7 +223,13 @@ fn writes_that_change_nothing_keep_the_entries() {
     let live = apply_as("one", None, &json!({"spec": {"replicas": 1}})).unwrap();
     let mut new = live.clone();
     new["metadata"]["resourceVersion"] = json!("7");
-    let entries = managed_fields_after_update(Some(&live), &new, writer("w", 9), Operation::Update, deployment());
+    let entries = managed_fields_after_update(
+        Some(&live),
+        &new,
+        writer("w", 9),
+        Operation::Update,
+        deployment(),
+    );
     assert_eq!(json!(entries), live["metadata"]["managedFields"]);
 }
 
@@ -208,11 +244,18 @@ fn old_writers_are_put_together() {
             manager: &manager,
             ..writer("", n)
         };
-        let entries = managed_fields_after_update(Some(&object), &new, writer, Operation::Update, pod());
+        let entries =
+            managed_fields_after_update(Some(&object), &new, writer, Operation::Update, pod());
         set_managed_fields(&mut new, entries);
         object = new;
     }
-    assert_eq!(object["metadata"]["managedFields"].as_array().unwrap().len(), 10);
+    assert_eq!(
+        object["metadata"]["managedFields"]
+            .as_array()
+            .unwrap()
+            .len(),
+        10
+    );
     assert_eq!(owned_by(&object, "ancient-changes").len(), 5);
 }
 
@@ -242,7 +285,12 @@ fn bad_configurations_are_refused() {
 
 #[test]
 fn applied_nulls_remove_fields() {
-    let live = apply_as("one", None, &json!({"spec": {"replicas": 1, "paused": true}})).unwrap();
+    let live = apply_as(
+        "one",
+        None,
+        &json!({"spec": {"replicas": 1, "paused": true}}),
+    )
+    .unwrap();
     let live = apply(
         Some(&live),
         &json!({"spec": {"paused": null}}),
@@ -255,7 +303,8 @@ fn applied_nulls_remove_fields() {
 }
 
 fn configuration(names: &'static str) -> impl Strategy<Value = Value> {
-    let containers = prop::collection::btree_map(names, ("[x-z]", prop::option::of(any::<bool>())), 0..3);
+    let containers =
+        prop::collection::btree_map(names, ("[x-z]", prop::option::of(any::<bool>())), 0..3);
     let labels = prop::collection::btree_map(names, "[x-z]", 0..3);
     let finalizers = prop::collection::btree_set(names, 0..3);
     let user = prop::option::of(0..3i64);

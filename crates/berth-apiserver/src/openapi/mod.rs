@@ -28,14 +28,21 @@ pub struct ServedType<'a> {
 pub fn v2(types: &[ServedType<'_>], server_version: &str) -> Value {
     let mut paths = Map::new();
     for served in types {
-        paths::add(&mut paths, served.resource, Dialect::V2);
+        let is_custom = served.custom_schema.is_some();
+        paths::add(&mut paths, served.resource, is_custom, Dialect::V2);
     }
-    json!({
-        "swagger": "2.0",
-        "info": {"title": "Kubernetes", "version": server_version},
-        "paths": paths,
-        "definitions": types::definitions(types, Dialect::V2),
-    })
+    let mut document = Map::new();
+    document.insert("swagger".to_owned(), json!("2.0"));
+    document.insert(
+        "info".to_owned(),
+        json!({"title": "Kubernetes", "version": server_version}),
+    );
+    document.insert("paths".to_owned(), Value::Object(paths));
+    document.insert(
+        "definitions".to_owned(),
+        types::definitions(types, Dialect::V2),
+    );
+    Value::Object(document)
 }
 
 /// `/openapi/v3`: where the documents of the group versions are. The address of a document changes
@@ -67,7 +74,12 @@ fn v3_path(resource: &ResourceType) -> String {
 }
 
 /// `/openapi/v3/api/v1` or `/openapi/v3/apis/GROUP/VERSION`, or nothing if there is no such version.
-pub fn v3_document(types: &[ServedType<'_>], group: &str, version: &str, server_version: &str) -> Option<Value> {
+pub fn v3_document(
+    types: &[ServedType<'_>],
+    group: &str,
+    version: &str,
+    server_version: &str,
+) -> Option<Value> {
     let served: Vec<_> = types
         .iter()
         .filter(|t| t.resource.group == group && t.resource.version == version)
@@ -78,14 +90,23 @@ pub fn v3_document(types: &[ServedType<'_>], group: &str, version: &str, server_
     }
     let mut paths = Map::new();
     for served in &served {
-        paths::add(&mut paths, served.resource, Dialect::V3);
+        let is_custom = served.custom_schema.is_some();
+        paths::add(&mut paths, served.resource, is_custom, Dialect::V3);
     }
-    Some(json!({
-        "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": server_version},
-        "paths": paths,
-        "components": {"schemas": types::definitions(&served, Dialect::V3)},
-    }))
+    let mut components = Map::new();
+    components.insert(
+        "schemas".to_owned(),
+        types::definitions(&served, Dialect::V3),
+    );
+    let mut document = Map::new();
+    document.insert("openapi".to_owned(), json!("3.0.0"));
+    document.insert(
+        "info".to_owned(),
+        json!({"title": "Kubernetes", "version": server_version}),
+    );
+    document.insert("paths".to_owned(), Value::Object(paths));
+    document.insert("components".to_owned(), Value::Object(components));
+    Some(Value::Object(document))
 }
 
 #[cfg(test)]
@@ -108,9 +129,13 @@ mod tests {
         match value {
             Value::Object(fields) => {
                 found.extend(fields.get("$ref").and_then(Value::as_str));
-                fields.values().for_each(|value| collect_references(value, found));
+                fields
+                    .values()
+                    .for_each(|value| collect_references(value, found));
             }
-            Value::Array(items) => items.iter().for_each(|item| collect_references(item, found)),
+            Value::Array(items) => items
+                .iter()
+                .for_each(|item| collect_references(item, found)),
             _ => {}
         }
     }

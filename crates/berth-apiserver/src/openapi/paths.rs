@@ -22,6 +22,7 @@ impl Dialect {
     }
 }
 
+/// The last one is for built-in kinds alone.
 const PATCH_TYPES: [&str; 4] = [
     "application/apply-patch+yaml",
     "application/json-patch+json",
@@ -43,11 +44,19 @@ struct Subject<'a> {
     version: &'a str,
     kind: &'a str,
     plural: &'a str,
+    is_custom: bool,
     dialect: Dialect,
 }
 
 /// Adds the paths of a resource and its subresources.
-pub(super) fn add(paths: &mut Map<String, Value>, resource: &ResourceType, dialect: Dialect) {
+///
+/// Custom resources cannot be patched strategically: their lists have no merge keys of that kind.
+pub(super) fn add(
+    paths: &mut Map<String, Value>,
+    resource: &ResourceType,
+    is_custom: bool,
+    dialect: Dialect,
+) {
     let prefix = if resource.group.is_empty() {
         format!("/api/{}", resource.version)
     } else {
@@ -64,6 +73,7 @@ pub(super) fn add(paths: &mut Map<String, Value>, resource: &ResourceType, diale
         version: &resource.version,
         kind: &resource.kind,
         plural: &resource.plural,
+        is_custom,
         dialect,
     };
     let object = definition_name(&resource.group, &resource.version, &resource.kind);
@@ -98,7 +108,12 @@ pub(super) fn add(paths: &mut Map<String, Value>, resource: &ResourceType, diale
                 .filter(|op| op.method != "delete")
                 .collect()
         };
-        insert(paths, &format!("{item}/{}", sub.name), &subject, &operations);
+        insert(
+            paths,
+            &format!("{item}/{}", sub.name),
+            &subject,
+            &operations,
+        );
     }
 }
 
@@ -132,7 +147,11 @@ fn delete(action: &'static str) -> Operation<'static> {
     }
 }
 
-fn collection_operations<'a>(resource: &ResourceType, object: &'a str, list: &'a str) -> Vec<Operation<'a>> {
+fn collection_operations<'a>(
+    resource: &ResourceType,
+    object: &'a str,
+    list: &'a str,
+) -> Vec<Operation<'a>> {
     let mut operations = vec![write("post", "post", object)];
     if resource.has_verb("list") {
         operations.push(read("list", list));
@@ -150,21 +169,32 @@ fn item_operations(object: &str) -> Vec<Operation<'_>> {
     ]
 }
 
-fn insert(paths: &mut Map<String, Value>, path: &str, subject: &Subject<'_>, operations: &[Operation<'_>]) {
+fn insert(
+    paths: &mut Map<String, Value>,
+    path: &str,
+    subject: &Subject<'_>,
+    operations: &[Operation<'_>],
+) {
     let mut item = Map::new();
     for operation in operations {
-        item.insert(operation.method.to_owned(), document(operation, path, subject));
+        item.insert(
+            operation.method.to_owned(),
+            document(operation, path, subject),
+        );
     }
-    let in_path: Vec<_> = [("name", "name of the object"), ("namespace", "namespace of the object")]
-        .into_iter()
-        .filter(|(name, _)| path.contains(&format!("{{{name}}}")))
-        .map(|(name, description)| {
-            let mut parameter = parameter(name, description, "string", subject.dialect);
-            parameter["in"] = json!("path");
-            parameter["required"] = json!(true);
-            parameter
-        })
-        .collect();
+    let in_path: Vec<_> = [
+        ("name", "name of the object"),
+        ("namespace", "namespace of the object"),
+    ]
+    .into_iter()
+    .filter(|(name, _)| path.contains(&format!("{{{name}}}")))
+    .map(|(name, description)| {
+        let mut parameter = parameter(name, description, "string", subject.dialect);
+        parameter["in"] = json!("path");
+        parameter["required"] = json!(true);
+        parameter
+    })
+    .collect();
     if !in_path.is_empty() {
         item.insert("parameters".to_owned(), Value::Array(in_path));
     }
@@ -183,15 +213,20 @@ fn document(operation: &Operation<'_>, path: &str, subject: &Subject<'_>) -> Val
     });
     let mut parameters = parameters(operation, dialect);
     let answer = json!({"$ref": dialect.reference(operation.answers)});
-    let body = operation.takes.map(|name| json!({"$ref": dialect.reference(name)}));
-    let body_types = if operation.method == "patch" {
+    let body = operation
+        .takes
+        .map(|name| json!({"$ref": dialect.reference(name)}));
+    let body_types = if operation.method == "patch" && subject.is_custom {
+        &PATCH_TYPES[..PATCH_TYPES.len() - 1]
+    } else if operation.method == "patch" {
         &PATCH_TYPES[..]
     } else {
         &["application/json"][..]
     };
     match dialect {
         Dialect::V2 => {
-            parameters.extend(body.map(|schema| json!({"name": "body", "in": "body", "schema": schema})));
+            parameters
+                .extend(body.map(|schema| json!({"name": "body", "in": "body", "schema": schema})));
             document["consumes"] = json!(body_types);
             document["produces"] = json!(["application/json"]);
             document["responses"] = json!({"200": {"description": "OK", "schema": answer}});
@@ -204,8 +239,7 @@ fn document(operation: &Operation<'_>, path: &str, subject: &Subject<'_>) -> Val
                     .collect();
                 document["requestBody"] = json!({"content": content});
             }
-            document["responses"] =
-                json!({"200": {"description": "OK", "content": {"application/json": {"schema": answer}}}});
+            document["responses"] = json!({"200": {"description": "OK", "content": {"application/json": {"schema": answer}}}});
         }
     }
     document["parameters"] = Value::Array(parameters);
@@ -225,7 +259,11 @@ fn parameters(operation: &Operation<'_>, dialect: Dialect) -> Vec<Value> {
     let dry_run = ("dryRun", "All means that nothing is stored.", "string");
     let writes = [
         dry_run,
-        ("fieldManager", "The name of the writer, for managedFields.", "string"),
+        (
+            "fieldManager",
+            "The name of the writer, for managedFields.",
+            "string",
+        ),
         (
             "fieldValidation",
             "What to do with unknown fields: Ignore, Warn or Strict.",
@@ -233,12 +271,32 @@ fn parameters(operation: &Operation<'_>, dialect: Dialect) -> Vec<Value> {
         ),
     ];
     let selects = [
-        ("labelSelector", "Restricts the objects by their labels.", "string"),
-        ("fieldSelector", "Restricts the objects by their fields.", "string"),
+        (
+            "labelSelector",
+            "Restricts the objects by their labels.",
+            "string",
+        ),
+        (
+            "fieldSelector",
+            "Restricts the objects by their fields.",
+            "string",
+        ),
         ("limit", "The most objects to answer at once.", "integer"),
-        ("continue", "Where to continue a list that was limited.", "string"),
-        ("resourceVersion", "The version to read at or to watch from.", "string"),
-        ("resourceVersionMatch", "How resourceVersion is understood.", "string"),
+        (
+            "continue",
+            "Where to continue a list that was limited.",
+            "string",
+        ),
+        (
+            "resourceVersion",
+            "The version to read at or to watch from.",
+            "string",
+        ),
+        (
+            "resourceVersionMatch",
+            "How resourceVersion is understood.",
+            "string",
+        ),
         ("timeoutSeconds", "How long the answer may take.", "integer"),
     ];
     let watches = [
@@ -251,14 +309,22 @@ fn parameters(operation: &Operation<'_>, dialect: Dialect) -> Vec<Value> {
     ];
     let deletes = [
         dry_run,
-        ("gracePeriodSeconds", "How long the object may take to end.", "integer"),
+        (
+            "gracePeriodSeconds",
+            "How long the object may take to end.",
+            "integer",
+        ),
         (
             "propagationPolicy",
             "What becomes of dependents: Orphan, Background or Foreground.",
             "string",
         ),
     ];
-    let force = [("force", "Take fields over from other managers that apply.", "boolean")];
+    let force = [(
+        "force",
+        "Take fields over from other managers that apply.",
+        "boolean",
+    )];
     let named: Vec<_> = match operation.action {
         "list" => selects.into_iter().chain(watches).collect(),
         "deletecollection" => selects.into_iter().chain(deletes).collect(),

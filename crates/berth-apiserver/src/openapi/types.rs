@@ -27,13 +27,18 @@ pub(super) fn definition_name(group: &str, version: &str, kind: &str) -> String 
 /// The definitions that the served types need, and those that these refer to.
 pub(super) fn definitions(types: &[ServedType<'_>], dialect: Dialect) -> Value {
     let mut custom = BTreeMap::new();
-    let mut wanted: Vec<String> = ["DeleteOptions", "Status"].map(|name| format!("{META}{name}")).to_vec();
+    let mut wanted: Vec<String> = ["DeleteOptions", "Status"]
+        .map(|name| format!("{META}{name}"))
+        .to_vec();
     for served in types {
         let resource = served.resource;
         let name = definition_name(&resource.group, &resource.version, &resource.kind);
         let list = definition_name(&resource.group, &resource.version, &resource.list_kind);
         if !builtin_definitions().contains_key(&name) {
-            custom.insert(name.clone(), custom_definition(resource, served.custom_schema));
+            custom.insert(
+                name.clone(),
+                custom_definition(resource, served.custom_schema),
+            );
             let mut definition = list_definition(&resource.kind, &resource.list_kind, &name);
             mark_kind(&mut definition, resource, &resource.list_kind);
             custom.insert(list.clone(), definition);
@@ -52,9 +57,13 @@ pub(super) fn definitions(types: &[ServedType<'_>], dialect: Dialect) -> Value {
         if !seen.insert(name.clone()) {
             continue;
         }
-        if let Some(definition) = custom.get(&name).or_else(|| builtin_definitions().get(&name)) {
+        if let Some(definition) = custom
+            .get(&name)
+            .or_else(|| builtin_definitions().get(&name))
+        {
             collect_references(definition, &mut wanted);
-            let definition = special(&name, definition, dialect).unwrap_or_else(|| translate(definition, dialect));
+            let definition = special(&name, definition, dialect)
+                .unwrap_or_else(|| translate(definition, dialect));
             result.insert(name, definition);
         }
     }
@@ -97,9 +106,13 @@ fn collect_references(value: &Value, found: &mut Vec<String>) {
                     .and_then(|r| r.strip_prefix(REFERENCE_PREFIX))
                     .map(str::to_owned),
             );
-            fields.values().for_each(|value| collect_references(value, found));
+            fields
+                .values()
+                .for_each(|value| collect_references(value, found));
         }
-        Value::Array(items) => items.iter().for_each(|item| collect_references(item, found)),
+        Value::Array(items) => items
+            .iter()
+            .for_each(|item| collect_references(item, found)),
         _ => {}
     }
 }
@@ -109,9 +122,9 @@ fn special(name: &str, definition: &Value, dialect: Dialect) -> Option<Value> {
     let description = &definition["description"];
     match (name.rsplit('.').next()?, dialect) {
         ("Quantity", Dialect::V2) => Some(json!({"description": description, "type": "string"})),
-        ("Quantity", Dialect::V3) => {
-            Some(json!({"description": description, "oneOf": [{"type": "string"}, {"type": "number"}]}))
-        }
+        ("Quantity", Dialect::V3) => Some(
+            json!({"description": description, "oneOf": [{"type": "string"}, {"type": "number"}]}),
+        ),
         ("IntOrString", Dialect::V2) => {
             Some(json!({"description": description, "type": "string", "format": "int-or-string"}))
         }

@@ -21,7 +21,8 @@ pub enum JsonPatchError {
 
 /// Applies the patch to a copy of the object.
 pub fn apply(object: &Value, patch: &Value) -> Result<Value, JsonPatchError> {
-    let operations: json_patch::Patch = serde_json::from_value(patch.clone()).map_err(JsonPatchError::Decode)?;
+    let operations: json_patch::Patch =
+        serde_json::from_value(patch.clone()).map_err(JsonPatchError::Decode)?;
     if operations.len() > OPERATIONS_MAX {
         return Err(JsonPatchError::TooManyOperations(operations.len()));
     }
@@ -62,7 +63,9 @@ mod tests {
     #[test]
     fn failing_patches_are_refused() {
         let check = |patch: Value, expect: &str| {
-            let error = apply(&json!({"a": 1}), &patch).expect_err("fails").to_string();
+            let error = apply(&json!({"a": 1}), &patch)
+                .expect_err("fails")
+                .to_string();
             assert!(error.contains(expect), "{error}");
         };
         check(json!({"a": 1}), "error decoding patch");

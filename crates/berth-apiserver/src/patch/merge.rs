@@ -60,7 +60,11 @@ mod tests {
             json!({"a": {"b": null, "c": 1}}),
             json!({"a": {"c": 1}}),
         );
-        check(json!({}), json!({"a": {"b": {"c": null}}}), json!({"a": {"b": {}}}));
+        check(
+            json!({}),
+            json!({"a": {"b": {"c": null}}}),
+            json!({"a": {"b": {}}}),
+        );
     }
 
     fn object() -> impl Strategy<Value = Map<String, Value>> {
@@ -76,7 +80,8 @@ mod tests {
                     .prop_map(|fields| Value::Object(fields.into_iter().collect())),
             ]
         });
-        prop::collection::btree_map("[a-d]", value, 0..4).prop_map(|fields| fields.into_iter().collect())
+        prop::collection::btree_map("[a-d]", value, 0..4)
+            .prop_map(|fields| fields.into_iter().collect())
     }
 
     proptest! {

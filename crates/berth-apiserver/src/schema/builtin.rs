@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use k8s_openapi::api::{
-    apps, authentication, authorization, autoscaling, batch, coordination, core, events, policy, rbac, scheduling,
-    storage,
+    apps, authentication, authorization, autoscaling, batch, coordination, core, events, policy,
+    rbac, scheduling, storage,
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions;
 use k8s_openapi::apimachinery::pkg::apis::meta;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use super::node::{Definitions, Node, Schema, Shape};
+use super::node::{Cursor, Definitions, Node, Schema, Shape};
 use super::{extension, markers};
 use crate::registry::{self, ResourceType};
 
@@ -25,12 +25,18 @@ static NODES: LazyLock<Arc<Definitions>> = LazyLock::new(|| {
         let node = special_shape(name).map_or_else(|| Node::from_json(json), Node::of);
         (name.clone(), node)
     });
-    Arc::new(Definitions { nodes: nodes.collect() })
+    Arc::new(Definitions {
+        nodes: nodes.collect(),
+    })
 });
 static SCHEMAS: LazyLock<BTreeMap<(String, String, String), Schema>> = LazyLock::new(|| {
     let mut schemas = BTreeMap::new();
     for (name, json) in DEFINITIONS.iter() {
-        for gvk in json["x-kubernetes-group-version-kind"].as_array().into_iter().flatten() {
+        for gvk in json["x-kubernetes-group-version-kind"]
+            .as_array()
+            .into_iter()
+            .flatten()
+        {
             let part = |key: &str| gvk[key].as_str().unwrap_or_default().to_owned();
             let schema = Schema {
                 definitions: Arc::clone(&NODES),
@@ -79,6 +85,17 @@ pub(crate) fn definition_name_of(group: &str, version: &str, kind: &str) -> Opti
         Shape::Reference(name) => Some(name),
         _ => None,
     }
+}
+
+/// A cursor at a built-in definition.
+pub(crate) fn definition_cursor(name: &str) -> Option<Cursor<'static>> {
+    static NAMED: LazyLock<BTreeMap<&'static str, Node>> = LazyLock::new(|| {
+        let names = DEFINITIONS.keys();
+        names
+            .map(|name| (name.as_str(), Node::of(Shape::Reference(name.clone()))))
+            .collect()
+    });
+    NAMED.get(name).map(|node| Cursor::new(&NODES, node))
 }
 
 pub(super) fn nodes() -> Arc<Definitions> {
@@ -138,13 +155,20 @@ fn generate() -> BTreeMap<String, Value> {
         meta::v1::ListMeta,
         meta::v1::Status,
     );
-    let mut definitions: BTreeMap<String, Value> = generator.take_definitions(false).into_iter().collect();
+    let mut definitions: BTreeMap<String, Value> =
+        generator.take_definitions(false).into_iter().collect();
     extension::add_fields(&mut definitions);
     markers::mark(&mut definitions);
     for resource in registry::builtin().iter().chain(registry::reviews()) {
         add_kind(&mut definitions, resource);
     }
-    mark_kind(&mut definitions, "io.k8s.api.core.v1.Binding", "", "v1", "Binding");
+    mark_kind(
+        &mut definitions,
+        "io.k8s.api.core.v1.Binding",
+        "",
+        "v1",
+        "Binding",
+    );
     mark_kind(
         &mut definitions,
         "io.k8s.api.policy.v1.Eviction",
@@ -174,7 +198,13 @@ fn definition_name(group: &str, version: &str, kind: &str) -> String {
     format!("io.k8s.api.{package}.{version}.{kind}")
 }
 
-fn mark_kind(definitions: &mut BTreeMap<String, Value>, name: &str, group: &str, version: &str, kind: &str) {
+fn mark_kind(
+    definitions: &mut BTreeMap<String, Value>,
+    name: &str,
+    group: &str,
+    version: &str,
+    kind: &str,
+) {
     if let Some(Value::Object(definition)) = definitions.get_mut(name) {
         definition.insert(
             "x-kubernetes-group-version-kind".to_owned(),
@@ -186,7 +216,13 @@ fn mark_kind(definitions: &mut BTreeMap<String, Value>, name: &str, group: &str,
 /// Marks the definition with its kind, and adds that of the list.
 fn add_kind(definitions: &mut BTreeMap<String, Value>, resource: &ResourceType) {
     let name = definition_name(&resource.group, &resource.version, &resource.kind);
-    mark_kind(definitions, &name, &resource.group, &resource.version, &resource.kind);
+    mark_kind(
+        definitions,
+        &name,
+        &resource.group,
+        &resource.version,
+        &resource.kind,
+    );
     if !resource.has_verb("list") {
         return;
     }
@@ -207,11 +243,8 @@ fn add_kind(definitions: &mut BTreeMap<String, Value>, resource: &ResourceType) 
 /// The definition of a list of objects that the definition `name` describes.
 pub(crate) fn list_definition(kind: &str, list_kind: &str, name: &str) -> Value {
     let mut properties = Map::new();
-    properties.insert(
-        "apiVersion".to_owned(),
-        json!({
-        "description": "The version of the schema that this list is written in.", "type": "string"}),
-    );
+    properties.insert("apiVersion".to_owned(), json!({
+        "description": "The version of the schema that this list is written in.", "type": "string"}));
     properties.insert(
         "kind".to_owned(),
         json!({

@@ -75,7 +75,9 @@ fn prune(value: &mut Value, cursor: Cursor<'_>) {
             }
             known.is_some()
         }),
-        Value::Array(items) => items.iter_mut().for_each(|item| prune(item, cursor.items())),
+        Value::Array(items) => items
+            .iter_mut()
+            .for_each(|item| prune(item, cursor.items())),
         _ => {}
     }
 }
@@ -109,12 +111,19 @@ struct Place<'a> {
     go_path: String,
 }
 
-fn collect_type_errors<'a>(value: &Value, cursor: Cursor<'a>, place: &Place<'a>, errors: &mut Vec<TypeError>) {
+fn collect_type_errors<'a>(
+    value: &Value,
+    cursor: Cursor<'a>,
+    place: &Place<'a>,
+    errors: &mut Vec<TypeError>,
+) {
     match (cursor.shape(), value) {
         (_, Value::Null) | (Shape::Any | Shape::Reference(_), _) => {}
         (Shape::Struct(_) | Shape::Map(_), Value::Object(fields)) => {
             for (name, value) in fields {
-                let Some(field) = cursor.field(name) else { continue };
+                let Some(field) = cursor.field(name) else {
+                    continue;
+                };
                 let is_map = matches!(cursor.shape(), Shape::Map(_));
                 let below = Place {
                     owner: if is_map {
@@ -168,11 +177,17 @@ fn scalar_error(shape: &Shape, value: &Value) -> Option<Problem> {
         (Shape::Number, Value::Number(_)) => None,
         (Shape::Bytes, Value::String(text)) => base64_error(text).map(Problem::Message),
         (Shape::Time, Value::String(text)) => time_error(text).map(Problem::Message),
-        (Shape::Integer(bits), Value::Number(number)) => (!fits(number, *bits)).then_some(Problem::Mismatch),
+        (Shape::Integer(bits), Value::Number(number)) => {
+            (!fits(number, *bits)).then_some(Problem::Mismatch)
+        }
         (Shape::IntOrString, Value::String(_)) => None,
-        (Shape::IntOrString, Value::Number(number)) => (!fits(number, 32)).then_some(Problem::Mismatch),
+        (Shape::IntOrString, Value::Number(number)) => {
+            (!fits(number, 32)).then_some(Problem::Mismatch)
+        }
         (Shape::Quantity, Value::Number(_)) => None,
-        (Shape::Quantity, Value::String(text)) => (!is_quantity(text)).then(|| Problem::Message(QUANTITY.to_owned())),
+        (Shape::Quantity, Value::String(text)) => {
+            (!is_quantity(text)).then(|| Problem::Message(QUANTITY.to_owned()))
+        }
         (Shape::Quantity, _) => Some(Problem::Message(QUANTITY.to_owned())),
         _ => Some(Problem::Mismatch),
     }
@@ -195,7 +210,9 @@ fn mismatch(value: &Value, cursor: Cursor<'_>, place: &Place<'_>) -> String {
         Value::Array(_) => "array".to_owned(),
         Value::Object(_) => "object".to_owned(),
         // A number of the wrong kind is quoted, one in the wrong place is not.
-        Value::Number(n) if matches!(cursor.shape(), Shape::Integer(_) | Shape::IntOrString) => format!("number {n}"),
+        Value::Number(n) if matches!(cursor.shape(), Shape::Integer(_) | Shape::IntOrString) => {
+            format!("number {n}")
+        }
         Value::Number(_) => "number".to_owned(),
     };
     let expected = go_type(cursor);
@@ -264,7 +281,10 @@ pub(super) fn is_quantity(text: &str) -> bool {
 /// Why a text is not base64, with the position where Go's decoder stops.
 fn base64_error(text: &str) -> Option<String> {
     // Line breaks are no part of the encoding.
-    let letters: Vec<(usize, char)> = text.char_indices().filter(|(_, c)| !"\r\n".contains(*c)).collect();
+    let letters: Vec<(usize, char)> = text
+        .char_indices()
+        .filter(|(_, c)| !"\r\n".contains(*c))
+        .collect();
     let padding = letters.iter().rev().take_while(|(_, c)| *c == '=').count();
     let body = &letters[..letters.len() - padding];
     let bad = body
@@ -280,7 +300,9 @@ fn base64_error(text: &str) -> Option<String> {
 
 fn time_error(text: &str) -> Option<String> {
     text.parse::<jiff::Timestamp>().err().map(|_| {
-        format!("parsing time \"{text}\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"{text}\" as \"2006\"")
+        format!(
+            "parsing time \"{text}\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"{text}\" as \"2006\""
+        )
     })
 }
 
@@ -298,7 +320,11 @@ mod tests {
     #[test]
     fn unknown_fields_are_named_by_path() {
         let check = |group: &str, kind: &str, object: Value, expect: &[&str]| {
-            assert_eq!(unknown_fields(&object, schema(group, kind)), expect, "{object}");
+            assert_eq!(
+                unknown_fields(&object, schema(group, kind)),
+                expect,
+                "{object}"
+            );
         };
         check(
             "",
@@ -357,7 +383,8 @@ mod tests {
         });
         assert!(unknown_fields(&driver, schema("storage.k8s.io", "CSIDriver")).is_empty());
         assert!(type_errors(&driver, schema("storage.k8s.io", "CSIDriver")).is_empty());
-        let pod = json!({"spec": {"volumes": [{"name": "v", "csi": {"driver": "d", "fsSize": "1Gi"}}]}});
+        let pod =
+            json!({"spec": {"volumes": [{"name": "v", "csi": {"driver": "d", "fsSize": "1Gi"}}]}});
         assert!(unknown_fields(&pod, schema("", "Pod")).is_empty());
     }
 
@@ -460,10 +487,14 @@ mod tests {
 
     #[test]
     fn quantities_are_recognized() {
-        for good in ["1", "1.5Gi", ".5", "5.", "-3m", "+1k", "1e3", "12E-2", "100n"] {
+        for good in [
+            "1", "1.5Gi", ".5", "5.", "-3m", "+1k", "1e3", "12E-2", "100n",
+        ] {
             assert!(is_quantity(good), "{good}");
         }
-        for bad in ["", ".", "1.2.3", "Gi", "1 Gi", "1gb", "0x1", "1e", "--1", "1Kii"] {
+        for bad in [
+            "", ".", "1.2.3", "Gi", "1 Gi", "1gb", "0x1", "1e", "--1", "1Kii",
+        ] {
             assert!(!is_quantity(bad), "{bad}");
         }
     }

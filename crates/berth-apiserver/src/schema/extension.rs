@@ -41,38 +41,32 @@ pub(super) fn add_fields(definitions: &mut BTreeMap<String, Value>) {
             "$ref": reference(&format!("{STORAGE}CSIDriverStatus")),
         }),
     );
-    definitions.insert(
-        format!("{STORAGE}CSIDriverStatus"),
-        json!({
-            "description": "CSIDriverStatus represents dynamic information about the driver and its storage.",
-            "type": "object",
-            "properties": {"storage": {
-                "description": "The kinds of storage that the driver provides.",
-                "type": "array",
-                "items": {"$ref": reference(&format!("{STORAGE}CSIStorage"))},
-            }},
-        }),
-    );
-    definitions.insert(
-        format!("{STORAGE}CSIStorage"),
-        json!({
-            "description": "CSIStorage contains information for one kind of storage provided by a CSI driver.",
-            "type": "object",
-            "required": ["storageClassName"],
-            "properties": {
-                "storageClassName": {
-                    "description": "The name of a StorageClass that the information applies to, or <ephemeral> for \
-                                    inline volumes, or <fallback> where there is no more specific entry.",
-                    "type": "string",
-                },
-                "pools": {
-                    "description": "The pools that the driver allocates storage from.",
-                    "type": "array",
-                    "items": {"$ref": reference(&format!("{STORAGE}CSIStoragePool"))},
-                },
+    definitions.insert(format!("{STORAGE}CSIDriverStatus"), json!({
+        "description": "CSIDriverStatus represents dynamic information about the driver and its storage.",
+        "type": "object",
+        "properties": {"storage": {
+            "description": "The kinds of storage that the driver provides.",
+            "type": "array",
+            "items": {"$ref": reference(&format!("{STORAGE}CSIStorage"))},
+        }},
+    }));
+    definitions.insert(format!("{STORAGE}CSIStorage"), json!({
+        "description": "CSIStorage contains information for one kind of storage provided by a CSI driver.",
+        "type": "object",
+        "required": ["storageClassName"],
+        "properties": {
+            "storageClassName": {
+                "description": "The name of a StorageClass that the information applies to, or <ephemeral> for \
+                                inline volumes, or <fallback> where there is no more specific entry.",
+                "type": "string",
             },
-        }),
-    );
+            "pools": {
+                "description": "The pools that the driver allocates storage from.",
+                "type": "array",
+                "items": {"$ref": reference(&format!("{STORAGE}CSIStoragePool"))},
+            },
+        },
+    }));
     definitions.insert(format!("{STORAGE}CSIStoragePool"), pool(&quantity));
 }
 
@@ -105,8 +99,16 @@ fn pool(quantity: &str) -> Value {
     })
 }
 
-fn add_property(definitions: &mut BTreeMap<String, Value>, name: &str, property: &str, schema: Value) {
-    if let Some(Value::Object(properties)) = definitions.get_mut(name).and_then(|d| d.get_mut("properties")) {
+fn add_property(
+    definitions: &mut BTreeMap<String, Value>,
+    name: &str,
+    property: &str,
+    schema: Value,
+) {
+    if let Some(Value::Object(properties)) = definitions
+        .get_mut(name)
+        .and_then(|d| d.get_mut("properties"))
+    {
         properties.insert(property.to_owned(), schema);
     }
 }

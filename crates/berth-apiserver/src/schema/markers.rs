@@ -39,10 +39,25 @@ const CORE: &[(&str, &str, List, Patch)] = &[
         Map(&["containerPort", "protocol"]),
         Merge("containerPort"),
     ),
-    ("Container", "volumeDevices", Map(&["devicePath"]), Merge("devicePath")),
-    ("Container", "volumeMounts", Map(&["mountPath"]), Merge("mountPath")),
+    (
+        "Container",
+        "volumeDevices",
+        Map(&["devicePath"]),
+        Merge("devicePath"),
+    ),
+    (
+        "Container",
+        "volumeMounts",
+        Map(&["mountPath"]),
+        Merge("mountPath"),
+    ),
     ("ContainerRestartRuleOnExitCodes", "values", Set, Plain),
-    ("ContainerStatus", "allocatedResourcesStatus", NAME, Merge("name")),
+    (
+        "ContainerStatus",
+        "allocatedResourcesStatus",
+        NAME,
+        Merge("name"),
+    ),
     (
         "ContainerStatus",
         "volumeMounts",
@@ -72,7 +87,12 @@ const CORE: &[(&str, &str, List, Patch)] = &[
     ("NodeSpec", "podCIDRs", Set, Merge("")),
     ("NodeStatus", "addresses", TYPE, Merge("type")),
     ("NodeStatus", "conditions", TYPE, Merge("type")),
-    ("PersistentVolumeClaimStatus", "conditions", TYPE, Merge("type")),
+    (
+        "PersistentVolumeClaimStatus",
+        "conditions",
+        TYPE,
+        Merge("type"),
+    ),
     ("PodSpec", "containers", NAME, Merge("name")),
     ("PodSpec", "ephemeralContainers", NAME, Merge("name")),
     ("PodSpec", "hostAliases", Map(&["ip"]), Merge("ip")),
@@ -90,34 +110,74 @@ const CORE: &[(&str, &str, List, Patch)] = &[
     ("PodStatus", "conditions", TYPE, Merge("type")),
     ("PodStatus", "hostIPs", Atomic, Merge("ip")),
     ("PodStatus", "podIPs", Map(&["ip"]), Merge("ip")),
-    ("PodStatus", "resourceClaimStatuses", NAME, MergeRetainKeys("name")),
+    (
+        "PodStatus",
+        "resourceClaimStatuses",
+        NAME,
+        MergeRetainKeys("name"),
+    ),
     ("ResourceRequirements", "claims", NAME, Plain),
     ("ResourceStatus", "resources", Map(&["resourceID"]), Plain),
     ("ServiceAccount", "secrets", NAME, Merge("name")),
-    ("ServiceSpec", "ports", Map(&["port", "protocol"]), Merge("port")),
+    (
+        "ServiceSpec",
+        "ports",
+        Map(&["port", "protocol"]),
+        Merge("port"),
+    ),
     ("ServiceStatus", "conditions", TYPE, Merge("type")),
 ];
 
 /// Lists of the other groups, by definition and field.
 const OTHERS: &[(&str, &str, List, Patch)] = &[
-    ("io.k8s.api.apps.v1.DaemonSetStatus", "conditions", TYPE, Merge("type")),
-    ("io.k8s.api.apps.v1.DeploymentStatus", "conditions", TYPE, Merge("type")),
-    ("io.k8s.api.apps.v1.ReplicaSetStatus", "conditions", TYPE, Merge("type")),
+    (
+        "io.k8s.api.apps.v1.DaemonSetStatus",
+        "conditions",
+        TYPE,
+        Merge("type"),
+    ),
+    (
+        "io.k8s.api.apps.v1.DeploymentStatus",
+        "conditions",
+        TYPE,
+        Merge("type"),
+    ),
+    (
+        "io.k8s.api.apps.v1.ReplicaSetStatus",
+        "conditions",
+        TYPE,
+        Merge("type"),
+    ),
     (
         "io.k8s.api.apps.v1.StatefulSetStatus",
         "conditions",
         TYPE,
         Merge("type"),
     ),
-    ("io.k8s.api.batch.v1.JobStatus", "conditions", Atomic, Merge("type")),
+    (
+        "io.k8s.api.batch.v1.JobStatus",
+        "conditions",
+        Atomic,
+        Merge("type"),
+    ),
     (
         "io.k8s.api.batch.v1.PodFailurePolicyOnExitCodesRequirement",
         "values",
         Set,
         Plain,
     ),
-    ("io.k8s.api.batch.v1.UncountedTerminatedPods", "failed", Set, Plain),
-    ("io.k8s.api.batch.v1.UncountedTerminatedPods", "succeeded", Set, Plain),
+    (
+        "io.k8s.api.batch.v1.UncountedTerminatedPods",
+        "failed",
+        Set,
+        Plain,
+    ),
+    (
+        "io.k8s.api.batch.v1.UncountedTerminatedPods",
+        "succeeded",
+        Set,
+        Plain,
+    ),
     (
         "io.k8s.api.policy.v1.PodDisruptionBudgetStatus",
         "conditions",
@@ -136,9 +196,24 @@ const OTHERS: &[(&str, &str, List, Patch)] = &[
         Map(&["storageClassName"]),
         Merge("storageClassName"),
     ),
-    ("io.k8s.api.storage.v1.CSINodeSpec", "drivers", NAME, Merge("name")),
-    ("io.k8s.api.storage.v1.CSIStorage", "pools", NAME, Merge("name")),
-    ("io.k8s.api.storage.v1.CSIStoragePool", "nodeList", Set, Plain),
+    (
+        "io.k8s.api.storage.v1.CSINodeSpec",
+        "drivers",
+        NAME,
+        Merge("name"),
+    ),
+    (
+        "io.k8s.api.storage.v1.CSIStorage",
+        "pools",
+        NAME,
+        Merge("name"),
+    ),
+    (
+        "io.k8s.api.storage.v1.CSIStoragePool",
+        "nodeList",
+        Set,
+        Plain,
+    ),
     (
         "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionStatus",
         "conditions",
@@ -203,7 +278,13 @@ const KEY_DEFAULTS: &[(&str, &str, &str)] = &[
 /// Marks the definitions.
 pub(super) fn mark(definitions: &mut BTreeMap<String, Value>) {
     for (kind, field, list, patch) in CORE {
-        mark_list(definitions, &format!("io.k8s.api.core.v1.{kind}"), field, *list, *patch);
+        mark_list(
+            definitions,
+            &format!("io.k8s.api.core.v1.{kind}"),
+            field,
+            *list,
+            *patch,
+        );
     }
     for (definition, field, list, patch) in OTHERS {
         mark_list(definitions, definition, field, *list, *patch);
@@ -214,7 +295,13 @@ pub(super) fn mark(definitions: &mut BTreeMap<String, Value>) {
         }
     }
     for (definition, field) in ATOMIC_MAPS {
-        set(definitions, definition, field, "x-kubernetes-map-type", json!("atomic"));
+        set(
+            definitions,
+            definition,
+            field,
+            "x-kubernetes-map-type",
+            json!("atomic"),
+        );
     }
     for (definition, field) in GRANULAR {
         set(
@@ -240,7 +327,13 @@ pub(super) fn mark(definitions: &mut BTreeMap<String, Value>) {
     mark_plain_lists(definitions);
 }
 
-fn set(definitions: &mut BTreeMap<String, Value>, definition: &str, field: &str, marker: &str, value: Value) {
+fn set(
+    definitions: &mut BTreeMap<String, Value>,
+    definition: &str,
+    field: &str,
+    marker: &str,
+    value: Value,
+) {
     let property = definitions
         .get_mut(definition)
         .and_then(|d| d["properties"].get_mut(field));
@@ -249,7 +342,13 @@ fn set(definitions: &mut BTreeMap<String, Value>, definition: &str, field: &str,
     }
 }
 
-fn mark_list(definitions: &mut BTreeMap<String, Value>, definition: &str, field: &str, list: List, patch: Patch) {
+fn mark_list(
+    definitions: &mut BTreeMap<String, Value>,
+    definition: &str,
+    field: &str,
+    list: List,
+    patch: Patch,
+) {
     let mut set = |marker: &str, value: Value| set(definitions, definition, field, marker, value);
     match list {
         Atomic => set("x-kubernetes-list-type", json!("atomic")),
@@ -327,9 +426,17 @@ mod tests {
         let definitions = builtin_definitions();
         for (name, definition) in definitions {
             for (field, property) in definition["properties"].as_object().into_iter().flatten() {
-                let keys = property["x-kubernetes-list-map-keys"].as_array().into_iter().flatten();
+                let keys = property["x-kubernetes-list-map-keys"]
+                    .as_array()
+                    .into_iter()
+                    .flatten();
                 for key in keys.chain(property.get("x-kubernetes-patch-merge-key")) {
-                    let element = property["items"]["$ref"].as_str().unwrap().rsplit('/').next().unwrap();
+                    let element = property["items"]["$ref"]
+                        .as_str()
+                        .unwrap()
+                        .rsplit('/')
+                        .next()
+                        .unwrap();
                     let key = key.as_str().unwrap();
                     assert!(
                         definitions[element]["properties"][key].is_object(),

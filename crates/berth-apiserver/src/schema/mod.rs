@@ -12,10 +12,17 @@ mod crd;
 mod extension;
 mod markers;
 mod node;
+mod validate;
 
 pub use builtin::definitions as builtin_definitions;
-pub(crate) use builtin::{definition_name_of as builtin_definition_name, list_definition};
-pub use check::{TypeError, prune_unknown_fields, strict_decoding_error, type_errors, unknown_fields};
+pub(crate) use builtin::{
+    definition_cursor as builtin_cursor, definition_name_of as builtin_definition_name,
+    list_definition,
+};
+pub use check::{
+    TypeError, prune_unknown_fields, strict_decoding_error, type_errors, unknown_fields,
+};
 pub use crd::CustomSchemaError;
 pub use node::Schema;
 pub(crate) use node::{Cursor, ListType, Shape};
+pub use validate::{FieldError, FieldErrorReason, apply_defaults, validate};

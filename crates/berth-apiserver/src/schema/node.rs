@@ -66,7 +66,6 @@ pub(crate) struct Node {
     pub(super) embedded_resource: bool,
     pub(super) patch_merge_key: Option<String>,
     pub(super) patch_merge: bool,
-    pub(super) patch_retain_keys: bool,
     pub(super) default: Option<Value>,
 }
 
@@ -81,7 +80,6 @@ impl Node {
             embedded_resource: false,
             patch_merge_key: None,
             patch_merge: false,
-            patch_retain_keys: false,
             default: None,
         }
     }
@@ -102,10 +100,13 @@ impl Node {
             .map(|map_type| map_type == "atomic");
         node.preserve_unknown = flag("x-kubernetes-preserve-unknown-fields");
         node.embedded_resource = flag("x-kubernetes-embedded-resource");
-        node.patch_merge_key = json["x-kubernetes-patch-merge-key"].as_str().map(str::to_owned);
-        let strategy = json["x-kubernetes-patch-strategy"].as_str().unwrap_or_default();
+        node.patch_merge_key = json["x-kubernetes-patch-merge-key"]
+            .as_str()
+            .map(str::to_owned);
+        let strategy = json["x-kubernetes-patch-strategy"]
+            .as_str()
+            .unwrap_or_default();
         node.patch_merge = strategy.split(',').any(|s| s == "merge");
-        node.patch_retain_keys = strategy.split(',').any(|s| s == "retainKeys");
         node.default = json.get("default").cloned();
         node
     }
@@ -113,17 +114,20 @@ impl Node {
 
 fn strings(json: &Value) -> Vec<String> {
     let items = json.as_array().into_iter().flatten();
-    items.filter_map(|v| v.as_str().map(str::to_owned)).collect()
+    items
+        .filter_map(|v| v.as_str().map(str::to_owned))
+        .collect()
 }
 
 /// The name of the definition that a `$ref`, plain or within `allOf`, points to.
 pub(super) fn reference_name(json: &Value) -> Option<&str> {
-    let reference = json["$ref"]
-        .as_str()
-        .or_else(|| match json["allOf"].as_array()?.as_slice() {
-            [only] => only["$ref"].as_str(),
-            _ => None,
-        })?;
+    let reference =
+        json["$ref"]
+            .as_str()
+            .or_else(|| match json["allOf"].as_array()?.as_slice() {
+                [only] => only["$ref"].as_str(),
+                _ => None,
+            })?;
     reference.rsplit('/').next()
 }
 
@@ -196,7 +200,7 @@ pub(crate) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    fn new(definitions: &'a Definitions, declared: &'a Node) -> Self {
+    pub(super) fn new(definitions: &'a Definitions, declared: &'a Node) -> Self {
         let mut resolved = declared;
         let mut definition = None;
         // A chain of references longer than this is a cycle of names, which says nothing of a shape.
@@ -226,7 +230,9 @@ impl<'a> Cursor<'a> {
     /// The schema of a field, if the schema knows it. Below a place without schema, every field is known.
     pub(crate) fn field(&self, name: &str) -> Option<Cursor<'a>> {
         match &self.resolved.shape {
-            Shape::Struct(fields) => fields.get(name).map(|node| Cursor::new(self.definitions, node)),
+            Shape::Struct(fields) => fields
+                .get(name)
+                .map(|node| Cursor::new(self.definitions, node)),
             Shape::Map(elements) => Some(Cursor::new(self.definitions, elements)),
             Shape::Any | Shape::Reference(_) => Some(*self),
             _ => None,
@@ -253,19 +259,12 @@ impl<'a> Cursor<'a> {
         Cursor::new(&ANY.0, &ANY.1)
     }
 
-    pub(crate) fn fields(&self) -> impl Iterator<Item = (&'a str, Cursor<'a>)> + use<'a> {
-        let definitions = self.definitions;
-        let fields = match &self.resolved.shape {
-            Shape::Struct(fields) => Some(fields),
-            _ => None,
-        };
-        let fields = fields.into_iter().flatten();
-        fields.map(move |(name, node)| (name.as_str(), Cursor::new(definitions, node)))
-    }
-
     /// Whether the value is replaced and owned as a whole.
     pub(crate) fn is_atomic(&self) -> bool {
-        self.declared.atomic.or(self.resolved.atomic).unwrap_or(false)
+        self.declared
+            .atomic
+            .or(self.resolved.atomic)
+            .unwrap_or(false)
     }
 
     /// How elements of the list are told apart: atomic unless the schema says otherwise.
@@ -292,11 +291,6 @@ impl<'a> Cursor<'a> {
     /// Whether strategic merge patch merges the list rather than replacing it.
     pub(crate) fn patch_merges(&self) -> bool {
         self.declared.patch_merge
-    }
-
-    /// Whether strategic merge patch drops the keys that `$retainKeys` does not name.
-    pub(crate) fn patch_retains_keys(&self) -> bool {
-        self.declared.patch_retain_keys
     }
 
     pub(crate) fn is_required(&self, field: &str) -> bool {

@@ -196,7 +196,11 @@ impl Store {
     ///
     /// # Errors
     /// If the journal's thread cannot be started.
-    pub fn with_journal(journal: Box<dyn Journal>, snapshot: Snapshot, limits: Limits) -> Result<Self, OpenError> {
+    pub fn with_journal(
+        journal: Box<dyn Journal>,
+        snapshot: Snapshot,
+        limits: Limits,
+    ) -> Result<Self, OpenError> {
         let shared = Arc::new(Self::shared(snapshot, limits));
         let thread = JournalThread::start(shared.clone(), journal).map_err(OpenError::Thread)?;
         Ok(Self {
@@ -255,7 +259,13 @@ impl Store {
     ///
     /// # Errors
     /// If `expect` does not hold, or the journal has failed.
-    pub fn put(&self, table: &str, key: &str, expect: Expect, value: Value) -> Result<Ticket, WriteError> {
+    pub fn put(
+        &self,
+        table: &str,
+        key: &str,
+        expect: Expect,
+        value: Value,
+    ) -> Result<Ticket, WriteError> {
         let state = self.shared.lock();
         let previous = state.check(table, key, expect)?;
         let (kind, key) = match &previous {
@@ -263,19 +273,37 @@ impl Store {
             None => (EventKind::Added, key.into()),
         };
         let object = Arc::new(Object::encode(key, state.assigned + 1, value)?);
-        Ok(self.stage(state, table, Event { kind, object, previous }))
+        Ok(self.stage(
+            state,
+            table,
+            Event {
+                kind,
+                object,
+                previous,
+            },
+        ))
     }
 
     /// Deletes an object. `last` is the state to show to watchers as its last one.
     ///
     /// # Errors
     /// If the object is not at `version`, or the journal has failed.
-    pub fn delete(&self, table: &str, key: &str, version: u64, last: Value) -> Result<Ticket, WriteError> {
+    pub fn delete(
+        &self,
+        table: &str,
+        key: &str,
+        version: u64,
+        last: Value,
+    ) -> Result<Ticket, WriteError> {
         let state = self.shared.lock();
         let previous = state
             .check(table, key, Expect::Version(version))?
             .ok_or(WriteError::NotFound)?;
-        let object = Arc::new(Object::encode(previous.key().clone(), state.assigned + 1, last)?);
+        let object = Arc::new(Object::encode(
+            previous.key().clone(),
+            state.assigned + 1,
+            last,
+        )?);
         Ok(self.stage(
             state,
             table,
@@ -339,7 +367,12 @@ impl Store {
         Ok(Watch::new(self.clone(), name, from, signal))
     }
 
-    fn changes(&self, table: &str, cursor: u64, max: usize) -> Result<(Vec<Arc<Event>>, u64), Compacted> {
+    fn changes(
+        &self,
+        table: &str,
+        cursor: u64,
+        max: usize,
+    ) -> Result<(Vec<Arc<Event>>, u64), Compacted> {
         let state = self.shared.lock();
         let events = state
             .tables
@@ -387,10 +420,17 @@ impl State {
     }
 
     fn table(&mut self, name: &Arc<str>) -> &mut Table {
-        self.tables.entry(name.clone()).or_insert_with(|| Table::new(0))
+        self.tables
+            .entry(name.clone())
+            .or_insert_with(|| Table::new(0))
     }
 
-    fn check(&self, table: &str, key: &str, expect: Expect) -> Result<Option<Arc<Object>>, WriteError> {
+    fn check(
+        &self,
+        table: &str,
+        key: &str,
+        expect: Expect,
+    ) -> Result<Option<Arc<Object>>, WriteError> {
         if let Some(failed) = &self.durable.failed {
             return Err(failed.clone().into());
         }
@@ -399,7 +439,9 @@ impl State {
             (Expect::Absent, None) => Ok(None),
             (Expect::Absent, Some(_)) => Err(WriteError::Exists),
             (Expect::Version(_), None) => Err(WriteError::NotFound),
-            (Expect::Version(version), Some(found)) if found.version() == version => Ok(Some(found.clone())),
+            (Expect::Version(version), Some(found)) if found.version() == version => {
+                Ok(Some(found.clone()))
+            }
             (Expect::Version(_), Some(found)) => Err(WriteError::Conflict {
                 current: found.version(),
             }),

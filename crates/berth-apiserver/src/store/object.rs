@@ -67,7 +67,12 @@ impl Object {
         let labels = metadata
             .and_then(|m| m.get("labels"))
             .and_then(Value::as_object)
-            .map(|labels| labels.iter().map(|(k, v)| (k.as_str().into(), text(Some(v)))).collect())
+            .map(|labels| {
+                labels
+                    .iter()
+                    .map(|(k, v)| (k.as_str().into(), text(Some(v))))
+                    .collect()
+            })
             .unwrap_or_default();
         let owners = metadata
             .and_then(|m| m.get("ownerReferences"))
@@ -101,7 +106,12 @@ impl Object {
             version,
             body,
             uid: metadata.uid.into(),
-            labels: metadata.labels.unwrap_or_default().into_iter().map(boxed).collect(),
+            labels: metadata
+                .labels
+                .unwrap_or_default()
+                .into_iter()
+                .map(boxed)
+                .collect(),
             owners: metadata
                 .owner_references
                 .unwrap_or_default()
@@ -148,7 +158,9 @@ impl Object {
 
     /// The namespace part of the key, empty for cluster-scoped kinds.
     pub fn namespace(&self) -> &str {
-        self.key.split_once('/').map_or("", |(namespace, _)| namespace)
+        self.key
+            .split_once('/')
+            .map_or("", |(namespace, _)| namespace)
     }
 
     /// The name part of the key.
@@ -175,7 +187,10 @@ struct PathSeed<'a>(&'a [&'a str]);
 impl<'de> DeserializeSeed<'de> for PathSeed<'_> {
     type Value = Option<String>;
 
-    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+    fn deserialize<D: serde::Deserializer<'de>>(
+        self,
+        deserializer: D,
+    ) -> Result<Self::Value, D::Error> {
         if self.0.is_empty() {
             return Ok(match Value::deserialize(deserializer)? {
                 Value::String(text) => Some(text),
@@ -199,7 +214,9 @@ impl<'de> Visitor<'de> for PathSeed<'_> {
         let mut found = None;
         while let Some(key) = map.next_key::<std::borrow::Cow<'de, str>>()? {
             match self.0.split_first() {
-                Some((first, rest)) if *first == key => found = map.next_value_seed(PathSeed(rest))?,
+                Some((first, rest)) if *first == key => {
+                    found = map.next_value_seed(PathSeed(rest))?;
+                }
                 _ => {
                     map.next_value::<IgnoredAny>()?;
                 }
@@ -236,7 +253,10 @@ mod tests {
     fn a_field_is_found_without_the_rest() {
         let object = Object::encode("ns/a".into(), 1, pod()).unwrap();
         assert_eq!(object.field(&["spec", "nodeName"]).as_deref(), Some("n1"));
-        assert_eq!(object.field(&["spec", "hostNetwork"]).as_deref(), Some("true"));
+        assert_eq!(
+            object.field(&["spec", "hostNetwork"]).as_deref(),
+            Some("true")
+        );
         assert_eq!(object.field(&["status", "phase"]), None);
         assert_eq!(object.field(&["spec"]), None);
         assert_eq!(object.field(&["kind", "nothing"]), None);

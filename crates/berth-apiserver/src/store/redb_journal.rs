@@ -163,7 +163,9 @@ impl RedbJournal {
         Err(match failure {
             FileError::Redb(redb::Error::DatabaseAlreadyOpen) => OpenError::Locked { path },
             FileError::Format(found) => OpenError::Format { path, found },
-            FileError::Redb(redb::Error::Io(source)) if source.kind() == std::io::ErrorKind::PermissionDenied => {
+            FileError::Redb(redb::Error::Io(source))
+                if source.kind() == std::io::ErrorKind::PermissionDenied =>
+            {
                 OpenError::Directory { path, source }
             }
             other => OpenError::Damaged {
@@ -177,10 +179,17 @@ impl RedbJournal {
         if !path.exists() {
             initialise(path)?;
         }
-        let database = Database::open(path)?;
+        Self::load(Database::open(path)?)
+    }
+
+    fn load(database: Database) -> Result<(Self, Snapshot), FileError> {
         let transaction = database.begin_read()?;
         let state = transaction.open_table(STATE)?;
-        let number = |name: &str| state.get(name).map(|found| found.map_or(0, |value| value.value()));
+        let number = |name: &str| {
+            state
+                .get(name)
+                .map(|found| found.map_or(0, |value| value.value()))
+        };
         let format = number("format")?;
         if format != FORMAT {
             return Err(FileError::Format(format));
@@ -198,16 +207,19 @@ impl RedbJournal {
             let (place, record) = row?;
             let (table, key) = place.value();
             let (version, checksum, body) = split(record.value())
-                .filter(|(version, checksum, body)| checksum_of(table, key, *version, body) == *checksum)
+                .filter(|(version, checksum, body)| {
+                    checksum_of(table, key, *version, body) == *checksum
+                })
                 .ok_or_else(|| FileError::Checksum(format!("{table} {key}")))?;
             digest.add(checksum);
             let name = snapshot
                 .tables
                 .get_key_value(table)
                 .map_or_else(|| table.into(), |(name, _)| name.clone());
-            snapshot
-                .objects
-                .push((name, Object::decode(key.into(), version, Bytes::copy_from_slice(body))?));
+            snapshot.objects.push((
+                name,
+                Object::decode(key.into(), version, Bytes::copy_from_slice(body))?,
+            ));
         }
         let expected = Digest {
             records: number("records")?,
@@ -239,7 +251,8 @@ impl RedbJournal {
                 }
                 match event.kind {
                     EventKind::Added | EventKind::Modified => {
-                        let checksum = checksum_of(table, object.key(), object.version(), object.body());
+                        let checksum =
+                            checksum_of(table, object.key(), object.version(), object.body());
                         digest.add(checksum);
                         let record = join(object.version(), checksum, object.body());
                         objects.insert((&**table, &**object.key()), record.as_slice())?;
@@ -276,11 +289,7 @@ fn initialise(path: &Path) -> Result<(), FileError> {
         _ => {}
     }
     let database = Database::create(&unfinished)?;
-    let transaction = database.begin_write()?;
-    transaction.open_table(OBJECTS)?;
-    transaction.open_table(TABLES)?;
-    transaction.open_table(STATE)?.insert("format", FORMAT)?;
-    transaction.commit()?;
+    create_tables(&database)?;
     drop(database);
     std::fs::rename(&unfinished, path)?;
     if let Some(directory) = path.parent() {
@@ -289,9 +298,23 @@ fn initialise(path: &Path) -> Result<(), FileError> {
     Ok(())
 }
 
+fn create_tables(database: &Database) -> Result<(), FileError> {
+    let transaction = database.begin_write()?;
+    transaction.open_table(OBJECTS)?;
+    transaction.open_table(TABLES)?;
+    transaction.open_table(STATE)?.insert("format", FORMAT)?;
+    transaction.commit()?;
+    Ok(())
+}
+
 fn checksum_of(table: &str, key: &str, version: u64, body: &[u8]) -> u64 {
     let mut hasher = Xxh3::new();
-    for part in [table.as_bytes(), key.as_bytes(), &version.to_le_bytes(), body] {
+    for part in [
+        table.as_bytes(),
+        key.as_bytes(),
+        &version.to_le_bytes(),
+        body,
+    ] {
         hasher.update(&(part.len() as u64).to_le_bytes());
         hasher.update(part);
     }
@@ -309,7 +332,11 @@ fn join(version: u64, checksum: u64, body: &[u8]) -> Vec<u8> {
 fn split(record: &[u8]) -> Option<(u64, u64, &[u8])> {
     let (version, rest) = record.split_first_chunk::<8>()?;
     let (checksum, body) = rest.split_first_chunk::<8>()?;
-    Some((u64::from_le_bytes(*version), u64::from_le_bytes(*checksum), body))
+    Some((
+        u64::from_le_bytes(*version),
+        u64::from_le_bytes(*checksum),
+        body,
+    ))
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> String {
@@ -318,3 +345,7 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
         .unwrap_or("the file cannot be read")
         .to_owned()
 }
+
+#[cfg(test)]
+#[path = "power_cut_tests.rs"]
+mod power_cut_tests;

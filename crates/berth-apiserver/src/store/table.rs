@@ -101,7 +101,11 @@ impl Table {
 
     pub(super) fn publish(&mut self, event: Arc<Event>, limits: &Limits) {
         let (key, version) = (event.object.key().clone(), event.version());
-        if self.pending.get(&key).is_some_and(|(staged, _)| *staged == version) {
+        if self
+            .pending
+            .get(&key)
+            .is_some_and(|(staged, _)| *staged == version)
+        {
             self.pending.remove(&key);
         }
         match event.kind {
@@ -144,7 +148,9 @@ impl Table {
     /// At most `max` changes after `cursor`, oldest first.
     pub(super) fn changes(&self, cursor: u64, max: usize) -> Result<Vec<Arc<Event>>, Compacted> {
         self.readable(cursor)?;
-        let start = self.history.partition_point(|event| event.version() <= cursor);
+        let start = self
+            .history
+            .partition_point(|event| event.version() <= cursor);
         Ok(self.history.range(start..).take(max).cloned().collect())
     }
 
@@ -172,19 +178,21 @@ impl Table {
                 page.remaining += 1;
             }
         };
-        if undo.is_empty() {
-            live.for_each(|(_, object)| take(object));
-        } else {
-            let undone = undo.range::<str, _>((start, Bound::Unbounded));
-            let mut merged: BTreeMap<&str, &Arc<Object>> = live.map(|(key, object)| (&**key, object)).collect();
-            for (key, state) in undone.take_while(|(key, _)| key.starts_with(query.prefix)) {
-                match state {
-                    Some(object) => merged.insert(key, object),
-                    None => merged.remove(&**key),
-                };
+        let undone = undo.range::<str, _>((start, Bound::Unbounded));
+        let mut undone = undone
+            .take_while(|(key, _)| key.starts_with(query.prefix))
+            .peekable();
+        for (key, object) in live {
+            // What is gone by now stood before this key.
+            while let Some((_, state)) = undone.next_if(|(other, _)| *other < key) {
+                state.iter().for_each(&mut take);
             }
-            merged.into_values().for_each(take);
+            match undone.next_if(|(other, _)| *other == key) {
+                Some((_, state)) => state.iter().for_each(&mut take),
+                None => take(object),
+            }
         }
+        undone.for_each(|(_, state)| state.iter().for_each(&mut take));
         if page.remaining > 0 {
             page.next = page.objects.last().map(|object| object.key().clone());
         }
@@ -193,7 +201,11 @@ impl Table {
 
     /// What each key that changed after `at` held at that version.
     fn undo_after(&self, at: u64) -> BTreeMap<Arc<str>, Option<Arc<Object>>> {
-        let later = self.history.iter().rev().take_while(|event| event.version() > at);
+        let later = self
+            .history
+            .iter()
+            .rev()
+            .take_while(|event| event.version() > at);
         later
             .map(|event| (event.object.key().clone(), event.previous.clone()))
             .collect()

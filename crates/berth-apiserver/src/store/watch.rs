@@ -26,7 +26,12 @@ pub struct Watch {
 }
 
 impl Watch {
-    pub(super) fn new(store: Store, table: Arc<str>, cursor: u64, signal: watch::Receiver<u64>) -> Self {
+    pub(super) fn new(
+        store: Store,
+        table: Arc<str>,
+        cursor: u64,
+        signal: watch::Receiver<u64>,
+    ) -> Self {
         Self {
             store,
             table,

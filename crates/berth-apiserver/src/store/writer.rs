@@ -49,7 +49,10 @@ impl std::fmt::Debug for Ticket {
 
 impl Ticket {
     pub(super) fn done(event: Arc<Event>) -> Self {
-        Self { shared: None, event }
+        Self {
+            shared: None,
+            event,
+        }
     }
 
     pub(super) fn staged(shared: Arc<Shared>, event: Arc<Event>) -> Self {
@@ -71,7 +74,10 @@ impl Ticket {
                     verdict?;
                     break;
                 }
-                state = shared.settled.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = shared
+                    .settled
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner);
             }
         }
         Ok(self.event)
@@ -85,7 +91,9 @@ impl Ticket {
         if let Some(shared) = &self.shared {
             let mut progress = shared.progress.subscribe();
             let version = self.event.version();
-            let settled = progress.wait_for(|durable| durable.verdict(version).is_some()).await;
+            let settled = progress
+                .wait_for(|durable| durable.verdict(version).is_some())
+                .await;
             // The sender lives in `shared`, so the channel cannot be closed here.
             if let Some(verdict) = settled.ok().and_then(|durable| durable.verdict(version)) {
                 verdict?;
@@ -102,7 +110,10 @@ pub(super) struct JournalThread {
 }
 
 impl JournalThread {
-    pub(super) fn start(shared: Arc<Shared>, mut journal: Box<dyn Journal>) -> std::io::Result<Self> {
+    pub(super) fn start(
+        shared: Arc<Shared>,
+        mut journal: Box<dyn Journal>,
+    ) -> std::io::Result<Self> {
         let worker = shared.clone();
         let thread = std::thread::Builder::new()
             .name("berth-journal".into())
@@ -132,7 +143,10 @@ fn commit_next(shared: &Shared, journal: &mut dyn Journal) -> bool {
         if state.closing {
             return false;
         }
-        state = shared.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+        state = shared
+            .work
+            .wait(state)
+            .unwrap_or_else(PoisonError::into_inner);
     }
     let size = state.queue.len().min(BATCH_RECORDS);
     let batch: Vec<Record> = state.queue.drain(..size).collect();
@@ -159,6 +173,9 @@ fn commit_next(shared: &Shared, journal: &mut dyn Journal) -> bool {
 fn fail(state: &mut State, error: JournalError) {
     tracing::error!(%error, "the journal failed");
     state.queue.clear();
-    state.tables.values_mut().for_each(super::table::Table::forget_staged);
+    state
+        .tables
+        .values_mut()
+        .for_each(super::table::Table::forget_staged);
     state.durable.failed = Some(error);
 }

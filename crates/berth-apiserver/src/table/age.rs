@@ -30,7 +30,10 @@ pub fn human_duration(seconds: i64) -> String {
 
 /// The time since a timestamp, or `<unknown>`.
 pub(super) fn since(time: &Value, now: Timestamp) -> String {
-    match time.as_str().and_then(|time| time.parse::<Timestamp>().ok()) {
+    match time
+        .as_str()
+        .and_then(|time| time.parse::<Timestamp>().ok())
+    {
         Some(time) => between(time, now),
         None => UNKNOWN.to_owned(),
     }
@@ -54,7 +57,8 @@ mod tests {
     #[test]
     fn durations_have_at_most_two_units() {
         let (minute, hour, day) = (60, 3600, 86_400);
-        let check = |seconds: i64, expect: &str| assert_eq!(human_duration(seconds), expect, "{seconds}");
+        let check =
+            |seconds: i64, expect: &str| assert_eq!(human_duration(seconds), expect, "{seconds}");
         check(-5, "<invalid>");
         check(-1, "0s");
         check(0, "0s");

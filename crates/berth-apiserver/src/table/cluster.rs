@@ -3,7 +3,10 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{NONE, Printer, UNKNOWN, age, count, integer, items, joined, labels, name, text, text_of, text_or, wide};
+use super::{
+    NONE, Printer, UNKNOWN, age, count, integer, items, joined, labels, name, text, text_of,
+    text_or, wide,
+};
 
 pub(super) fn printer(group: &str, kind: &str) -> Option<Printer> {
     let printer = match (group, kind) {
@@ -66,7 +69,9 @@ const NODE: Printer = Printer {
 
 fn node_status(object: &Value) -> String {
     let conditions = items(&object["status"]["conditions"]);
-    let ready = conditions.iter().find(|condition| condition["type"] == "Ready");
+    let ready = conditions
+        .iter()
+        .find(|condition| condition["type"] == "Ready");
     let mut status = match ready {
         Some(condition) if condition["status"] == "True" => "Ready",
         Some(_) => "NotReady",
@@ -80,13 +85,18 @@ fn node_status(object: &Value) -> String {
 }
 
 fn node_roles(object: &Value) -> String {
-    let labels = object["metadata"]["labels"].as_object().into_iter().flatten();
+    let labels = object["metadata"]["labels"]
+        .as_object()
+        .into_iter()
+        .flatten();
     let mut roles: Vec<&str> = labels
-        .filter_map(|(key, value)| match key.strip_prefix("node-role.kubernetes.io/") {
-            Some(role) => Some(role).filter(|role| !role.is_empty()),
-            None if key == "kubernetes.io/role" => text_of(value),
-            None => None,
-        })
+        .filter_map(
+            |(key, value)| match key.strip_prefix("node-role.kubernetes.io/") {
+                Some(role) => Some(role).filter(|role| !role.is_empty()),
+                None if key == "kubernetes.io/role" => text_of(value),
+                None => None,
+            },
+        )
         .collect();
     roles.sort_unstable();
     roles.dedup();
@@ -156,7 +166,9 @@ const SERVICE: Printer = Printer {
     ],
     row: |object, now| {
         let spec = &object["spec"];
-        let first_ip = items(&spec["clusterIPs"]).first().unwrap_or(&spec["clusterIP"]);
+        let first_ip = items(&spec["clusterIPs"])
+            .first()
+            .unwrap_or(&spec["clusterIP"]);
         vec![
             name(object),
             text_or(&spec["type"], ""),
@@ -171,7 +183,10 @@ const SERVICE: Printer = Printer {
 
 fn external_ip(object: &Value) -> String {
     let spec = &object["spec"];
-    let mut addresses: Vec<&str> = items(&spec["externalIPs"]).iter().filter_map(Value::as_str).collect();
+    let mut addresses: Vec<&str> = items(&spec["externalIPs"])
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
     let nothing = match spec["type"].as_str().unwrap_or_default() {
         "ExternalName" => return spec["externalName"].as_str().unwrap_or_default().to_owned(),
         "LoadBalancer" => {
@@ -222,7 +237,11 @@ const ENDPOINTS: Printer = Printer {
                 let ip = address["ip"].as_str().unwrap_or_default();
                 match items(&subset["ports"]) {
                     [] => all.push(ip.to_owned()),
-                    ports => all.extend(ports.iter().map(|port| format!("{ip}:{}", count(&port["port"])))),
+                    ports => all.extend(
+                        ports
+                            .iter()
+                            .map(|port| format!("{ip}:{}", count(&port["port"]))),
+                    ),
                 }
             }
         }
@@ -293,7 +312,8 @@ fn event(object: &Value, now: Timestamp) -> Vec<Value> {
 }
 
 fn event_source(object: &Value, source: &Value) -> String {
-    let reporter = text_of(&object["reportingComponent"]).or(text_of(&object["reportingController"]));
+    let reporter =
+        text_of(&object["reportingComponent"]).or(text_of(&object["reportingController"]));
     let component = text_of(&source["component"]).or(reporter);
     let host = text_of(&source["host"]).or(text_of(&object["reportingInstance"]));
     joined(component.into_iter().chain(host)).replace(',', ", ")
@@ -355,7 +375,12 @@ const DISRUPTION_BUDGET: Printer = Printer {
 
 const ROLE: Printer = Printer {
     columns: &[text("Name"), text("Created At")],
-    row: |object, _| vec![name(object), text_or(&object["metadata"]["creationTimestamp"], "")],
+    row: |object, _| {
+        vec![
+            name(object),
+            text_or(&object["metadata"]["creationTimestamp"], ""),
+        ]
+    },
 };
 
 const ROLE_BINDING: Printer = Printer {
@@ -379,7 +404,9 @@ const ROLE_BINDING: Printer = Printer {
                         text_of(&subject["namespace"]),
                         subject["name"].as_str().unwrap_or_default(),
                     ) {
-                        (Some(namespace), name) if kind == "ServiceAccount" => format!("{namespace}/{name}"),
+                        (Some(namespace), name) if kind == "ServiceAccount" => {
+                            format!("{namespace}/{name}")
+                        }
                         (_, name) => name.to_owned(),
                     }
                 })

@@ -36,7 +36,9 @@ fn cell(value: &Value, column_type: &str, now: Timestamp) -> Value {
         ("integer", Value::Number(number)) => {
             // The fraction is cut off.
             #[allow(clippy::cast_possible_truncation)]
-            let whole = number.as_i64().or_else(|| number.as_f64().map(|n| n as i64));
+            let whole = number
+                .as_i64()
+                .or_else(|| number.as_f64().map(|n| n as i64));
             json!(whole)
         }
         ("number", Value::Number(_)) | ("boolean", Value::Bool(_)) => value.clone(),
@@ -70,7 +72,10 @@ fn find<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
 fn follow<'a>(object: &'a Value, steps: &[Step]) -> Vec<&'a Value> {
     let mut found = vec![object];
     for step in steps {
-        found = found.into_iter().flat_map(|value| next(value, step)).collect();
+        found = found
+            .into_iter()
+            .flat_map(|value| next(value, step))
+            .collect();
     }
     found
 }
@@ -98,7 +103,9 @@ fn next<'a>(value: &'a Value, step: &Step) -> Vec<&'a Value> {
         },
         Step::Where(path, wanted) => {
             let items = value.as_array().into_iter().flatten();
-            items.filter(|item| follow(item, path).contains(&wanted)).collect()
+            items
+                .filter(|item| follow(item, path).contains(&wanted))
+                .collect()
         }
     }
 }
@@ -196,7 +203,11 @@ mod tests {
             "status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "Up", "status": "False"}]},
         });
         let check = |path: &str, expect: Value| {
-            assert_eq!(find(&object, path).cloned().unwrap_or_default(), expect, "{path}");
+            assert_eq!(
+                find(&object, path).cloned().unwrap_or_default(),
+                expect,
+                "{path}"
+            );
         };
         check(".spec.size", json!(3));
         check("$.spec.size", json!(3));
@@ -205,8 +216,14 @@ mod tests {
         check(".spec.tags[*]", json!("a"));
         check(".spec['a.b']", json!("dotted"));
         check(".spec.a\\.b", json!("dotted"));
-        check(".status.conditions[?(@.type==\"Up\")].status", json!("False"));
-        check(".status.conditions[?(@.type=='Ready')].status", json!("True"));
+        check(
+            ".status.conditions[?(@.type==\"Up\")].status",
+            json!("False"),
+        );
+        check(
+            ".status.conditions[?(@.type=='Ready')].status",
+            json!("True"),
+        );
         check(".spec.missing.deep", Value::Null);
         check(".spec[", Value::Null);
         check(".spec.tags[9]", Value::Null);
@@ -216,7 +233,11 @@ mod tests {
     fn cells_have_the_type_of_their_column() {
         let now: Timestamp = "2024-01-01T00:01:00Z".parse().unwrap();
         let check = |column_type: &str, value: Value, expect: Value| {
-            assert_eq!(cell(&value, column_type, now), expect, "{column_type} {value}");
+            assert_eq!(
+                cell(&value, column_type, now),
+                expect,
+                "{column_type} {value}"
+            );
         };
         check("integer", json!(2.9), json!(2));
         check("string", json!({"a": 1}), json!("{\"a\":1}"));

@@ -104,16 +104,30 @@ fn printer(group: &str, kind: &str) -> Option<Printer> {
 
 /// The Table of these objects. `list_metadata` is the `metadata` of the list they come from, or that of a
 /// single object (only `resourceVersion`, `continue` and `remainingItemCount` are taken from it).
-pub fn table(resource: &ResourceType, objects: &[&Value], list_metadata: &Value, options: &TableOptions<'_>) -> Value {
+pub fn table(
+    resource: &ResourceType,
+    objects: &[&Value],
+    list_metadata: &Value,
+    options: &TableOptions<'_>,
+) -> Value {
     let (columns, rows): (Vec<Value>, Vec<Vec<Value>>) = match options.printer_columns {
         Value::Array(columns) if !columns.is_empty() => (
             custom::columns(columns),
-            objects.iter().map(|o| custom::row(o, columns, options.now)).collect(),
+            objects
+                .iter()
+                .map(|o| custom::row(o, columns, options.now))
+                .collect(),
         ),
         _ => {
             let printer = printer(&resource.group, &resource.kind).unwrap_or(DEFAULT);
             let columns = printer.columns.iter().map(column_definition).collect();
-            (columns, objects.iter().map(|o| (printer.row)(o, options.now)).collect())
+            (
+                columns,
+                objects
+                    .iter()
+                    .map(|o| (printer.row)(o, options.now))
+                    .collect(),
+            )
         }
     };
     let rows: Vec<_> = objects
@@ -127,13 +141,13 @@ pub fn table(resource: &ResourceType, objects: &[&Value], list_metadata: &Value,
             metadata.insert(field.to_owned(), value.clone());
         }
     }
-    json!({
-        "kind": "Table",
-        "apiVersion": "meta.k8s.io/v1",
-        "metadata": metadata,
-        "columnDefinitions": columns,
-        "rows": rows,
-    })
+    let mut table = Map::new();
+    table.insert("kind".to_owned(), json!("Table"));
+    table.insert("apiVersion".to_owned(), json!("meta.k8s.io/v1"));
+    table.insert("metadata".to_owned(), Value::Object(metadata));
+    table.insert("columnDefinitions".to_owned(), Value::Array(columns));
+    table.insert("rows".to_owned(), Value::Array(rows));
+    Value::Object(table)
 }
 
 fn column_definition(column: &Column) -> Value {
@@ -146,20 +160,24 @@ fn column_definition(column: &Column) -> Value {
     })
 }
 
+/// Built by hand: the macro would serialize the metadata of every object once more.
 fn row(object: &Value, cells: Vec<Value>, include_object: IncludeObject) -> Value {
-    let mut row = json!({"cells": cells});
+    let mut row = Map::new();
+    row.insert("cells".to_owned(), Value::Array(cells));
     match include_object {
         IncludeObject::None => {}
         IncludeObject::Metadata => {
-            row["object"] = json!({
-                "kind": "PartialObjectMetadata",
-                "apiVersion": "meta.k8s.io/v1",
-                "metadata": object["metadata"],
-            });
+            let mut partial = Map::new();
+            partial.insert("kind".to_owned(), json!("PartialObjectMetadata"));
+            partial.insert("apiVersion".to_owned(), json!("meta.k8s.io/v1"));
+            partial.insert("metadata".to_owned(), object["metadata"].clone());
+            row.insert("object".to_owned(), Value::Object(partial));
         }
-        IncludeObject::Object => row["object"] = object.clone(),
+        IncludeObject::Object => {
+            row.insert("object".to_owned(), object.clone());
+        }
     }
-    row
+    Value::Object(row)
 }
 
 /// A cell that says there is nothing.

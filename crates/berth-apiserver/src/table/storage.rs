@@ -3,7 +3,9 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{NONE, Printer, UNSET, age, integer, items, joined, name, text, text_of, text_or, wide};
+use super::{
+    NONE, Printer, UNSET, age, integer, items, joined, name, text, text_of, text_or, wide,
+};
 
 pub(super) fn printer(group: &str, kind: &str) -> Option<Printer> {
     let printer = match (group, kind) {
@@ -80,7 +82,13 @@ fn claim(object: &Value, now: Timestamp) -> Vec<Value> {
     let (spec, status) = (&object["spec"], &object["status"]);
     let volume = text_of(&spec["volumeName"]);
     // A claim without a volume has no size yet, whatever its status still says.
-    let bound = |value: String| if volume.is_some() { value } else { String::new() };
+    let bound = |value: String| {
+        if volume.is_some() {
+            value
+        } else {
+            String::new()
+        }
+    };
     vec![
         name(object),
         json!(phase(object)),
@@ -128,7 +136,12 @@ fn access_modes(modes: &Value) -> String {
         ("ReadWriteOncePod", "RWOP"),
     ];
     let has = |mode: &str| items(modes).iter().any(|m| m == mode);
-    joined(SHORT.iter().filter(|(mode, _)| has(mode)).map(|(_, short)| *short))
+    joined(
+        SHORT
+            .iter()
+            .filter(|(mode, _)| has(mode))
+            .map(|(_, short)| *short),
+    )
 }
 
 const CLASS: Printer = Printer {
@@ -163,7 +176,13 @@ const CLASS: Printer = Printer {
 
 const ATTRIBUTES_CLASS: Printer = Printer {
     columns: &[text("Name"), text("DriverName"), text("Age")],
-    row: |object, now| vec![name(object), text_or(&object["driverName"], ""), age::of(object, now)],
+    row: |object, now| {
+        vec![
+            name(object),
+            text_or(&object["driverName"], ""),
+            age::of(object, now),
+        ]
+    },
 };
 
 const CSI_NODE: Printer = Printer {
@@ -196,7 +215,11 @@ const CSI_DRIVER: Printer = Printer {
                 .iter()
                 .map(|t| t["audience"].as_str().unwrap_or_default()),
         );
-        let modes = joined(items(&spec["volumeLifecycleModes"]).iter().filter_map(Value::as_str));
+        let modes = joined(
+            items(&spec["volumeLifecycleModes"])
+                .iter()
+                .filter_map(Value::as_str),
+        );
         vec![
             name(object),
             flag("attachRequired", true),
@@ -221,7 +244,11 @@ const CSI_STORAGE_CAPACITY: Printer = Printer {
             empty if empty.is_empty() => UNSET.to_owned(),
             capacity => capacity,
         };
-        vec![name(object), text_or(&object["storageClassName"], ""), json!(capacity)]
+        vec![
+            name(object),
+            text_or(&object["storageClassName"], ""),
+            json!(capacity),
+        ]
     },
 };
 

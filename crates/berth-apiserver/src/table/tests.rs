@@ -25,10 +25,16 @@ fn check(group: &str, kind: &str, object: Value, expect: &str) {
     let cells = table["rows"][0]["cells"].as_array().unwrap();
     let texts: Vec<_> = cells
         .iter()
-        .map(|cell| cell.as_str().map_or_else(|| cell.to_string(), str::to_owned))
+        .map(|cell| {
+            cell.as_str()
+                .map_or_else(|| cell.to_string(), str::to_owned)
+        })
         .collect();
     assert_eq!(texts.join("|"), expect, "{kind}");
-    assert_eq!(cells.len(), table["columnDefinitions"].as_array().unwrap().len());
+    assert_eq!(
+        cells.len(),
+        table["columnDefinitions"].as_array().unwrap().len()
+    );
 }
 
 fn meta(name: &str) -> Value {
@@ -38,7 +44,11 @@ fn meta(name: &str) -> Value {
 #[test]
 fn every_kind_fills_its_columns() {
     for resource in builtin() {
-        let table = print(&resource.group, &resource.kind, &json!({"metadata": meta("x")}));
+        let table = print(
+            &resource.group,
+            &resource.kind,
+            &json!({"metadata": meta("x")}),
+        );
         let cells = table["rows"][0]["cells"].as_array().unwrap().len();
         assert_eq!(
             cells,
@@ -109,22 +119,28 @@ fn pods_tell_what_holds_them_up() {
     check(
         "",
         "Pod",
-        pod(json!({"phase": "Running", "podIP": "10.0.0.1", "containerStatuses": [
+        pod(
+            json!({"phase": "Running", "podIP": "10.0.0.1", "containerStatuses": [
             {"ready": true, "state": {"running": {}}, "restartCount": 2,
              "lastState": {"terminated": {"finishedAt": "2024-01-01T00:50:00Z"}}},
-            {"ready": false, "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "restartCount": 1}]})),
+            {"ready": false, "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "restartCount": 1}]}),
+        ),
         "p|1/2|CrashLoopBackOff|3 (10m ago)|60m|10.0.0.1|n1|<none>|<none>",
     );
     check(
         "",
         "Pod",
-        pod(json!({"phase": "Failed", "containerStatuses": [{"state": {"terminated": {"exitCode": 3}}}]})),
+        pod(
+            json!({"phase": "Failed", "containerStatuses": [{"state": {"terminated": {"exitCode": 3}}}]}),
+        ),
         "p|0/2|ExitCode:3|0|60m|<none>|n1|<none>|<none>",
     );
     check(
         "",
         "Pod",
-        pod(json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "reason": "SchedulingGated"}]})),
+        pod(
+            json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "reason": "SchedulingGated"}]}),
+        ),
         "p|0/2|SchedulingGated|0|60m|<none>|n1|<none>|<none>",
     );
     check(
@@ -147,7 +163,8 @@ fn pods_tell_what_holds_them_up() {
 
 #[test]
 fn workloads() {
-    let template = json!({"spec": {"containers": [{"name": "a", "image": "i"}, {"name": "b", "image": "j"}]}});
+    let template =
+        json!({"spec": {"containers": [{"name": "a", "image": "i"}, {"name": "b", "image": "j"}]}});
     check(
         "apps",
         "Deployment",

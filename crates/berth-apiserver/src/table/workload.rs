@@ -3,7 +3,9 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{NONE, Printer, age, count, integer, items, joined, labels, name, text, text_of, text_or, wide};
+use super::{
+    NONE, Printer, age, count, integer, items, joined, labels, name, text, text_of, text_or, wide,
+};
 
 pub(super) fn printer(group: &str, kind: &str) -> Option<Printer> {
     let printer = match (group, kind) {
@@ -39,7 +41,9 @@ fn pod(object: &Value, now: Timestamp) -> Vec<Value> {
     let (spec, status) = (&object["spec"], &object["status"]);
     let state = PodState::of(object);
     let restarts = match (state.restarts, state.last_restart) {
-        (restarts, Some(last)) if restarts > 0 => format!("{restarts} ({} ago)", age::between(last, now)),
+        (restarts, Some(last)) if restarts > 0 => {
+            format!("{restarts} ({} ago)", age::between(last, now))
+        }
         (restarts, _) => restarts.to_string(),
     };
     let first_ip = items(&status["podIPs"])
@@ -90,7 +94,10 @@ struct PodState {
 impl PodState {
     fn of(object: &Value) -> PodState {
         let (spec, status) = (&object["spec"], &object["status"]);
-        let sidecars = items(&spec["initContainers"]).iter().filter(|c| is_sidecar(c)).count();
+        let sidecars = items(&spec["initContainers"])
+            .iter()
+            .filter(|c| is_sidecar(c))
+            .count();
         let gated = items(&status["conditions"])
             .iter()
             .any(|c| c["type"] == "PodScheduled" && c["reason"] == "SchedulingGated");
@@ -145,7 +152,8 @@ impl PodState {
                 self.ready += usize::from(container["ready"] == true);
                 continue;
             }
-            let waiting = text_of(&state["waiting"]["reason"]).filter(|reason| *reason != "PodInitializing");
+            let waiting =
+                text_of(&state["waiting"]["reason"]).filter(|reason| *reason != "PodInitializing");
             self.reason = match waiting {
                 _ if terminated.is_object() => format!("Init:{}", termination(terminated)),
                 Some(reason) => format!("Init:{reason}"),
@@ -201,7 +209,13 @@ fn termination(terminated: &Value) -> String {
 /// The names and the images of the containers in a template.
 fn containers(template: &Value) -> [Value; 2] {
     let containers = items(&template["spec"]["containers"]);
-    let all = |field: &'static str| json!(joined(containers.iter().map(|c| c[field].as_str().unwrap_or_default())));
+    let all = |field: &'static str| {
+        json!(joined(
+            containers
+                .iter()
+                .map(|c| c[field].as_str().unwrap_or_default())
+        ))
+    };
     [all("name"), all("image")]
 }
 
@@ -213,7 +227,11 @@ fn selector(selector: &Value) -> Value {
     }
     for expression in items(&selector["matchExpressions"]) {
         let key = expression["key"].as_str().unwrap_or_default();
-        let values = joined(items(&expression["values"]).iter().filter_map(Value::as_str));
+        let values = joined(
+            items(&expression["values"])
+                .iter()
+                .filter_map(Value::as_str),
+        );
         requirements.push(match expression["operator"].as_str().unwrap_or_default() {
             "In" => format!("{key} in ({values})"),
             "NotIn" => format!("{key} notin ({values})"),
@@ -250,7 +268,11 @@ const DEPLOYMENT: Printer = Printer {
         let [names, images] = containers(&spec["template"]);
         vec![
             name(object),
-            json!(format!("{}/{}", count(&status["readyReplicas"]), desired(spec))),
+            json!(format!(
+                "{}/{}",
+                count(&status["readyReplicas"]),
+                desired(spec)
+            )),
             json!(count(&status["updatedReplicas"])),
             json!(count(&status["availableReplicas"])),
             age::of(object, now),
@@ -300,7 +322,13 @@ const STATEFUL_SET: Printer = Printer {
         let (spec, status) = (&object["spec"], &object["status"]);
         let [names, images] = containers(&spec["template"]);
         let ready = format!("{}/{}", count(&status["readyReplicas"]), desired(spec));
-        vec![name(object), json!(ready), age::of(object, now), names, images]
+        vec![
+            name(object),
+            json!(ready),
+            age::of(object, now),
+            names,
+            images,
+        ]
     },
 };
 
@@ -338,17 +366,25 @@ const DAEMON_SET: Printer = Printer {
 };
 
 const CONTROLLER_REVISION: Printer = Printer {
-    columns: &[text("Name"), text("Controller"), integer("Revision"), text("Age")],
+    columns: &[
+        text("Name"),
+        text("Controller"),
+        integer("Revision"),
+        text("Age"),
+    ],
     row: |object, now| {
         let owners = items(&object["metadata"]["ownerReferences"]);
-        let controller = owners.iter().find(|owner| owner["controller"] == true).map(|owner| {
-            let part = |name: &str| owner[name].as_str().unwrap_or_default();
-            let kind = part("kind").to_lowercase();
-            match part("apiVersion").split_once('/') {
-                Some((group, _)) => format!("{kind}.{group}/{}", part("name")),
-                None => format!("{kind}/{}", part("name")),
-            }
-        });
+        let controller = owners
+            .iter()
+            .find(|owner| owner["controller"] == true)
+            .map(|owner| {
+                let part = |name: &str| owner[name].as_str().unwrap_or_default();
+                let kind = part("kind").to_lowercase();
+                match part("apiVersion").split_once('/') {
+                    Some((group, _)) => format!("{kind}.{group}/{}", part("name")),
+                    None => format!("{kind}/{}", part("name")),
+                }
+            });
         vec![
             name(object),
             json!(controller.unwrap_or_else(|| NONE.to_owned())),
@@ -380,8 +416,13 @@ fn job(object: &Value, now: Timestamp) -> Vec<Value> {
         (None, Some(parallelism)) if parallelism > 1 => format!("{succeeded}/1 of {parallelism}"),
         (None, _) => format!("{succeeded}/1"),
     };
-    let time = |field: &str| status[field].as_str().and_then(|time| time.parse::<Timestamp>().ok());
-    let duration = time("startTime").map(|start| age::between(start, time("completionTime").unwrap_or(now)));
+    let time = |field: &str| {
+        status[field]
+            .as_str()
+            .and_then(|time| time.parse::<Timestamp>().ok())
+    };
+    let duration =
+        time("startTime").map(|start| age::between(start, time("completionTime").unwrap_or(now)));
     let [names, images] = containers(&spec["template"]);
     vec![
         name(object),
@@ -432,7 +473,11 @@ const CRON_JOB: Printer = Printer {
             name(object),
             text_or(&spec["schedule"], ""),
             text_or(&spec["timeZone"], NONE),
-            json!(if spec["suspend"] == true { "True" } else { "False" }),
+            json!(if spec["suspend"] == true {
+                "True"
+            } else {
+                "False"
+            }),
             json!(items(&status["active"]).len()),
             json!(if last.is_string() {
                 age::since(last, now)

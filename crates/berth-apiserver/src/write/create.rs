@@ -20,7 +20,11 @@ impl Change<'_> {
     }
 
     /// Creates an object whose fields are known. `managed` says whether its managed fields are still to be made.
-    pub(super) fn create_decoded(&mut self, value: Value, managed: bool) -> Result<Outcome, ApiError> {
+    pub(super) fn create_decoded(
+        &mut self,
+        value: Value,
+        managed: bool,
+    ) -> Result<Outcome, ApiError> {
         let mut value = value;
         self.check_new_metadata(&mut value)?;
         let generated = meta::name(&value).is_empty();
@@ -51,7 +55,11 @@ impl Change<'_> {
         let namespace = meta::namespace(value);
         if self.served.resource.namespaced {
             if namespace.is_empty() {
-                meta::set(value, &["metadata", "namespace"], self.namespace.as_str().into());
+                meta::set(
+                    value,
+                    &["metadata", "namespace"],
+                    self.namespace.as_str().into(),
+                );
             } else if namespace != self.namespace {
                 return Err(ApiError::bad_request(
                     "the namespace of the provided object does not match the namespace sent on the request",
@@ -76,18 +84,29 @@ impl Change<'_> {
     }
 
     fn try_create(&mut self, mut value: Value, managed: bool) -> Result<Outcome, ApiError> {
-        if self.api.store.latest(&self.served.table, &self.key()).is_some() {
+        if self
+            .api
+            .store
+            .latest(&self.served.table, &self.key())
+            .is_some()
+        {
             return Err(ApiError::already_exists(&self.served.resource, &self.name));
         }
         self.stamp(&mut value);
         self.reset_status(&mut value);
-        admission::admit_create(self, &mut value)?;
+        admission::apply_defaults(&self.served, &mut value);
+        // What admission adds belongs to nobody: an apply that does not mention it must not take it away.
         if managed {
             self.record_manager(None, &mut value);
         }
+        admission::admit_create(self, &mut value)?;
         let errors = admission::validate_create(&self.served, &value);
         if !errors.is_empty() {
-            return Err(ApiError::invalid(&self.served.resource, &self.name, &errors));
+            return Err(ApiError::invalid(
+                &self.served.resource,
+                &self.name,
+                &errors,
+            ));
         }
         if self.dry_run {
             return Ok(Outcome::Tried(value));
@@ -108,7 +127,11 @@ impl Change<'_> {
 
     /// Metadata that only the system sets.
     fn stamp(&self, value: &mut Value) {
-        let generation = if self.has_generation() { json!(1) } else { Value::Null };
+        let generation = if self.has_generation() {
+            json!(1)
+        } else {
+            Value::Null
+        };
         for (field, new) in [
             ("uid", self.api.ids.uid().into()),
             ("creationTimestamp", clock::rfc3339(self.now).into()),

@@ -14,6 +14,9 @@ pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 /// Finalizer of an object whose dependents are to be set free first.
 pub(crate) const ORPHAN: &str = "orphan";
 
+/// Namespaces that a cluster cannot do without.
+const IMMORTAL_NAMESPACES: [&str; 3] = ["default", "kube-public", "kube-system"];
+
 /// What happens to the dependents of a deleted object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Propagation {
@@ -40,7 +43,10 @@ impl DeleteOptions {
             None => parameters.text(key).to_owned(),
         };
         let propagation = match text("propagationPolicy").as_str() {
-            "" => match (&body["orphanDependents"], parameters.text("orphanDependents")) {
+            "" => match (
+                &body["orphanDependents"],
+                parameters.text("orphanDependents"),
+            ) {
                 (Value::Bool(true), _) | (_, "true") => Some(Propagation::Orphan),
                 (Value::Bool(false), _) | (_, "false") => Some(Propagation::Background),
                 _ => None,
@@ -55,7 +61,9 @@ impl DeleteOptions {
             }
         };
         let precondition = |key: &str| body["preconditions"][key].as_str().map(str::to_owned);
-        let body_dry_run = meta::items(body, &["dryRun"]).iter().any(|value| value == "All");
+        let body_dry_run = meta::items(body, &["dryRun"])
+            .iter()
+            .any(|value| value == "All");
         Ok(Self {
             grace_seconds: match body["gracePeriodSeconds"].as_i64() {
                 // Less than nothing means at once, as it does for Kubernetes.
@@ -76,6 +84,11 @@ impl Change<'_> {
         for _ in 0..ROUNDS_MAX {
             let (object, old) = self.current().ok_or_else(|| self.not_found())?;
             self.check_delete_preconditions(&object, options)?;
+            if self.served.is("", "Namespace") && IMMORTAL_NAMESPACES.contains(&self.name.as_str())
+            {
+                let why = "this namespace may not be deleted";
+                return Err(ApiError::forbidden(&self.served.resource, &self.name, why));
+            }
             let new = self.marked(&old, options);
             let gone = super::update::is_finished(&new);
             if options.dry_run || self.dry_run {
@@ -90,7 +103,9 @@ impl Change<'_> {
                 self.api.store.delete(table, &key, version, object.value())
             } else {
                 let stored = self.served.accept(new);
-                self.api.store.put(table, &key, Expect::Version(version), stored)
+                self.api
+                    .store
+                    .put(table, &key, Expect::Version(version), stored)
             };
             match answer {
                 Ok(ticket) => return Ok((Outcome::Stored(ticket), gone)),
@@ -101,16 +116,24 @@ impl Change<'_> {
         Err(ApiError::modified(&self.served.resource, &self.name))
     }
 
-    fn check_delete_preconditions(&self, object: &Object, options: &DeleteOptions) -> Result<(), ApiError> {
+    fn check_delete_preconditions(
+        &self,
+        object: &Object,
+        options: &DeleteOptions,
+    ) -> Result<(), ApiError> {
         let resource = &self.served.resource;
         let failed = |what: &str, wanted: &str, found: &str| {
-            let why = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
+            let why = format!(
+                "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+            );
             Err(ApiError::conflict(resource, &self.name, &why))
         };
         let found_version = object.version().to_string();
         match (&options.uid, &options.version) {
             (Some(uid), _) if uid != object.uid() => failed("UID", uid, object.uid()),
-            (_, Some(version)) if *version != found_version => failed("ResourceVersion", version, &found_version),
+            (_, Some(version)) if *version != found_version => {
+                failed("ResourceVersion", version, &found_version)
+            }
             _ => Ok(()),
         }
     }
@@ -137,30 +160,51 @@ impl Change<'_> {
         let before = meta::at(old, &["metadata", "deletionGracePeriodSeconds"]).as_u64();
         // A second deletion can shorten the grace period, never lengthen it.
         if !meta::is_deleting(old) || before.is_some_and(|before| grace_seconds < before) {
-            let grace = jiff::SignedDuration::from_secs(i64::try_from(grace_seconds).unwrap_or(i64::MAX));
+            let grace =
+                jiff::SignedDuration::from_secs(i64::try_from(grace_seconds).unwrap_or(i64::MAX));
             let end = self.now.checked_add(grace).unwrap_or(self.now);
-            meta::set(&mut new, &["metadata", "deletionTimestamp"], clock::rfc3339(end).into());
+            meta::set(
+                &mut new,
+                &["metadata", "deletionTimestamp"],
+                clock::rfc3339(end).into(),
+            );
             meta::set(
                 &mut new,
                 &["metadata", "deletionGracePeriodSeconds"],
                 grace_seconds.into(),
             );
             if self.has_generation() {
-                let generation = meta::at(old, &["metadata", "generation"]).as_u64().unwrap_or(0);
-                meta::set(&mut new, &["metadata", "generation"], (generation + 1).into());
+                let generation = meta::at(old, &["metadata", "generation"])
+                    .as_u64()
+                    .unwrap_or(0);
+                meta::set(
+                    &mut new,
+                    &["metadata", "generation"],
+                    (generation + 1).into(),
+                );
             }
         }
         if self.served.is("", "Namespace") {
             meta::set(&mut new, &["status", "phase"], "Terminating".into());
-            meta::set(&mut new, &["metadata", "deletionGracePeriodSeconds"], Value::Null);
+            meta::set(
+                &mut new,
+                &["metadata", "deletionGracePeriodSeconds"],
+                Value::Null,
+            );
         }
         new
     }
 
     /// Only a pod that is on a node and has not finished is given time.
     fn grace_seconds(&self, old: &Value, options: &DeleteOptions) -> u64 {
-        let finished = matches!(meta::text(old, &["status", "phase"]), "Succeeded" | "Failed");
-        if !self.served.is("", "Pod") || finished || meta::text(old, &["spec", "nodeName"]).is_empty() {
+        let finished = matches!(
+            meta::text(old, &["status", "phase"]),
+            "Succeeded" | "Failed"
+        );
+        if !self.served.is("", "Pod")
+            || finished
+            || meta::text(old, &["spec", "nodeName"]).is_empty()
+        {
             return 0;
         }
         let own = meta::at(old, &["spec", "terminationGracePeriodSeconds"]).as_u64();

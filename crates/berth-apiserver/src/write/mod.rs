@@ -92,12 +92,17 @@ impl<'a> Change<'a> {
     fn decode(&mut self, mut value: Value) -> Result<Value, ApiError> {
         let resource = &self.served.resource;
         if !value.is_object() {
-            return Err(ApiError::bad_request("the body of the request is not a JSON object"));
+            return Err(ApiError::bad_request(
+                "the body of the request is not a JSON object",
+            ));
         }
         let api_version = resource.api_version();
         meta::default(&mut value, &["apiVersion"], api_version.as_str());
         meta::default(&mut value, &["kind"], resource.kind.as_str());
-        let (found_version, found_kind) = (meta::text(&value, &["apiVersion"]), meta::text(&value, &["kind"]));
+        let (found_version, found_kind) = (
+            meta::text(&value, &["apiVersion"]),
+            meta::text(&value, &["kind"]),
+        );
         if found_kind != resource.kind {
             return Err(ApiError::bad_request(format!(
                 "{found_kind} in version {:?} cannot be handled as a {}: the kind in the body does not match the kind of the path",
@@ -110,9 +115,7 @@ impl<'a> Change<'a> {
             )));
         }
         if !value["metadata"].is_object() && !value["metadata"].is_null() {
-            return Err(self.cannot_be_handled(
-                "json: cannot unmarshal metadata into Go struct field .metadata of type v1.ObjectMeta",
-            ));
+            return Err(self.cannot_be_handled("json: cannot unmarshal metadata into Go struct field .metadata of type v1.ObjectMeta"));
         }
         meta::map_mut(&mut value, &["metadata"]);
         if let Some(first) = schema::type_errors(&value, &self.served.schema).first() {

@@ -39,7 +39,12 @@ impl PatchKind {
 
 impl Change<'_> {
     /// Patches the object. `force` takes fields over from other managers, and is for apply alone.
-    pub(crate) fn patch(&mut self, kind: PatchKind, patch: &Value, force: bool) -> Result<(Outcome, bool), ApiError> {
+    pub(crate) fn patch(
+        &mut self,
+        kind: PatchKind,
+        patch: &Value,
+        force: bool,
+    ) -> Result<(Outcome, bool), ApiError> {
         if kind == PatchKind::Apply {
             return self.apply(patch, force);
         }
@@ -88,19 +93,26 @@ impl Change<'_> {
             })?,
             PatchKind::Merge | PatchKind::Apply => {
                 if !patch.is_object() {
-                    return Err(bad("error decoding patch: the patch is not a JSON object".into()));
+                    return Err(bad(
+                        "error decoding patch: the patch is not a JSON object".into()
+                    ));
                 }
                 merge::apply(old, patch)
             }
-            PatchKind::Strategic => {
-                strategic::apply(old, patch, &self.served.schema).map_err(|error| bad(error.to_string()))?
-            }
+            PatchKind::Strategic => strategic::apply(old, patch, &self.served.schema)
+                .map_err(|error| bad(error.to_string()))?,
         };
         if meta::name(&patched) != self.name {
             if meta::name(&patched).is_empty() {
-                meta::set(&mut patched, &["metadata", "name"], self.name.as_str().into());
+                meta::set(
+                    &mut patched,
+                    &["metadata", "name"],
+                    self.name.as_str().into(),
+                );
             } else {
-                return Err(bad("the name of the object does not match the name on the URL".into()));
+                return Err(bad(
+                    "the name of the object does not match the name on the URL".into(),
+                ));
             }
         }
         Ok(patched)
@@ -133,17 +145,30 @@ impl Change<'_> {
         Ok((outcome, false))
     }
 
-    fn merged(&self, live: Option<&Value>, applied: &Value, force: bool) -> Result<Value, ApiError> {
+    fn merged(
+        &self,
+        live: Option<&Value>,
+        applied: &Value,
+        force: bool,
+    ) -> Result<Value, ApiError> {
         let api_version = self.served.resource.api_version();
-        apply::apply(live, applied, self.writer(&api_version), force, &self.served.schema).map_err(
-            |error| match error {
-                ApplyError::Conflicts(conflicts) => {
-                    let message = ApplyError::Conflicts(conflicts.clone()).to_string();
-                    let causes = conflicts.into_iter().map(|c| (c.message, c.field)).collect();
-                    ApiError::apply_conflict(message, causes)
-                }
-                other => ApiError::bad_request(other.to_string()),
-            },
+        apply::apply(
+            live,
+            applied,
+            self.writer(&api_version),
+            force,
+            &self.served.schema,
         )
+        .map_err(|error| match error {
+            ApplyError::Conflicts(conflicts) => {
+                let message = ApplyError::Conflicts(conflicts.clone()).to_string();
+                let causes = conflicts
+                    .into_iter()
+                    .map(|c| (c.message, c.field))
+                    .collect();
+                ApiError::apply_conflict(message, causes)
+            }
+            other => ApiError::bad_request(other.to_string()),
+        })
     }
 }

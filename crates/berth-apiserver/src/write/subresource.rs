@@ -17,12 +17,20 @@ impl Change<'_> {
         let node = meta::text(binding, &["target", "name"]).to_owned();
         if node.is_empty() {
             let error = FieldError::required("target.name", "");
-            return Err(ApiError::invalid(&self.served.resource, &self.name, &[error]));
+            return Err(ApiError::invalid(
+                &self.served.resource,
+                &self.name,
+                &[error],
+            ));
         }
         let kind = meta::text(binding, &["target", "kind"]);
         if !["", "Node"].contains(&kind) {
             let error = FieldError::not_supported("target.kind", kind, &["Node", ""]);
-            return Err(ApiError::invalid(&self.served.resource, &self.name, &[error]));
+            return Err(ApiError::invalid(
+                &self.served.resource,
+                &self.name,
+                &[error],
+            ));
         }
         let (uid, annotations) = (
             meta::uid(binding).to_owned(),
@@ -49,10 +57,14 @@ impl Change<'_> {
             }
             let assigned = meta::text(pod, &["spec", "nodeName"]);
             if !assigned.is_empty() {
-                return Err(refuse(format!("pod {name} is already assigned to node {assigned:?}")));
+                return Err(refuse(format!(
+                    "pod {name} is already assigned to node {assigned:?}"
+                )));
             }
             if !meta::items(pod, &["spec", "schedulingGates"]).is_empty() {
-                return Err(refuse(format!("pod {name} has non-empty .spec.schedulingGates")));
+                return Err(refuse(format!(
+                    "pod {name} has non-empty .spec.schedulingGates"
+                )));
             }
             Ok(bound(pod, &node, &annotations, &clock::rfc3339(now)))
         })
@@ -97,13 +109,20 @@ impl Change<'_> {
                 ));
             }
         };
-        let Some(served) = self.api.types().by_kind("policy/v1", "PodDisruptionBudget").cloned() else {
+        let Some(served) = self
+            .api
+            .types()
+            .by_kind("policy/v1", "PodDisruptionBudget")
+            .cloned()
+        else {
             return Ok(());
         };
         let mut change = Change::internal(self.api, served, budget.namespace(), budget.name());
         change.subresource = "status".into();
         change.dry_run = dry_run;
-        change.change(true, |budget| disrupted(budget, &self.name, &clock::rfc3339(self.now)))?;
+        change.change(true, |budget| {
+            disrupted(budget, &self.name, &clock::rfc3339(self.now))
+        })?;
         Ok(())
     }
 
@@ -117,7 +136,10 @@ impl Change<'_> {
         let custom = self.served.custom.as_ref().map(|custom| &custom.scale);
         let read = |key: &str, usual: &str| {
             let path = custom.map_or(usual, |scale| meta::text(scale, &[key]));
-            object.pointer(&pointer(path)).cloned().unwrap_or(Value::Null)
+            object
+                .pointer(&pointer(path))
+                .cloned()
+                .unwrap_or(Value::Null)
         };
         let count = |value: Value| value.as_u64().unwrap_or(0);
         let mut scale = json!({"kind": "Scale", "apiVersion": "autoscaling/v1",
@@ -127,7 +149,10 @@ impl Change<'_> {
             "spec": {"replicas": count(read("specReplicasPath", ".spec.replicas"))},
             "status": {"replicas": count(read("statusReplicasPath", ".status.replicas"))}});
         let selector = match custom {
-            Some(_) => read("labelSelectorPath", "").as_str().unwrap_or_default().to_owned(),
+            Some(_) => read("labelSelectorPath", "")
+                .as_str()
+                .unwrap_or_default()
+                .to_owned(),
             None => selector_text(&object["spec"]["selector"]),
         };
         if !selector.is_empty() {
@@ -137,7 +162,10 @@ impl Change<'_> {
     }
 
     /// Sets the number of replicas from a `Scale` that a body or a patch made of the present one.
-    pub(crate) fn set_scale(&mut self, make: impl Fn(&Value) -> Result<Value, ApiError>) -> Result<Outcome, ApiError> {
+    pub(crate) fn set_scale(
+        &mut self,
+        make: impl Fn(&Value) -> Result<Value, ApiError>,
+    ) -> Result<Outcome, ApiError> {
         let path = match &self.served.custom {
             Some(custom) => meta::text(&custom.scale, &["specReplicasPath"]).to_owned(),
             None => ".spec.replicas".to_owned(),
@@ -154,8 +182,11 @@ impl Change<'_> {
             let scale = make(&scale_of(old))?;
             let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
             if replicas < 0 {
-                let error =
-                    FieldError::invalid("spec.replicas", &replicas.into(), "must be greater than or equal to 0");
+                let error = FieldError::invalid(
+                    "spec.replicas",
+                    &replicas.into(),
+                    "must be greater than or equal to 0",
+                );
                 return Err(ApiError::invalid(&resource, &name, &[error]));
             }
             let mut new = old.clone();
@@ -164,7 +195,8 @@ impl Change<'_> {
             meta::copy(&scale, &mut new, &["metadata", "resourceVersion"]);
             Ok(new)
         };
-        let mut change = Change::internal(self.api, self.served.clone(), &self.namespace, &self.name);
+        let mut change =
+            Change::internal(self.api, self.served.clone(), &self.namespace, &self.name);
         change.manager.clone_from(&self.manager);
         change.dry_run = self.dry_run;
         change.subresource = "scale".into();
@@ -182,18 +214,22 @@ fn bound(pod: &Value, node: &str, annotations: &Value, time: &str) -> Value {
     for (key, value) in annotations.as_object().into_iter().flatten() {
         meta::set(&mut new, &["metadata", "annotations", key], value.clone());
     }
-    let condition =
-        json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": time});
+    let condition = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": time});
     let mut conditions = meta::items(&new, &["status", "conditions"]).to_vec();
     conditions.retain(|found| found["type"] != "PodScheduled");
     conditions.push(condition);
-    meta::set(&mut new, &["status", "conditions"], Value::Array(conditions));
+    meta::set(
+        &mut new,
+        &["status", "conditions"],
+        Value::Array(conditions),
+    );
     new
 }
 
 fn covers(budget: &Value, pod: &Value) -> bool {
     let selector = &budget["spec"]["selector"];
-    !selector.is_null() && LabelSelector::from_object(selector).is_ok_and(|selector| selector.matches(pod))
+    !selector.is_null()
+        && LabelSelector::from_object(selector).is_ok_and(|selector| selector.matches(pod))
 }
 
 fn disrupted(budget: &Value, pod: &str, time: &str) -> Result<Value, ApiError> {
@@ -215,7 +251,11 @@ fn disrupted(budget: &Value, pod: &str, time: &str) -> Result<Value, ApiError> {
         return Err(ApiError::disruption_budget(message, &cause));
     }
     let mut new = budget.clone();
-    meta::set(&mut new, &["status", "disruptionsAllowed"], (allowed - 1).into());
+    meta::set(
+        &mut new,
+        &["status", "disruptionsAllowed"],
+        (allowed - 1).into(),
+    );
     meta::set(&mut new, &["status", "disruptedPods", pod], time.into());
     Ok(new)
 }

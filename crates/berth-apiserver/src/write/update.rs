@@ -66,8 +66,16 @@ impl Change<'_> {
             return Ok(());
         }
         let version = meta::at(value, &["metadata", "resourceVersion"]);
-        let zero = if version.is_null() { "0".into() } else { version.clone() };
-        let error = FieldError::invalid("metadata.resourceVersion", &zero, "must be specified for an update");
+        let zero = if version.is_null() {
+            "0".into()
+        } else {
+            version.clone()
+        };
+        let error = FieldError::invalid(
+            "metadata.resourceVersion",
+            &zero,
+            "must be specified for an update",
+        );
         Err(ApiError::invalid(resource, &self.name, &[error]))
     }
 
@@ -83,13 +91,18 @@ impl Change<'_> {
             let mut new = make(&old)?;
             self.check_preconditions(&object, &new)?;
             self.prepare(&old, &mut new);
-            admission::admit_update(self, &old, &mut new)?;
+            admission::apply_defaults(&self.served, &mut new);
             if managed {
                 self.record_manager(Some(&old), &mut new);
             }
+            admission::admit_update(self, &old, &mut new)?;
             let errors = admission::validate_update(&self.served, &self.subresource, &old, &new);
             if !errors.is_empty() {
-                return Err(ApiError::invalid(&self.served.resource, &self.name, &errors));
+                return Err(ApiError::invalid(
+                    &self.served.resource,
+                    &self.name,
+                    &errors,
+                ));
             }
             if same(&old, &new) {
                 return Ok(if self.dry_run {
@@ -116,7 +129,9 @@ impl Change<'_> {
         let gone = is_finished(&new);
         let stored = self.served.accept(new);
         let ticket = if gone {
-            self.api.store.delete(table, &key, object.version(), stored)?
+            self.api
+                .store
+                .delete(table, &key, object.version(), stored)?
         } else {
             self.api
                 .store
@@ -164,7 +179,9 @@ impl Change<'_> {
         }
         meta::copy(old, new, &["metadata", "resourceVersion"]);
         if self.has_generation() && self.subresource != "status" && spec_differs(old, new) {
-            let generation = meta::at(old, &["metadata", "generation"]).as_u64().unwrap_or(0);
+            let generation = meta::at(old, &["metadata", "generation"])
+                .as_u64()
+                .unwrap_or(0);
             meta::set(new, &["metadata", "generation"], (generation + 1).into());
         }
     }
@@ -187,8 +204,12 @@ impl Change<'_> {
 /// Whether the last thing that kept a deleted object has gone.
 pub(super) fn is_finished(object: &Value) -> bool {
     let grace = meta::at(object, &["metadata", "deletionGracePeriodSeconds"]).as_u64();
-    let namespace_content = !meta::items(object, &["spec", "finalizers"]).is_empty() && object["kind"] == "Namespace";
-    meta::is_deleting(object) && meta::finalizers(object).is_empty() && grace.unwrap_or(0) == 0 && !namespace_content
+    let namespace_content =
+        !meta::items(object, &["spec", "finalizers"]).is_empty() && object["kind"] == "Namespace";
+    meta::is_deleting(object)
+        && meta::finalizers(object).is_empty()
+        && grace.unwrap_or(0) == 0
+        && !namespace_content
 }
 
 fn spec_differs(old: &Value, new: &Value) -> bool {

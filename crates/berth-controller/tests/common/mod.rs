@@ -64,6 +64,11 @@ impl Cluster {
         (kind, namespace.to_owned(), name.to_owned())
     }
 
+    /// The version of the last change.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
     pub fn volume(&self, name: &str) -> Option<&Value> {
         self.objects.get(&Self::id(Kind::PersistentVolume, "", name))
     }
@@ -292,6 +297,15 @@ impl Controller {
         alive
     }
 
+    /// Watches and works, without ever looking at what did not change.
+    pub fn run_on_events_alone(&mut self, cluster: &mut Cluster) {
+        self.watch(cluster, usize::MAX);
+        while !self.is_idle() {
+            self.step(cluster, &mut usize::MAX.clone());
+            self.watch(cluster, usize::MAX);
+        }
+    }
+
     /// Watches, works and resyncs (each a second of virtual time) until a resync changes nothing.
     pub fn run_until_quiet(&mut self, cluster: &mut Cluster) {
         for _second in 0..100 {
@@ -328,10 +342,7 @@ fn apply(state: &mut State, entry: &Logged) -> Vec<Key> {
         Object::PersistentVolumeClaim(claim) => state.apply_claim(*claim),
         Object::StorageClass(class) => state.apply_class(*class),
         Object::Pod(pod) => state.apply_pod(&pod),
-        Object::Node(node) => {
-            state.apply_node(*node);
-            Vec::new()
-        }
+        Object::Node(node) => state.apply_node(*node),
         _ => Vec::new(),
     }
 }

@@ -10,12 +10,14 @@ mod object;
 mod pod;
 mod storage;
 mod validate;
+mod workload;
 
 pub use meta::*;
 pub use node::*;
 pub use object::*;
 pub use pod::*;
 pub use storage::*;
+pub use workload::*;
 
 use serde::{Deserialize, Deserializer};
 

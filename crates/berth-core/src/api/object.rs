@@ -2,7 +2,7 @@
 
 use super::{
     CsiDriver, CsiNode, CsiStorageCapacity, Namespace, Node, ObjectMeta, PersistentVolume, PersistentVolumeClaim, Pod,
-    PriorityClass, StorageClass, VolumeAttachment,
+    PriorityClass, ReplicaSet, ReplicationController, Service, StatefulSet, StorageClass, VolumeAttachment,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -81,6 +81,10 @@ kinds! {
     VolumeAttachment, "VolumeAttachment", "storage.k8s.io", false;
     Namespace, "Namespace", "", false;
     PriorityClass, "PriorityClass", "scheduling.k8s.io", false;
+    Service, "Service", "", true;
+    ReplicationController, "ReplicationController", "", true;
+    ReplicaSet, "ReplicaSet", "apps", true;
+    StatefulSet, "StatefulSet", "apps", true;
 }
 
 impl fmt::Display for Kind {

@@ -96,8 +96,28 @@ pub struct PodStatus {
     /// Conditions.
     #[serde(deserialize_with = "nullable")]
     pub conditions: Vec<PodCondition>,
+    /// What runs of its containers.
+    #[serde(deserialize_with = "nullable")]
+    pub container_statuses: Vec<ContainerStatus>,
+    /// What runs of its init containers.
+    #[serde(deserialize_with = "nullable")]
+    pub init_container_statuses: Vec<ContainerStatus>,
     /// When the kubelet first saw it.
     pub start_time: Option<String>,
+}
+
+/// See [`PodStatus`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ContainerStatus {
+    /// The container's name.
+    #[serde(deserialize_with = "nullable")]
+    pub name: String,
+    /// What the running container was given.
+    pub resources: Option<ContainerResources>,
+    /// What the node has set aside for it.
+    #[serde(deserialize_with = "nullable")]
+    pub allocated_resources: ResourceList,
 }
 
 /// See [`PodStatus`].
@@ -186,12 +206,9 @@ pub struct NodeAffinity {
     /// Must hold.
     #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
     pub required: Option<NodeSelector>,
-    /// Would be good.
-    #[serde(
-        rename = "preferredDuringSchedulingIgnoredDuringExecution",
-        deserialize_with = "nullable"
-    )]
-    pub preferred: Vec<PreferredSchedulingTerm>,
+    /// Would be good. An empty list is scored, a missing one is not.
+    #[serde(rename = "preferredDuringSchedulingIgnoredDuringExecution")]
+    pub preferred: Option<Vec<PreferredSchedulingTerm>>,
 }
 
 /// A node selector term with a weight.
@@ -335,6 +352,17 @@ pub struct PodVolume {
     pub host_path: Option<HostPathVolume>,
     /// A network file system.
     pub nfs: Option<NfsVolume>,
+    /// The files of an image.
+    pub image: Option<ImageSource>,
+}
+
+/// The files of an image as a volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ImageSource {
+    /// The image's name.
+    #[serde(deserialize_with = "nullable")]
+    pub reference: String,
 }
 
 /// A claim by name, in the pod's namespace.
@@ -393,6 +421,29 @@ pub struct PriorityClass {
     pub global_default: bool,
     /// Default for pods of this class.
     pub preemption_policy: Option<String>,
+}
+
+impl Pod {
+    /// Whether it was asked to grow beyond what its node can give.
+    #[must_use]
+    pub fn has_infeasible_resize(&self) -> bool {
+        let mut conditions = self.status.conditions.iter();
+        conditions.any(|condition| condition.kind == "PodResizePending" && condition.reason == "Infeasible")
+    }
+
+    /// Whether it has run to its end, well or not.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
+    }
+}
+
+impl Container {
+    /// Whether this init container runs beside the others for as long as the pod.
+    #[must_use]
+    pub fn is_sidecar(&self) -> bool {
+        self.restart_policy.as_deref() == Some("Always")
+    }
 }
 
 impl PodVolume {

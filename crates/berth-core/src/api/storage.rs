@@ -467,6 +467,8 @@ pub struct CsiDriverSpec {
     pub attach_required: Option<bool>,
     /// It wants to know the pod when it mounts.
     pub pod_info_on_mount: Option<bool>,
+    /// Pods with its volumes only run on nodes that have it.
+    pub prevent_pod_scheduling_if_missing: Option<bool>,
 }
 
 /// See [`CsiDriver`].

@@ -46,7 +46,18 @@ impl Object {
             Self::CsiStorageCapacity(capacity) => optional(capacity.node_topology.as_ref(), |selector| {
                 label_selector("nodeTopology", selector)
             }),
-            Self::CsiNode(_) | Self::VolumeAttachment(_) | Self::Namespace(_) | Self::PriorityClass(_) => Ok(()),
+            Self::ReplicaSet(owner) => optional(owner.spec.selector.as_ref(), |selector| {
+                label_selector("spec.selector", selector)
+            }),
+            Self::StatefulSet(owner) => optional(owner.spec.selector.as_ref(), |selector| {
+                label_selector("spec.selector", selector)
+            }),
+            Self::CsiNode(_)
+            | Self::VolumeAttachment(_)
+            | Self::Namespace(_)
+            | Self::PriorityClass(_)
+            | Self::Service(_)
+            | Self::ReplicationController(_) => Ok(()),
         };
         checked.map_err(|(field, problem)| self.field_error(field, problem))
     }
@@ -264,7 +275,7 @@ fn affinity(path: &str, affinity: &Affinity) -> Result<(), Problem> {
         })?;
         each(
             &format!("{path}.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution"),
-            &found.preferred,
+            found.preferred.as_deref().unwrap_or_default(),
             |path, preferred| node_selector_term(&format!("{path}.preference"), &preferred.preference),
         )
     })?;

@@ -31,6 +31,28 @@ impl Assumption {
 
     /// Leaves the assumption in place until watched objects replace it.
     pub fn keep(self) {}
+
+    /// The API server has taken what was assumed about a volume: reverting leaves it in place.
+    pub fn volume_written(&mut self, volume: VolumeId) {
+        self.volumes.retain(|id| *id != volume);
+    }
+
+    /// The API server has taken what was assumed about a claim: reverting leaves it in place.
+    pub fn claim_written(&mut self, claim: ClaimId) {
+        self.claims.retain(|id| *id != claim);
+    }
+
+    /// The volumes that were not held for their claims before.
+    #[must_use]
+    pub fn volumes(&self) -> &[VolumeId] {
+        &self.volumes
+    }
+
+    /// The claims that were not marked with the node before.
+    #[must_use]
+    pub fn claims(&self) -> &[ClaimId] {
+        &self.claims
+    }
 }
 
 /// Why a decision cannot be assumed any more.

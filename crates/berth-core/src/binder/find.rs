@@ -102,10 +102,8 @@ pub enum ScoreGate {
 }
 
 /// How volumes are scored.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CapacityScore {
-    /// Which score.
-    pub gate: ScoreGate,
     /// The shape; `None` for the gate's own.
     pub shape: Option<Shape>,
     /// Weights of classes, over those that the classes say themselves.
@@ -391,13 +389,13 @@ impl VolumeBinder {
 
     /// How well the volumes fit that a pod would use on a node, 0 to 100.
     #[must_use]
-    pub fn score(&self, pod: &PreparedPod, node: NodeId, score: &CapacityScore) -> i64 {
-        let default_shape = match score.gate {
+    pub fn score(&self, pod: &PreparedPod, node: NodeId, gate: ScoreGate, score: &CapacityScore) -> i64 {
+        let default_shape = match gate {
             ScoreGate::Off => return 0,
             ScoreGate::VolumeCapacityPriority => Shape::closest_fit,
             ScoreGate::StorageCapacityScoring => Shape::most_room,
         };
-        let by_class = self.sizes_on_node(pod, node, score.gate);
+        let by_class = self.sizes_on_node(pod, node, gate);
         if by_class.is_empty() {
             return 0;
         }

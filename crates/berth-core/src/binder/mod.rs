@@ -222,9 +222,29 @@ impl VolumeBinder {
         self.csi_nodes.get(&node)
     }
 
+    /// Whether pods with volumes of a driver only run on nodes that have it.
+    #[must_use]
+    pub fn must_be_installed(&self, driver: Symbol) -> bool {
+        self.drivers.get(&driver).is_some_and(|driver| driver.must_be_installed)
+    }
+
     /// The volumes that are attached to a node, or about to be.
     pub fn attachments(&self, node: Symbol) -> impl Iterator<Item = &Attachment> + '_ {
         self.attachments.get(&node).into_iter().flat_map(FxHashMap::values)
+    }
+
+    /// The node that an attachment is for.
+    #[must_use]
+    pub fn attachment_node(&self, attachment: &str) -> Option<NodeId> {
+        self.nodes.id(*self.attachment_nodes.get(attachment)?)
+    }
+
+    /// The free space and the largest volume that a capacity object (`namespace/name`) says.
+    #[must_use]
+    pub fn published_capacity(&self, object: &str) -> Option<(Option<i64>, Option<i64>)> {
+        let (key, nodes) = self.capacities.get(object)?.as_ref()?;
+        let pool = self.pools.get(*key, *nodes, object)?;
+        Some((pool.capacity, pool.maximum_volume_size))
     }
 
     /// The names of all volumes that an unbound claim may take.
@@ -255,7 +275,13 @@ impl VolumeBinder {
             api::Object::CsiDriver(driver) => self.upsert_driver(driver),
             api::Object::CsiStorageCapacity(capacity) => self.upsert_capacity(capacity),
             api::Object::VolumeAttachment(attachment) => self.upsert_attachment(attachment),
-            api::Object::Pod(_) | api::Object::Namespace(_) | api::Object::PriorityClass(_) => {}
+            api::Object::Pod(_)
+            | api::Object::Namespace(_)
+            | api::Object::PriorityClass(_)
+            | api::Object::Service(_)
+            | api::Object::ReplicationController(_)
+            | api::Object::ReplicaSet(_)
+            | api::Object::StatefulSet(_) => {}
         }
     }
 
@@ -272,7 +298,13 @@ impl VolumeBinder {
             api::Kind::CsiDriver => self.remove_driver(name),
             api::Kind::CsiStorageCapacity => self.remove_capacity(namespace, name),
             api::Kind::VolumeAttachment => self.remove_attachment(name),
-            api::Kind::Pod | api::Kind::Namespace | api::Kind::PriorityClass => {}
+            api::Kind::Pod
+            | api::Kind::Namespace
+            | api::Kind::PriorityClass
+            | api::Kind::Service
+            | api::Kind::ReplicationController
+            | api::Kind::ReplicaSet
+            | api::Kind::StatefulSet => {}
         }
     }
 }

@@ -21,6 +21,8 @@ pub struct CsiNode {
     pub migrated: MigratedPlugins,
     /// How many volumes of a driver the node can hold, for the drivers that say so.
     pub limits: Box<[(Symbol, i64)]>,
+    /// The drivers on the node.
+    pub drivers: Box<[Symbol]>,
 }
 
 /// A volume attached to a node, or about to be.
@@ -39,6 +41,8 @@ pub(super) struct Driver {
     pub(super) publishes_objects: bool,
     /// It publishes pools in its status; claims must fit into them.
     pub(super) publishes_status: bool,
+    /// Pods with its volumes only run on nodes that have it.
+    pub(super) must_be_installed: bool,
     pools: Vec<(PoolKey, Arc<str>, SelectorId)>,
 }
 
@@ -85,8 +89,11 @@ impl VolumeBinder {
             let count = driver.allocatable.as_ref()?.count?;
             Some((self.symbols.intern(&driver.name), i64::from(count)))
         });
+        let limits = limits.collect();
+        let drivers = node.spec.drivers.iter();
         let known = CsiNode {
-            limits: limits.collect(),
+            limits,
+            drivers: drivers.map(|driver| self.symbols.intern(&driver.name)).collect(),
             migrated: MigratedPlugins::new(migrated),
         };
         self.csi_nodes.insert(name, known);
@@ -290,6 +297,7 @@ impl VolumeBinder {
         let mut new = Driver {
             publishes_objects: driver.spec.storage_capacity == Some(true),
             publishes_status: driver.spec.capacity_tracking == Some(true),
+            must_be_installed: driver.spec.prevent_pod_scheduling_if_missing == Some(true),
             pools: Vec::new(),
         };
         for storage in &driver.status.storage {

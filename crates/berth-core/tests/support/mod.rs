@@ -163,6 +163,9 @@ pub fn outcome(binder: &mut VolumeBinder, pod: &api::Pod, node: &str) -> Vec<Str
                 .chain(provisions.iter().map(|claim| format!("{claim}=new")))
                 .collect()
         }
-        Err(reasons) => reasons.iter().map(|reason| reason.code().to_owned()).collect(),
+        Err(reasons) => reasons
+            .iter()
+            .map(|reason| reason.code().trim_start_matches("VolumeBinding.").to_owned())
+            .collect(),
     }
 }

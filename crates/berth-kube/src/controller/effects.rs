@@ -4,7 +4,7 @@ use super::metrics::{EffectLabels, Metrics};
 use crate::api::{Api, ApiError};
 use crate::recorder::{About, Recorder, Told};
 use crate::resource::Resource;
-use berth_controller::{Change, Confirmation, Effect, Event, Key, Target, Write, ephemeral};
+use berth_controller::{Change, Confirmation, Effect, Event, EventType, Key, Reason, Target, Write, ephemeral};
 use berth_core::api::{Kind, PersistentVolume, PersistentVolumeClaim};
 use bytes::Bytes;
 use serde::Deserialize;
@@ -315,11 +315,20 @@ impl Run<'_> {
         let result = api.create(claims, &pod.namespace, &claim).await;
         self.executor.count("create_claim", &result);
         match result {
+            Ok(_) => Ok(()),
             // Whose it is, the next step finds out.
             Err(error) if error.is_conflict() => Ok(()),
-            other => {
-                other?;
-                Ok(())
+            Err(error) => {
+                self.executor.emit(Event {
+                    about: pod.clone(),
+                    event_type: EventType::Warning,
+                    reason: Reason::FailedBinding,
+                    message: format!(
+                        "ephemeral volume {volume}: create PVC {}: {error}",
+                        claim["metadata"]["name"]
+                    ),
+                });
+                Err(error.into())
             }
         }
     }

@@ -12,11 +12,14 @@ use berth_core::api::Kind;
 use rustc_hash::FxHashSet;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
+use tokio::time::{Duration, Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// Steps between two looks at the inbox: a resync of many objects must not hold up what is new.
 const STEPS_AT_A_TIME: usize = 256;
+
+/// How long effects in flight may take when the controller stops. Pods are given 30 s by default.
+const GRACE: Duration = Duration::from_secs(10);
 
 /// What a worker brings back.
 struct Finished {
@@ -59,7 +62,7 @@ impl Owner {
         loop {
             self.dispatch();
             let due = self.queue.next_due();
-            let more_steps = self.queue.len() > 0 && self.can_step();
+            let more_steps = self.queue.has_ready() && self.can_step();
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => break,
@@ -82,8 +85,11 @@ impl Owner {
                 () = std::future::ready(()), if more_steps => {}
             }
         }
-        // A list of effects is never cut between two writes of ours without need.
-        while self.workers.join_next().await.is_some() {}
+        // A list of effects is not cut between two writes without need; the next controller could go on from there.
+        let finish = async { while self.workers.join_next().await.is_some() {} };
+        if timeout(GRACE, finish).await.is_err() {
+            tracing::warn!("effects were left unfinished");
+        }
     }
 
     fn can_step(&self) -> bool {
@@ -234,18 +240,10 @@ impl Owner {
                 |state, pod| state.apply_pod(&pod),
                 |state, name| state.remove_pod(&namespaced(name)),
             ),
-            Message::Nodes(difference) => self.apply(
-                Kind::Node,
-                difference,
-                |state, node| {
-                    state.apply_node(node);
-                    Vec::new()
-                },
-                |state, (_, name)| {
-                    state.remove_node(&name);
-                    Vec::new()
-                },
-            ),
+            Message::Nodes(difference) => self.apply(Kind::Node, difference, State::apply_node, |state, (_, name)| {
+                state.remove_node(&name);
+                Vec::new()
+            }),
         }
     }
 

@@ -20,8 +20,12 @@ use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
+use tokio::time::{Duration, Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
+
+/// How long calls and effects in flight may take when the provisioner stops. Pods are given 30 s by default; what is
+/// cut off is recorded on its claim, and the next provisioner goes on from there.
+const GRACE: Duration = Duration::from_secs(15);
 
 /// A claim or a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -123,8 +127,13 @@ impl Owner {
             }
         }
         // A volume that is being made is better known before we go.
-        while self.workers.join_next().await.is_some() {}
-        while self.publishing.join_next().await.is_some() {}
+        let finish = async {
+            while self.workers.join_next().await.is_some() {}
+            while self.publishing.join_next().await.is_some() {}
+        };
+        if timeout(GRACE, finish).await.is_err() {
+            tracing::warn!("calls and effects were left unfinished");
+        }
     }
 
     fn is_ready(&self) -> bool {

@@ -1,32 +1,10 @@
-//! Label and field selectors: parsing, and matching objects.
-//!
-//! The messages of the errors are those that a Kubernetes API server puts into its `BadRequest` answers.
+//! Label selectors.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-/// Why a selector cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SelectorError {
-    /// The label selector is not of the grammar.
-    #[error("unable to parse requirement: {0}")]
-    Label(String),
-    /// The field selector is not of the grammar.
-    #[error("invalid selector: '{selector}'; can't understand '{part}'")]
-    Field {
-        /// The whole selector.
-        selector: String,
-        /// The part that is not understood.
-        part: String,
-    },
-    /// The field is not one that this kind can be selected by.
-    #[error("field label not supported: {0}")]
-    FieldNotSupported(String),
-    /// A `matchExpressions` entry has an operator that does not exist.
-    #[error("\"{0}\" is not a valid label selector operator")]
-    Operator(String),
-}
+use super::SelectorError;
 
 /// What one requirement of a label selector asks of the label's value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,7 +83,11 @@ impl LabelSelector {
                 operator: LabelOperator::In(BTreeSet::from([value])),
             });
         }
-        for expression in selector["matchExpressions"].as_array().into_iter().flatten() {
+        for expression in selector["matchExpressions"]
+            .as_array()
+            .into_iter()
+            .flatten()
+        {
             let values = expression["values"]
                 .as_array()
                 .into_iter()
@@ -256,11 +238,15 @@ impl Parser {
             Some(Token::Equals | Token::DoubleEquals) => {
                 Ok(LabelOperator::In(BTreeSet::from([self.exact_value(key)?])))
             }
-            Some(Token::NotEquals) => Ok(LabelOperator::NotIn(BTreeSet::from([self.exact_value(key)?]))),
+            Some(Token::NotEquals) => Ok(LabelOperator::NotIn(BTreeSet::from([
+                self.exact_value(key)?
+            ]))),
             Some(Token::Greater) => Ok(LabelOperator::GreaterThan(self.bound(key)?)),
             Some(Token::Less) => Ok(LabelOperator::LessThan(self.bound(key)?)),
             Some(Token::Word(word)) if word == "in" => Ok(LabelOperator::In(self.values(key)?)),
-            Some(Token::Word(word)) if word == "notin" => Ok(LabelOperator::NotIn(self.values(key)?)),
+            Some(Token::Word(word)) if word == "notin" => {
+                Ok(LabelOperator::NotIn(self.values(key)?))
+            }
             other => Err(SelectorError::Label(format!(
                 "found '{}', expected: in, notin, =, ==, !=, gt, lt",
                 other.as_ref().map_or("", Token::text)
@@ -343,7 +329,9 @@ fn is_label_word(word: &str) -> bool {
     let ends_well = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
     ends_well(word.chars().next())
         && ends_well(word.chars().next_back())
-        && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+        && word
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
 }
 
 fn check_key(key: &str) -> Result<(), SelectorError> {
@@ -371,202 +359,6 @@ fn check_value(key: &str, value: String) -> Result<String, SelectorError> {
     Err(SelectorError::Label(format!(
         "values[0][{key}]: Invalid value: \"{value}\": {problem}"
     )))
-}
-
-/// One requirement of a field selector.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FieldRequirement {
-    /// Dotted path, such as `spec.nodeName`.
-    pub field: String,
-    /// Whether the field must have the value (`=`), or must not have it (`!=`).
-    pub equal: bool,
-    /// The value; empty stands for an absent field, too.
-    pub value: String,
-}
-
-/// A conjunction of requirements on fields. The empty selector matches everything.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct FieldSelector {
-    /// The requirements, in the order in which they were written.
-    pub requirements: Vec<FieldRequirement>,
-}
-
-impl FieldSelector {
-    /// Parses the string form, such as `spec.nodeName=n1,status.phase!=Running`.
-    /// A backslash escapes a comma, an equals sign or another backslash in a value.
-    pub fn parse(text: &str) -> Result<Self, SelectorError> {
-        let mut requirements = Vec::new();
-        for part in split_unescaped(text) {
-            if part.is_empty() {
-                continue;
-            }
-            let not_understood = || SelectorError::Field {
-                selector: text.to_owned(),
-                part: part.clone(),
-            };
-            let at = part.find('=').ok_or_else(not_understood)?;
-            let (field, equal, rest) = if part[..at].ends_with('!') {
-                (&part[..at - 1], false, &part[at + 1..])
-            } else if part[at + 1..].starts_with('=') {
-                (&part[..at], true, &part[at + 2..])
-            } else {
-                (&part[..at], true, &part[at + 1..])
-            };
-            requirements.push(FieldRequirement {
-                field: field.to_owned(),
-                equal,
-                value: unescape(rest).ok_or_else(not_understood)?,
-            });
-        }
-        Ok(FieldSelector { requirements })
-    }
-
-    /// Whether the selector asks nothing.
-    pub fn is_empty(&self) -> bool {
-        self.requirements.is_empty()
-    }
-
-    /// The value that the field must have exactly, if the selector says so.
-    pub fn requires_exact_match(&self, field: &str) -> Option<&str> {
-        self.requirements
-            .iter()
-            .find(|r| r.equal && r.field == field)
-            .map(|r| r.value.as_str())
-    }
-
-    /// Refuses fields that objects of this kind cannot be selected by.
-    pub fn check_supported(&self, group: &str, kind: &str) -> Result<(), SelectorError> {
-        for requirement in &self.requirements {
-            let field = requirement.field.as_str();
-            let always = matches!(field, "metadata.name" | "metadata.namespace");
-            if !always && !selectable_fields(group, kind).contains(&field) {
-                return Err(SelectorError::FieldNotSupported(field.to_owned()));
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether the object's fields satisfy every requirement. An absent field has the empty value.
-    pub fn matches(&self, object: &Value) -> bool {
-        self.requirements
-            .iter()
-            .all(|r| (field_value(object, &r.field) == r.value) == r.equal)
-    }
-}
-
-/// The fields that objects of a kind can be selected by, besides their name and namespace.
-pub fn selectable_fields(group: &str, kind: &str) -> &'static [&'static str] {
-    match (group, kind) {
-        ("", "Pod") => &[
-            "spec.nodeName",
-            "spec.restartPolicy",
-            "spec.schedulerName",
-            "spec.serviceAccountName",
-            "spec.hostNetwork",
-            "status.phase",
-            "status.podIP",
-            "status.podIPs",
-            "status.nominatedNodeName",
-        ],
-        ("", "Event") => &[
-            "involvedObject.kind",
-            "involvedObject.namespace",
-            "involvedObject.name",
-            "involvedObject.uid",
-            "involvedObject.apiVersion",
-            "involvedObject.resourceVersion",
-            "involvedObject.fieldPath",
-            "reason",
-            "reportingComponent",
-            "source",
-            "type",
-        ],
-        ("events.k8s.io", "Event") => &[
-            "regarding.kind",
-            "regarding.namespace",
-            "regarding.name",
-            "regarding.uid",
-            "regarding.apiVersion",
-            "regarding.resourceVersion",
-            "regarding.fieldPath",
-            "reason",
-            "reportingController",
-            "type",
-        ],
-        ("", "Node") => &["spec.unschedulable"],
-        ("", "Namespace") => &["status.phase"],
-        ("", "Secret") => &["type"],
-        ("", "Service") => &["spec.clusterIP", "spec.type"],
-        ("apps", "ReplicaSet") => &["status.replicas"],
-        ("batch", "Job") => &["status.successful"],
-        _ => &[],
-    }
-}
-
-fn field_value(object: &Value, field: &str) -> String {
-    let path = match field {
-        "source" => return event_source(object),
-        "status.podIPs" => "status.podIP",
-        // The field of a Job counts its succeeded pods under another name.
-        "status.successful" => "status.succeeded",
-        other => other,
-    };
-    let mut value = object;
-    for step in path.split('.') {
-        value = &value[step];
-    }
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Bool(flag) => flag.to_string(),
-        Value::Number(n) => n.to_string(),
-        // A flag that is not set reads as false, and a counter as 0.
-        _ => match path {
-            "spec.unschedulable" | "spec.hostNetwork" => "false".to_owned(),
-            "status.replicas" | "status.succeeded" => "0".to_owned(),
-            _ => String::new(),
-        },
-    }
-}
-
-fn event_source(object: &Value) -> String {
-    let component = object["source"]["component"].as_str().unwrap_or_default();
-    if component.is_empty() {
-        object["reportingComponent"].as_str().unwrap_or_default().to_owned()
-    } else {
-        component.to_owned()
-    }
-}
-
-fn split_unescaped(text: &str) -> Vec<String> {
-    let mut parts = vec![String::new()];
-    let mut escaped = false;
-    for c in text.chars() {
-        if c == ',' && !escaped {
-            parts.push(String::new());
-            continue;
-        }
-        escaped = c == '\\' && !escaped;
-        if let Some(last) = parts.last_mut() {
-            last.push(c);
-        }
-    }
-    parts
-}
-
-fn unescape(value: &str) -> Option<String> {
-    let mut result = String::with_capacity(value.len());
-    let mut chars = value.chars();
-    while let Some(c) = chars.next() {
-        match c {
-            '\\' => match chars.next() {
-                Some(escaped @ ('\\' | ',' | '=')) => result.push(escaped),
-                _ => return None,
-            },
-            '=' | ',' => return None,
-            other => result.push(other),
-        }
-    }
-    Some(result)
 }
 
 #[cfg(test)]
@@ -605,14 +397,19 @@ mod tests {
     #[test]
     fn bad_label_selectors_are_refused() {
         let check = |selector: &str, expect: &str| {
-            let error = LabelSelector::parse(selector).expect_err(selector).to_string();
+            let error = LabelSelector::parse(selector)
+                .expect_err(selector)
+                .to_string();
             assert!(error.contains(expect), "{selector}: {error}");
         };
         check("a,,b", "unable to parse requirement: found ','");
         check("a in b", "expected: '('");
         check("a in (b", "expected: ',', or ')'");
         check("a=b c", "found 'c', expected: ',' or 'end of string'");
-        check("a=-b", "a valid label must be an empty string or consist of");
+        check(
+            "a=-b",
+            "a valid label must be an empty string or consist of",
+        );
         check("-a=b", "name part must consist of alphanumeric characters");
         check("a>x", "the value must be an integer");
         check("=a", "found '='");
@@ -639,49 +436,5 @@ mod tests {
         let bad = json!({"matchExpressions": [{"key": "x", "operator": "Near"}]});
         let error = LabelSelector::from_object(&bad).unwrap_err().to_string();
         assert_eq!(error, "\"Near\" is not a valid label selector operator");
-    }
-
-    #[test]
-    fn field_selectors_match() {
-        let pod = json!({
-            "metadata": {"name": "p", "namespace": "d"},
-            "spec": {"nodeName": "n1"},
-            "status": {"phase": "Running"}
-        });
-        let check = |selector: &str, expect: bool| {
-            let parsed = FieldSelector::parse(selector).expect(selector);
-            parsed.check_supported("", "Pod").expect(selector);
-            assert_eq!(parsed.matches(&pod), expect, "{selector}");
-        };
-        check("", true);
-        check("metadata.name=p", true);
-        check("metadata.name==p,metadata.namespace=d", true);
-        check("spec.nodeName!=n1", false);
-        check("spec.nodeName=", false);
-        check("spec.schedulerName=", true);
-        check("status.phase=Running,spec.nodeName=n2", false);
-        check("spec.hostNetwork=false", true);
-        check("metadata.name=a\\,b", false);
-    }
-
-    #[test]
-    fn bad_field_selectors_are_refused() {
-        let error = FieldSelector::parse("metadata.name").unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "invalid selector: 'metadata.name'; can't understand 'metadata.name'"
-        );
-        let selector = FieldSelector::parse("spec.foo=1").unwrap();
-        let error = selector.check_supported("", "Pod").unwrap_err().to_string();
-        assert_eq!(error, "field label not supported: spec.foo");
-    }
-
-    #[test]
-    fn events_are_selected_by_source_and_object() {
-        let event = json!({"involvedObject": {"kind": "Pod", "name": "p"}, "source": {"component": "s"}});
-        let selector = FieldSelector::parse("involvedObject.kind=Pod,source=s").unwrap();
-        selector.check_supported("", "Event").unwrap();
-        assert!(selector.matches(&event));
-        assert_eq!(selector.requires_exact_match("source"), Some("s"));
     }
 }

@@ -1,0 +1,400 @@
+//! Validating and defaulting custom resources by the schema of their definition.
+//!
+//! Built-in kinds have rules of their own, which a schema cannot say; this is for the others. The
+//! messages are those of a Kubernetes API server. Rules written in CEL are not evaluated.
+
+use regex::Regex;
+use serde_json::{Map, Value};
+
+/// What is wrong with a field, in the words of a `Status` cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FieldErrorReason {
+    /// The field must be set.
+    Required,
+    /// The value is not allowed.
+    Invalid,
+    /// The value is not one of those that are allowed.
+    NotSupported,
+    /// The value is too long.
+    TooLong,
+    /// The list has too many elements.
+    TooMany,
+}
+
+impl FieldErrorReason {
+    /// The `reason` of the cause, such as `FieldValueRequired`.
+    pub fn cause(self) -> &'static str {
+        match self {
+            FieldErrorReason::Required => "FieldValueRequired",
+            FieldErrorReason::Invalid | FieldErrorReason::TooLong => "FieldValueInvalid",
+            FieldErrorReason::NotSupported => "FieldValueNotSupported",
+            FieldErrorReason::TooMany => "FieldValueTooMany",
+        }
+    }
+}
+
+/// One thing that is wrong with an object. It displays as `spec.size: Required value`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {message}")]
+pub struct FieldError {
+    /// What is wrong.
+    pub reason: FieldErrorReason,
+    /// The field, such as `spec.sizes[0]`.
+    pub field: String,
+    /// The message without the field, such as `Required value`.
+    pub message: String,
+}
+
+/// Checks an object against `openAPIV3Schema`.
+pub fn validate(object: &Value, schema: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    validate_value(object, schema, "", &mut errors);
+    errors
+}
+
+/// Fills in the defaults that `openAPIV3Schema` names, also where the object has null for a field that
+/// must not be null.
+pub fn apply_defaults(object: &mut Value, schema: &Value) {
+    match object {
+        Value::Object(fields) => {
+            for (name, property) in properties(schema) {
+                let nullable = property["nullable"] == true;
+                if let Some(default) = property.get("default") {
+                    let unset = fields
+                        .get(name)
+                        .is_none_or(|value| value.is_null() && !nullable);
+                    if unset {
+                        fields.insert(name.clone(), default.clone());
+                    }
+                }
+                if let Some(value) = fields.get_mut(name) {
+                    apply_defaults(value, property);
+                }
+            }
+            if let Some(elements @ Value::Object(_)) = schema.get("additionalProperties") {
+                let others = fields
+                    .iter_mut()
+                    .filter(|(name, _)| schema["properties"].get(name).is_none());
+                others.for_each(|(_, value)| apply_defaults(value, elements));
+            }
+        }
+        Value::Array(items) => items
+            .iter_mut()
+            .for_each(|item| apply_defaults(item, &schema["items"])),
+        _ => {}
+    }
+}
+
+fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    schema["properties"]
+        .as_object()
+        .into_iter()
+        .flat_map(Map::iter)
+}
+
+fn join(path: &str, name: &str) -> String {
+    if path.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{path}.{name}")
+    }
+}
+
+fn validate_value(value: &Value, schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    if value.is_null() && (schema["nullable"] == true || schema["type"].is_null()) {
+        return;
+    }
+    let mut fail = |reason: FieldErrorReason, message: String| {
+        errors.push(FieldError {
+            reason,
+            field: path.to_owned(),
+            message,
+        });
+    };
+    if !has_type(value, schema) {
+        let found = type_name(value);
+        let wanted = schema["type"].as_str().unwrap_or("integer or string");
+        let body = format!("{path} in body must be of type {wanted}: \"{found}\"");
+        fail(
+            FieldErrorReason::Invalid,
+            format!("Invalid value: \"{found}\": {body}"),
+        );
+        return;
+    }
+    if let Some(allowed) = schema["enum"]
+        .as_array()
+        .filter(|allowed| !allowed.contains(value))
+    {
+        let allowed: Vec<_> = allowed.iter().map(Value::to_string).collect();
+        let allowed = allowed.join(", ");
+        fail(
+            FieldErrorReason::NotSupported,
+            format!("Unsupported value: {value}: supported values: {allowed}"),
+        );
+    }
+    match value {
+        Value::String(text) => validate_text(text, schema, path, &mut fail),
+        Value::Number(number) => validate_number(
+            number.as_f64().unwrap_or(0.0),
+            value,
+            schema,
+            path,
+            &mut fail,
+        ),
+        Value::Array(items) => validate_list(items, schema, path, errors),
+        Value::Object(fields) => validate_object(fields, schema, path, errors),
+        Value::Null | Value::Bool(_) => {}
+    }
+}
+
+fn has_type(value: &Value, schema: &Value) -> bool {
+    if schema["x-kubernetes-int-or-string"] == true {
+        return value.is_string() || value.is_i64() || value.is_u64();
+    }
+    match schema["type"].as_str() {
+        Some("string") => value.is_string(),
+        Some("integer") => value.is_i64() || value.is_u64(),
+        Some("number") => value.is_number(),
+        Some("boolean") => value.is_boolean(),
+        Some("array") => value.is_array(),
+        Some("object") => value.is_object(),
+        _ => true,
+    }
+}
+
+fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+fn validate_text(
+    text: &str,
+    schema: &Value,
+    path: &str,
+    fail: &mut impl FnMut(FieldErrorReason, String),
+) {
+    let length = text.chars().count() as u64;
+    if let Some(max) = schema["maxLength"].as_u64().filter(|max| length > *max) {
+        fail(
+            FieldErrorReason::TooLong,
+            format!("Too long: may not be more than {max} bytes"),
+        );
+    }
+    if let Some(min) = schema["minLength"].as_u64().filter(|min| length < *min) {
+        let body = format!("{path} in body should be at least {min} chars long");
+        fail(
+            FieldErrorReason::Invalid,
+            format!("Invalid value: \"{text}\": {body}"),
+        );
+    }
+    if let Some(pattern) = schema["pattern"].as_str() {
+        // A pattern that cannot be read restricts nothing: the definition should not have been accepted.
+        if Regex::new(pattern).is_ok_and(|regex| !regex.is_match(text)) {
+            let body = format!("{path} in body should match '{pattern}'");
+            fail(
+                FieldErrorReason::Invalid,
+                format!("Invalid value: \"{text}\": {body}"),
+            );
+        }
+    }
+}
+
+fn validate_number(
+    number: f64,
+    value: &Value,
+    schema: &Value,
+    path: &str,
+    fail: &mut impl FnMut(FieldErrorReason, String),
+) {
+    let mut invalid = |rule: String| {
+        fail(
+            FieldErrorReason::Invalid,
+            format!("Invalid value: {value}: {path} in body {rule}"),
+        );
+    };
+    if let Some(minimum) = schema["minimum"].as_f64() {
+        let exclusive = schema["exclusiveMinimum"] == true;
+        if number < minimum || (exclusive && number <= minimum) {
+            let or_equal = if exclusive { "" } else { " or equal to" };
+            invalid(format!(
+                "should be greater than{or_equal} {}",
+                schema["minimum"]
+            ));
+        }
+    }
+    if let Some(maximum) = schema["maximum"].as_f64() {
+        let exclusive = schema["exclusiveMaximum"] == true;
+        if number > maximum || (exclusive && number >= maximum) {
+            let or_equal = if exclusive { "" } else { " or equal to" };
+            invalid(format!(
+                "should be less than{or_equal} {}",
+                schema["maximum"]
+            ));
+        }
+    }
+    let step = schema["multipleOf"].as_f64().filter(|step| *step > 0.0);
+    if step.is_some_and(|step| (number / step).fract() != 0.0) {
+        invalid(format!("should be a multiple of {}", schema["multipleOf"]));
+    }
+}
+
+fn validate_list(items: &[Value], schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    let count = items.len() as u64;
+    if let Some(max) = schema["maxItems"].as_u64().filter(|max| count > *max) {
+        errors.push(FieldError {
+            reason: FieldErrorReason::TooMany,
+            field: path.to_owned(),
+            message: format!("Too many: {count}: must have at most {max} items"),
+        });
+    }
+    if let Some(min) = schema["minItems"].as_u64().filter(|min| count < *min) {
+        errors.push(FieldError {
+            reason: FieldErrorReason::Invalid,
+            field: path.to_owned(),
+            message: format!(
+                "Invalid value: {count}: {path} in body should have at least {min} items"
+            ),
+        });
+    }
+    for (index, item) in items.iter().enumerate() {
+        validate_value(item, &schema["items"], &format!("{path}[{index}]"), errors);
+    }
+}
+
+fn validate_object(
+    fields: &Map<String, Value>,
+    schema: &Value,
+    path: &str,
+    errors: &mut Vec<FieldError>,
+) {
+    for required in schema["required"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+    {
+        if !fields.contains_key(required) {
+            errors.push(FieldError {
+                reason: FieldErrorReason::Required,
+                field: join(path, required),
+                message: "Required value".to_owned(),
+            });
+        }
+    }
+    for (name, value) in fields {
+        let property = schema["properties"].get(name);
+        let element = schema
+            .get("additionalProperties")
+            .filter(|elements| elements.is_object());
+        if let Some(schema) = property.or(element) {
+            validate_value(value, schema, &join(path, name), errors);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn schema() -> Value {
+        json!({"type": "object", "required": ["spec"], "properties": {"spec": {
+        "type": "object", "required": ["image"], "properties": {
+            "image": {"type": "string", "minLength": 1, "maxLength": 5, "pattern": "^[a-z]*$"},
+            "size": {"type": "integer", "minimum": 1, "maximum": 10, "default": 3},
+            "mode": {"type": "string", "enum": ["a", "b"], "default": "a"},
+            "port": {"x-kubernetes-int-or-string": true},
+            "note": {"type": "string", "nullable": true},
+            "items": {"type": "array", "maxItems": 2, "items": {"type": "object", "properties": {
+                "on": {"type": "boolean", "default": true}}}},
+            "map": {"type": "object", "additionalProperties": {"type": "integer"}},
+        }}}})
+    }
+
+    #[test]
+    fn errors_name_field_and_rule() {
+        let check = |object: Value, expect: &[&str]| {
+            let errors: Vec<_> = validate(&object, &schema())
+                .iter()
+                .map(FieldError::to_string)
+                .collect();
+            assert_eq!(errors, expect, "{object}");
+        };
+        let spec = |more: Value| {
+            let mut spec = json!({"image": "a"});
+            spec.as_object_mut()
+                .unwrap()
+                .extend(more.as_object().unwrap().clone());
+            json!({"spec": spec})
+        };
+        check(
+            spec(
+                json!({"size": 3, "mode": "b", "port": "x", "note": null, "items": [{}], "map": {"a": 1}}),
+            ),
+            &[],
+        );
+        check(json!({}), &["spec: Required value"]);
+        check(json!({"spec": {}}), &["spec.image: Required value"]);
+        check(
+            spec(json!({"size": "x"})),
+            &[
+                "spec.size: Invalid value: \"string\": spec.size in body must be of type integer: \"string\"",
+            ],
+        );
+        check(
+            spec(json!({"size": 15})),
+            &["spec.size: Invalid value: 15: spec.size in body should be less than or equal to 10"],
+        );
+        check(
+            spec(json!({"mode": "c"})),
+            &["spec.mode: Unsupported value: \"c\": supported values: \"a\", \"b\""],
+        );
+        check(
+            spec(json!({"image": "A"})),
+            &["spec.image: Invalid value: \"A\": spec.image in body should match '^[a-z]*$'"],
+        );
+        check(
+            spec(json!({"image": "abcdef"})),
+            &["spec.image: Too long: may not be more than 5 bytes"],
+        );
+        check(
+            spec(json!({"items": [{}, {}, {"on": 1}]})),
+            &[
+                "spec.items: Too many: 3: must have at most 2 items",
+                "spec.items[2].on: Invalid value: \"integer\": spec.items[2].on in body must be of type boolean: \"integer\"",
+            ],
+        );
+        check(
+            spec(json!({"map": {"a": "x"}})),
+            &[
+                "spec.map.a: Invalid value: \"string\": spec.map.a in body must be of type integer: \"string\"",
+            ],
+        );
+        check(
+            spec(json!({"port": 1.5})),
+            &[
+                "spec.port: Invalid value: \"number\": spec.port in body must be of type integer or string: \"number\"",
+            ],
+        );
+    }
+
+    #[test]
+    fn defaults_are_filled_in() {
+        let mut object =
+            json!({"spec": {"image": "a", "mode": null, "items": [{}, {"on": false}]}});
+        apply_defaults(&mut object, &schema());
+        let expect = json!({"spec": {"image": "a", "mode": "a", "size": 3, "items": [{"on": true}, {"on": false}]}});
+        assert_eq!(object, expect);
+        let once = object.clone();
+        apply_defaults(&mut object, &schema());
+        assert_eq!(object, once);
+    }
+}

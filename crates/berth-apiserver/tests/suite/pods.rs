@@ -1,0 +1,275 @@
+//! Pods and their subresources.
+
+use k8s_openapi::api::core::v1::{Binding, Node, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use kube::api::{Api, DynamicObject, EvictParams, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Client, ResourceExt};
+use serde_json::json;
+
+use super::{causes, namespace, object, pod, refusal, unique};
+
+pub(crate) async fn defaults_are_filled_in(client: Client) {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace(&client).await);
+    let created = pods
+        .create(&PostParams::default(), &pod("a"))
+        .await
+        .unwrap();
+    let spec = created.spec.unwrap();
+    assert_eq!(spec.restart_policy.as_deref(), Some("Always"));
+    assert_eq!(spec.scheduler_name.as_deref(), Some("default-scheduler"));
+    assert_eq!(spec.termination_grace_period_seconds, Some(30));
+    assert_eq!(spec.dns_policy.as_deref(), Some("ClusterFirst"));
+    assert_eq!(spec.priority, Some(0));
+    assert_eq!(
+        spec.containers[0].image_pull_policy.as_deref(),
+        Some("IfNotPresent")
+    );
+    let tolerations = spec.tolerations.unwrap();
+    assert!(
+        tolerations
+            .iter()
+            .any(|t| t.key.as_deref() == Some("node.kubernetes.io/not-ready"))
+    );
+    let status = created.status.unwrap();
+    assert_eq!(status.phase.as_deref(), Some("Pending"));
+    assert_eq!(status.qos_class.as_deref(), Some("BestEffort"));
+}
+
+async fn bind(client: &Client, namespace: &str, pod: &str, node: &str) -> Result<(), kube::Error> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let binding: Binding =
+        object(json!({"metadata": {"name": pod}, "target": {"kind": "Node", "name": node}}));
+    let answer: serde_json::Value = pods
+        .create_subresource("binding", pod, &PostParams::default(), &binding)
+        .await?;
+    assert_eq!(answer["status"], "Success");
+    Ok(())
+}
+
+pub(crate) async fn a_binding_places_a_pod_once(client: Client) {
+    let here = namespace(&client).await;
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &here);
+    pods.create(&PostParams::default(), &pod("a"))
+        .await
+        .unwrap();
+    bind(&client, &here, "a", "n1").await.unwrap();
+    let bound = pods.get("a").await.unwrap();
+    assert_eq!(bound.spec.unwrap().node_name.as_deref(), Some("n1"));
+    let conditions = bound.status.unwrap().conditions.unwrap();
+    assert!(
+        conditions
+            .iter()
+            .any(|c| c.type_ == "PodScheduled" && c.status == "True")
+    );
+    let status = refusal(bind(&client, &here, "a", "n2").await);
+    assert_eq!(status.code, 409);
+    assert!(
+        status
+            .message
+            .contains("pod a is already assigned to node \"n1\""),
+        "{}",
+        status.message
+    );
+    assert_eq!(
+        refusal(bind(&client, &here, "nobody", "n1").await).code,
+        404
+    );
+}
+
+pub(crate) async fn the_status_is_apart(client: Client) {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace(&client).await);
+    pods.create(&PostParams::default(), &pod("a"))
+        .await
+        .unwrap();
+    let patch = Patch::Merge(json!({"status": {"phase": "Running"}, "spec": {"nodeName": "n9"}}));
+    let patched = pods
+        .patch_status("a", &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+    assert_eq!(patched.status.unwrap().phase.as_deref(), Some("Running"));
+    assert_eq!(patched.spec.unwrap().node_name, None);
+    let patch =
+        Patch::Merge(json!({"status": {"phase": "Failed"}, "metadata": {"labels": {"x": "y"}}}));
+    let patched = pods
+        .patch("a", &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+    assert_eq!(patched.labels()["x"], "y");
+    assert_eq!(patched.status.unwrap().phase.as_deref(), Some("Running"));
+
+    // A node, on the other hand, registers itself with its status.
+    let nodes: Api<Node> = Api::all(client);
+    let name = unique("node");
+    let node: Node =
+        object(json!({"metadata": {"name": name}, "status": {"capacity": {"cpu": "4"}}}));
+    let created = nodes.create(&PostParams::default(), &node).await.unwrap();
+    assert_eq!(created.status.unwrap().capacity.unwrap()["cpu"].0, "4");
+}
+
+pub(crate) async fn the_spec_is_fixed(client: Client) {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace(&client).await);
+    pods.create(&PostParams::default(), &pod("a"))
+        .await
+        .unwrap();
+    let image = Patch::Strategic(
+        json!({"spec": {"containers": [{"name": "main", "image": "busybox:1.37"}]}}),
+    );
+    pods.patch("a", &PatchParams::default(), &image)
+        .await
+        .unwrap();
+    let selector = Patch::Merge(json!({"spec": {"nodeSelector": {"x": "y"}}}));
+    let status = refusal(pods.patch("a", &PatchParams::default(), &selector).await);
+    assert_eq!(status.code, 422);
+    assert!(
+        status
+            .message
+            .contains("pod updates may not change fields other than"),
+        "{}",
+        status.message
+    );
+}
+
+pub(crate) async fn a_bad_pod_names_its_fields(client: Client) {
+    let here = namespace(&client).await;
+    let resource =
+        ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("", "v1", "Pod"), "pods");
+    let pods: Api<DynamicObject> = Api::namespaced_with(client, &here, &resource);
+    let check = async |spec: serde_json::Value, expected: &[&str]| {
+        let pod: DynamicObject = object(
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": spec}),
+        );
+        let status = refusal(pods.create(&PostParams::default(), &pod).await);
+        assert_eq!(
+            (status.code, status.reason.as_str()),
+            (422, "Invalid"),
+            "{}",
+            status.message
+        );
+        assert_eq!(causes(&status), expected, "{}", status.message);
+    };
+    check(json!({"containers": []}), &["spec.containers"]).await;
+    check(
+        json!({"containers": [{"name": "c"}]}),
+        &["spec.containers[0].image"],
+    )
+    .await;
+    check(
+        json!({"containers": [{"image": "i"}]}),
+        &["spec.containers[0].name"],
+    )
+    .await;
+    check(
+        json!({"containers": [{"name": "c", "image": "i", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}]}),
+        &["spec.containers[0].volumeMounts[0].name"],
+    )
+    .await;
+    check(
+        json!({"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "-1"}}}]}),
+        &["spec.containers[0].resources.requests[cpu]"],
+    )
+    .await;
+}
+
+pub(crate) async fn an_eviction_respects_the_budget(client: Client) {
+    let here = namespace(&client).await;
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &here);
+    let budgets: Api<PodDisruptionBudget> = Api::namespaced(client.clone(), &here);
+    for name in ["a", "b"] {
+        let mut wanted = pod(name);
+        wanted.metadata.labels = Some([("app".to_owned(), "web".to_owned())].into());
+        wanted.spec.as_mut().unwrap().node_name = Some("n1".into());
+        pods.create(&PostParams::default(), &wanted).await.unwrap();
+        let running = Patch::Merge(json!({"status": {"phase": "Running"}}));
+        pods.patch_status(name, &PatchParams::default(), &running)
+            .await
+            .unwrap();
+    }
+    let budget = json!({"metadata": {"name": "web"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}});
+    budgets
+        .create(&PostParams::default(), &object(budget))
+        .await
+        .unwrap();
+    let status = Patch::Merge(
+        json!({"status": {"observedGeneration": 1, "disruptionsAllowed": 1, "currentHealthy": 2,
+        "desiredHealthy": 1, "expectedPods": 2}}),
+    );
+    budgets
+        .patch_status("web", &PatchParams::default(), &status)
+        .await
+        .unwrap();
+
+    pods.evict("a", &EvictParams::default()).await.unwrap();
+    assert!(
+        pods.get("a")
+            .await
+            .unwrap()
+            .metadata
+            .deletion_timestamp
+            .is_some()
+    );
+    let refused = refusal(pods.evict("b", &EvictParams::default()).await);
+    assert_eq!(
+        (refused.code, refused.reason.as_str()),
+        (429, "TooManyRequests")
+    );
+    assert_eq!(
+        refused.message,
+        "Cannot evict pod as it would violate the pod's disruption budget."
+    );
+    let disrupted = budgets.get("web").await.unwrap().status.unwrap();
+    assert_eq!(disrupted.disruptions_allowed, Some(0));
+    assert!(disrupted.disrupted_pods.unwrap().contains_key("a"));
+}
+
+pub(crate) async fn priorities_come_from_their_class(client: Client) {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace(&client).await);
+    let classes: Api<PriorityClass> = Api::all(client.clone());
+    let name = unique("high");
+    let class =
+        object(json!({"metadata": {"name": name}, "value": 1000, "preemptionPolicy": "Never"}));
+    classes
+        .create(&PostParams::default(), &class)
+        .await
+        .unwrap();
+    let mut wanted = pod("a");
+    wanted.spec.as_mut().unwrap().priority_class_name = Some(name);
+    let spec = pods
+        .create(&PostParams::default(), &wanted)
+        .await
+        .unwrap()
+        .spec
+        .unwrap();
+    assert_eq!(spec.priority, Some(1000));
+    assert_eq!(spec.preemption_policy.as_deref(), Some("Never"));
+    let mut wanted = pod("b");
+    wanted.spec.as_mut().unwrap().priority_class_name = Some("no-such-class".into());
+    let status = refusal(pods.create(&PostParams::default(), &wanted).await);
+    assert_eq!(status.code, 403);
+    assert!(
+        status
+            .message
+            .contains("no PriorityClass with name no-such-class was found"),
+        "{}",
+        status.message
+    );
+}
+
+/// A field of the storage capacity design that no released Kubernetes has.
+pub(crate) async fn inline_volumes_keep_their_size(client: Client) {
+    if !super::volumes::has_capacity_tracking(&client).await {
+        return;
+    }
+    let here = namespace(&client).await;
+    let resource =
+        ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("", "v1", "Pod"), "pods");
+    let pods: Api<DynamicObject> = Api::namespaced_with(client, &here, &resource);
+    let wanted: DynamicObject = object(
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {
+        "containers": [{"name": "c", "image": "i"}],
+        "volumes": [{"name": "scratch", "csi": {"driver": "lvm.example.com", "fsSize": "5Gi"}}]}}),
+    );
+    let created = pods.create(&PostParams::default(), &wanted).await.unwrap();
+    assert_eq!(created.data["spec"]["volumes"][0]["csi"]["fsSize"], "5Gi");
+}

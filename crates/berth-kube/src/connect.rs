@@ -1,0 +1,71 @@
+//! Clients for API servers, from what users have: a kubeconfig file, or a pod's service account.
+//!
+//! A client for a server in the same process is made with [`Client::new`](kube::Client::new) from
+//! its service.
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use std::path::{Path, PathBuf};
+
+/// Why there is no client.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The kubeconfig cannot be used.
+    #[error("cannot use the kubeconfig {path}: {source}")]
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: Box<kube::config::KubeconfigError>,
+    },
+    /// There is neither a kubeconfig nor a service account.
+    #[error("no cluster to talk to: set --kubeconfig or KUBECONFIG, or run in a pod: {source}")]
+    Infer {
+        /// What was tried.
+        #[source]
+        source: Box<kube::config::InferConfigError>,
+    },
+    /// The configuration makes no client.
+    #[error("cannot make a client: {source}")]
+    Client {
+        /// What is wrong.
+        #[source]
+        source: Box<kube::Error>,
+    },
+}
+
+/// A client for the current context of a kubeconfig file.
+///
+/// # Errors
+/// If the file cannot be read or makes no client.
+pub async fn from_kubeconfig(path: &Path) -> Result<Client, ConnectError> {
+    let broken = |source| ConnectError::Kubeconfig {
+        path: path.to_owned(),
+        source: Box::new(source),
+    };
+    let kubeconfig = Kubeconfig::read_from(path).map_err(broken)?;
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .map_err(broken)?;
+    client(config)
+}
+
+/// A client for the cluster of the environment: `KUBECONFIG`, the user's kubeconfig, or the pod's own.
+///
+/// # Errors
+/// If there is no such cluster, or its configuration makes no client.
+pub async fn infer() -> Result<Client, ConnectError> {
+    let config = Config::infer().await.map_err(|source| ConnectError::Infer {
+        source: Box::new(source),
+    })?;
+    client(config)
+}
+
+fn client(mut config: Config) -> Result<Client, ConnectError> {
+    // Watches are silent for long; they have their own way of noticing a dead connection.
+    config.read_timeout = None;
+    Client::try_from(config).map_err(|source| ConnectError::Client {
+        source: Box::new(source),
+    })
+}

@@ -1,0 +1,144 @@
+//! What an embedded cluster needs beside binding: claims for ephemeral volumes, protection, pods that
+//! nobody scheduled, and the zone upgrade.
+
+// Helpers of tests fail loudly too; the lints spare only the test functions themselves.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use berth_controller::{Protection, Settings, ZoneUpgrade};
+use berth_core::api::Kind;
+use berth_kube::controller::{Options, plan_zone_upgrade};
+use common::{Cluster, eventually};
+use serde_json::{Value, json};
+
+fn volume(name: &str, class: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": {
+        "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": class,
+        "persistentVolumeReclaimPolicy": "Retain", "hostPath": {"path": "/d"}}})
+}
+
+fn class(name: &str, mode: &str) -> Value {
+    json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
+        "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": mode})
+}
+
+fn pod(name: &str, volumes: &Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": {
+        "nodeName": "n1", "containers": [{"name": "c", "image": "i"}], "volumes": volumes}})
+}
+
+fn options(settings: Settings) -> Options {
+    Options {
+        settings,
+        ..Options::default()
+    }
+}
+
+async fn phase(cluster: &Cluster, kind: Kind, namespace: &str, name: &str) -> String {
+    let object = cluster.get(kind, namespace, name).await;
+    let phase = object.as_ref().and_then(|object| object.pointer("/status/phase"));
+    phase.and_then(Value::as_str).unwrap_or("gone").to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ephemeral_volume_lives_and_dies_with_its_pod() {
+    let cluster = Cluster::new();
+    let running = cluster.start(options(Settings {
+        protection: Protection::Bound,
+        ephemeral_claims: true,
+        ..Settings::default()
+    }));
+    cluster.create(&volume("v", "now")).await;
+    let template = json!({"metadata": {"labels": {"app": "db"}}, "spec": {"accessModes": ["ReadWriteOnce"],
+        "storageClassName": "now", "resources": {"requests": {"storage": "1Gi"}}}});
+    let volumes = json!([{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}]);
+    cluster.create(&pod("p", &volumes)).await;
+    let claim = || phase(&cluster, Kind::PersistentVolumeClaim, "default", "p-scratch");
+    eventually("the claim is made and bound", || async { claim().await == "Bound" }).await;
+    let made = cluster
+        .get(Kind::PersistentVolumeClaim, "default", "p-scratch")
+        .await
+        .unwrap();
+    assert_eq!(made["metadata"]["labels"]["app"], "db");
+    assert_eq!(made["metadata"]["ownerReferences"][0]["kind"], "Pod");
+    cluster
+        .delete(Kind::PersistentVolumeClaim, "default", "p-scratch")
+        .await;
+    assert_eq!(claim().await, "Bound", "the pod uses it");
+    // The node's agent would end the pod; deletion without grace is that end.
+    let path = "/api/v1/namespaces/default/pods/p?gracePeriodSeconds=0";
+    let request = http::Request::delete(path).body(Vec::new()).unwrap();
+    cluster.client.request_text(request).await.unwrap();
+    eventually("the claim goes", || async { claim().await == "gone" }).await;
+    eventually("the volume is released", || async {
+        phase(&cluster, Kind::PersistentVolume, "", "v").await == "Released"
+    })
+    .await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_nobody_scheduled_gets_a_volume_of_its_node() {
+    let cluster = Cluster::new();
+    let running = cluster.start(Options::default());
+    let labels = json!({"kubernetes.io/hostname": "n1"});
+    cluster
+        .create(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": labels}}))
+        .await;
+    cluster.create(&class("wait", "WaitForFirstConsumer")).await;
+    for (name, node) in [("far", "n2"), ("near", "n1")] {
+        let mut volume = volume(name, "wait");
+        let requirement = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": [node]});
+        volume["spec"]["nodeAffinity"] =
+            json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}});
+        cluster.create(&volume).await;
+    }
+    let spec = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": "wait", "resources": {"requests": {"storage": "1Gi"}}});
+    let metadata = json!({"name": "c", "namespace": "default"});
+    cluster
+        .create(&json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}))
+        .await;
+    cluster
+        .create(&pod(
+            "p",
+            &json!([{"name": "data", "persistentVolumeClaim": {"claimName": "c"}}]),
+        ))
+        .await;
+    eventually("the claim is bound", || async {
+        let claim = cluster.get(Kind::PersistentVolumeClaim, "default", "c").await.unwrap();
+        claim["status"]["phase"] == "Bound" && claim["spec"]["volumeName"] == "near"
+    })
+    .await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_zone_upgrade_is_planned_first_and_done_on_demand() {
+    let cluster = Cluster::new();
+    let mut zonal = volume("zonal", "now");
+    zonal["metadata"]["labels"] = json!({"topology.kubernetes.io/zone": "a__b"});
+    cluster.create(&zonal).await;
+    cluster.create(&volume("plain", "now")).await;
+    let planned = plan_zone_upgrade(cluster.client.clone()).await.unwrap();
+    assert_eq!(planned.len(), 1);
+    assert_eq!(planned[0].volume, "zonal");
+    let expected =
+        json!([{"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a", "b"]}]}]);
+    let terms = "/spec/nodeAffinity/required/nodeSelectorTerms";
+    let change = planned[0].change.as_ref().unwrap();
+    assert_eq!(change.pointer(terms), Some(&expected));
+    let untouched = cluster.get(Kind::PersistentVolume, "", "zonal").await.unwrap();
+    assert_eq!(untouched.pointer(terms), None);
+    let running = cluster.start(options(Settings {
+        zone_upgrade: ZoneUpgrade::On,
+        ..Settings::default()
+    }));
+    eventually("the volume is upgraded", || async {
+        let upgraded = cluster.get(Kind::PersistentVolume, "", "zonal").await.unwrap();
+        upgraded.pointer(terms) == Some(&expected) && upgraded["metadata"]["labels"] == zonal["metadata"]["labels"]
+    })
+    .await;
+    running.stop().await;
+    assert_eq!(plan_zone_upgrade(cluster.client.clone()).await.unwrap(), []);
+}

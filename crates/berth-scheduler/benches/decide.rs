@@ -1,0 +1,124 @@
+//! Time to decide on one pod without volumes: all plugins, every node, one thread.
+//!
+//! 5,000 nodes in 20 zones with 10,000 running pods of 100 workloads. Each decision is followed by assuming the pod, as
+//! a scheduler does, and by forgetting it, so that every decision meets the same cluster.
+
+#![allow(
+    clippy::expect_used,
+    reason = "a bench that cannot build its cluster has nothing to measure"
+)]
+
+use berth_core::api::Object;
+use berth_scheduler::cluster::Cluster;
+use berth_scheduler::decide::{Decision, Scratch, decide};
+use berth_scheduler::profile::Profile;
+use divan::Bencher;
+use serde_json::{Value, json};
+
+const NODES: usize = 5_000;
+const PODS: usize = 10_000;
+const WORKLOADS: usize = 100;
+
+fn main() {
+    divan::main();
+}
+
+fn decoded(value: Value) -> Object {
+    let object = Object::decode(value).expect("the object is valid");
+    object.expect("the kind is known")
+}
+
+fn node(index: usize) -> Object {
+    let name = format!("node-{index}");
+    let taints = match index % 50 {
+        0 => json!([{"key": "dedicated", "value": "batch", "effect": "NoSchedule"}]),
+        1 => json!([{"key": "spot", "effect": "PreferNoSchedule"}]),
+        _ => json!([]),
+    };
+    decoded(json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": name, "labels": {
+            "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
+            "topology.kubernetes.io/zone": format!("zone-{}", index % 20),
+            "topology.kubernetes.io/region": format!("region-{}", index % 4),
+            "node.kubernetes.io/instance-type": format!("type-{}", index % 7),
+        }},
+        "spec": {"taints": taints, "unschedulable": index % 200 == 3},
+        "status": {"allocatable": {"cpu": "32", "memory": "128Gi", "pods": "110", "ephemeral-storage": "500Gi"},
+                   "images": [{"names": [format!("registry.example/app-{}:1", index % 13)], "sizeBytes": 300_000_000}]},
+    }))
+}
+
+fn pod(name: &str, app: usize, spec: Value) -> Object {
+    let mut spec = spec;
+    spec["containers"] = json!([{"name": "main", "image": format!("registry.example/app-{}:1", app % 13),
+                                 "resources": {"requests": {"cpu": "250m", "memory": "512Mi"}}}]);
+    decoded(json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "labels": {"app": format!("app-{app}"), "tier": "web"}},
+        "spec": spec,
+    }))
+}
+
+fn term(app: usize, key: &str) -> Value {
+    json!({"labelSelector": {"matchLabels": {"app": format!("app-{app}")}}, "topologyKey": key})
+}
+
+/// What the pods of a bench demand of the pods around them.
+fn demands(bench: &str, app: usize) -> Value {
+    let (zone, host) = ("topology.kubernetes.io/zone", "kubernetes.io/hostname");
+    match bench {
+        "anti-affinity" => json!({"affinity": {"podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [term(app, host)]}}}),
+        "affinity" => json!({"affinity": {"podAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [term(app, zone)],
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                {"weight": 50, "podAffinityTerm": term((app + 1) % WORKLOADS, host)}]}}}),
+        "spread" => {
+            let constraint = |key: &str, skew: usize, action: &str| {
+                json!({"topologyKey": key, "maxSkew": skew, "whenUnsatisfiable": action,
+                       "labelSelector": {"matchLabels": {"app": format!("app-{app}")}}})
+            };
+            json!({"topologySpreadConstraints": [constraint(zone, 5, "DoNotSchedule"), constraint(host, 3, "ScheduleAnyway")]})
+        }
+        _ => json!({}),
+    }
+}
+
+fn cluster(bench: &str) -> Cluster {
+    let mut cluster = Cluster::default();
+    for index in 0..NODES {
+        cluster.upsert(&node(index));
+    }
+    for index in 0..PODS {
+        let app = index % WORKLOADS;
+        let mut spec = demands(bench, app);
+        spec["nodeName"] = json!(format!("node-{}", (index * 7) % NODES));
+        cluster.upsert(&pod(&format!("running-{index}"), app, spec));
+    }
+    cluster
+}
+
+/// Decides again and again on pods of all workloads in turn.
+#[divan::bench(args = ["plain", "anti-affinity", "affinity", "spread"])]
+fn decide_and_assume(bencher: Bencher<'_, '_>, bench: &str) {
+    let mut cluster = cluster(bench);
+    let pods: Vec<_> = (0..WORKLOADS)
+        .map(|app| match pod(&format!("new-{app}"), app, demands(bench, app)) {
+            Object::Pod(pod) => cluster.compile(&pod),
+            _ => unreachable!("a pod was made"),
+        })
+        .collect();
+    let (profile, mut scratch, mut turn) = (Profile::default(), Scratch::new(1), 0);
+    bencher.bench_local(|| {
+        turn += 1;
+        let pod = &pods[turn % pods.len()];
+        match decide(&mut cluster, pod, &profile, &mut scratch) {
+            Decision::Place(placement) => {
+                let assumed = cluster.assume_pod(pod, placement.node);
+                cluster.forget(assumed);
+            }
+            Decision::Refuse(diagnosis) => assert_eq!(diagnosis.message(), "the pod fits somewhere"),
+        }
+    });
+}

@@ -1,0 +1,477 @@
+//! The state of the cluster that decisions read: nodes in columns, running pods with their indexes, and volumes.
+//!
+//! Objects go in one by one, in any order. Nothing here decides anything; see the plugins for that.
+
+mod anchors;
+mod attached;
+mod disks;
+mod images;
+mod pod_counts;
+mod pods;
+mod ports;
+mod resources;
+mod running_terms;
+mod taints;
+mod topology;
+mod workloads;
+
+pub use attached::{Attached, Counted, DriverColumn, Handle, VolumeKey, count_volume};
+pub use disks::Disks;
+pub use images::Images;
+pub use pod_counts::{NodeCounts, PodClause, PodCounts, PodQuery, QueryId, Scope};
+pub use pods::{PodId, Pods, RunningPod};
+pub use ports::Ports;
+pub use resources::{Column, Resources};
+pub use running_terms::{Presence, RunningTerm, RunningTerms, TermKind};
+pub use taints::{TaintList, Taints};
+pub use topology::{Topology, TopologyColumn};
+pub use workloads::Workloads;
+
+use crate::pod::{Footprint, Pod, Taint};
+use berth_core::api::{self, Kind, Object};
+use berth_core::binder::VolumeBinder;
+use berth_core::label::Labels;
+use berth_core::mask::NodeMask;
+use berth_core::nodes::{NodeId, Nodes};
+use berth_core::symbols::{Symbol, Symbols};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// The state of the cluster.
+///
+/// ```
+/// use berth_core::api::Object;
+/// use berth_scheduler::cluster::Cluster;
+/// let node = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n1"},
+///                "status":{"allocatable":{"cpu":"4","memory":"8Gi","pods":"110"}}}"#;
+/// let node = Object::decode(serde_json::from_str(node)?)?;
+/// let mut cluster = Cluster::default();
+/// node.iter().for_each(|node| cluster.upsert(node));
+/// assert_eq!(cluster.nodes().ids().count(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Cluster {
+    binder: VolumeBinder,
+    all_nodes: NodeMask,
+    unschedulable: NodeMask,
+    resources: Resources,
+    taints: Taints,
+    ports: Ports,
+    disks: Disks,
+    attached: Attached,
+    images: Images,
+    topology: Topology,
+    pods: Pods,
+    pod_counts: PodCounts,
+    running_terms: RunningTerms,
+    namespaces: FxHashMap<Symbol, Labels>,
+    workloads: Workloads,
+    assumptions: u64,
+}
+
+/// A pod that was assumed to run on a node. [`Cluster::forget`] takes it back.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "an assumed pod is either confirmed by the watch or forgotten"]
+pub struct AssumedPod {
+    namespace: Symbol,
+    name: Box<str>,
+    number: u64,
+}
+
+impl Cluster {
+    /// Takes over the state of an object, new or known.
+    pub fn upsert(&mut self, object: &Object) {
+        match object {
+            Object::Node(node) => self.upsert_node(node),
+            Object::Pod(pod) => self.upsert_pod(pod),
+            Object::Namespace(namespace) => {
+                let symbols = self.binder.symbols_mut();
+                let name = symbols.intern(&namespace.metadata.name);
+                let labels = Labels::new(symbols, &namespace.metadata.labels);
+                self.namespaces.insert(name, labels);
+            }
+            Object::Service(_) | Object::ReplicationController(_) | Object::ReplicaSet(_) | Object::StatefulSet(_) => {
+                self.workloads.upsert(self.binder.symbols_mut(), object);
+            }
+            _ => {
+                self.binder.upsert(object);
+                let metadata = object.metadata();
+                self.volumes_changed(object.kind(), &metadata.namespace, &metadata.name);
+                if let Object::VolumeAttachment(new) = object {
+                    let name = &metadata.name;
+                    self.attached.attachment_changed(&mut self.binder, name, Some(new));
+                }
+            }
+        }
+    }
+
+    /// Takes over that an object is gone.
+    pub fn remove(&mut self, kind: Kind, namespace: &str, name: &str) {
+        match kind {
+            Kind::Node => self.remove_node(name),
+            Kind::Pod => {
+                if let Some(namespace) = self.symbols().get(namespace)
+                    && let Some(pod) = self.pods.find(namespace, name)
+                {
+                    self.remove_pod(pod);
+                }
+            }
+            Kind::Namespace => {
+                if let Some(name) = self.symbols().get(name) {
+                    self.namespaces.remove(&name);
+                }
+            }
+            Kind::Service | Kind::ReplicationController | Kind::ReplicaSet | Kind::StatefulSet => {
+                self.workloads.remove(self.binder.symbols(), kind, namespace, name);
+            }
+            _ => {
+                self.binder.remove(kind, namespace, name);
+                self.volumes_changed(kind, namespace, name);
+            }
+        }
+    }
+
+    /// An object changed that the number of attached volumes may depend on.
+    fn volumes_changed(&mut self, kind: Kind, namespace: &str, name: &str) {
+        match kind {
+            Kind::PersistentVolumeClaim => {
+                if let Some(namespace) = self.symbols().get(namespace) {
+                    self.attached.claim_changed(&self.binder, namespace, name);
+                }
+            }
+            Kind::PersistentVolume => self.attached.volume_changed(&self.binder, name),
+            Kind::CsiNode => {
+                if let Some(node) = self.binder.node(name) {
+                    self.attached.node_changed(node);
+                }
+            }
+            Kind::VolumeAttachment => self.attached.attachment_changed(&mut self.binder, name, None),
+            // Rare, and claims of the class may be in use anywhere.
+            Kind::StorageClass => self.attached.all_changed(),
+            Kind::Node
+            | Kind::Pod
+            | Kind::CsiDriver
+            | Kind::CsiStorageCapacity
+            | Kind::Namespace
+            | Kind::PriorityClass
+            | Kind::Service
+            | Kind::ReplicationController
+            | Kind::ReplicaSet
+            | Kind::StatefulSet => {}
+        }
+    }
+
+    fn upsert_node(&mut self, node: &api::Node) {
+        let name = self.binder.symbols_mut().intern(&node.metadata.name);
+        let known = self.nodes().id(name).is_some();
+        let epoch = self.nodes().epoch();
+        let id = self.binder.upsert_node(node);
+        let length = self.nodes().column_length();
+        self.resources.grow(length);
+        self.taints.grow(length);
+        self.images.grow(length);
+        self.all_nodes.grow_to(id);
+        if node.spec.unschedulable {
+            self.unschedulable.grow_to(id);
+        } else {
+            self.unschedulable.remove(id);
+        }
+        let symbols = self.binder.symbols_mut();
+        self.resources.set_allocatable(symbols, id, &node.status.allocatable);
+        let taints = node.spec.taints.iter().filter_map(|taint| Taint::new(symbols, taint));
+        self.taints.set(id, taints.collect());
+        let images = node.status.images.iter();
+        let names = images.flat_map(|image| image.names.iter().map(|name| (name, image.size_bytes)));
+        let images = names.map(|(name, size)| (symbols.intern(name), size)).collect();
+        self.images.set(id, images);
+        if self.nodes().epoch() != epoch {
+            self.topology.node_changed(self.binder.nodes(), id);
+        }
+        if !known {
+            self.attached.node_changed(id);
+            for pod in self.pods.on_node(name).to_vec() {
+                self.place(pod, id);
+            }
+        }
+    }
+
+    fn remove_node(&mut self, name: &str) {
+        let Some(symbol) = self.symbols().get(name) else {
+            return;
+        };
+        let Some(id) = self.nodes().id(symbol) else {
+            return;
+        };
+        for pod in self.pods.on_node(symbol).to_vec() {
+            self.displace(pod);
+        }
+        self.binder.remove_node(name);
+        self.resources.clear_allocatable(id);
+        self.taints.set(id, Vec::new());
+        self.images.set(id, Box::default());
+        self.topology.node_changed(self.binder.nodes(), id);
+        self.attached.node_changed(id);
+        self.all_nodes.remove(id);
+        self.unschedulable.remove(id);
+    }
+
+    fn upsert_pod(&mut self, pod: &api::Pod) {
+        let symbols = self.binder.symbols_mut();
+        let namespace = symbols.intern(&pod.metadata.namespace);
+        if let Some(old) = self.pods.find(namespace, &pod.metadata.name) {
+            self.remove_pod(old);
+        }
+        if pod.spec.node_name.is_empty() || pod.is_finished() {
+            return;
+        }
+        let symbols = self.binder.symbols_mut();
+        let node_name = symbols.intern(&pod.spec.node_name);
+        let footprint = Arc::new(Footprint::new(symbols, pod));
+        self.add_pod(footprint, node_name, None);
+    }
+
+    fn add_pod(&mut self, footprint: Arc<Footprint>, node_name: Symbol, assumed: Option<u64>) {
+        let pod = self.pods.insert(RunningPod {
+            footprint,
+            node_name,
+            node: None,
+            assumed,
+        });
+        if let Some(node) = self.nodes().id(node_name) {
+            self.place(pod, node);
+        }
+    }
+
+    fn remove_pod(&mut self, pod: PodId) {
+        self.displace(pod);
+        self.pods.remove(pod);
+    }
+
+    /// Counts a pod on a node.
+    fn place(&mut self, pod: PodId, node: NodeId) {
+        let Some(running) = self.pods.get_mut(pod) else {
+            return;
+        };
+        running.node = Some(node);
+        let footprint = &running.footprint;
+        self.resources.count(node, footprint, 1);
+        self.ports.add(node, &footprint.ports);
+        self.disks.add(footprint, node);
+        self.attached.add(&self.binder, footprint, node);
+        self.pod_counts.add(footprint, node);
+        self.running_terms.add(footprint, node);
+    }
+
+    /// Counts a pod on its node no more.
+    fn displace(&mut self, pod: PodId) {
+        let Some(running) = self.pods.get_mut(pod) else {
+            return;
+        };
+        let Some(node) = running.node.take() else {
+            return;
+        };
+        let footprint = &running.footprint;
+        self.resources.count(node, footprint, -1);
+        self.ports.remove(node, &footprint.ports);
+        self.disks.remove(footprint, node);
+        self.attached.remove(footprint, node);
+        self.pod_counts.remove(footprint, node);
+        self.running_terms.remove(footprint, node);
+    }
+
+    /// Compiles a pod that is to be placed. Give it back with [`Cluster::release`].
+    pub fn compile(&mut self, pod: &api::Pod) -> Pod {
+        Pod::new(&mut self.binder, pod)
+    }
+
+    /// Lets go of what a compiled pod holds in the cluster.
+    pub fn release(&mut self, pod: &Pod) {
+        for selector in pod.selectors() {
+            self.binder.release_selector(selector);
+        }
+    }
+
+    /// Counts a pod on a node before the API server says so. What the watch says later about the pod replaces it.
+    pub fn assume_pod(&mut self, pod: &Pod, node: NodeId) -> AssumedPod {
+        let footprint = Arc::clone(&pod.footprint);
+        if let Some(old) = self.pods.find(footprint.namespace, &footprint.name) {
+            self.remove_pod(old);
+        }
+        let node_name = self.nodes().name(node);
+        self.assumptions += 1;
+        let assumed = AssumedPod {
+            namespace: footprint.namespace,
+            name: footprint.name.clone(),
+            number: self.assumptions,
+        };
+        self.add_pod(footprint, node_name, Some(self.assumptions));
+        assumed
+    }
+
+    /// Takes an assumption back, unless the watch has replaced it.
+    pub fn forget(&mut self, assumed: AssumedPod) {
+        self.forget_assumed(&assumed);
+    }
+
+    /// The same for a while: assume the pod again.
+    pub(crate) fn forget_assumed(&mut self, assumed: &AssumedPod) {
+        if let Some(pod) = self.pods.find(assumed.namespace, &assumed.name)
+            && let Some(running) = self.pods.get(pod)
+            && running.assumed == Some(assumed.number)
+        {
+            self.remove_pod(pod);
+        }
+    }
+
+    /// Claims, volumes and everything about them.
+    #[must_use]
+    pub fn binder(&self) -> &VolumeBinder {
+        &self.binder
+    }
+
+    /// The same, to prepare what decisions ask for.
+    pub fn binder_mut(&mut self) -> &mut VolumeBinder {
+        &mut self.binder
+    }
+
+    /// The nodes with their labels.
+    #[must_use]
+    pub fn nodes(&self) -> &Nodes {
+        self.binder.nodes()
+    }
+
+    /// The interned texts.
+    #[must_use]
+    pub fn symbols(&self) -> &Symbols {
+        self.binder.symbols()
+    }
+
+    /// All nodes.
+    #[must_use]
+    pub fn all_nodes(&self) -> &NodeMask {
+        &self.all_nodes
+    }
+
+    /// The cordoned nodes.
+    #[must_use]
+    pub fn unschedulable(&self) -> &NodeMask {
+        &self.unschedulable
+    }
+
+    /// What nodes offer and what is taken of it.
+    #[must_use]
+    pub fn resources(&self) -> &Resources {
+        &self.resources
+    }
+
+    /// The taints of nodes.
+    #[must_use]
+    pub fn taints(&self) -> &Taints {
+        &self.taints
+    }
+
+    /// The host ports in use.
+    #[must_use]
+    pub fn ports(&self) -> &Ports {
+        &self.ports
+    }
+
+    /// The disks and claims in use.
+    #[must_use]
+    pub fn disks(&self) -> &Disks {
+        &self.disks
+    }
+
+    /// The attached volumes of nodes, as of the last [`Cluster::refresh_attached`].
+    #[must_use]
+    pub fn attached(&self) -> &Attached {
+        &self.attached
+    }
+
+    /// Works out the attached volumes of the nodes that changed.
+    pub fn refresh_attached(&mut self) {
+        self.attached.refresh(&self.binder, &self.pods);
+    }
+
+    /// The images on nodes.
+    #[must_use]
+    pub fn images(&self) -> &Images {
+        &self.images
+    }
+
+    /// The topology keys that were asked for; see [`Cluster::ensure_topology`].
+    #[must_use]
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// Makes sure that the domains of a topology key are known.
+    pub fn ensure_topology(&mut self, key: Symbol) {
+        self.topology.ensure(self.binder.nodes(), key);
+    }
+
+    /// The pods that have a node.
+    #[must_use]
+    pub fn pods(&self) -> &Pods {
+        &self.pods
+    }
+
+    /// Asks how many pods each node has of those that a question is about. The answer is kept up to date.
+    pub fn ask(&mut self, query: &PodQuery) -> QueryId {
+        self.pod_counts.ask(&self.pods, query)
+    }
+
+    /// The answer to a question that was asked for this decision.
+    #[must_use]
+    pub fn answer(&self, query: QueryId) -> &NodeCounts {
+        self.pod_counts.answer(query)
+    }
+
+    /// The affinity terms of running pods.
+    #[must_use]
+    pub fn running_terms(&self) -> &RunningTerms {
+        &self.running_terms
+    }
+
+    /// The labels of a namespace; none if there is no such object.
+    #[must_use]
+    pub fn namespace_labels(&self, namespace: Symbol) -> &Labels {
+        static NONE: std::sync::LazyLock<Labels> = std::sync::LazyLock::new(Labels::default);
+        self.namespaces.get(&namespace).unwrap_or(&NONE)
+    }
+
+    /// The namespaces that have an object, with their labels.
+    pub fn namespaces(&self) -> impl Iterator<Item = (Symbol, &Labels)> {
+        self.namespaces.iter().map(|(name, labels)| (*name, labels))
+    }
+
+    /// Services and workloads.
+    #[must_use]
+    pub fn workloads(&self) -> &Workloads {
+        &self.workloads
+    }
+
+    /// Whether two clusters that were fed in the same order hold the same nodes, pods and counts.
+    ///
+    /// Only what two clusters both were asked before is compared of the kept answers.
+    #[must_use]
+    pub fn same_state(&self, other: &Self) -> bool {
+        let (own, others) = (self.pod_counts.answers(), other.pod_counts.answers());
+        let same_answers = own
+            .iter()
+            .all(|(query, counts)| others.get(query).is_none_or(|found| found == counts));
+        same_answers
+            && self.all_nodes == other.all_nodes
+            && self.unschedulable == other.unschedulable
+            && self.resources == other.resources
+            && self.taints == other.taints
+            && self.ports == other.ports
+            && self.disks == other.disks
+            && self.attached.same_counts(&other.attached)
+            && self.images == other.images
+            && self.pods == other.pods
+            && self.running_terms.presences() == other.running_terms.presences()
+            && self.namespaces == other.namespaces
+    }
+}

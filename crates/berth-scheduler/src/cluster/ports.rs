@@ -1,0 +1,72 @@
+//! Host ports that running pods hold, by port: a pod that wants one looks at the nodes that hold it.
+
+use crate::pod::HostPort;
+use berth_core::nodes::NodeId;
+use berth_core::symbols::Symbol;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+/// Addresses on which a node holds a port, with the number of holders.
+type Holders = SmallVec<[(Symbol, u32); 1]>;
+
+/// The host ports in use.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ports {
+    in_use: FxHashMap<(Symbol, i32), FxHashMap<NodeId, Holders>>,
+}
+
+impl Ports {
+    pub(super) fn add(&mut self, node: NodeId, ports: &[HostPort]) {
+        for port in ports {
+            let nodes = self.in_use.entry((port.protocol, port.port)).or_default();
+            let holders = nodes.entry(node).or_default();
+            match holders.iter_mut().find(|(ip, _)| *ip == port.ip) {
+                Some((_, count)) => *count += 1,
+                None => holders.push((port.ip, 1)),
+            }
+        }
+    }
+
+    pub(super) fn remove(&mut self, node: NodeId, ports: &[HostPort]) {
+        for port in ports {
+            let key = (port.protocol, port.port);
+            let Some(nodes) = self.in_use.get_mut(&key) else {
+                continue;
+            };
+            if let Some(holders) = nodes.get_mut(&node) {
+                for (_, count) in holders.iter_mut().filter(|(ip, _)| *ip == port.ip) {
+                    *count -= 1;
+                }
+                holders.retain(|(_, count)| *count > 0);
+                if holders.is_empty() {
+                    nodes.remove(&node);
+                }
+            }
+            if nodes.is_empty() {
+                self.in_use.remove(&key);
+            }
+        }
+    }
+
+    /// Whether a node cannot give a port.
+    #[must_use]
+    pub fn conflicts(&self, node: NodeId, wanted: &HostPort, any: Symbol) -> bool {
+        self.in_use
+            .get(&(wanted.protocol, wanted.port))
+            .and_then(|nodes| nodes.get(&node))
+            .is_some_and(|holders| conflict(holders, wanted, any))
+    }
+
+    /// The nodes that cannot give a port.
+    pub fn conflicting<'a>(&'a self, wanted: &'a HostPort, any: Symbol) -> impl Iterator<Item = NodeId> + 'a {
+        let nodes = self.in_use.get(&(wanted.protocol, wanted.port)).into_iter().flatten();
+        nodes
+            .filter(move |(_, holders)| conflict(holders, wanted, any))
+            .map(|(node, _)| *node)
+    }
+}
+
+/// One address of a node stands against itself; `any` of them stands against all.
+fn conflict(holders: &Holders, wanted: &HostPort, any: Symbol) -> bool {
+    wanted.ip == any || holders.iter().any(|(ip, _)| *ip == wanted.ip || *ip == any)
+}

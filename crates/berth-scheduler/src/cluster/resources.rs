@@ -1,0 +1,128 @@
+//! What nodes offer and what is taken of it, one column for each resource.
+//!
+//! Usage is kept by differences when a pod comes or goes; nothing is counted anew for a decision.
+
+use crate::pod::{Footprint, is_scalar};
+use berth_core::api;
+use berth_core::nodes::NodeId;
+use berth_core::symbols::{Symbol, Symbols};
+use rustc_hash::FxHashMap;
+
+/// One resource on all nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Column {
+    /// What pods may use.
+    pub allocatable: Vec<i64>,
+    /// What running pods ask for.
+    pub requested: Vec<i64>,
+}
+
+impl Column {
+    fn grow(&mut self, length: usize) {
+        self.allocatable.resize(length, 0);
+        self.requested.resize(length, 0);
+    }
+
+    /// What is left on a node.
+    #[must_use]
+    pub fn free(&self, node: NodeId) -> i64 {
+        self.allocatable[node.index()].saturating_sub(self.requested[node.index()])
+    }
+
+    fn change(&mut self, node: NodeId, amount: i64, sign: i64) {
+        change(&mut self.requested, node, amount, sign);
+    }
+}
+
+/// The sums wrap: what was added can so always be taken away again exactly, even beyond any real amount.
+fn change(column: &mut [i64], node: NodeId, amount: i64, sign: i64) {
+    let used = &mut column[node.index()];
+    *used = used.wrapping_add(amount.wrapping_mul(sign));
+}
+
+/// All resources on all nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resources {
+    /// Processor time in millicores.
+    pub cpu: Column,
+    /// Memory in bytes.
+    pub memory: Column,
+    /// Local disk in bytes.
+    pub ephemeral: Column,
+    /// Number of pods.
+    pub pods: Column,
+    /// Everything else, by name.
+    pub scalars: FxHashMap<Symbol, Column>,
+    /// Processor time that scoring takes running pods to use.
+    pub scoring_cpu: Vec<i64>,
+    /// Memory that scoring takes running pods to use.
+    pub scoring_memory: Vec<i64>,
+    length: usize,
+}
+
+impl Resources {
+    /// Makes room for nodes.
+    pub(super) fn grow(&mut self, length: usize) {
+        if length <= self.length {
+            return;
+        }
+        self.length = length;
+        let fixed = [&mut self.cpu, &mut self.memory, &mut self.ephemeral, &mut self.pods];
+        for column in fixed.into_iter().chain(self.scalars.values_mut()) {
+            column.grow(length);
+        }
+        self.scoring_cpu.resize(length, 0);
+        self.scoring_memory.resize(length, 0);
+    }
+
+    /// Sets what a node offers.
+    pub(super) fn set_allocatable(&mut self, symbols: &mut Symbols, node: NodeId, allocatable: &api::ResourceList) {
+        self.clear_allocatable(node);
+        for (name, amount) in allocatable {
+            match name.as_str() {
+                "cpu" => self.cpu.allocatable[node.index()] = amount.milli_value(),
+                "memory" => self.memory.allocatable[node.index()] = amount.value(),
+                "ephemeral-storage" => self.ephemeral.allocatable[node.index()] = amount.value(),
+                "pods" => self.pods.allocatable[node.index()] = amount.value(),
+                name if is_scalar(name) => {
+                    self.scalar_mut(symbols.intern(name)).allocatable[node.index()] = amount.value();
+                }
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) fn clear_allocatable(&mut self, node: NodeId) {
+        let fixed = [&mut self.cpu, &mut self.memory, &mut self.ephemeral, &mut self.pods];
+        for column in fixed.into_iter().chain(self.scalars.values_mut()) {
+            column.allocatable[node.index()] = 0;
+        }
+    }
+
+    fn scalar_mut(&mut self, name: Symbol) -> &mut Column {
+        let column = self.scalars.entry(name).or_default();
+        column.grow(self.length);
+        column
+    }
+
+    /// Counts a pod on a node (`sign` 1) or no more (`sign` -1).
+    pub(super) fn count(&mut self, node: NodeId, pod: &Footprint, sign: i64) {
+        self.cpu.change(node, pod.requests.cpu_milli, sign);
+        self.memory.change(node, pod.requests.memory_bytes, sign);
+        self.ephemeral.change(node, pod.requests.ephemeral_bytes, sign);
+        self.pods.change(node, 1, sign);
+        change(&mut self.scoring_cpu, node, pod.scoring.cpu_milli, sign);
+        change(&mut self.scoring_memory, node, pod.scoring.memory_bytes, sign);
+        for (name, amount) in pod.requests.scalars.iter().filter(|(_, amount)| *amount != 0) {
+            self.scalar_mut(*name).change(node, *amount, sign);
+        }
+    }
+
+    /// What is left of a resource other than the fixed ones, and what the node offers of it.
+    #[must_use]
+    pub fn scalar(&self, name: Symbol, node: NodeId) -> (i64, i64) {
+        self.scalars
+            .get(&name)
+            .map_or((0, 0), |column| (column.free(node), column.allocatable[node.index()]))
+    }
+}

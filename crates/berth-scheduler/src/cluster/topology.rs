@@ -1,0 +1,98 @@
+//! For each topology key in use, which domain each node is in, as a column of small numbers.
+//!
+//! Columns are made when a key is first asked for and kept up to date with the nodes' labels.
+
+use berth_core::nodes::{NodeId, Nodes};
+use berth_core::symbols::Symbol;
+use rustc_hash::FxHashMap;
+
+/// The number of no domain.
+const NOWHERE: u32 = u32::MAX;
+
+/// One topology key on all nodes.
+#[derive(Clone, Debug, Default)]
+pub struct TopologyColumn {
+    domain_of: Vec<u32>,
+    /// The domain of each value. Numbers of values that are gone stay unused until the column is made anew.
+    domains: FxHashMap<Symbol, u32>,
+}
+
+impl TopologyColumn {
+    fn new(nodes: &Nodes, key: Symbol) -> Self {
+        let mut column = Self::default();
+        for node in nodes.ids() {
+            column.set(nodes, key, node);
+        }
+        column.domain_of.resize(nodes.column_length(), NOWHERE);
+        column
+    }
+
+    fn set(&mut self, nodes: &Nodes, key: Symbol, node: NodeId) {
+        if self.domain_of.len() <= node.index() {
+            self.domain_of.resize(node.index() + 1, NOWHERE);
+        }
+        let next = self.domains.len() as u32;
+        let domain = nodes.labels(node).get(key);
+        self.domain_of[node.index()] = domain.map_or(NOWHERE, |value| *self.domains.entry(value).or_insert(next));
+    }
+
+    /// The domain that a node is in; none if it lacks the key.
+    #[must_use]
+    pub fn domain(&self, node: NodeId) -> Option<usize> {
+        match self.domain_of.get(node.index()) {
+            None | Some(&NOWHERE) => None,
+            Some(domain) => Some(*domain as usize),
+        }
+    }
+
+    /// The domain of a value; none if no node has had it.
+    #[must_use]
+    pub fn domain_of_value(&self, value: Symbol) -> Option<usize> {
+        self.domains.get(&value).map(|domain| *domain as usize)
+    }
+
+    /// One more than the largest number of a domain.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.domains.len()
+    }
+
+    /// Whether there is no domain.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.domains.is_empty()
+    }
+}
+
+/// The topology keys in use.
+#[derive(Clone, Debug, Default)]
+pub struct Topology {
+    columns: FxHashMap<Symbol, TopologyColumn>,
+}
+
+impl Topology {
+    /// Makes sure that a key has a column.
+    pub fn ensure(&mut self, nodes: &Nodes, key: Symbol) {
+        self.columns
+            .entry(key)
+            .or_insert_with(|| TopologyColumn::new(nodes, key));
+    }
+
+    /// The column of a key that was asked for before.
+    #[must_use]
+    pub fn column(&self, key: Symbol) -> &TopologyColumn {
+        static NONE: std::sync::LazyLock<TopologyColumn> = std::sync::LazyLock::new(TopologyColumn::default);
+        self.columns.get(&key).unwrap_or(&NONE)
+    }
+
+    /// Takes over the labels of a node that came, changed or went.
+    pub(super) fn node_changed(&mut self, nodes: &Nodes, node: NodeId) {
+        for (key, column) in &mut self.columns {
+            column.set(nodes, *key, node);
+            // Values of nodes that are long gone would pile up in a cluster whose nodes come and go.
+            if column.domains.len() > 2 * column.domain_of.len() + 64 {
+                *column = TopologyColumn::new(nodes, *key);
+            }
+        }
+    }
+}

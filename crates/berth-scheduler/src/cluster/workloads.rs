@@ -1,0 +1,102 @@
+//! Services and workloads: which pods belong together, for spreading pods that say nothing about it.
+
+use super::anchors::Anchors;
+use crate::pod::Pod;
+use berth_core::api::{self, Kind, Object};
+use berth_core::label::{LabelRequirement, LabelSelector};
+use berth_core::symbols::{Symbol, Symbols};
+use rustc_hash::FxHashMap;
+
+/// What names a workload.
+type Key = (Kind, Symbol, Box<str>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Service {
+    namespace: Symbol,
+    selector: LabelSelector,
+}
+
+/// The services and workloads of all namespaces.
+#[derive(Clone, Debug, Default)]
+pub struct Workloads {
+    services: Vec<Option<Service>>,
+    free: Vec<u32>,
+    service_ids: FxHashMap<(Symbol, Box<str>), u32>,
+    anchors: Anchors,
+    /// Selectors of the workloads that own pods.
+    owners: FxHashMap<Key, LabelSelector>,
+}
+
+impl Workloads {
+    /// Takes over a service or a workload; other kinds are left out.
+    pub(super) fn upsert(&mut self, symbols: &mut Symbols, object: &Object) {
+        let metadata = object.metadata();
+        self.remove(symbols, object.kind(), &metadata.namespace, &metadata.name);
+        let selector = match object {
+            Object::Service(service) => with_labels(symbols, service.spec.selector.as_ref()),
+            Object::ReplicationController(owner) => with_labels(symbols, owner.spec.selector.as_ref()),
+            Object::ReplicaSet(owner) => LabelSelector::new(symbols, owner.spec.selector.as_ref()),
+            Object::StatefulSet(owner) => LabelSelector::new(symbols, owner.spec.selector.as_ref()),
+            _ => return,
+        };
+        let namespace = symbols.intern(&metadata.namespace);
+        let name: Box<str> = metadata.name.as_str().into();
+        if object.kind() != Kind::Service {
+            self.owners.insert((object.kind(), namespace, name), selector);
+            return;
+        }
+        let id = self.free.pop().unwrap_or(self.services.len() as u32);
+        if id as usize == self.services.len() {
+            self.services.push(None);
+        }
+        self.anchors.insert(id, &selector);
+        self.services[id as usize] = Some(Service { namespace, selector });
+        self.service_ids.insert((namespace, name), id);
+    }
+
+    /// Takes over that a service or a workload is gone.
+    pub(super) fn remove(&mut self, symbols: &Symbols, kind: Kind, namespace: &str, name: &str) {
+        let Some(namespace) = symbols.get(namespace) else {
+            return;
+        };
+        if kind != Kind::Service {
+            self.owners.remove(&(kind, namespace, name.into()));
+        } else if let Some(id) = self.service_ids.remove(&(namespace, name.into()))
+            && let Some(service) = self.services[id as usize].take()
+        {
+            self.anchors.remove(id, &service.selector);
+            self.free.push(id);
+        }
+    }
+
+    /// Selects the pods that belong with a pod: those of its services and of the workload that owns it. None if there
+    /// are neither.
+    #[must_use]
+    pub fn selector_for(&self, pod: &Pod) -> Option<LabelSelector> {
+        let footprint = &pod.footprint;
+        let candidates = self.anchors.candidates(&footprint.labels);
+        let services = candidates.filter_map(|id| self.services[id as usize].as_ref());
+        let own = services
+            .filter(|service| service.namespace == footprint.namespace && service.selector.matches(&footprint.labels));
+        let mut requirements: Vec<LabelRequirement> = own
+            .flat_map(|service| service.selector.requirements())
+            .cloned()
+            .collect();
+        if let Some((kind, name)) = &pod.controller {
+            let owner = self.owners.get(&(*kind, footprint.namespace, name.clone()));
+            requirements.extend(owner.into_iter().flat_map(LabelSelector::requirements).cloned());
+        }
+        (!requirements.is_empty()).then(|| LabelSelector::of(requirements))
+    }
+}
+
+fn with_labels(symbols: &mut Symbols, labels: Option<&api::StringMap>) -> LabelSelector {
+    let Some(labels) = labels else {
+        return LabelSelector::Nothing;
+    };
+    let selector = api::LabelSelector {
+        match_labels: labels.clone(),
+        ..api::LabelSelector::default()
+    };
+    LabelSelector::new(symbols, Some(&selector))
+}

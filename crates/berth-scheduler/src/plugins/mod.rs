@@ -1,0 +1,144 @@
+//! The plugins, each in a module of its own, and the two tables through which they are called.
+//!
+//! A filter plugin has a `pre_filter` that looks at the pod once, and on the state that it makes `filter`, which has
+//! the words for one node, and `narrow`, which gives the same verdict on a set of nodes without words.
+//! A score plugin has a `score` that gives normalized scores for the nodes that fit, or says that it skips the pod.
+
+pub mod image_locality;
+pub mod inter_pod_affinity;
+pub mod node_affinity;
+pub mod node_name;
+pub mod node_ports;
+pub mod node_resources_balanced_allocation;
+pub mod node_resources_fit;
+pub mod node_unschedulable;
+pub mod node_volume_limits;
+mod normalize;
+pub mod pod_topology_spread;
+pub mod taint_toleration;
+pub mod volume_binding;
+pub mod volume_restrictions;
+pub mod volume_zone;
+
+use crate::cluster::Cluster;
+use crate::framework::{PluginName, PreFilter, Refusal};
+use crate::pod::Pod;
+use crate::profile::Profile;
+use berth_core::mask::NodeMask;
+use berth_core::nodes::NodeId;
+
+macro_rules! filters {
+    ($($plugin:ident, $module:ident, |$cluster:ident, $pod:ident, $profile:ident| $pre_filter:expr;)*) => {
+        /// What a filter plugin found out about a pod.
+        #[derive(Clone, Debug)]
+        pub enum FilterState { $(#[doc = concat!("Of ", stringify!($plugin), ".")] $plugin($module::State),)* }
+
+        impl FilterState {
+            /// Whose state it is.
+            #[must_use]
+            pub fn plugin(&self) -> PluginName {
+                match self { $(Self::$plugin(_) => PluginName::$plugin,)* }
+            }
+
+            /// Whether a node is refused, and why.
+            #[must_use]
+            pub fn filter(&self, cluster: &Cluster, node: NodeId) -> Option<Refusal> {
+                match self { $(Self::$plugin(state) => state.filter(cluster, node),)* }
+            }
+
+            /// Keeps the nodes that are not refused.
+            pub fn narrow(&self, cluster: &Cluster, mask: &mut NodeMask) {
+                match self { $(Self::$plugin(state) => state.narrow(cluster, mask),)* }
+            }
+        }
+
+        /// Asks a filter plugin about a pod. One that does not filter skips every pod.
+        pub fn pre_filter(
+            plugin: PluginName,
+            cluster: &mut Cluster,
+            pod: &Pod,
+            profile: &Profile,
+        ) -> PreFilter<FilterState> {
+            match plugin {
+                $(PluginName::$plugin => {
+                    let ($cluster, $pod, $profile) = (&mut *cluster, pod, profile);
+                    let _ = (&$cluster, $pod, $profile);
+                    PreFilter::map($pre_filter, FilterState::$plugin)
+                })*
+                _ => PreFilter::Skip,
+            }
+        }
+    };
+}
+
+filters! {
+    NodeUnschedulable, node_unschedulable, |cluster, pod, profile| node_unschedulable::pre_filter(cluster, pod, profile);
+    NodeName, node_name, |_cluster, pod, _profile| node_name::pre_filter(pod);
+    TaintToleration, taint_toleration, |cluster, pod, profile| taint_toleration::pre_filter(cluster, pod, profile);
+    NodeAffinity, node_affinity, |_cluster, pod, _profile| node_affinity::pre_filter(pod);
+    NodePorts, node_ports, |cluster, pod, _profile| node_ports::pre_filter(cluster, pod);
+    NodeResourcesFit, node_resources_fit, |_cluster, pod, _profile| node_resources_fit::pre_filter(pod);
+    VolumeRestrictions, volume_restrictions, |cluster, pod, _profile| volume_restrictions::pre_filter(cluster, pod);
+    NodeVolumeLimits, node_volume_limits, |cluster, pod, profile| node_volume_limits::pre_filter(cluster, pod, profile);
+    VolumeBinding, volume_binding, |cluster, pod, _profile| volume_binding::pre_filter(cluster, pod);
+    VolumeZone, volume_zone, |cluster, pod, _profile| volume_zone::pre_filter(cluster, pod);
+    PodTopologySpread, pod_topology_spread, |cluster, pod, profile| pod_topology_spread::pre_filter(cluster, pod, profile);
+    InterPodAffinity, inter_pod_affinity, |cluster, pod, _profile| inter_pod_affinity::pre_filter(cluster, pod);
+}
+
+impl FilterState {
+    /// The state of VolumeBinding among those of a pod.
+    #[must_use]
+    pub fn volume_binding(states: &[Self]) -> Option<&volume_binding::State> {
+        states.iter().find_map(|state| match state {
+            Self::VolumeBinding(state) => Some(state),
+            _ => None,
+        })
+    }
+}
+
+/// What a score plugin may look at.
+pub struct ScoreContext<'a> {
+    /// The cluster.
+    pub cluster: &'a mut Cluster,
+    /// The pod.
+    pub pod: &'a Pod,
+    /// The profile.
+    pub profile: &'a Profile,
+    /// What the filter plugins found out.
+    pub states: &'a [FilterState],
+    /// The nodes that fit.
+    pub nodes: &'a [NodeId],
+}
+
+/// Asks a score plugin for its normalized scores of the nodes that fit, in their order. False means that it skips the pod.
+pub fn score(plugin: PluginName, context: &mut ScoreContext<'_>, out: &mut Vec<i64>) -> bool {
+    out.clear();
+    let ScoreContext {
+        cluster,
+        pod,
+        profile,
+        states,
+        nodes,
+    } = context;
+    match plugin {
+        PluginName::TaintToleration => taint_toleration::score(cluster, pod, profile, nodes, out),
+        PluginName::NodeAffinity => node_affinity::score(cluster, pod, nodes, out),
+        PluginName::NodeResourcesFit => node_resources_fit::score(cluster, pod, profile, nodes, out),
+        PluginName::PodTopologySpread => pod_topology_spread::score(cluster, pod, profile, nodes, out),
+        PluginName::InterPodAffinity => inter_pod_affinity::score(cluster, pod, profile, nodes, out),
+        PluginName::NodeResourcesBalancedAllocation => {
+            node_resources_balanced_allocation::score(cluster, pod, profile, nodes, out)
+        }
+        PluginName::ImageLocality => image_locality::score(cluster, pod, nodes, out),
+        PluginName::VolumeBinding => {
+            volume_binding::score(cluster, FilterState::volume_binding(states), profile, nodes, out)
+        }
+        PluginName::NodeUnschedulable
+        | PluginName::NodeName
+        | PluginName::NodePorts
+        | PluginName::VolumeRestrictions
+        | PluginName::NodeVolumeLimits
+        | PluginName::VolumeZone => false,
+    }
+}

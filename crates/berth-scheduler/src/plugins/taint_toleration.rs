@@ -1,0 +1,77 @@
+//! TaintToleration: taints that keep a pod away, and taints that make a node worse.
+
+use super::normalize;
+use crate::cluster::{Cluster, TaintList};
+use crate::framework::{PluginName, PreFilter, Refusal};
+use crate::pod::{Effect, Pod, Taint};
+use crate::profile::Profile;
+use crate::reason::Reason;
+use berth_core::mask::NodeMask;
+use berth_core::nodes::NodeId;
+
+/// Which lists of taints the pod does not tolerate, by number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State {
+    refused_lists: Vec<bool>,
+}
+
+/// Tries the tolerations on each distinct list of taints.
+#[must_use]
+pub fn pre_filter(cluster: &Cluster, pod: &Pod, profile: &Profile) -> PreFilter<State> {
+    let lists = cluster.taints().lists().iter();
+    let refused_lists: Vec<_> = lists.map(|list| !tolerates_all(cluster, pod, profile, list)).collect();
+    if !refused_lists.contains(&true) {
+        return PreFilter::Skip;
+    }
+    PreFilter::ready(State { refused_lists })
+}
+
+impl State {
+    /// Whether a node is refused, and why.
+    #[must_use]
+    pub fn filter(&self, cluster: &Cluster, node: NodeId) -> Option<Refusal> {
+        let refused = self.refused_lists[cluster.taints().list_of(node)];
+        refused.then(|| Refusal::unresolvable(PluginName::TaintToleration, Reason::UntoleratedTaint))
+    }
+
+    /// Keeps the nodes that are not refused.
+    pub fn narrow(&self, cluster: &Cluster, mask: &mut NodeMask) {
+        let lists = cluster.taints().lists().iter().zip(&self.refused_lists);
+        for (list, _) in lists.filter(|(_, refused)| **refused) {
+            mask.remove_all(&list.nodes);
+        }
+    }
+}
+
+fn tolerates(cluster: &Cluster, pod: &Pod, profile: &Profile, taint: &Taint) -> bool {
+    let compare_numbers = profile.gates.taint_toleration_comparison_operators;
+    pod.tolerations
+        .iter()
+        .any(|toleration| toleration.tolerates(cluster.symbols(), taint, compare_numbers))
+}
+
+/// Whether a pod tolerates every taint of a list that would keep it away.
+#[must_use]
+pub fn tolerates_all(cluster: &Cluster, pod: &Pod, profile: &Profile, list: &TaintList) -> bool {
+    let mut hard = list.taints.iter().filter(|taint| taint.effect.is_hard());
+    hard.all(|taint| tolerates(cluster, pod, profile, taint))
+}
+
+/// Scores nodes by how few taints they have that the pod had better avoid.
+pub fn score(cluster: &Cluster, pod: &Pod, profile: &Profile, nodes: &[NodeId], out: &mut Vec<i64>) -> bool {
+    let soft = |taint: &&Taint| taint.effect == Effect::PreferNoSchedule;
+    let lists = cluster.taints().lists().iter();
+    let counts: Vec<i64> = lists
+        .map(|list| {
+            let soft = list.taints.iter().filter(soft);
+            soft.filter(|taint| !tolerates(cluster, pod, profile, taint)).count() as i64
+        })
+        .collect();
+    if counts.iter().all(|count| *count == 0) {
+        out.extend(nodes.iter().map(|_| 0));
+    } else {
+        out.extend(nodes.iter().map(|node| counts[cluster.taints().list_of(*node)]));
+    }
+    normalize::to_share_of_best_reversed(out);
+    true
+}

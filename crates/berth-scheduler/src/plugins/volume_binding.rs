@@ -1,0 +1,89 @@
+//! VolumeBinding: claims, volumes, and where volumes can be made. Asks the volume binder.
+
+use crate::cluster::Cluster;
+use crate::framework::{Code, PluginName, PreFilter, Refusal};
+use crate::pod::Pod;
+use crate::profile::Profile;
+use crate::reason::Reason;
+use berth_core::binder::{NodeVolumes, PreparedPod, ScoreGate};
+use berth_core::mask::NodeMask;
+use berth_core::nodes::NodeId;
+use berth_core::reason::VolumeReason;
+
+/// The pod's claims, with everything worked out that does not depend on the node.
+#[derive(Clone, Debug)]
+pub struct State {
+    prepared: Box<PreparedPod>,
+}
+
+/// Sorts and prepares the claims of a pod.
+pub fn pre_filter(cluster: &mut Cluster, pod: &Pod) -> PreFilter<State> {
+    if pod.volumes.is_empty() {
+        return PreFilter::Skip;
+    }
+    match cluster.binder().claims(&pod.volumes) {
+        Ok(claims) => PreFilter::ready(State {
+            prepared: Box::new(cluster.binder_mut().prepare(&claims)),
+        }),
+        Err(reason) => PreFilter::Refused(refusal([reason])),
+    }
+}
+
+impl State {
+    /// Whether a node is refused, and why.
+    #[must_use]
+    pub fn filter(&self, cluster: &Cluster, node: NodeId) -> Option<Refusal> {
+        self.on_node(cluster, node).err().map(refusal)
+    }
+
+    /// Keeps the nodes that are not refused.
+    pub fn narrow(&self, cluster: &Cluster, mask: &mut NodeMask) {
+        cluster.binder().narrow(&self.prepared, mask);
+    }
+
+    /// The volumes that the pod would use on a node.
+    ///
+    /// # Errors
+    /// The reasons why its volumes keep it off the node.
+    pub fn on_node(&self, cluster: &Cluster, node: NodeId) -> Result<NodeVolumes, Vec<VolumeReason>> {
+        cluster.binder().on_node(&self.prepared, node)
+    }
+}
+
+fn refusal(reasons: impl IntoIterator<Item = VolumeReason>) -> Refusal {
+    let reasons: Vec<_> = reasons.into_iter().collect();
+    let broken = |reason: &VolumeReason| matches!(reason, VolumeReason::NotTranslatable { .. });
+    Refusal {
+        plugin: PluginName::VolumeBinding,
+        code: if reasons.iter().any(broken) {
+            Code::Error
+        } else {
+            Code::UnschedulableAndUnresolvable
+        },
+        reasons: reasons.into_iter().map(Reason::Volume).collect(),
+    }
+}
+
+/// Scores nodes by how well the pod's volumes fit there.
+pub fn score(
+    cluster: &Cluster,
+    state: Option<&State>,
+    profile: &Profile,
+    nodes: &[NodeId],
+    out: &mut Vec<i64>,
+) -> bool {
+    let gate = profile.gates.score_gate();
+    let prepared = state.map(|state| &*state.prepared);
+    let scored = match gate {
+        ScoreGate::Off => false,
+        ScoreGate::VolumeCapacityPriority => prepared.is_some_and(PreparedPod::has_unbound_claims),
+        // Kubernetes scores every pod under this gate, also one without claims: with nothing.
+        ScoreGate::StorageCapacityScoring => true,
+    };
+    if scored {
+        let (binder, args) = (cluster.binder(), &profile.volume_binding.score);
+        let score = |node: &NodeId| prepared.map_or(0, |prepared| binder.score(prepared, *node, gate, args));
+        out.extend(nodes.iter().map(score));
+    }
+    scored
+}

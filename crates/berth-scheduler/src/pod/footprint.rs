@@ -1,0 +1,110 @@
+//! What a pod takes up on the node it runs on, and what it demands of the pods around it.
+//!
+//! This is all that is kept of a running pod, so it is small and shared: a cluster holds a hundred thousand of them.
+
+use super::affinity::PodTerms;
+use super::requests::{PodRequests, Requests, ScoringRequests};
+use super::volumes::{PodVolume, SharedDisk, pod_volumes, shared_disks};
+use berth_core::api;
+use berth_core::label::Labels;
+use berth_core::symbols::{Symbol, Symbols};
+
+/// The presence of a pod on a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Footprint {
+    /// Namespace.
+    pub namespace: Symbol,
+    /// Name. Pods come and go by the million, so it is not interned.
+    pub name: Box<str>,
+    /// Uid.
+    pub uid: Box<str>,
+    /// Labels.
+    pub labels: Labels,
+    /// Whether it is being deleted.
+    pub terminating: bool,
+    /// Its priority, 0 if not given.
+    pub priority: i32,
+    /// What must be free for it.
+    pub requests: Requests,
+    /// What scoring takes it to use.
+    pub scoring: ScoringRequests,
+    /// Host ports.
+    pub ports: Box<[HostPort]>,
+    /// Pod affinity and anti-affinity, if it has any.
+    pub terms: Option<Box<PodTerms>>,
+    /// The volumes that its node may have to attach.
+    pub volumes: Box<[PodVolume]>,
+    /// The disks that it names itself and does not share with everyone.
+    pub disks: Box<[SharedDisk]>,
+}
+
+/// A port on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HostPort {
+    /// `TCP` if not given.
+    pub protocol: Symbol,
+    /// The port.
+    pub port: i32,
+    /// The address, `0.0.0.0` if not given.
+    pub ip: Symbol,
+}
+
+/// The address that stands for all addresses of a node.
+pub const ANY_ADDRESS: &str = "0.0.0.0";
+
+impl Footprint {
+    /// Compiles a pod.
+    #[must_use]
+    pub fn new(symbols: &mut Symbols, pod: &api::Pod) -> Self {
+        Self::with_requests(symbols, pod).0
+    }
+
+    /// Compiles a pod, and gives what scoring takes it to ask for while it is being placed.
+    pub(super) fn with_requests(symbols: &mut Symbols, pod: &api::Pod) -> (Self, ScoringRequests) {
+        let PodRequests {
+            requests,
+            incoming,
+            running,
+        } = PodRequests::new(symbols, pod);
+        let namespace = symbols.intern(&pod.metadata.namespace);
+        let footprint = Self {
+            namespace,
+            name: pod.metadata.name.as_str().into(),
+            uid: pod.metadata.uid.as_str().into(),
+            labels: Labels::new(symbols, &pod.metadata.labels),
+            terminating: pod.metadata.is_deleting(),
+            priority: pod.spec.priority.unwrap_or(0),
+            requests,
+            scoring: running,
+            ports: host_ports(symbols, pod),
+            terms: PodTerms::new(symbols, namespace, pod.spec.affinity.as_ref()).map(Box::new),
+            volumes: pod_volumes(pod),
+            disks: shared_disks(pod),
+        };
+        (footprint, incoming)
+    }
+}
+
+fn host_ports(symbols: &mut Symbols, pod: &api::Pod) -> Box<[HostPort]> {
+    let sidecars = pod.spec.init_containers.iter().filter(|init| init.is_sidecar());
+    let containers = pod.spec.containers.iter().chain(sidecars);
+    let mut ports: Vec<_> = containers
+        .flat_map(|container| &container.ports)
+        .filter(|port| port.host_port > 0)
+        .map(|port| {
+            let or = |text: &str, default: &'static str| match text {
+                "" => default.to_owned(),
+                text => text.to_owned(),
+            };
+            HostPort {
+                protocol: symbols.intern(&or(port.protocol.as_deref().unwrap_or_default(), "TCP")),
+                port: port.host_port,
+                ip: symbols.intern(&or(&port.host_ip, ANY_ADDRESS)),
+            }
+        })
+        .collect();
+    // A port that two containers of the pod name is taken once.
+    ports.sort_unstable();
+    ports.dedup();
+    ports.into()
+}

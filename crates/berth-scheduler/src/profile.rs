@@ -1,0 +1,162 @@
+//! Which plugins decide, with which weights and arguments.
+//!
+//! Plain values with kube-scheduler's defaults; reading a configuration file is another crate's work.
+
+use crate::framework::PluginName;
+use berth_core::binder::{CapacityScore, ScoreGate};
+use std::time::Duration;
+
+pub use berth_core::score::ShapePoint;
+
+/// A scheduler's profile.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    /// The plugins that filter, in the order in which they are asked.
+    pub filters: Vec<PluginName>,
+    /// The plugins that score, with their weights.
+    pub scores: Vec<(PluginName, i64)>,
+    /// How NodeResourcesFit scores.
+    pub scoring_strategy: ScoringStrategy,
+    /// The resources whose use NodeResourcesBalancedAllocation evens out.
+    pub balanced_resources: Vec<String>,
+    /// What a running pod's required affinity adds to the score of a node near it.
+    pub hard_pod_affinity_weight: i64,
+    /// Score without the preferred terms of running pods if the incoming pod has none.
+    pub ignore_preferred_terms_of_existing_pods: bool,
+    /// How pods without spread constraints are spread.
+    pub default_spread: DefaultSpread,
+    /// Arguments of VolumeBinding.
+    pub volume_binding: VolumeBindingArgs,
+    /// Feature gates.
+    pub gates: FeatureGates,
+}
+
+impl Default for Profile {
+    fn default() -> Self {
+        Self {
+            filters: PluginName::ALL
+                .iter()
+                .copied()
+                .filter(|plugin| plugin.is_filter())
+                .collect(),
+            scores: PluginName::ALL
+                .iter()
+                .filter_map(|plugin| Some((*plugin, plugin.default_weight()?)))
+                .collect(),
+            scoring_strategy: ScoringStrategy::default(),
+            balanced_resources: vec!["cpu".to_owned(), "memory".to_owned()],
+            hard_pod_affinity_weight: 1,
+            ignore_preferred_terms_of_existing_pods: false,
+            default_spread: DefaultSpread::System,
+            volume_binding: VolumeBindingArgs::default(),
+            gates: FeatureGates::default(),
+        }
+    }
+}
+
+/// How NodeResourcesFit scores.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScoringStrategy {
+    /// The form of the score.
+    pub form: ScoringForm,
+    /// The resources it looks at, with their weights.
+    pub resources: Vec<(String, i64)>,
+}
+
+impl Default for ScoringStrategy {
+    fn default() -> Self {
+        Self {
+            form: ScoringForm::LeastAllocated,
+            resources: vec![("cpu".to_owned(), 1), ("memory".to_owned(), 1)],
+        }
+    }
+}
+
+/// The form of NodeResourcesFit's score.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScoringForm {
+    /// Much left is good.
+    LeastAllocated,
+    /// Little left is good.
+    MostAllocated,
+    /// A broken line over the utilization.
+    RequestedToCapacityRatio(Vec<ShapePoint>),
+}
+
+/// How pods without spread constraints of their own are spread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DefaultSpread {
+    /// As kube-scheduler does it: softly over hosts and zones, with the pods of the same service or workload.
+    System,
+    /// Not at all.
+    Off,
+}
+
+/// Arguments of VolumeBinding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeBindingArgs {
+    /// How long binding a pod's volumes may take.
+    pub bind_timeout: Duration,
+    /// How volumes are scored.
+    pub score: CapacityScore,
+}
+
+impl Default for VolumeBindingArgs {
+    fn default() -> Self {
+        Self {
+            bind_timeout: Duration::from_secs(600),
+            score: CapacityScore::default(),
+        }
+    }
+}
+
+/// Feature gates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FeatureGates {
+    /// Scores nodes by how well existing volumes fit.
+    pub volume_capacity_priority: bool,
+    /// Scores nodes by the storage that is left, as today's Kubernetes.
+    pub storage_capacity_scoring: bool,
+    /// Honours `preventPodSchedulingIfMissing` of CSI drivers.
+    pub volume_limit_scaling: bool,
+    /// Tolerations with `Gt` and `Lt`.
+    pub taint_toleration_comparison_operators: bool,
+}
+
+impl Default for FeatureGates {
+    fn default() -> Self {
+        Self {
+            volume_capacity_priority: true,
+            storage_capacity_scoring: false,
+            volume_limit_scaling: true,
+            taint_toleration_comparison_operators: false,
+        }
+    }
+}
+
+impl FeatureGates {
+    /// Which of the two volume capacity scores is on. Today's Kubernetes one wins, as it must be asked for.
+    #[must_use]
+    pub fn score_gate(&self) -> ScoreGate {
+        if self.storage_capacity_scoring {
+            ScoreGate::StorageCapacityScoring
+        } else if self.volume_capacity_priority {
+            ScoreGate::VolumeCapacityPriority
+        } else {
+            ScoreGate::Off
+        }
+    }
+
+    /// Sets a gate by its name; false if there is none of that name.
+    pub fn set(&mut self, gate: &str, on: bool) -> bool {
+        let gate = match gate {
+            "VolumeCapacityPriority" => &mut self.volume_capacity_priority,
+            "StorageCapacityScoring" => &mut self.storage_capacity_scoring,
+            "VolumeLimitScaling" => &mut self.volume_limit_scaling,
+            "TaintTolerationComparisonOperators" => &mut self.taint_toleration_comparison_operators,
+            _ => return false,
+        };
+        *gate = on;
+        true
+    }
+}

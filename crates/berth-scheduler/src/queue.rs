@@ -1,0 +1,460 @@
+//! The pods that wait for a node.
+//!
+//! ```text
+//!            add ───▶ gated ──gates gone──┐
+//!             │                           ▼
+//!             └─────────────────────▶  active ──pop──▶ in its cycle ──bound──▶ gone
+//!                                         ▲              │     │
+//!                    backoff is over ─────┤       failed │     │ refused
+//!                                         │              ▼     ▼
+//!                                         └─────── backoff ◀─ unschedulable
+//!                                                        woken
+//! ```
+//!
+//! A pod waits with the plugins that refused it, and only an event that could change one of their
+//! answers wakes it. The decision about a pod is one step of the one writer, so no event can fall between
+//! its verdict and its sleep; an event during its binding is met by the retry if the binding fails. The
+//! queue looks at no clock: time is a parameter, as the time since some fixed moment.
+
+use crate::framework::PluginSet;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A pod's namespace and name, as `namespace/name`.
+pub type PodKey = Arc<str>;
+
+/// How long pods wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueTimes {
+    /// After the first failure. It doubles with each further one.
+    pub initial_backoff: Duration,
+    /// At most.
+    pub max_backoff: Duration,
+    /// A pod that nothing woke is tried again after this long, should an event have been missed.
+    pub flush_after: Duration,
+}
+
+impl Default for QueueTimes {
+    fn default() -> Self {
+        Self {
+            initial_backoff: Duration::from_secs(1),
+            max_backoff: Duration::from_secs(10),
+            flush_after: Duration::from_secs(300),
+        }
+    }
+}
+
+/// Where a pod waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Place {
+    /// To be tried next.
+    Active,
+    /// To be tried when its backoff is over.
+    Backoff,
+    /// Until an event could help it.
+    Unschedulable,
+    /// Until its scheduling gates are gone.
+    Gated,
+    /// Nowhere: it is in its scheduling or binding cycle.
+    InCycle,
+}
+
+/// The order in which pods are tried: by priority, then by age, then as they came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Turn {
+    priority: std::cmp::Reverse<i32>,
+    since: Duration,
+    number: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Waiting {
+    turn: Turn,
+    place: Place,
+    gated: bool,
+    attempts: u32,
+    /// When it was last refused.
+    refused_at: Duration,
+    /// Who refused it.
+    refused_by: PluginSet,
+}
+
+/// The queue.
+#[derive(Clone, Debug)]
+pub struct Queue {
+    times: QueueTimes,
+    pods: FxHashMap<PodKey, Waiting>,
+    active: BTreeSet<(Turn, PodKey)>,
+    backoff: BTreeSet<(Duration, PodKey)>,
+    unschedulable: BTreeSet<(Duration, PodKey)>,
+    gated: FxHashSet<PodKey>,
+    in_cycle: FxHashSet<PodKey>,
+    numbers: u64,
+}
+
+impl Queue {
+    /// An empty queue.
+    #[must_use]
+    pub fn new(times: QueueTimes) -> Self {
+        Self {
+            times,
+            pods: FxHashMap::default(),
+            active: BTreeSet::new(),
+            backoff: BTreeSet::new(),
+            unschedulable: BTreeSet::new(),
+            gated: FxHashSet::default(),
+            in_cycle: FxHashSet::default(),
+            numbers: 0,
+        }
+    }
+
+    /// Adds a pod, or takes over its new priority and gates. A pod in its cycle stays there.
+    pub fn upsert(&mut self, key: &PodKey, priority: i32, gated: bool, now: Duration) {
+        if let Some(known) = self.pods.get_mut(key) {
+            let turn = Turn {
+                priority: std::cmp::Reverse(priority),
+                ..known.turn
+            };
+            let moved = known.gated != gated || known.turn != turn;
+            known.gated = gated;
+            if moved && known.place != Place::InCycle {
+                self.leave(key);
+                if let Some(known) = self.pods.get_mut(key) {
+                    known.turn = turn;
+                }
+                self.enter(key, if gated { Place::Gated } else { Place::Active });
+            }
+            return;
+        }
+        self.numbers += 1;
+        let waiting = Waiting {
+            turn: Turn {
+                priority: std::cmp::Reverse(priority),
+                since: now,
+                number: self.numbers,
+            },
+            place: Place::InCycle,
+            gated,
+            attempts: 0,
+            refused_at: Duration::ZERO,
+            refused_by: PluginSet::default(),
+        };
+        self.pods.insert(Arc::clone(key), waiting);
+        self.enter(key, if gated { Place::Gated } else { Place::Active });
+    }
+
+    /// Removes a pod, wherever it is.
+    pub fn remove(&mut self, key: &str) {
+        if let Some((key, _)) = self.pods.get_key_value(key) {
+            let key = Arc::clone(key);
+            self.leave(&key);
+            self.pods.remove(&key);
+        }
+    }
+
+    /// Takes the pod whose turn it is into its cycle.
+    pub fn pop(&mut self, now: Duration) -> Option<PodKey> {
+        self.flush(now);
+        let (_, key) = self.active.first()?;
+        let key = Arc::clone(key);
+        self.leave(&key);
+        if let Some(waiting) = self.pods.get_mut(&key) {
+            waiting.attempts += 1;
+        }
+        self.enter(&key, Place::InCycle);
+        Some(key)
+    }
+
+    /// Ends the cycle of a pod that plugins refused: it sleeps until an event could help.
+    pub fn refused(&mut self, key: &str, by: PluginSet, now: Duration) {
+        if let Some(waiting) = self.pods.get_mut(key).filter(|waiting| waiting.place == Place::InCycle) {
+            waiting.refused_at = now;
+            waiting.refused_by = by;
+            self.finish_cycle(key, Place::Unschedulable);
+        }
+    }
+
+    /// Ends the cycle of a pod that could not be placed for a passing cause: it is tried again after
+    /// its backoff.
+    pub fn failed(&mut self, key: &str, now: Duration) {
+        if let Some(waiting) = self.pods.get_mut(key).filter(|waiting| waiting.place == Place::InCycle) {
+            waiting.refused_at = now;
+            self.finish_cycle(key, Place::Backoff);
+        }
+    }
+
+    fn finish_cycle(&mut self, key: &str, place: Place) {
+        if let Some((key, waiting)) = self.pods.get_key_value(key) {
+            let (key, gated) = (Arc::clone(key), waiting.gated);
+            self.leave(&key);
+            self.enter(&key, if gated { Place::Gated } else { place });
+        }
+    }
+
+    /// Wakes the sleeping pods that an event could help, and returns how many those are.
+    pub fn wake_if(&mut self, now: Duration, mut helps: impl FnMut(&PodKey, PluginSet) -> bool) -> usize {
+        let woken: Vec<PodKey> = self
+            .unschedulable
+            .iter()
+            .filter(|(_, key)| {
+                let refused_by = self.pods.get(key).map(|waiting| waiting.refused_by);
+                refused_by.is_some_and(|refused_by| helps(key, refused_by))
+            })
+            .map(|(_, key)| Arc::clone(key))
+            .collect();
+        for key in &woken {
+            self.wake(key, now);
+        }
+        woken.len()
+    }
+
+    /// Moves a sleeping pod on: it is tried at once if its backoff is over.
+    pub fn wake(&mut self, key: &str, now: Duration) {
+        let Some((key, waiting)) = self.pods.get_key_value(key) else {
+            return;
+        };
+        if waiting.place == Place::Unschedulable {
+            let place = if self.backoff_ends(waiting) <= now {
+                Place::Active
+            } else {
+                Place::Backoff
+            };
+            let key = Arc::clone(key);
+            self.leave(&key);
+            self.enter(&key, place);
+        }
+    }
+
+    fn backoff_ends(&self, waiting: &Waiting) -> Duration {
+        let doublings = waiting.attempts.saturating_sub(1).min(30);
+        let backoff = self.times.initial_backoff.saturating_mul(1 << doublings);
+        waiting.refused_at + backoff.min(self.times.max_backoff)
+    }
+
+    /// Moves on the pods whose time has come.
+    pub fn flush(&mut self, now: Duration) {
+        while let Some((at, key)) = self.backoff.first()
+            && *at <= now
+        {
+            let key = Arc::clone(key);
+            self.leave(&key);
+            self.enter(&key, Place::Active);
+        }
+        while let Some((since, key)) = self.unschedulable.first()
+            && *since + self.times.flush_after <= now
+        {
+            let key = Arc::clone(key);
+            self.wake(&key, now);
+        }
+    }
+
+    /// When [`Self::flush`] has something to do, if nothing else happens. Now, if a pod is active.
+    #[must_use]
+    pub fn next_turn(&self) -> Option<Duration> {
+        if !self.active.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let backoff = self.backoff.first().map(|(at, _)| *at);
+        let flush = self
+            .unschedulable
+            .first()
+            .map(|(since, _)| *since + self.times.flush_after);
+        backoff.into_iter().chain(flush).min()
+    }
+
+    /// Where a pod is.
+    #[must_use]
+    pub fn place(&self, key: &str) -> Option<Place> {
+        self.pods.get(key).map(|waiting| waiting.place)
+    }
+
+    /// How often a pod was tried.
+    #[must_use]
+    pub fn attempts(&self, key: &str) -> u32 {
+        self.pods.get(key).map_or(0, |waiting| waiting.attempts)
+    }
+
+    /// How many pods are in a place.
+    #[must_use]
+    pub fn count(&self, place: Place) -> usize {
+        match place {
+            Place::Active => self.active.len(),
+            Place::Backoff => self.backoff.len(),
+            Place::Unschedulable => self.unschedulable.len(),
+            Place::Gated => self.gated.len(),
+            Place::InCycle => self.in_cycle.len(),
+        }
+    }
+
+    fn leave(&mut self, key: &PodKey) {
+        let Some(waiting) = self.pods.get(key) else {
+            return;
+        };
+        match waiting.place {
+            Place::Active => {
+                self.active.remove(&(waiting.turn, Arc::clone(key)));
+            }
+            Place::Backoff => {
+                self.backoff.remove(&(self.backoff_ends(waiting), Arc::clone(key)));
+            }
+            Place::Unschedulable => {
+                self.unschedulable.remove(&(waiting.refused_at, Arc::clone(key)));
+            }
+            Place::Gated => {
+                self.gated.remove(key);
+            }
+            Place::InCycle => {
+                self.in_cycle.remove(key);
+            }
+        }
+    }
+
+    fn enter(&mut self, key: &PodKey, place: Place) {
+        let Some(waiting) = self.pods.get_mut(key) else {
+            return;
+        };
+        waiting.place = place;
+        let (turn, refused_at) = (waiting.turn, waiting.refused_at);
+        let key = Arc::clone(key);
+        match place {
+            Place::Active => {
+                self.active.insert((turn, key));
+            }
+            Place::Backoff => {
+                let ends = self.pods.get(&key).map(|waiting| self.backoff_ends(waiting));
+                self.backoff.insert((ends.unwrap_or(refused_at), key));
+            }
+            Place::Unschedulable => {
+                self.unschedulable.insert((refused_at, key));
+            }
+            Place::Gated => {
+                self.gated.insert(key);
+            }
+            Place::InCycle => {
+                self.in_cycle.insert(key);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::framework::PluginName;
+
+    fn key(name: &str) -> PodKey {
+        name.into()
+    }
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn queue() -> Queue {
+        Queue::new(QueueTimes::default())
+    }
+
+    fn refuse(queue: &mut Queue, name: &str, now: u64) {
+        let by = PluginSet::of(PluginName::VolumeBinding);
+        queue.refused(name, by, seconds(now));
+    }
+
+    #[test]
+    fn pods_are_tried_by_priority_then_age() {
+        let mut queue = queue();
+        for (name, priority, at) in [("old", 0, 1), ("urgent", 9, 3), ("young", 0, 2)] {
+            queue.upsert(&key(name), priority, false, seconds(at));
+        }
+        let order: Vec<_> = std::iter::from_fn(|| queue.pop(seconds(4))).collect();
+        assert_eq!(order, [key("urgent"), key("old"), key("young")]);
+    }
+
+    #[test]
+    fn backoff_doubles_up_to_its_limit() {
+        let mut queue = queue();
+        queue.upsert(&key("pod"), 0, false, seconds(0));
+        let mut now = seconds(0);
+        for expected in [1, 2, 4, 8, 10, 10] {
+            assert_eq!(queue.pop(now), Some(key("pod")));
+            queue.failed("pod", now);
+            assert_eq!(queue.pop(now + seconds(expected) - Duration::from_millis(1)), None);
+            now += seconds(expected);
+            assert_eq!(queue.next_turn(), Some(now));
+        }
+    }
+
+    #[test]
+    fn only_an_event_that_helps_wakes_a_pod() {
+        let mut queue = queue();
+        queue.upsert(&key("pod"), 0, false, seconds(0));
+        queue.pop(seconds(0));
+        refuse(&mut queue, "pod", 0);
+        let never = |_: &PodKey, _: PluginSet| false;
+        assert_eq!(queue.wake_if(seconds(5), never), 0);
+        assert_eq!(queue.place("pod"), Some(Place::Unschedulable));
+        let helps = |_: &PodKey, by: PluginSet| by.contains(PluginName::VolumeBinding);
+        assert_eq!(queue.wake_if(seconds(5), helps), 1);
+        assert_eq!(queue.place("pod"), Some(Place::Active));
+    }
+
+    #[test]
+    fn a_woken_pod_still_waits_for_its_backoff() {
+        let mut queue = queue();
+        queue.upsert(&key("pod"), 0, false, seconds(0));
+        queue.pop(seconds(0));
+        refuse(&mut queue, "pod", 7);
+        assert_eq!(queue.wake_if(seconds(7), |_, _| true), 1);
+        assert_eq!(queue.place("pod"), Some(Place::Backoff));
+        assert_eq!(queue.pop(seconds(8)), Some(key("pod")));
+    }
+
+    #[test]
+    fn a_forgotten_pod_is_tried_again_after_five_minutes() {
+        let mut queue = queue();
+        queue.upsert(&key("pod"), 0, false, seconds(0));
+        queue.pop(seconds(0));
+        refuse(&mut queue, "pod", 7);
+        assert_eq!(queue.next_turn(), Some(seconds(307)));
+        assert_eq!(queue.pop(seconds(306)), None);
+        assert_eq!(queue.pop(seconds(307)), Some(key("pod")));
+    }
+
+    #[test]
+    fn gates_hold_a_pod_back() {
+        let mut queue = queue();
+        queue.upsert(&key("pod"), 0, true, seconds(0));
+        assert_eq!(queue.pop(seconds(0)), None);
+        assert_eq!(queue.count(Place::Gated), 1);
+        queue.upsert(&key("pod"), 0, false, seconds(1));
+        assert_eq!(queue.pop(seconds(1)), Some(key("pod")));
+    }
+
+    #[test]
+    fn a_removed_pod_is_gone_from_everywhere() {
+        let mut queue = queue();
+        for name in ["active", "cycle", "asleep", "backing-off"] {
+            queue.upsert(&key(name), 0, false, seconds(0));
+        }
+        let popped: Vec<_> = std::iter::from_fn(|| queue.pop(seconds(0))).collect();
+        assert_eq!(popped.len(), 4);
+        refuse(&mut queue, "asleep", 0);
+        queue.failed("backing-off", seconds(0));
+        queue.failed("active", seconds(0));
+        queue.flush(seconds(1));
+        for name in ["active", "cycle", "asleep", "backing-off"] {
+            queue.remove(name);
+        }
+        for place in [
+            Place::Active,
+            Place::Backoff,
+            Place::Unschedulable,
+            Place::Gated,
+            Place::InCycle,
+        ] {
+            assert_eq!(queue.count(place), 0, "{place:?}");
+        }
+        assert_eq!(queue.next_turn(), None);
+    }
+}

@@ -1,0 +1,113 @@
+//! What a scheduler wants done. Effects are plain values: whoever runs the scheduler carries them out.
+
+use crate::queue::PodKey;
+
+/// A write, by which its outcome is reported back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WriteId(pub u64);
+
+/// Something to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Write to the API and report the outcome with [`Scheduler::written`](super::Scheduler::written).
+    Write {
+        /// To report with.
+        id: WriteId,
+        /// What to write.
+        write: Write,
+    },
+    /// Say how things stand with a pod. Nothing depends on the outcome.
+    Condition {
+        /// The pod.
+        pod: PodRef,
+        /// `Unschedulable` or `SchedulerError`.
+        reason: &'static str,
+        /// In words.
+        message: String,
+    },
+    /// Name the node on which room is being made for a pod. Nothing depends on the outcome.
+    Nominate {
+        /// The pod.
+        pod: PodRef,
+        /// The node.
+        node: String,
+    },
+    /// Record an event about a pod.
+    Event {
+        /// The pod.
+        pod: PodRef,
+        /// Whether it is a warning.
+        warning: bool,
+        /// The reason, as kube-scheduler names it.
+        reason: &'static str,
+        /// In words.
+        message: String,
+    },
+}
+
+/// A pod by name and uid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodRef {
+    /// `namespace/name`
+    pub key: PodKey,
+    /// Its uid.
+    pub uid: String,
+}
+
+/// A write whose outcome decides how binding goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Write {
+    /// Set a volume's `claimRef`, if the volume is still at this version.
+    ReserveVolume {
+        /// The volume.
+        volume: String,
+        /// Its version, 0 if not known.
+        version: u64,
+        /// The claim's namespace.
+        namespace: String,
+        /// The claim's name.
+        claim: String,
+        /// The claim's uid.
+        uid: String,
+    },
+    /// Mark a claim with the node that its volume is to be made for, if the claim is still at this version.
+    SelectNode {
+        /// The claim's namespace.
+        namespace: String,
+        /// The claim's name.
+        claim: String,
+        /// Its version, 0 if not known.
+        version: u64,
+        /// The node.
+        node: String,
+    },
+    /// Bind a pod to a node.
+    BindPod {
+        /// The pod.
+        pod: PodRef,
+        /// The node.
+        node: String,
+    },
+    /// Evict a pod to make room.
+    EvictPod {
+        /// The pod.
+        pod: PodRef,
+        /// The pod for which room is made.
+        by: PodKey,
+    },
+}
+
+/// How a write went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WriteOutcome {
+    /// It was carried out; the object is at this version now, 0 if not known.
+    Done {
+        /// The version.
+        version: u64,
+    },
+    /// It was not carried out, or nobody knows.
+    Failed {
+        /// In words.
+        problem: String,
+    },
+}

@@ -1,0 +1,201 @@
+//! The scheduler: watched objects and outcomes of writes in, effects out.
+//!
+//! One owner calls it; it keeps the cluster, the queue and the bindings under way. It does no I/O and looks at
+//! no clock, so that the same code runs against an API server and in virtual time.
+//!
+//! ```text
+//!   upsert / remove ──▶ cluster ──▶ queue ──step──▶ decide ──▶ assume ──▶ binding ──▶ effects
+//!                          ▲                                                 │
+//!                          └────────── written / upsert / tick ──────────────┘
+//! ```
+
+mod binding;
+mod cycle;
+mod effects;
+mod watch;
+
+pub use effects::{Effect, PodRef, Write, WriteId, WriteOutcome};
+
+use crate::cluster::Cluster;
+use crate::decide::Scratch;
+use crate::pod::Pod;
+use crate::profile::Profile;
+use crate::queue::{Place, PodKey, Queue, QueueTimes};
+use berth_core::api;
+use binding::Binding;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use watch::NodeDigest;
+
+/// The name under which pods that name no scheduler are scheduled.
+pub const DEFAULT_SCHEDULER_NAME: &str = "default-scheduler";
+
+/// A pod that waits for a node, or whose binding is under way.
+#[derive(Debug)]
+struct PendingPod {
+    object: api::Pod,
+    compiled: Pod,
+    /// What was last said about it, so that nothing is said twice.
+    said: Option<String>,
+}
+
+impl PendingPod {
+    fn reference(&self, key: &PodKey) -> PodRef {
+        PodRef {
+            key: PodKey::clone(key),
+            uid: self.object.metadata.uid.clone(),
+        }
+    }
+
+    fn scheduler_name(&self) -> &str {
+        scheduler_name(&self.object)
+    }
+
+    /// The keys (`namespace/name`) of the claims that the pod uses.
+    fn claims(&self) -> impl Iterator<Item = String> + '_ {
+        let namespace = &self.object.metadata.namespace;
+        let volumes = self.compiled.volumes.claims.iter();
+        volumes.map(move |claim| format!("{namespace}/{}", claim.name))
+    }
+}
+
+fn scheduler_name(pod: &api::Pod) -> &str {
+    pod.spec
+        .scheduler_name
+        .as_deref()
+        .filter(|name| !name.is_empty())
+        .unwrap_or(DEFAULT_SCHEDULER_NAME)
+}
+
+/// What a scheduler has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Pods that were bound.
+    pub scheduled: u64,
+    /// Decisions that found no node.
+    pub unschedulable: u64,
+    /// Bindings that failed.
+    pub errors: u64,
+    /// Sleeping pods that an event woke.
+    pub woken: u64,
+    /// Pods evicted to make room.
+    pub victims: u64,
+}
+
+/// The scheduler.
+#[derive(Debug)]
+pub struct Scheduler {
+    cluster: Cluster,
+    queue: Queue,
+    profiles: BTreeMap<String, Profile>,
+    scratch: Scratch,
+    pods: FxHashMap<PodKey, PendingPod>,
+    bindings: FxHashMap<PodKey, Binding>,
+    /// Bindings by the claims that they wait for.
+    waiting_for_claim: FxHashMap<String, SmallVec<[PodKey; 1]>>,
+    nodes: FxHashMap<Box<str>, NodeDigest>,
+    effects: Vec<Effect>,
+    writes: FxHashMap<WriteId, PodKey>,
+    write_count: u64,
+    counts: Counts,
+}
+
+impl Scheduler {
+    /// A scheduler for the pods that name one of the profiles. The same seed and the same inputs give the same effects.
+    #[must_use]
+    pub fn new(profiles: BTreeMap<String, Profile>, times: QueueTimes, seed: u64) -> Self {
+        Self {
+            cluster: Cluster::default(),
+            queue: Queue::new(times),
+            profiles,
+            scratch: Scratch::new(seed),
+            pods: FxHashMap::default(),
+            bindings: FxHashMap::default(),
+            waiting_for_claim: FxHashMap::default(),
+            nodes: FxHashMap::default(),
+            effects: Vec::new(),
+            writes: FxHashMap::default(),
+            write_count: 0,
+            counts: Counts::default(),
+        }
+    }
+
+    /// The cluster as the scheduler sees it, assumptions included.
+    #[must_use]
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// What was done so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// How many pods are in a place of the queue.
+    #[must_use]
+    pub fn pending(&self, place: Place) -> usize {
+        self.queue.count(place)
+    }
+
+    /// Where a pod is in the queue.
+    #[must_use]
+    pub fn place(&self, key: &str) -> Option<Place> {
+        self.queue.place(key)
+    }
+
+    /// What was last said about a pod that waits.
+    #[must_use]
+    pub fn message(&self, key: &str) -> Option<&str> {
+        self.pods.get(key)?.said.as_deref()
+    }
+
+    /// The effects since the last call, in order.
+    pub fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// When [`Self::tick`] and [`Self::step`] have something to do, if nothing else happens. Zero means at once.
+    #[must_use]
+    pub fn next_wakeup(&self) -> Option<Duration> {
+        let deadline = self.bindings.values().map(|binding| binding.deadline).min();
+        self.queue.next_turn().into_iter().chain(deadline).min()
+    }
+
+    fn write(&mut self, key: &PodKey, write: Write) -> WriteId {
+        self.write_count += 1;
+        let id = WriteId(self.write_count);
+        self.writes.insert(id, PodKey::clone(key));
+        self.effects.push(Effect::Write { id, write });
+        id
+    }
+
+    fn event(&mut self, pod: PodRef, warning: bool, reason: &'static str, message: String) {
+        self.effects.push(Effect::Event {
+            pod,
+            warning,
+            reason,
+            message,
+        });
+    }
+
+    /// Says why a pod waits, unless that was said before.
+    fn say(&mut self, key: &PodKey, reason: &'static str, message: String) {
+        let Some(pod) = self.pods.get_mut(key) else {
+            return;
+        };
+        let reference = pod.reference(key);
+        let new = pod.said.as_deref() != Some(&message);
+        pod.said = Some(message.clone());
+        if new {
+            self.effects.push(Effect::Condition {
+                pod: reference.clone(),
+                reason,
+                message: message.clone(),
+            });
+        }
+        self.event(reference, true, "FailedScheduling", message);
+    }
+}

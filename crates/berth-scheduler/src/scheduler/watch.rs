@@ -1,0 +1,270 @@
+//! Watched objects: what they change in the cluster, whom they wake, and which bindings they move on.
+
+use super::{PendingPod, Scheduler, scheduler_name};
+use crate::cluster::Cluster;
+use crate::events::{ClusterEvent, NodeFacets};
+use crate::queue::PodKey;
+use berth_core::api::{self, Kind, Object};
+use berth_core::symbols::Symbol;
+use rustc_hash::FxHasher;
+use std::hash::{Hash, Hasher};
+use std::time::Duration;
+
+/// What is remembered of a node to tell what changed: heartbeats change nothing that decisions read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NodeDigest {
+    labels: u64,
+    taints: u64,
+    allocatable: u64,
+    images: u64,
+}
+
+impl NodeDigest {
+    fn of(node: &api::Node) -> Self {
+        let taints: Vec<_> = node.spec.taints.iter().map(|t| (&t.key, &t.value, &t.effect)).collect();
+        let images: Vec<_> = node.status.images.iter().map(|i| (&i.names, i.size_bytes)).collect();
+        Self {
+            labels: digest(&node.metadata.labels),
+            taints: digest(&(taints, node.spec.unschedulable)),
+            allocatable: digest(&node.status.allocatable),
+            images: digest(&images),
+        }
+    }
+
+    fn facets(self, before: Self) -> NodeFacets {
+        NodeFacets {
+            labels: self.labels != before.labels,
+            taints: self.taints != before.taints,
+            allocatable: self.allocatable != before.allocatable,
+        }
+    }
+}
+
+fn digest(value: &impl Hash) -> u64 {
+    let mut hasher = FxHasher::default();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl Scheduler {
+    /// Takes over the state of a watched object.
+    pub fn upsert(&mut self, object: &Object, now: Duration) {
+        match object {
+            Object::Pod(pod) => self.upsert_pod(pod, now),
+            Object::Node(node) => self.upsert_node(object, node, now),
+            other => {
+                let raised = self.raises_capacity(other);
+                self.cluster.upsert(other);
+                if let Some(event) = self.event_of(other).filter(|_| raised) {
+                    self.happened(&event, now);
+                }
+                self.move_bindings_on(other, now);
+            }
+        }
+    }
+
+    /// Takes over that an object is gone.
+    pub fn remove(&mut self, kind: Kind, namespace: &str, name: &str, now: Duration) {
+        match kind {
+            Kind::Pod => self.remove_pod(namespace, name, now),
+            Kind::Node => {
+                self.nodes.remove(name);
+                self.cluster.remove(kind, namespace, name);
+                self.check_all_bindings(now);
+                self.happened(&ClusterEvent::NodeGone, now);
+            }
+            Kind::VolumeAttachment => {
+                let node = self.cluster.binder().attachment_node(name);
+                self.cluster.remove(kind, namespace, name);
+                if let Some(node) = node {
+                    self.happened(&ClusterEvent::AttachmentGone { node }, now);
+                }
+            }
+            _ => {
+                self.cluster.remove(kind, namespace, name);
+                match kind {
+                    Kind::PersistentVolumeClaim => self.check_binding_of_claim(&format!("{namespace}/{name}"), now),
+                    Kind::PersistentVolume => self.check_all_bindings(now),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn upsert_node(&mut self, object: &Object, node: &api::Node, now: Duration) {
+        let digest = NodeDigest::of(node);
+        let before = self.nodes.insert(node.metadata.name.as_str().into(), digest);
+        if before == Some(digest) {
+            return;
+        }
+        self.cluster.upsert(object);
+        let Some(id) = self.cluster.binder().node(&node.metadata.name) else {
+            return;
+        };
+        let event = match before {
+            None => ClusterEvent::NodeAdded { node: id },
+            Some(before) => ClusterEvent::NodeChanged {
+                node: id,
+                facets: digest.facets(before),
+            },
+        };
+        self.happened(&event, now);
+    }
+
+    fn upsert_pod(&mut self, pod: &api::Pod, now: Duration) {
+        let key: PodKey = pod.metadata.full_name().into();
+        if !pod.spec.node_name.is_empty() {
+            self.drop_pending(&key);
+            self.track_running(pod, now);
+            return;
+        }
+        let ours = self.profiles.contains_key(scheduler_name(pod));
+        if !ours || pod.is_finished() || pod.metadata.is_deleting() {
+            self.drop_pending(&key);
+            return;
+        }
+        let known = self.pods.get(&key);
+        let same_pod = known.is_some_and(|known| known.object.metadata.uid == pod.metadata.uid);
+        let unchanged = known
+            .is_some_and(|known| known.object.spec == pod.spec && known.object.metadata.labels == pod.metadata.labels);
+        if same_pod && unchanged {
+            return;
+        }
+        if !same_pod {
+            self.drop_pending(&key);
+        }
+        // A pod whose binding is under way keeps it: what its spec says now is met if the binding fails.
+        let said = self.pods.remove(&key).and_then(|old| {
+            self.cluster.release(&old.compiled);
+            old.said
+        });
+        let compiled = self.cluster.compile(pod);
+        let (priority, gated) = (pod.spec.priority.unwrap_or(0), !pod.spec.scheduling_gates.is_empty());
+        let object = pod.clone();
+        self.pods
+            .insert(PodKey::clone(&key), PendingPod { object, compiled, said });
+        self.queue.upsert(&key, priority, gated, now);
+        self.queue.wake(&key, now);
+    }
+
+    /// A pod that has a node: the cluster counts it there.
+    fn track_running(&mut self, pod: &api::Pod, now: Duration) {
+        let before = self.running_node(&pod.metadata.namespace, &pod.metadata.name);
+        self.cluster.upsert(&Object::Pod(Box::new(pod.clone())));
+        let after = self.running_node(&pod.metadata.namespace, &pod.metadata.name);
+        match (before, after) {
+            (Some(node), None) => self.happened(&ClusterEvent::PodGone { node: Some(node) }, now),
+            (_, Some(_)) => self.happened(&ClusterEvent::PodPlaced, now),
+            (None, None) => {}
+        }
+    }
+
+    fn running_node(&self, namespace: &str, name: &str) -> Option<berth_core::nodes::NodeId> {
+        let namespace = self.cluster.symbols().get(namespace)?;
+        let pods = self.cluster.pods();
+        pods.get(pods.find(namespace, name)?)?.node
+    }
+
+    fn remove_pod(&mut self, namespace: &str, name: &str, now: Duration) {
+        self.drop_pending(&format!("{namespace}/{name}"));
+        let node = self.running_node(namespace, name);
+        self.cluster.remove(Kind::Pod, namespace, name);
+        if node.is_some() {
+            self.happened(&ClusterEvent::PodGone { node }, now);
+        }
+    }
+
+    /// Lets go of a pod that need not be placed any more, with its binding if there is one.
+    fn drop_pending(&mut self, key: &str) {
+        self.end_binding(key);
+        if let Some(pod) = self.pods.remove(key) {
+            self.cluster.release(&pod.compiled);
+            self.queue.remove(key);
+        }
+    }
+
+    fn event_of(&mut self, object: &Object) -> Option<ClusterEvent> {
+        let binder = self.cluster.binder_mut();
+        Some(match object {
+            Object::PersistentVolumeClaim(claim) => ClusterEvent::Claim {
+                claim: claim.metadata.full_name().into(),
+            },
+            Object::PersistentVolume(volume) => ClusterEvent::Volume {
+                name: volume.metadata.name.as_str().into(),
+                class: binder.symbols_mut().intern(volume.class_name()),
+            },
+            Object::StorageClass(class) => ClusterEvent::Class {
+                name: binder.symbols_mut().intern(&class.metadata.name),
+            },
+            Object::CsiNode(node) => ClusterEvent::CsiNode {
+                node: binder.node(&node.metadata.name)?,
+            },
+            Object::CsiDriver(driver) => ClusterEvent::CsiDriver {
+                name: binder.symbols_mut().intern(&driver.metadata.name),
+            },
+            Object::CsiStorageCapacity(capacity) => ClusterEvent::CapacityRaised {
+                class: binder.symbols_mut().intern(&capacity.storage_class_name),
+            },
+            Object::Namespace(_) => ClusterEvent::Namespace,
+            Object::VolumeAttachment(_)
+            | Object::PriorityClass(_)
+            | Object::Node(_)
+            | Object::Pod(_)
+            | Object::Service(_)
+            | Object::ReplicationController(_)
+            | Object::ReplicaSet(_)
+            | Object::StatefulSet(_) => return None,
+        })
+    }
+
+    /// Whether published capacity grew; other kinds of objects always count.
+    fn raises_capacity(&self, object: &Object) -> bool {
+        let Object::CsiStorageCapacity(capacity) = object else {
+            return true;
+        };
+        let before = self.cluster.binder().published_capacity(&capacity.metadata.full_name());
+        let value = |quantity: Option<berth_core::quantity::Quantity>| quantity.map(|quantity| quantity.value());
+        let after = (value(capacity.capacity), value(capacity.maximum_volume_size));
+        before.is_none_or(|before| after.0 > before.0 || after.1 > before.1)
+    }
+}
+
+impl PendingPod {
+    /// Whether the pod uses what an event is about.
+    pub(super) fn uses(&self, cluster: &Cluster, event: &ClusterEvent) -> bool {
+        let binder = cluster.binder();
+        let namespace = binder.symbols().get(&self.object.metadata.namespace);
+        let volumes = self.compiled.volumes.claims.iter();
+        let mut claims = volumes.map(|claim| {
+            let found = namespace.and_then(|namespace| binder.claim_named(namespace, &claim.name));
+            (&*claim.name, found)
+        });
+        let class_is = |found: Option<&berth_core::model::Claim>, class: Symbol| {
+            found.is_some_and(|claim| claim.class.unwrap_or(Symbol::EMPTY) == class)
+        };
+        match event {
+            ClusterEvent::Claim { claim } => claims.any(|(name, _)| {
+                claim
+                    .strip_prefix(self.object.metadata.namespace.as_str())
+                    .and_then(|rest| rest.strip_prefix('/'))
+                    == Some(name)
+            }),
+            ClusterEvent::Volume { name, class } => claims.any(|(_, found)| {
+                found.is_some_and(|claim| claim.volume_name == *name)
+                    || found.is_some_and(|claim| claim.volume_name.is_empty()) && class_is(found, *class)
+            }),
+            ClusterEvent::Class { name } | ClusterEvent::CapacityRaised { class: name } => {
+                claims.any(|(_, found)| class_is(found, *name))
+            }
+            ClusterEvent::CsiDriver { name } => {
+                let inline = self.compiled.volumes.inline.iter();
+                inline.map(|(driver, _)| driver).any(|driver| driver == name)
+                    || claims.any(|(_, found)| {
+                        let class = found.and_then(|claim| binder.class(claim.class?));
+                        class.is_some_and(|class| class.provisioner == *name)
+                    })
+            }
+            _ => true,
+        }
+    }
+}
