@@ -231,9 +231,11 @@ async fn built_in_provisioners_serve_their_classes() {
     };
     eventually("published", room).await;
 
-    cluster.delete(Kind::PersistentVolumeClaim, "default", "l").await;
-    let gone = async || volumes(&cluster).await.len() == 2;
-    eventually("the volume goes with its claim", gone).await;
+    for name in ["l", "z", "r"] {
+        cluster.delete(Kind::PersistentVolumeClaim, "default", name).await;
+    }
+    let gone = async || volumes(&cluster).await.is_empty();
+    eventually("the volumes go with their claims", gone).await;
     provisioner.stop().await;
     controller.stop().await;
 }
