@@ -55,7 +55,7 @@ impl<Key: Clone + Eq + Hash + Ord> Queue<Key> {
     }
 
     /// Whether a key is ready.
-    pub(super) fn has_ready(&self) -> bool {
+    pub(crate) fn has_ready(&self) -> bool {
         !self.ready.is_empty()
     }
 
