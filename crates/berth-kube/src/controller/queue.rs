@@ -46,11 +46,6 @@ impl Queue {
         !self.ready.is_empty()
     }
 
-    /// Whether no key is ready or comes back later.
-    pub(super) fn is_empty(&self) -> bool {
-        self.ready.is_empty() && self.later.is_empty()
-    }
-
     /// Lets a key wait for whatever of these is in flight. `false` if none is.
     pub(super) fn wait_for(&mut self, key: &Key, touched: &[Key]) -> bool {
         let Some(busy) = touched.iter().find(|touched| self.locked.contains_key(*touched)) else {
