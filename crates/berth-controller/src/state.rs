@@ -232,9 +232,15 @@ impl State {
         self.held.insert(volume.to_owned());
     }
 
-    /// Ends [`State::hold`].
-    pub fn unhold(&mut self, volume: &str) {
+    /// Ends [`State::hold`]. Gives a claim that could not choose the volume in the meantime, if it is free.
+    pub fn unhold(&mut self, volume: &str) -> Option<Key> {
         self.held.remove(volume);
+        let volume = self
+            .volumes
+            .get(volume)
+            .filter(|volume| volume.spec.claim_ref.is_none())?;
+        let volume = Arc::clone(volume);
+        self.wake(&volume).map(Key::Claim)
     }
 
     /// Takes in a claim. Gives what to look at; nothing if the state already knew better.

@@ -59,11 +59,6 @@ impl<Key: Clone + Eq + Hash + Ord> Queue<Key> {
         !self.ready.is_empty()
     }
 
-    /// Whether no key is ready or comes back later.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.ready.is_empty() && self.later.is_empty()
-    }
-
     /// Lets a key wait for whatever of these is in flight. `false` if none is.
     pub(crate) fn wait_for(&mut self, key: &Key, touched: &[Key]) -> bool {
         let Some(busy) = touched.iter().find(|touched| self.locked.contains_key(*touched)) else {
