@@ -163,7 +163,7 @@ fn thousand_alike(bencher: Bencher<'_, '_>, bench: &str) {
 }
 
 fn alike(bencher: Bencher<'_, '_>, bench: &str, count: usize) {
-    let mut cluster = cluster(bench);
+    let mut cluster = cluster(bench, NODES);
     let pods: Vec<_> = (0..count)
         .map(|index| match pod(&format!("alike-{index}"), 1, demands(bench, 1)) {
             Object::Pod(pod) => cluster.compile(&pod),
