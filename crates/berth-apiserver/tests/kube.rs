@@ -13,9 +13,11 @@ async fn client() -> Client {
     if let Ok(path) = std::env::var("BERTH_SUITE_KUBECONFIG") {
         let kubeconfig = Kubeconfig::read_from(path).unwrap();
         let options = KubeConfigOptions::default();
-        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options)
+        let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &options)
             .await
             .unwrap();
+        // A refused eviction is an answer here, not a reason to ask again.
+        config.default_retry = false;
         return Client::try_from(config).unwrap();
     }
     let server = Server::builder().build().unwrap();

@@ -98,18 +98,8 @@ impl Target {
             Kind::PersistentVolumeClaim => Some(Key::Claim(name())),
             Kind::PersistentVolume => Some(Key::Volume(self.name.clone())),
             Kind::Pod => Some(Key::Pod(name())),
-            Kind::Node
-            | Kind::StorageClass
-            | Kind::CsiNode
-            | Kind::CsiDriver
-            | Kind::CsiStorageCapacity
-            | Kind::VolumeAttachment
-            | Kind::Namespace
-            | Kind::PriorityClass
-            | Kind::Service
-            | Kind::ReplicationController
-            | Kind::ReplicaSet
-            | Kind::StatefulSet => None,
+            // Nothing is ever written to other kinds.
+            _ => None,
         }
     }
 }

@@ -232,9 +232,15 @@ impl State {
         self.held.insert(volume.to_owned());
     }
 
-    /// Ends [`State::hold`].
-    pub fn unhold(&mut self, volume: &str) {
+    /// Ends [`State::hold`]. Gives a claim that could not choose the volume in the meantime, if it is free.
+    pub fn unhold(&mut self, volume: &str) -> Option<Key> {
         self.held.remove(volume);
+        let volume = self
+            .volumes
+            .get(volume)
+            .filter(|volume| volume.spec.claim_ref.is_none())?;
+        let volume = Arc::clone(volume);
+        self.wake(&volume).map(Key::Claim)
     }
 
     /// Takes in a claim. Gives what to look at; nothing if the state already knew better.
@@ -407,9 +413,23 @@ impl State {
         keys
     }
 
-    /// Takes in a node.
-    pub fn apply_node(&mut self, node: Node) {
-        self.nodes.insert(node.metadata.name, node.metadata.labels);
+    /// Takes in a node. Gives the claims of pods that were put on it, if it is new or has other labels.
+    pub fn apply_node(&mut self, node: Node) -> Vec<Key> {
+        let (name, labels) = (node.metadata.name, node.metadata.labels);
+        // Nodes report every few seconds; their labels hardly ever change.
+        if self.nodes.get(&name) == Some(&labels) {
+            return Vec::new();
+        }
+        let placed = self.pods.values().filter(|pod| pod.node_name == name);
+        let claims = placed.flat_map(|pod| {
+            let namespace = &pod.metadata.namespace;
+            pod.claims
+                .iter()
+                .map(move |claim| Key::Claim(NamespacedName::new(namespace, claim)))
+        });
+        let keys = claims.collect();
+        self.nodes.insert(name, labels);
+        keys
     }
 
     /// Forgets a node.

@@ -41,7 +41,10 @@ impl Story {
     }
 
     fn run(mut self) -> Self {
+        self.controller.run_on_events_alone(&mut self.cluster);
+        let version = self.cluster.version();
         self.controller.run_until_quiet(&mut self.cluster);
+        assert_eq!(self.cluster.version(), version, "something waited for a resync");
         self
     }
 

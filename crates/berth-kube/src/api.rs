@@ -352,6 +352,15 @@ impl Api {
         self.call(Method::DELETE, &path, Some(("application/json", body))).await
     }
 
+    /// Applies a patch of any type to a path.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses.
+    pub async fn patch_path(&self, path: &str, content_type: &str, patch: &Value) -> Result<Bytes, ApiError> {
+        let body = Self::encode(path, patch)?;
+        self.call(Method::PATCH, path, Some((content_type, body))).await
+    }
+
     /// Deletes an object if it still has this uid and version.
     ///
     /// # Errors

@@ -11,8 +11,11 @@ use prometheus_client::metrics::gauge::Gauge;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
+
+/// How long giving up the lease may take. Without it the next leader waits for the lease to run out.
+const RELEASE: Duration = Duration::from_secs(2);
 
 /// Which lease, and how patient.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,10 +89,12 @@ impl Lease {
         loop {
             let retry = self.options.retry;
             if cancel.run_until_cancelled(sleep(retry)).await.is_none() {
-                self.release().await;
+                if timeout(RELEASE, self.release()).await.is_err() {
+                    tracing::debug!("could not give up the lease in time");
+                }
                 return true;
             }
-            match tokio::time::timeout(self.options.renew_deadline, self.try_once()).await {
+            match timeout(self.options.renew_deadline, self.try_once()).await {
                 Ok(Ok(true)) => renewed = Instant::now(),
                 // Somebody else holds it now.
                 Ok(Ok(false)) => return false,

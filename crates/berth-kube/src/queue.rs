@@ -55,13 +55,8 @@ impl<Key: Clone + Eq + Hash + Ord> Queue<Key> {
     }
 
     /// Whether a key is ready.
-    pub(super) fn has_ready(&self) -> bool {
+    pub(crate) fn has_ready(&self) -> bool {
         !self.ready.is_empty()
-    }
-
-    /// Whether no key is ready or comes back later.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.ready.is_empty() && self.later.is_empty()
     }
 
     /// Lets a key wait for whatever of these is in flight. `false` if none is.

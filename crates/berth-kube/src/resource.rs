@@ -80,6 +80,7 @@ impl Resource {
             Kind::ReplicationController => "replicationcontrollers",
             Kind::ReplicaSet => "replicasets",
             Kind::StatefulSet => "statefulsets",
+            Kind::PodDisruptionBudget => "poddisruptionbudgets",
         };
         Self {
             group: kind.group(),
@@ -155,6 +156,7 @@ watched!(
     PersistentVolume,
     PersistentVolumeClaim,
     Pod,
+    PodDisruptionBudget,
     PriorityClass,
     ReplicaSet,
     ReplicationController,

@@ -16,9 +16,11 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 const NAMESPACE: &str = "scenario";
-/// Nothing has moved for this long: several times the resync of the controller under test.
+/// Nothing has moved for this long.
 const QUIET: Duration = Duration::from_millis(60);
-const RESYNC: Duration = Duration::from_millis(15);
+/// How long the recorded state may take to be reached. Nothing here takes a tenth of it.
+const PATIENCE: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(5);
 
 struct Stage {
     cluster: Cluster,
@@ -82,28 +84,42 @@ impl Stage {
         json!({"volumes": of_volumes, "claims": of_claims, "events": events})
     }
 
-    /// The state when nothing moves any more: it outlives some resyncs that found nothing to do.
+    /// The state when nothing moves any more: nobody works, and no volume waits to be looked at.
     async fn quiet_state(&self) -> Value {
         let begin = Instant::now();
-        let mut last = self.state().await;
-        let mut since = (Instant::now(), self.metrics.quiet_resyncs());
+        let mut last = (self.state().await, self.metrics.steps());
+        let mut since = Instant::now();
         loop {
-            sleep(RESYNC / 3).await;
-            let now = self.state().await;
-            if now != last {
+            sleep(POLL).await;
+            let now = (self.state().await, self.metrics.steps());
+            let volumes = now.0["volumes"].as_object().unwrap();
+            let busy = !self.metrics.is_idle() || volumes.values().any(|volume| volume["phase"] == "Pending");
+            if now != last || busy {
                 last = now;
-                since = (Instant::now(), self.metrics.quiet_resyncs());
-            } else if since.0.elapsed() > QUIET && self.metrics.quiet_resyncs() >= since.1 + 3 {
-                return last;
+                since = Instant::now();
+            } else if since.elapsed() > QUIET {
+                return last.0;
             }
             let id = &self.scenario["id"];
             assert!(begin.elapsed() < common::DEADLINE, "never quiet: {id}");
         }
     }
 
+    /// The quiet state, waited for until it is the expected one or patience runs out.
+    async fn settled_state(&self, expected: &Value) -> Value {
+        let begin = Instant::now();
+        loop {
+            let state = sorted(&self.quiet_state().await);
+            if state == sorted(expected) || begin.elapsed() > PATIENCE {
+                return state;
+            }
+        }
+    }
+
     async fn play(&self) -> Vec<Value> {
         let mut states = Vec::new();
-        for step in self.scenario["steps"].as_array().unwrap() {
+        let recorded = self.scenario["after"].as_array().unwrap();
+        for (step, expected) in self.scenario["steps"].as_array().unwrap().iter().zip(recorded) {
             for object in step["create"].as_array().into_iter().flatten() {
                 let mut object = object.clone();
                 if object["kind"] == "PersistentVolumeClaim" {
@@ -121,7 +137,7 @@ impl Stage {
                 let namespace = if kind.is_namespaced() { NAMESPACE } else { "" };
                 self.cluster.delete(kind, namespace, name).await;
             }
-            states.push(self.quiet_state().await);
+            states.push(self.settled_state(expected).await);
         }
         states
     }
@@ -189,7 +205,8 @@ async fn difference_by_name(scenario: Value) -> Option<String> {
     cluster.namespace(NAMESPACE).await;
     let metrics = Metrics::default();
     let options = Options {
-        resync: RESYNC,
+        // Everything must come of events: no resync helps out.
+        resync: Duration::from_secs(3600),
         // The embedded server puts finalizers on claims and volumes, as a real one does.
         settings: Settings::embedded(),
         metrics: metrics.clone(),

@@ -5,11 +5,12 @@ mod common;
 
 use berth_core::api::Kind;
 use berth_kube::CancellationToken;
-use berth_kube::provisioner::{CapacityOptions, Options, RunError, run};
+use berth_kube::provisioner::{CapacityForm, CapacityOptions, Options, RunError, run};
 use berth_kube::resource::Resource;
 use berth_provisioner::csi::{Client, ClientSettings};
 use berth_provisioner::driver::{ControllerService, IdentityService, NAME, NODE_KEY, SegmentRoom, Server, Store};
 use berth_provisioner::topology::{Policy, Segment};
+use common::faulty::Faulty;
 use common::{Cluster, eventually};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
@@ -214,7 +215,7 @@ async fn built_in_provisioners_serve_their_classes() {
         let annotations = claim(&cluster, "l2").await["metadata"]["annotations"].clone();
         annotations["volume.kubernetes.io/selected-node"].is_null()
     };
-    eventually("n1 is rejected", || rejected()).await;
+    eventually("n1 is rejected", rejected).await;
     eventually("told", || async {
         reasons(&cluster, "l2").await.contains(&"ProvisioningFailed".to_owned())
     })
@@ -228,11 +229,13 @@ async fn built_in_provisioners_serve_their_classes() {
         room.sort();
         room == ["10Gi", "5Gi"]
     };
-    eventually("published", || room()).await;
+    eventually("published", room).await;
 
-    cluster.delete(Kind::PersistentVolumeClaim, "default", "l").await;
-    let gone = async || volumes(&cluster).await.len() == 2;
-    eventually("the volume goes with its claim", || gone()).await;
+    for name in ["l", "z", "r"] {
+        cluster.delete(Kind::PersistentVolumeClaim, "default", name).await;
+    }
+    let gone = async || volumes(&cluster).await.is_empty();
+    eventually("the volumes go with their claims", gone).await;
     provisioner.stop().await;
     controller.stop().await;
 }
@@ -315,7 +318,7 @@ async fn provisioners_that_are_cut_off_lose_nothing() {
         }
     }
     let settled = async || volumes(&cluster).await.len() == 54 && driver.handles().len() == 54;
-    eventually("what belongs to deleted claims is gone", || settled()).await;
+    eventually("what belongs to deleted claims is gone", settled).await;
     check_nothing_is_lost(&cluster, &driver).await;
     provisioner.stop().await;
     controller.stop().await;
@@ -361,6 +364,154 @@ async fn capacity_follows_nodes_and_volumes() {
     cluster.delete(Kind::StorageClass, "", "dir").await;
     eventually("nothing left", || async { room().await.is_empty() }).await;
     provisioner.stop().await;
+    controller.stop().await;
+}
+
+/// The design's own form: pools in the driver's status, each patched alone, for a class and for inline volumes.
+#[tokio::test]
+async fn pools_in_the_status_of_the_driver() {
+    check_pools(CapacityForm::DriverStatus).await;
+}
+
+/// The same where the server's `CSIDriver` has no status: a custom resource that we ship.
+#[tokio::test]
+async fn pools_in_a_custom_resource() {
+    check_pools(CapacityForm::CustomResource).await;
+}
+
+const DEFINITIONS: Resource = Resource {
+    group: "apiextensions.k8s.io",
+    version: "v1",
+    plural: "customresourcedefinitions",
+    kind: "CustomResourceDefinition",
+    namespaced: false,
+};
+
+async fn check_pools(form: CapacityForm) {
+    let driver = Driver::start(&["n0", "n1"], 10 * GI).await;
+    let cluster = Cluster::new();
+    for node in ["n0", "n1"] {
+        add_csi_node(&cluster, node).await;
+    }
+    add_class(&cluster, "dir", NAME, json!({})).await;
+    let object = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": NAME},
+        "spec": {"capacityTracking": true}});
+    cluster.create(&object).await;
+    let custom = format!("/apis/storage.berth.dev/v1alpha1/csidrivercapacities/{NAME}");
+    if form == CapacityForm::CustomResource {
+        let text = include_str!("../../../deploy/crds/csidrivercapacities.storage.berth.dev.yaml");
+        let definition: Value = serde_saphyr::from_str(text).unwrap();
+        cluster.api.create(DEFINITIONS, "", &definition).await.unwrap();
+        let served = async || match cluster
+            .api
+            .get_path("/apis/storage.berth.dev/v1alpha1/csidrivercapacities")
+            .await
+        {
+            Ok(_) => true,
+            Err(error) => {
+                assert!(error.is_not_found(), "{error}");
+                false
+            }
+        };
+        eventually("the definition is served", served).await;
+    }
+    let controller = cluster.start(controller_options());
+    let mut options = driver.options().await;
+    options.capacity = Some(CapacityOptions {
+        form,
+        ephemeral: true,
+        ..CapacityOptions::new("default")
+    });
+    let provisioner = start(&cluster, options);
+    let pools = async || {
+        let object = match form {
+            CapacityForm::CustomResource => match cluster.api.get_path(&custom).await {
+                Ok(bytes) => serde_json::from_slice(&bytes).unwrap(),
+                Err(_) => Value::Null,
+            },
+            _ => cluster.get(Kind::CsiDriver, "", NAME).await.unwrap(),
+        };
+        let storage = object["status"]["storage"].as_array().cloned().unwrap_or_default();
+        let mut all = Vec::new();
+        for class in &storage {
+            for pool in class["pools"].as_array().unwrap_or(&Vec::new()) {
+                assert!(pool["expiryTime"].as_str().unwrap().ends_with('Z'));
+                assert_eq!(
+                    pool["nodeTopology"]["nodeSelectorTerms"][0]["matchExpressions"][0]["values"][0],
+                    pool["name"]
+                );
+                let text = |value: &Value| value.as_str().unwrap().to_owned();
+                all.push(format!(
+                    "{} {} {}",
+                    text(&class["storageClassName"]),
+                    text(&pool["name"]),
+                    text(&pool["capacity"])
+                ));
+            }
+        }
+        all.sort();
+        all
+    };
+    let are = async |expected: &[&str]| pools().await == expected;
+    let full = [
+        "<ephemeral> n0 10Gi",
+        "<ephemeral> n1 10Gi",
+        "dir n0 10Gi",
+        "dir n1 10Gi",
+    ];
+    eventually("reported", || are(&full)).await;
+    add_claim(&cluster, "c", "dir", "4Gi", "n1").await;
+    let less = ["<ephemeral> n0 10Gi", "<ephemeral> n1 6Gi", "dir n0 10Gi", "dir n1 6Gi"];
+    eventually("less room", || are(&less)).await;
+    cluster.delete(Kind::CsiNode, "", "n1").await;
+    eventually("withdrawn", || are(&["<ephemeral> n0 10Gi", "dir n0 10Gi"])).await;
+    cluster.delete(Kind::StorageClass, "", "dir").await;
+    eventually("only inline volumes", || are(&["<ephemeral> n0 10Gi"])).await;
+    provisioner.stop().await;
+    controller.stop().await;
+}
+
+/// Two provisioners at once on an API server that refuses, loses answers, cuts watches and meets every second change
+/// with a conflict: everything is bound, and the backend has what the cluster knows.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_provisioners_on_a_faulty_server_lose_nothing() {
+    let nodes = ["n0", "n1", "n2"];
+    let driver = Driver::start(&nodes, 1000 * GI).await;
+    let cluster = Cluster::new();
+    for node in nodes {
+        add_csi_node(&cluster, node).await;
+    }
+    add_class(&cluster, "dir", NAME, json!({})).await;
+    let controller = cluster.start(controller_options());
+    let faulty = berth_kube::Client::new(Faulty::new(&cluster.server, true), "default");
+    let mut running = Vec::new();
+    for _ in 0..2 {
+        let cancel = CancellationToken::new();
+        let task = tokio::spawn(run(faulty.clone(), driver.options().await, cancel.clone()));
+        running.push(Provisioner { cancel, task });
+    }
+    for index in 0..40 {
+        add_claim(&cluster, &format!("c{index}"), "dir", "1Gi", nodes[index % 3]).await;
+    }
+    for index in 0..40 {
+        let name = format!("c{index}");
+        eventually("bound", || is_bound(&cluster, &name)).await;
+        if index % 4 == 0 {
+            cluster.delete(Kind::PersistentVolumeClaim, "default", &name).await;
+        }
+    }
+    let settled = async || {
+        let claims = cluster.list(Resource::of(Kind::PersistentVolumeClaim)).await;
+        let recorded = claims
+            .iter()
+            .any(|claim| claim["metadata"].to_string().contains("provisioner.berth.dev"));
+        !recorded && claims.len() == 30 && volumes(&cluster).await.len() == 30 && driver.handles().len() == 30
+    };
+    eventually("settled", settled).await;
+    check_nothing_is_lost(&cluster, &driver).await;
+    for provisioner in running {
+        provisioner.stop().await;
+    }
     controller.stop().await;
 }
 

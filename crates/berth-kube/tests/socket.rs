@@ -13,6 +13,7 @@ use berth_kube::connect::from_kubeconfig;
 use berth_kube::controller::Options;
 use common::{Cluster, create_pair, eventually};
 use std::path::Path;
+use std::time::Duration;
 use tokio::net::TcpListener;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -30,7 +31,11 @@ async fn a_claim_is_bound_over_tls() {
     let cluster = Cluster { server, client, api };
     let serving = cluster.server.serve(listener, &tls, stop.cancelled());
     let story = async {
-        let running = cluster.start(Options::default());
+        // No resync helps out: the claim is bound because of what the watches bring.
+        let running = cluster.start(Options {
+            resync: Duration::from_secs(3600),
+            ..Options::default()
+        });
         create_pair(&cluster, "a").await;
         eventually("the claim is bound", || async {
             let claim = cluster.get(Kind::PersistentVolumeClaim, "default", "a").await.unwrap();

@@ -114,6 +114,11 @@ fn fail(attempt: &Attempt, failure: &Failure) -> Conclusion {
             retry: attempt.node.is_none() && attempt.purpose == Purpose::Provision,
             effects: give_up(attempt, &failure.message),
         },
+        // What was asked before is still open, whatever keeps us from asking now.
+        FailureKind::NotAsked if attempt.repeated => Conclusion {
+            effects: vec![word()],
+            retry: true,
+        },
         FailureKind::InDoubt => Conclusion {
             effects: vec![word()],
             retry: true,

@@ -61,6 +61,31 @@ pub struct Intent {
     pub node: Option<String>,
     /// Where the volume must be reachable.
     pub requirement: Option<Requirement>,
+    /// Only the best places were kept: there are more, and as long as the node is there they can be found again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub partial: bool,
+}
+
+/// How many terms are kept. An annotation holds 256 KiB with all others, and a term is some hundred bytes long, so
+/// these take a few per cent; a cluster whose nodes are segments of their own has thousands.
+const MOST_TERMS: usize = 32;
+
+impl Intent {
+    /// The same, small enough to be kept on a claim.
+    #[must_use]
+    pub fn bounded(&self) -> Self {
+        let mut bounded = self.clone();
+        if let Some(requirement) = bounded
+            .requirement
+            .as_mut()
+            .filter(|all| all.requisite.len() > MOST_TERMS)
+        {
+            requirement.preferred.truncate(MOST_TERMS);
+            requirement.requisite = requirement.preferred.clone();
+            bounded.partial = true;
+        }
+        bounded
+    }
 }
 
 /// What changes about an object.
@@ -264,6 +289,7 @@ mod tests {
         let intent = Intent {
             node: Some("n1".into()),
             requirement: None,
+            partial: false,
         };
         let recorded = Change::RecordAttempt(intent).patch(&claim).unwrap().unwrap();
         assert_eq!(

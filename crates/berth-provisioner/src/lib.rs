@@ -13,6 +13,47 @@
 //! runs the loop: a cluster component, an embedded control plane or a simulation in virtual time.
 //! `driver` is a small CSI driver of our own.
 //!
+//! One claim's way, in virtual time, with a built-in provisioner:
+//!
+//! ```
+//! use berth_core::api::Object;
+//! use berth_provisioner::answer::conclude;
+//! use berth_provisioner::builtin::Builtin;
+//! use berth_provisioner::effect::Effect;
+//! use berth_provisioner::settings::Settings;
+//! use berth_provisioner::state::State;
+//! use berth_provisioner::step::{Decision, step};
+//! use serde_json::json;
+//!
+//! let mut state = State::default();
+//! for object in [
+//!     json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "local"},
+//!            "provisioner": "berth.dev/local", "volumeBindingMode": "WaitForFirstConsumer"}),
+//!     json!({"apiVersion": "v1", "kind": "Node",
+//!            "metadata": {"name": "n1", "labels": {"kubernetes.io/hostname": "n1"}}}),
+//!     json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+//!            "metadata": {"name": "data", "uid": "u-1", "annotations": {
+//!                "volume.kubernetes.io/storage-provisioner": "berth.dev/local",
+//!                "volume.kubernetes.io/selected-node": "n1"}},
+//!            "spec": {"storageClassName": "local", "resources": {"requests": {"storage": "1Gi"}}}}),
+//! ] {
+//!     if let Some(object) = Object::decode(object)? {
+//!         state.upsert(&object);
+//!     }
+//! }
+//! let settings = Settings::builtin("berth.dev/local");
+//! let mut backend = Builtin::default();
+//! let claim = state.claim("default", "data").ok_or("no claim")?;
+//! if let Decision::Ask(attempt) = step(claim, &state, &settings) {
+//!     let answer = backend.provision(&attempt.request, state.nodes());
+//!     let conclusion = conclude(&attempt, &answer, &settings);
+//!     let Effect::CreateVolume(volume) = &conclusion.effects[0] else { return Err("no volume".into()) };
+//!     assert_eq!(volume["metadata"]["name"], "pvc-u-1");
+//! }
+//! assert_eq!(backend.volumes(), 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! Nothing outside of `csi` and `driver` may know a socket, a runtime or a clock.
 
 pub mod answer;

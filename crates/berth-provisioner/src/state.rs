@@ -47,15 +47,8 @@ impl State {
                 drop(self.claims.insert(key, (**claim).clone()));
             }
             Object::VolumeAttachment(attachment) => drop(self.attachments.insert(name, (**attachment).clone())),
-            Object::Pod(_)
-            | Object::CsiDriver(_)
-            | Object::CsiStorageCapacity(_)
-            | Object::Namespace(_)
-            | Object::PriorityClass(_)
-            | Object::Service(_)
-            | Object::ReplicationController(_)
-            | Object::ReplicaSet(_)
-            | Object::StatefulSet(_) => {}
+            // The model reads more kinds than provisioning does.
+            _ => {}
         }
     }
 
@@ -70,15 +63,7 @@ impl State {
                 drop(self.claims.remove(&(namespace.to_owned(), name.to_owned())));
             }
             Kind::VolumeAttachment => drop(self.attachments.remove(name)),
-            Kind::Pod
-            | Kind::CsiDriver
-            | Kind::CsiStorageCapacity
-            | Kind::Namespace
-            | Kind::PriorityClass
-            | Kind::Service
-            | Kind::ReplicationController
-            | Kind::ReplicaSet
-            | Kind::StatefulSet => {}
+            _ => {}
         }
     }
 

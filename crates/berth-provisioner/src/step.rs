@@ -66,6 +66,8 @@ pub struct Attempt {
     pub node: Option<String>,
     /// Why.
     pub purpose: Purpose,
+    /// It was asked before, and nobody knows with what result.
+    pub repeated: bool,
 }
 
 /// Why a backend is asked for a volume.
@@ -121,15 +123,18 @@ fn unsettled(claim: &PersistentVolumeClaim, state: &State, settings: &Settings, 
         }
         return Decision::Nothing(Idle::ClassMissing);
     };
-    if let Some(intent) = recorded.then(|| intent_of(claim)).flatten() {
-        return ask(claim, class, state, settings, intent);
+    if let Some(mut intent) = recorded.then(|| intent_of(claim)).flatten() {
+        if intent.partial
+            && let Ok(requirement) = place(claim, class, state, settings, intent.node.as_deref())
+        {
+            intent.requirement = requirement;
+        }
+        return ask(claim, class, state, settings, intent, true);
     }
     let node = claim.selected_node().filter(|node| !node.is_empty());
     if class.is_delayed() && node.is_none() {
         return Decision::Nothing(Idle::WaitingForFirstConsumer);
     }
-    // An immediate claim may carry the annotation from an earlier life; it is not a choice.
-    let node = node.filter(|_| class.is_delayed());
     if settings.node.is_some() && settings.node.as_deref() != node {
         return Decision::Nothing(Idle::OtherNode);
     }
@@ -140,13 +145,14 @@ fn unsettled(claim: &PersistentVolumeClaim, state: &State, settings: &Settings, 
         Ok(requirement) => Intent {
             node: node.map(str::to_owned),
             requirement,
+            partial: false,
         },
         Err(error) => {
             let message = class_failed(class, &error.to_string());
             return act(vec![forget(claim, node), failed(claim, message)], node.is_none());
         }
     };
-    ask(claim, class, state, settings, asked)
+    ask(claim, class, state, settings, asked, recorded)
 }
 
 fn is_ours(claim: &PersistentVolumeClaim, settings: &Settings) -> Result<(), Idle> {
@@ -212,6 +218,7 @@ fn ask(
     state: &State,
     settings: &Settings,
     intent: Intent,
+    repeated: bool,
 ) -> Decision {
     let name = volume_name(claim);
     let mut parameters = match Parameters::new(&class.parameters, &name, claim) {
@@ -235,8 +242,8 @@ fn ask(
         }
     }
     let mut before = Vec::new();
-    if settings.record_attempts {
-        before.push(Effect::Change(target(claim), Change::RecordAttempt(intent.clone())));
+    if settings.record_attempts && !repeated {
+        before.push(Effect::Change(target(claim), Change::RecordAttempt(intent.bounded())));
     }
     let selected_node = intent.node.as_ref().and_then(|node| state.nodes().get(node)).cloned();
     let purpose = if claim.metadata.is_deleting() {
@@ -257,6 +264,7 @@ fn ask(
         },
         node: intent.node,
         purpose,
+        repeated,
     }))
 }
 

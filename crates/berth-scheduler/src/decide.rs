@@ -6,6 +6,7 @@
 use crate::cluster::Cluster;
 use crate::diagnose::{self, Diagnosis};
 use crate::framework::{Code, PluginName, PreFilter, Refusal};
+use crate::nominated::{Nominated, Question};
 use crate::plugins::{self, FilterState, ScoreContext};
 use crate::pod::Pod;
 use crate::profile::Profile;
@@ -78,6 +79,19 @@ pub(crate) struct PreFiltered {
 
 /// Finds the best node for a pod.
 pub fn decide(cluster: &mut Cluster, pod: &Pod, profile: &Profile, scratch: &mut Scratch) -> Decision {
+    decide_beside(cluster, pod, profile, scratch, &Nominated::default())
+}
+
+/// Finds the best node for a pod that leaves the room alone that others wait for. The node on which room was made
+/// for the pod itself is taken if it fits.
+pub fn decide_beside(
+    cluster: &mut Cluster,
+    pod: &Pod,
+    profile: &Profile,
+    scratch: &mut Scratch,
+    nominated: &Nominated<'_>,
+) -> Decision {
+    let mut promised = Vec::new();
     let pre_filtered = pre_filter(cluster, pod, profile, &mut scratch.states);
     scratch.nodes.clear();
     if pre_filtered.refusal.is_none() {
@@ -88,10 +102,27 @@ pub fn decide(cluster: &mut Cluster, pod: &Pod, profile: &Profile, scratch: &mut
         for state in &scratch.states {
             state.narrow(cluster, &mut scratch.mask);
         }
-        scratch.nodes.extend(scratch.mask.iter());
+        let question = Question {
+            pod,
+            profile,
+            states: &scratch.states,
+            nominated,
+        };
+        for node in nominated.nodes() {
+            if scratch.mask.contains(node)
+                && let Some(refusal) = question.refusal_beside(cluster, node)
+            {
+                scratch.mask.remove(node);
+                promised.push((node, refusal));
+            }
+        }
+        match nominated.own.filter(|own| scratch.mask.contains(*own)) {
+            Some(own) => scratch.nodes.push(own),
+            None => scratch.nodes.extend(scratch.mask.iter()),
+        }
     }
     if scratch.nodes.is_empty() {
-        let diagnosis = diagnose::diagnose(cluster, &scratch.states, pre_filtered);
+        let diagnosis = diagnose::diagnose(cluster, &scratch.states, pre_filtered, &promised);
         return Decision::Refuse(Box::new(diagnosis));
     }
     score(cluster, pod, profile, scratch);

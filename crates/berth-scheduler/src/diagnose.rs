@@ -10,6 +10,11 @@ use berth_core::nodes::NodeId;
 use berth_core::symbols::Symbol;
 use std::collections::BTreeMap;
 
+/// Of a node that refuses the pod whoever is evicted there.
+pub(crate) const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
+/// Of a node without pods of lower priority.
+pub(crate) const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
+
 /// Why a pod fits nowhere.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diagnosis {
@@ -21,8 +26,14 @@ pub struct Diagnosis {
     pub nodes: Vec<(NodeId, Refusal)>,
 }
 
-/// Asks the plugins in order about every node, each node up to its first refusal.
-pub(crate) fn diagnose(cluster: &Cluster, states: &[FilterState], pre_filtered: PreFiltered) -> Diagnosis {
+/// Asks the plugins in order about every node, each node up to its first refusal. Nodes that would do but for the
+/// pods that were promised room there are given with their refusals.
+pub(crate) fn diagnose(
+    cluster: &Cluster,
+    states: &[FilterState],
+    pre_filtered: PreFiltered,
+    promised: &[(NodeId, Refusal)],
+) -> Diagnosis {
     let node_count = cluster.all_nodes().len();
     if pre_filtered.refusal.is_some() {
         return Diagnosis {
@@ -33,7 +44,9 @@ pub(crate) fn diagnose(cluster: &Cluster, states: &[FilterState], pre_filtered: 
     }
     let nodes = cluster.all_nodes().iter().filter_map(|node| {
         let outside = outside(cluster, &pre_filtered.only_nodes, node);
-        let refusal = outside.or_else(|| states.iter().find_map(|state| state.filter(cluster, node)))?;
+        let refused = outside.or_else(|| states.iter().find_map(|state| state.filter(cluster, node)));
+        let promised = || promised.iter().find(|(promised, _)| *promised == node);
+        let refusal = refused.or_else(|| promised().map(|(_, refusal)| refusal.clone()))?;
         Some((node, refusal))
     });
     Diagnosis {
@@ -97,8 +110,6 @@ impl Diagnosis {
         if pod.never_preempts {
             return Some("preemption: not eligible due to preemptionPolicy=Never.".to_owned());
         }
-        const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
-        const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
         let mut reasons = Vec::new();
         if self.early.is_some() {
             reasons.resize(self.node_count, NOT_HELPFUL.to_owned());
@@ -110,7 +121,12 @@ impl Diagnosis {
                 Code::UnschedulableAndUnresolvable | Code::Error => NOT_HELPFUL.to_owned(),
             });
         }
-        Some(format!("preemption: {}{}.", self.headline(), counted(reasons)))
+        Some(self.preemption_refusal(reasons))
+    }
+
+    /// What preemption says if it helps on no node, from the reasons of all nodes.
+    pub(crate) fn preemption_refusal(&self, reasons: Vec<String>) -> String {
+        format!("preemption: {}{}.", self.headline(), counted(reasons))
     }
 }
 

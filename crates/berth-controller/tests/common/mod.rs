@@ -64,6 +64,11 @@ impl Cluster {
         (kind, namespace.to_owned(), name.to_owned())
     }
 
+    /// The version of the last change.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
     pub fn volume(&self, name: &str) -> Option<&Value> {
         self.objects.get(&Self::id(Kind::PersistentVolume, "", name))
     }
@@ -337,10 +342,7 @@ fn apply(state: &mut State, entry: &Logged) -> Vec<Key> {
         Object::PersistentVolumeClaim(claim) => state.apply_claim(*claim),
         Object::StorageClass(class) => state.apply_class(*class),
         Object::Pod(pod) => state.apply_pod(&pod),
-        Object::Node(node) => {
-            state.apply_node(*node);
-            Vec::new()
-        }
+        Object::Node(node) => state.apply_node(*node),
         _ => Vec::new(),
     }
 }

@@ -2,7 +2,8 @@
 
 use super::{
     CsiDriver, CsiNode, CsiStorageCapacity, Namespace, Node, ObjectMeta, PersistentVolume, PersistentVolumeClaim, Pod,
-    PriorityClass, ReplicaSet, ReplicationController, Service, StatefulSet, StorageClass, VolumeAttachment,
+    PodDisruptionBudget, PriorityClass, ReplicaSet, ReplicationController, Service, StatefulSet, StorageClass,
+    VolumeAttachment,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -85,6 +86,7 @@ kinds! {
     ReplicationController, "ReplicationController", "", true;
     ReplicaSet, "ReplicaSet", "apps", true;
     StatefulSet, "StatefulSet", "apps", true;
+    PodDisruptionBudget, "PodDisruptionBudget", "policy", true;
 }
 
 impl fmt::Display for Kind {

@@ -52,6 +52,9 @@ impl Object {
             Self::StatefulSet(owner) => optional(owner.spec.selector.as_ref(), |selector| {
                 label_selector("spec.selector", selector)
             }),
+            Self::PodDisruptionBudget(budget) => optional(budget.spec.selector.as_ref(), |selector| {
+                label_selector("spec.selector", selector)
+            }),
             Self::CsiNode(_)
             | Self::VolumeAttachment(_)
             | Self::Namespace(_)

@@ -1,7 +1,8 @@
-//! Services and workloads, as far as they tell which pods belong together.
+//! Services and workloads, as far as they tell which pods belong together, and budgets for evicting them.
 
 use super::{LabelSelector, ObjectMeta, StringMap, nullable};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 
 macro_rules! selecting {
     ($($(#[$doc:meta])* $kind:ident, $spec:ident, $selector:ty;)*) => {
@@ -38,4 +39,39 @@ selecting! {
     ReplicaSet, ReplicaSetSpec, LabelSelector;
     /// A stateful set.
     StatefulSet, StatefulSetSpec, LabelSelector;
+}
+
+/// How many of some pods may be evicted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodDisruptionBudget {
+    /// Metadata.
+    #[serde(deserialize_with = "nullable")]
+    pub metadata: ObjectMeta,
+    /// What it selects.
+    #[serde(deserialize_with = "nullable")]
+    pub spec: PodDisruptionBudgetSpec,
+    /// What may be evicted now.
+    #[serde(deserialize_with = "nullable")]
+    pub status: PodDisruptionBudgetStatus,
+}
+
+/// See [`PodDisruptionBudget`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodDisruptionBudgetSpec {
+    /// Its pods; none if it selects none.
+    pub selector: Option<LabelSelector>,
+}
+
+/// See [`PodDisruptionBudget`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodDisruptionBudgetStatus {
+    /// How many more pods may be evicted.
+    #[serde(deserialize_with = "nullable")]
+    pub disruptions_allowed: i32,
+    /// The pods whose eviction was granted and that are not yet seen to go, with the time.
+    #[serde(deserialize_with = "nullable")]
+    pub disrupted_pods: BTreeMap<String, Option<String>>,
 }

@@ -281,7 +281,8 @@ impl VolumeBinder {
             | api::Object::Service(_)
             | api::Object::ReplicationController(_)
             | api::Object::ReplicaSet(_)
-            | api::Object::StatefulSet(_) => {}
+            | api::Object::StatefulSet(_)
+            | api::Object::PodDisruptionBudget(_) => {}
         }
     }
 
@@ -304,7 +305,8 @@ impl VolumeBinder {
             | api::Kind::Service
             | api::Kind::ReplicationController
             | api::Kind::ReplicaSet
-            | api::Kind::StatefulSet => {}
+            | api::Kind::StatefulSet
+            | api::Kind::PodDisruptionBudget => {}
         }
     }
 }

@@ -31,7 +31,6 @@ pub struct Metrics {
     pub(super) watch_failures: Family<KindLabel, Counter>,
     pub(super) broken: Family<KindLabel, Counter>,
     pub(super) leader: Gauge,
-    pub(super) quiet_resyncs: Counter,
 }
 
 impl Metrics {
@@ -56,14 +55,17 @@ impl Metrics {
             metrics.broken.clone(),
         );
         registry.register("leader", "1 while this copy leads", metrics.leader.clone());
-        let help = "Resyncs after which nothing was left to do";
-        registry.register("quiet_resyncs", help, metrics.quiet_resyncs.clone());
     }
 
-    /// How many resyncs there were after which nothing was left to do: what has not moved between
-    /// two of them waits for somebody else.
+    /// Whether nothing waits for a step and nothing is in flight, as of the last time the controller looked.
     #[must_use]
-    pub fn quiet_resyncs(&self) -> u64 {
-        self.quiet_resyncs.get()
+    pub fn is_idle(&self) -> bool {
+        self.queue.get() == 0 && self.in_flight.get() == 0
+    }
+
+    /// How many steps there were.
+    #[must_use]
+    pub fn steps(&self) -> u64 {
+        self.steps.get()
     }
 }

@@ -23,7 +23,7 @@ use crate::lease::{LeaseOptions, lead};
 use crate::recorder::recorder;
 use crate::resource::Resource;
 use berth_controller::zone::{Plan, plan};
-use berth_controller::{Change, Settings};
+use berth_controller::{Change, Settings, ZoneUpgrade};
 use berth_core::api::{Kind, PersistentVolume};
 use effects::Executor;
 use owner::Owner;
@@ -105,6 +105,19 @@ pub enum RunError {
 
 /// Runs the controller until it is cancelled, or cannot go on.
 ///
+/// In a real cluster it takes the place of kube-controller-manager's `persistentvolume-binder-controller`,
+/// which has to be switched off there (`--controllers=*,-persistentvolume-binder-controller`).
+///
+/// ```no_run
+/// use berth_kube::controller::{Options, run};
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let client = berth_kube::connect::infer().await?;
+/// let cancel = berth_kube::CancellationToken::new();
+/// run(client, Options::default(), cancel).await?;
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 /// If the endpoint's address cannot be used, the lease is lost, or a part of it fails.
 pub async fn run(client: kube::Client, options: Options, cancel: CancellationToken) -> Result<(), RunError> {
@@ -130,6 +143,9 @@ pub async fn run(client: kube::Client, options: Options, cancel: CancellationTok
     let lost = lead(&api, election, &options.health, &metrics.leader, &cancel, &mut tasks).await;
     if cancel.is_cancelled() {
         return Ok(());
+    }
+    if options.settings.zone_upgrade == ZoneUpgrade::DryRun {
+        report_zone_upgrade(&api).await;
     }
     let instance = options
         .leader_election
@@ -201,11 +217,29 @@ pub struct PlannedUpgrade {
 /// # Errors
 /// If the volumes cannot be listed.
 pub async fn plan_zone_upgrade(client: kube::Client) -> Result<Vec<PlannedUpgrade>, ApiError> {
+    plan_upgrade(&Api::new(client, FIELD_MANAGER)).await
+}
+
+/// Logs what the zone upgrade would do.
+async fn report_zone_upgrade(api: &Api) {
+    match plan_upgrade(api).await {
+        Ok(planned) => {
+            for PlannedUpgrade { volume, change } in planned {
+                match change {
+                    Ok(patch) => tracing::info!(volume, %patch, "zone upgrade, dry run: would change"),
+                    Err(problem) => tracing::warn!(volume, problem, "zone upgrade, dry run: would skip"),
+                }
+            }
+        }
+        Err(error) => tracing::warn!(%error, "zone upgrade, dry run: cannot list volumes"),
+    }
+}
+
+async fn plan_upgrade(api: &Api) -> Result<Vec<PlannedUpgrade>, ApiError> {
     #[derive(Deserialize)]
     struct Volumes {
         items: Option<Vec<Value>>,
     }
-    let api = Api::new(client, FIELD_MANAGER);
     let path = Resource::of(Kind::PersistentVolume).collection(None);
     let bytes = api.get_path(&path).await?;
     let volumes: Volumes = serde_json::from_slice(&bytes).map_err(|error| ApiError::Malformed {

@@ -37,8 +37,6 @@ pub(super) struct Owner {
     inbox: mpsc::Receiver<Message>,
     listed: FxHashSet<Kind>,
     workers: JoinSet<Finished>,
-    /// A resync has begun, and what it brought up is not all done.
-    resyncing: bool,
 }
 
 impl Owner {
@@ -51,7 +49,6 @@ impl Owner {
             inbox,
             listed: FxHashSet::default(),
             workers: JoinSet::new(),
-            resyncing: false,
         }
     }
 
@@ -97,7 +94,6 @@ impl Owner {
     }
 
     fn resync(&mut self) {
-        self.resyncing = true;
         for key in self.state.all_keys() {
             self.queue.push(key);
         }
@@ -118,11 +114,6 @@ impl Owner {
             .set(i64::try_from(self.queue.len()).unwrap_or(i64::MAX));
         let in_flight = i64::try_from(self.workers.len()).unwrap_or(i64::MAX);
         self.executor.metrics.in_flight.set(in_flight);
-        let quiet = self.queue.is_empty() && self.workers.is_empty() && self.listed.len() == KINDS.len();
-        if self.resyncing && quiet {
-            self.resyncing = false;
-            self.executor.metrics.quiet_resyncs.inc();
-        }
     }
 
     fn step(&mut self, key: Key) {
@@ -165,14 +156,17 @@ impl Owner {
 
     fn finish(&mut self, finished: Finished) {
         let Finished { key, touched, outcome } = finished;
-        for touched in &touched {
-            if let Key::Volume(name) = touched {
-                self.state.unhold(name);
-            }
-        }
         self.queue.unlock(&touched);
         for fresh in outcome.fresh {
             self.refresh(fresh);
+        }
+        // A watch may have brought the answers before us: then it is here that a volume becomes free to choose.
+        for touched in &touched {
+            if let Key::Volume(name) = touched
+                && let Some(waiting) = self.state.unhold(name)
+            {
+                self.queue.push(waiting);
+            }
         }
         for key in outcome.requeue {
             self.queue.push(key);
@@ -240,18 +234,10 @@ impl Owner {
                 |state, pod| state.apply_pod(&pod),
                 |state, name| state.remove_pod(&namespaced(name)),
             ),
-            Message::Nodes(difference) => self.apply(
-                Kind::Node,
-                difference,
-                |state, node| {
-                    state.apply_node(node);
-                    Vec::new()
-                },
-                |state, (_, name)| {
-                    state.remove_node(&name);
-                    Vec::new()
-                },
-            ),
+            Message::Nodes(difference) => self.apply(Kind::Node, difference, State::apply_node, |state, (_, name)| {
+                state.remove_node(&name);
+                Vec::new()
+            }),
         }
     }
 

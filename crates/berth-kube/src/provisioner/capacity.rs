@@ -1,9 +1,10 @@
 //! Publishes capacity: asks the backend about classes in segments and writes what changed.
 
 use super::backend::Backend;
-use berth_core::api::{CsiNode, CsiStorageCapacity, Node, PersistentVolume, StorageClass};
+use berth_core::api::{CsiNode, CsiStorageCapacity, Node, ObjectMeta, PersistentVolume, StorageClass};
 use berth_core::names;
 use berth_provisioner::builtin::Builtin;
+use berth_provisioner::capacity::pools::{Pool, PoolClass, PoolNodes};
 use berth_provisioner::capacity::{
     Available, CapacityEffect, Item, Owner, Producer, ProducerSettings, Query, managed_by, node_segment, segments,
 };
@@ -11,13 +12,31 @@ use berth_provisioner::request::places_of;
 use berth_provisioner::settings::Settings;
 use berth_provisioner::state::State;
 use berth_provisioner::topology::Segment;
+use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use tokio::time::Instant;
 
+/// Where capacity is published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CapacityForm {
+    /// `CSIStorageCapacity` objects: what every cluster has.
+    Objects,
+    /// Pools in the status of the `CSIDriver`, where the server has it.
+    DriverStatus,
+    /// The same pools in a custom resource of ours.
+    CustomResource,
+}
+
 /// How capacity is published.
 #[derive(Clone, Debug)]
 pub struct CapacityOptions {
+    /// Where.
+    pub form: CapacityForm,
+    /// Pools only: also for inline volumes, without parameters.
+    pub ephemeral: bool,
+    /// Pools only: a report that was not renewed for so long stops counting.
+    pub expiry: Duration,
     /// Where the objects live.
     pub namespace: String,
     /// What they go away with.
@@ -35,6 +54,10 @@ impl CapacityOptions {
     #[must_use]
     pub fn new(namespace: impl Into<String>) -> Self {
         Self {
+            form: CapacityForm::Objects,
+            ephemeral: false,
+            // Five questions may fail in a row before the last answer is taken back.
+            expiry: Duration::from_secs(300),
             namespace: namespace.into(),
             owner: None,
             immediate: false,
@@ -44,12 +67,23 @@ impl CapacityOptions {
     }
 }
 
+/// What is written.
+#[derive(Debug)]
+pub(super) enum Publication {
+    /// An object.
+    Object(CapacityEffect),
+    /// A pool of a driver is reported.
+    Report(PoolClass, Pool),
+    /// A pool of a driver is taken away.
+    Withdraw(PoolClass, String),
+}
+
 /// A write that waits, and the item that it is about if it must be made good.
 #[derive(Debug)]
 pub(super) struct Write {
     pub(super) driver: String,
     pub(super) item: Option<Item>,
-    pub(super) effect: CapacityEffect,
+    pub(super) publication: Publication,
 }
 
 /// A question to the backend.
@@ -65,6 +99,8 @@ pub(super) struct Publisher {
     producers: BTreeMap<String, Producer>,
     nodes: BTreeMap<String, Option<String>>,
     writes: VecDeque<Write>,
+    /// Pools that are reported, by the name of the object that they stand for.
+    pools: BTreeMap<String, Item>,
     /// Nodes or classes have changed since segments were last looked for.
     stale: bool,
     epoch: Instant,
@@ -83,8 +119,16 @@ impl Publisher {
             (one.provisioner.clone(), Producer::new(settings))
         };
         let node = |one: &Settings| (one.provisioner.clone(), one.node.clone());
+        let mut producers: BTreeMap<String, Producer> = settings.iter().map(producer).collect();
+        if options.form != CapacityForm::Objects && options.ephemeral {
+            for (driver, producer) in &mut producers {
+                // Inline volumes have no class: they are asked about like one without parameters.
+                producer.upsert_class(&ephemeral_class(driver));
+            }
+        }
         Self {
-            producers: settings.iter().map(producer).collect(),
+            producers,
+            pools: BTreeMap::new(),
             nodes: settings.iter().map(node).collect(),
             options,
             writes: VecDeque::new(),
@@ -98,12 +142,22 @@ impl Publisher {
     }
 
     fn write(&mut self, driver: &str, effects: Vec<CapacityEffect>) {
-        let queued = effects.into_iter().map(|effect| Write {
-            driver: driver.to_owned(),
-            item: None,
-            effect,
-        });
-        self.writes.extend(queued);
+        for effect in effects {
+            let publication = match (self.options.form, effect) {
+                (CapacityForm::Objects, effect) => Publication::Object(effect),
+                (_, CapacityEffect::Delete { name }) => {
+                    let Some(item) = self.pools.remove(&name) else { continue };
+                    Publication::Withdraw(pool_class(&item), pool_name(&item))
+                }
+                // Pools are reported when the backend answers.
+                (_, CapacityEffect::Create(_) | CapacityEffect::Update { .. }) => continue,
+            };
+            self.writes.push_back(Write {
+                driver: driver.to_owned(),
+                item: None,
+                publication,
+            });
+        }
     }
 
     pub(super) fn nodes_changed(&mut self) {
@@ -205,12 +259,41 @@ impl Publisher {
         let Some(producer) = self.producers.get_mut(driver) else {
             return;
         };
-        if let Some(effect) = producer.answered(item, answer, now) {
-            self.writes.push_back(Write {
-                driver: driver.to_owned(),
-                item: Some(item.clone()),
-                effect,
-            });
+        let effect = producer.answered(item, answer, now);
+        let publication = match (self.options.form, effect, answer) {
+            (CapacityForm::Objects, Some(effect), _) => Publication::Object(effect),
+            (CapacityForm::Objects, None, _) | (_, _, None) => return,
+            (_, effect, Some(available)) => {
+                if let Some(CapacityEffect::Create(object)) = &effect {
+                    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+                    self.pools.insert(name.to_owned(), item.clone());
+                }
+                if !self.pools.values().any(|known| known == item) {
+                    // It is no longer wanted.
+                    return;
+                }
+                let node = self.nodes.get(driver).cloned().flatten();
+                Publication::Report(pool_class(item), self.pool(item, available, node))
+            }
+        };
+        self.writes.push_back(Write {
+            driver: driver.to_owned(),
+            item: Some(item.clone()),
+            publication,
+        });
+    }
+
+    fn pool(&self, item: &Item, available: Available, node: Option<String>) -> Pool {
+        let expiry = SignedDuration::try_from(self.options.expiry).unwrap_or(SignedDuration::MAX);
+        Pool {
+            name: pool_name(item),
+            nodes: match node {
+                Some(node) => PoolNodes::List(vec![node]),
+                None if item.segment.is_empty() => PoolNodes::All,
+                None => PoolNodes::Segment((*item.segment).clone()),
+            },
+            bytes: available.maximum_volume_size.unwrap_or(available.bytes),
+            expires: Timestamp::now().checked_add(expiry).ok(),
         }
     }
 
@@ -227,6 +310,35 @@ impl Publisher {
 
     pub(super) fn published(&self) -> usize {
         self.producers.values().map(Producer::published).sum()
+    }
+}
+
+fn ephemeral_class(driver: &str) -> StorageClass {
+    StorageClass {
+        metadata: ObjectMeta {
+            name: names::EPHEMERAL_CLASS.to_owned(),
+            ..ObjectMeta::default()
+        },
+        provisioner: driver.to_owned(),
+        volume_binding_mode: Some("WaitForFirstConsumer".to_owned()),
+        ..StorageClass::default()
+    }
+}
+
+fn pool_class(item: &Item) -> PoolClass {
+    match item.class.as_str() {
+        names::EPHEMERAL_CLASS => PoolClass::Ephemeral,
+        class => PoolClass::Class(class.to_owned()),
+    }
+}
+
+/// A name for people: where the pool is.
+fn pool_name(item: &Item) -> String {
+    let values: Vec<_> = item.segment.values().map(String::as_str).collect();
+    if values.is_empty() {
+        "cluster".to_owned()
+    } else {
+        values.join(".")
     }
 }
 

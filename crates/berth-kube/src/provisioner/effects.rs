@@ -1,12 +1,14 @@
 //! Calls the backend and carries out effects.
 
 use super::backend::Backend;
+use super::capacity::{CapacityForm, CapacityOptions, Publication};
 use super::metrics::{CallLabel, CallLabels, EffectLabels, Metrics};
 use crate::api::{Api, ApiError};
 use crate::recorder::{About, Recorder, Told};
 use crate::resource::Resource;
 use berth_core::api::{Kind, Object};
 use berth_provisioner::answer::{Answer, conclude, refused};
+use berth_provisioner::capacity::pools::{self, Pool, PoolClass};
 use berth_provisioner::capacity::{Available, CapacityEffect, Query};
 use berth_provisioner::effect::{Change, Effect, Event, Target};
 use berth_provisioner::request::{Backing, FailureKind, Request};
@@ -60,6 +62,8 @@ pub(super) struct Executor {
 struct Run<'a> {
     executor: &'a Executor,
     outcome: Outcome,
+    /// The object that was changed last, as the server answered: the next change need not read it again.
+    changed: Option<(Target, Bytes)>,
 }
 
 impl Executor {
@@ -151,23 +155,23 @@ impl Executor {
     }
 
     /// Writes published capacity. `false` if it was not written.
-    pub(super) async fn publish(&self, namespace: &str, effect: &CapacityEffect) -> bool {
-        let resource = Resource::of(Kind::CsiStorageCapacity);
-        let (name, result) = match effect {
-            CapacityEffect::Create(object) => (
-                "create_capacity",
-                self.api.create(resource, namespace, object).await.map(|_| ()),
-            ),
-            CapacityEffect::Update { name, patch } => (
-                "update_capacity",
-                self.api
-                    .merge_patch(resource, namespace, name, None, patch)
-                    .await
-                    .map(|_| ()),
-            ),
-            CapacityEffect::Delete { name } => {
-                let deleted = self.delete_object(resource, namespace, name, None).await;
-                ("delete_capacity", deleted)
+    pub(super) async fn publish(&self, options: &CapacityOptions, driver: &str, publication: &Publication) -> bool {
+        let (name, result) = match publication {
+            Publication::Object(effect) => self.publish_object(&options.namespace, effect).await,
+            Publication::Report(class, pool) => {
+                let applied = vec![(class.clone(), pool.clone())];
+                let report = pools::report(class, pool);
+                let written = self
+                    .patch_pool(options.form, driver, &pool.name, class, &report, &applied)
+                    .await;
+                ("report_pool", written)
+            }
+            Publication::Withdraw(class, pool) => {
+                let withdrawal = pools::withdraw(class, pool);
+                let written = self
+                    .patch_pool(options.form, driver, pool, class, &withdrawal, &[])
+                    .await;
+                ("withdraw_pool", written)
             }
         };
         self.count(name, &result);
@@ -175,6 +179,55 @@ impl Executor {
             tracing::warn!(%error, "capacity was not written");
         }
         result.is_ok()
+    }
+
+    async fn publish_object(&self, namespace: &str, effect: &CapacityEffect) -> (&'static str, Result<(), ApiError>) {
+        let resource = Resource::of(Kind::CsiStorageCapacity);
+        match effect {
+            CapacityEffect::Create(object) => {
+                let created = self.api.create(resource, namespace, object).await;
+                ("create_capacity", created.map(|_| ()))
+            }
+            CapacityEffect::Update { name, patch } => {
+                let patched = self.api.merge_patch(resource, namespace, name, None, patch).await;
+                ("update_capacity", patched.map(|_| ()))
+            }
+            CapacityEffect::Delete { name } => {
+                let deleted = self.delete_object(resource, namespace, name, None).await;
+                ("delete_capacity", deleted)
+            }
+        }
+    }
+
+    /// Patches one pool of a driver and nothing else. On a custom resource each pool has a field manager of its own.
+    async fn patch_pool(
+        &self,
+        form: CapacityForm,
+        driver: &str,
+        pool: &str,
+        class: &PoolClass,
+        strategic: &Value,
+        applied: &[(PoolClass, Pool)],
+    ) -> Result<(), ApiError> {
+        let written = match form {
+            CapacityForm::Objects => return Ok(()),
+            CapacityForm::DriverStatus => {
+                let path = format!("{}/status", Resource::of(Kind::CsiDriver).object("", driver));
+                let content_type = "application/strategic-merge-patch+json";
+                self.api.patch_path(&path, content_type, strategic).await
+            }
+            CapacityForm::CustomResource => {
+                let manager: String = format!("berth-{}-{pool}", class.name().trim_matches(['<', '>']));
+                let manager: String = manager.chars().take(128).collect();
+                let path = format!(
+                    "/apis/{}/csidrivercapacities/{driver}?fieldManager={manager}&force=true",
+                    pools::CUSTOM_API_VERSION
+                );
+                let body = pools::apply(driver, applied);
+                self.api.patch_path(&path, "application/apply-patch+yaml", &body).await
+            }
+        };
+        written.map(|_| ())
     }
 
     /// Deletes an object. One that is gone, or is another one by now, counts as deleted.
@@ -248,6 +301,7 @@ impl<'a> Run<'a> {
         Self {
             executor,
             outcome: Outcome::default(),
+            changed: None,
         }
     }
 
@@ -280,7 +334,10 @@ impl<'a> Run<'a> {
         let api = &self.executor.api;
         let resource = Resource::of(target.kind);
         for _ in 0..CONFLICTS {
-            let found = api.get(resource, &target.namespace, &target.name).await?;
+            let found = match self.changed.take() {
+                Some((changed, bytes)) if changed == *target => Some(bytes),
+                _ => api.get(resource, &target.namespace, &target.name).await?,
+            };
             let current: Option<Value> = found.as_ref().and_then(|bytes| serde_json::from_slice(bytes).ok());
             let Some(current) = current.filter(|current| current["metadata"]["uid"] == target.uid.as_str()) else {
                 self.outcome.gone.push(target.clone());
@@ -293,11 +350,11 @@ impl<'a> Run<'a> {
             let patch = match change.patch(&current) {
                 Ok(Some(patch)) => patch,
                 Ok(None) => {
-                    self.take(target.kind, found.unwrap_or_default());
+                    self.take(target.kind, &found.unwrap_or_default());
                     return Ok(());
                 }
                 Err(_) => {
-                    self.take(target.kind, found.unwrap_or_default());
+                    self.take(target.kind, &found.unwrap_or_default());
                     return Err(Stop::Stale);
                 }
             };
@@ -307,7 +364,8 @@ impl<'a> Run<'a> {
             self.executor.count(change.name(), &patched);
             match patched {
                 Ok(bytes) => {
-                    self.take(target.kind, bytes);
+                    self.changed = Some((target.clone(), bytes.clone()));
+                    self.take(target.kind, &bytes);
                     return Ok(());
                 }
                 Err(error) if error.is_conflict() || error.is_not_found() => {}
@@ -323,7 +381,7 @@ impl<'a> Run<'a> {
         let created = api.create(resource, "", object).await;
         self.executor.count("create_volume", &created);
         match created {
-            Ok(bytes) => self.take(Kind::PersistentVolume, bytes),
+            Ok(bytes) => self.take(Kind::PersistentVolume, &bytes),
             Err(error) if error.is_conflict() => {
                 // Written before, and the answer was lost; or it is another's, which the name rules out but for
                 // somebody who wants to.
@@ -336,7 +394,7 @@ impl<'a> Run<'a> {
                 if !same {
                     return Err(error.into());
                 }
-                self.take(Kind::PersistentVolume, bytes);
+                self.take(Kind::PersistentVolume, &bytes);
             }
             Err(error) => return Err(error.into()),
         }
@@ -358,10 +416,10 @@ impl<'a> Run<'a> {
     }
 
     /// Keeps an answer for the state. What cannot be decoded is the watch's to report.
-    fn take(&mut self, kind: Kind, bytes: Bytes) {
+    fn take(&mut self, kind: Kind, bytes: &Bytes) {
         let fresh = match kind {
-            Kind::PersistentVolumeClaim => serde_json::from_slice(&bytes).ok().map(Object::PersistentVolumeClaim),
-            Kind::PersistentVolume => serde_json::from_slice(&bytes).ok().map(Object::PersistentVolume),
+            Kind::PersistentVolumeClaim => serde_json::from_slice(bytes).ok().map(Object::PersistentVolumeClaim),
+            Kind::PersistentVolume => serde_json::from_slice(bytes).ok().map(Object::PersistentVolume),
             _ => None,
         };
         self.outcome.fresh.extend(fresh);

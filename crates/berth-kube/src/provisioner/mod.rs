@@ -19,7 +19,7 @@ mod owner;
 mod secrets;
 
 pub use backend::Backend;
-pub use capacity::CapacityOptions;
+pub use capacity::{CapacityForm, CapacityOptions};
 pub use metrics::Metrics;
 
 use crate::api::Api;

@@ -20,8 +20,12 @@ use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
+use tokio::time::{Duration, Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
+
+/// How long calls and effects in flight may take when the provisioner stops. Pods are given 30 s by default; what is
+/// cut off is recorded on its claim, and the next provisioner goes on from there.
+const GRACE: Duration = Duration::from_secs(15);
 
 /// A claim or a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -123,8 +127,13 @@ impl Owner {
             }
         }
         // A volume that is being made is better known before we go.
-        while self.workers.join_next().await.is_some() {}
-        while self.publishing.join_next().await.is_some() {}
+        let finish = async {
+            while self.workers.join_next().await.is_some() {}
+            while self.publishing.join_next().await.is_some() {}
+        };
+        if timeout(GRACE, finish).await.is_err() {
+            tracing::warn!("calls and effects were left unfinished");
+        }
     }
 
     fn is_ready(&self) -> bool {
@@ -250,10 +259,15 @@ impl Owner {
         publisher.refresh_segments(&self.state, &self.options.backend);
         while self.publishing.len() < publisher.options.workers.max(1) {
             let executor = self.executor.clone();
-            if let Some(Write { driver, item, effect }) = publisher.next_write() {
-                let namespace = publisher.options.namespace.clone();
+            if let Some(Write {
+                driver,
+                item,
+                publication,
+            }) = publisher.next_write()
+            {
+                let options = publisher.options.clone();
                 self.publishing.spawn(async move {
-                    let written = executor.publish(&namespace, &effect).await;
+                    let written = executor.publish(&options, &driver, &publication).await;
                     Finished::Written(driver, item, written)
                 });
             } else if let Some(Question { driver, query }) = publisher.next_question() {

@@ -6,7 +6,8 @@ use crate::resource::Watched;
 use crate::watch::{Change, Difference, Sink, watch};
 use berth_core::api::{
     CsiDriver, CsiNode, CsiStorageCapacity, Kind, Namespace, Node, Object, PersistentVolume, PersistentVolumeClaim,
-    Pod, PriorityClass, ReplicaSet, ReplicationController, Service, StatefulSet, StorageClass, VolumeAttachment,
+    Pod, PodDisruptionBudget, PriorityClass, ReplicaSet, ReplicationController, Service, StatefulSet, StorageClass,
+    VolumeAttachment,
 };
 use std::marker::PhantomData;
 use tokio::sync::mpsc;
@@ -88,6 +89,7 @@ pub(super) fn open(
     opener.start::<PersistentVolume>();
     opener.start::<PersistentVolumeClaim>();
     opener.start::<Pod>();
+    opener.start::<PodDisruptionBudget>();
     opener.start::<PriorityClass>();
     opener.start::<ReplicaSet>();
     opener.start::<ReplicationController>();

@@ -3,6 +3,8 @@
 // Each test crate uses a part of it.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod faulty;
+
 use berth_apiserver::Server;
 use berth_core::api::Kind;
 use berth_kube::api::Api;

@@ -15,11 +15,12 @@ pub fn classify(code: Code) -> FailureKind {
         | Code::InvalidArgument
         | Code::AlreadyExists
         | Code::NotFound
-        | Code::PermissionDenied
-        | Code::Unauthenticated
         | Code::FailedPrecondition
         | Code::Unimplemented => FailureKind::Final,
-        Code::Ok
+        // Without credentials a driver cannot even look whether it has the volume, and no other node helps.
+        Code::PermissionDenied
+        | Code::Unauthenticated
+        | Code::Ok
         | Code::Cancelled
         | Code::Unknown
         | Code::DeadlineExceeded

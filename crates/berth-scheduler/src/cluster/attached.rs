@@ -357,7 +357,9 @@ impl Attached {
 /// The volumes that the pods on a node use, and the first of which there is no telling. Claims that are gone count as nothing.
 fn volumes_in_use(binder: &VolumeBinder, pods: &Pods, node_name: Symbol) -> (FxHashSet<VolumeKey>, Option<Reason>) {
     let (mut in_use, mut broken) = (FxHashSet::default(), None);
-    for running in pods.on_node(node_name).iter().filter_map(|pod| pods.get(*pod)) {
+    let on_node = pods.on_node(node_name).iter().filter_map(|pod| pods.get(*pod));
+    // A pod that a what-if took off its node is still listed under the node's name.
+    for running in on_node.filter(|running| running.node.is_some()) {
         for volume in &running.footprint.volumes {
             match count_volume(binder, &running.footprint, volume) {
                 Counted::Volume(key) | Counted::Migrated(key) => {

@@ -4,6 +4,7 @@
 
 mod anchors;
 mod attached;
+mod budgets;
 mod disks;
 mod images;
 mod pod_counts;
@@ -16,6 +17,7 @@ mod topology;
 mod workloads;
 
 pub use attached::{Attached, Counted, DriverColumn, Handle, VolumeKey, count_volume};
+pub use budgets::Budgets;
 pub use disks::Disks;
 pub use images::{Holders, Images};
 pub use pod_counts::{NodeCounts, PodClause, PodCounts, PodQuery, QueryId, Scope};
@@ -67,6 +69,7 @@ pub struct Cluster {
     running_terms: RunningTerms,
     namespaces: FxHashMap<Symbol, Labels>,
     workloads: Workloads,
+    budgets: Budgets,
     assumptions: u64,
 }
 
@@ -77,6 +80,14 @@ pub struct AssumedPod {
     namespace: Symbol,
     name: Box<str>,
     number: u64,
+}
+
+/// A pod that is off its node for a what-if. [`Cluster::put_back`] undoes it.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a lifted pod must be put back"]
+pub(crate) struct Lifted {
+    pub(crate) pod: PodId,
+    node: NodeId,
 }
 
 impl Cluster {
@@ -94,6 +105,7 @@ impl Cluster {
             Object::Service(_) | Object::ReplicationController(_) | Object::ReplicaSet(_) | Object::StatefulSet(_) => {
                 self.workloads.upsert(self.binder.symbols_mut(), object);
             }
+            Object::PodDisruptionBudget(budget) => self.budgets.upsert(self.binder.symbols_mut(), budget),
             _ => {
                 self.binder.upsert(object);
                 let metadata = object.metadata();
@@ -125,6 +137,7 @@ impl Cluster {
             Kind::Service | Kind::ReplicationController | Kind::ReplicaSet | Kind::StatefulSet => {
                 self.workloads.remove(self.binder.symbols(), kind, namespace, name);
             }
+            Kind::PodDisruptionBudget => self.budgets.remove(self.binder.symbols(), namespace, name),
             _ => {
                 self.binder.remove(kind, namespace, name);
                 self.volumes_changed(kind, namespace, name);
@@ -158,7 +171,8 @@ impl Cluster {
             | Kind::Service
             | Kind::ReplicationController
             | Kind::ReplicaSet
-            | Kind::StatefulSet => {}
+            | Kind::StatefulSet
+            | Kind::PodDisruptionBudget => {}
         }
     }
 
@@ -452,6 +466,24 @@ impl Cluster {
         &self.workloads
     }
 
+    /// How many pods may be evicted.
+    #[must_use]
+    pub fn budgets(&self) -> &Budgets {
+        &self.budgets
+    }
+
+    /// Takes a running pod off its node for a while, to see what would be without it.
+    pub(crate) fn lift(&mut self, pod: PodId) -> Option<Lifted> {
+        let node = self.pods.get(pod)?.node?;
+        self.displace(pod);
+        Some(Lifted { pod, node })
+    }
+
+    /// Puts a pod back that was taken off its node.
+    pub(crate) fn put_back(&mut self, lifted: Lifted) {
+        self.place(lifted.pod, lifted.node);
+    }
+
     /// Whether two clusters that were fed in the same order hold the same nodes, pods and counts.
     ///
     /// Only what two clusters both were asked before is compared of the kept answers.
@@ -473,5 +505,6 @@ impl Cluster {
             && self.pods == other.pods
             && self.running_terms.presences() == other.running_terms.presences()
             && self.namespaces == other.namespaces
+            && self.budgets == other.budgets
     }
 }

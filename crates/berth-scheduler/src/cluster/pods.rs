@@ -116,6 +116,12 @@ impl Pods {
         self.by_node_name.get(&node_name).map_or(&[], Vec::as_slice)
     }
 
+    /// The pods on the node of a name, with what is known of them.
+    pub fn of_node(&self, node_name: Symbol) -> impl Iterator<Item = (PodId, &RunningPod)> {
+        let pods = self.on_node(node_name).iter();
+        pods.filter_map(|pod| Some((*pod, self.get(*pod)?)))
+    }
+
     /// How many pods have a node.
     #[must_use]
     pub fn len(&self) -> usize {

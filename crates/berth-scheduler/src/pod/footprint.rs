@@ -24,6 +24,8 @@ pub struct Footprint {
     pub terminating: bool,
     /// Its priority, 0 if not given.
     pub priority: i32,
+    /// When it started, as a number that is larger for later times; the largest if it has not.
+    pub started: i64,
     /// What must be free for it.
     pub requests: Requests,
     /// What scoring takes it to use.
@@ -74,6 +76,7 @@ impl Footprint {
             labels: Labels::new(symbols, &pod.metadata.labels),
             terminating: pod.metadata.is_deleting(),
             priority: pod.spec.priority.unwrap_or(0),
+            started: pod.status.start_time.as_deref().map_or(i64::MAX, time_order),
             requests,
             scoring: running,
             ports: host_ports(symbols, pod),
@@ -93,6 +96,12 @@ impl Footprint {
             PodVolume::Claim { .. } | PodVolume::InTree { .. } => None,
         })
     }
+}
+
+/// The digits of a time in RFC 3339 down to the second. API servers give all times in UTC, so the order is right.
+fn time_order(time: &str) -> i64 {
+    let digits = time.chars().take(19).filter_map(|character| character.to_digit(10));
+    digits.fold(0, |number, digit| number * 10 + i64::from(digit))
 }
 
 fn host_ports(symbols: &mut Symbols, pod: &api::Pod) -> Box<[HostPort]> {

@@ -12,13 +12,15 @@
 
 use super::{Scheduler, Write, WriteId, WriteOutcome};
 use crate::cluster::AssumedPod;
+use crate::events::ClusterEvent;
 use crate::framework::{PluginName, PreFilter};
 use crate::plugins;
 use crate::queue::PodKey;
-use berth_core::api::Object;
+use berth_core::api::{self, Object};
 use berth_core::binder::{Assumption, NodeVolumes};
 use berth_core::model::{ClaimId, VolumeId};
 use berth_core::nodes::NodeId;
+use berth_core::symbols::Symbol;
 use smallvec::SmallVec;
 use std::time::Duration;
 
@@ -34,11 +36,13 @@ const VOLUME_FILTERS: [PluginName; 4] = [
 #[derive(Debug)]
 pub(super) struct Binding {
     node: NodeId,
+    /// Its name: another node may get the number of one that is gone.
+    node_name: Symbol,
     volumes: NodeVolumes,
     assumption: Assumption,
     assumed_pod: AssumedPod,
     stage: Stage,
-    pub(super) deadline: Duration,
+    deadline: Duration,
     /// The versions that the API server gave to what was written; older states are not yet the outcome.
     written: SmallVec<[(Target, u64); 2]>,
 }
@@ -70,7 +74,7 @@ enum Progress {
 
 impl Binding {
     pub(super) fn new(
-        node: NodeId,
+        (node, node_name): (NodeId, Symbol),
         volumes: NodeVolumes,
         assumption: Assumption,
         assumed_pod: AssumedPod,
@@ -78,6 +82,7 @@ impl Binding {
     ) -> Self {
         Self {
             node,
+            node_name,
             volumes,
             assumption,
             assumed_pod,
@@ -85,6 +90,11 @@ impl Binding {
             deadline,
             written: SmallVec::new(),
         }
+    }
+
+    /// When the volumes must be bound, if that is still waited for.
+    pub(super) fn due(&self) -> Option<Duration> {
+        matches!(self.stage, Stage::Writing(_) | Stage::Waiting).then_some(self.deadline)
     }
 
     fn claims(&self) -> impl Iterator<Item = ClaimId> + '_ {
@@ -145,7 +155,7 @@ impl Scheduler {
         })
     }
 
-    fn node_name(&self, node: NodeId) -> String {
+    pub(super) fn node_name(&self, node: NodeId) -> String {
         let name = self.cluster.nodes().name(node);
         self.cluster.symbols().text(name).to_owned()
     }
@@ -155,6 +165,10 @@ impl Scheduler {
         let Some(key) = self.writes.remove(&id) else {
             return;
         };
+        if self.evictions.contains_key(&id) {
+            self.eviction_written(id, outcome, now);
+            return;
+        }
         let Some(binding) = self.bindings.get_mut(&key) else {
             return;
         };
@@ -175,15 +189,17 @@ impl Scheduler {
                 binding.stage = Stage::Bound;
                 self.pod_bound(&key);
             }
-            (Stage::Writing(_), WriteOutcome::Failed { problem }) => {
+            (Stage::Writing(outstanding), WriteOutcome::Failed { problem })
+                if outstanding.iter().any(|(write, _)| *write == id) =>
+            {
                 let message = format!("running PreBind plugin \"VolumeBinding\": {problem}");
                 self.fail_binding(&key, "FailedScheduling", message, now);
             }
-            (Stage::BindingPod(_), WriteOutcome::Failed { problem }) => {
+            (Stage::BindingPod(write), WriteOutcome::Failed { problem }) if *write == id => {
                 self.fail_binding(&key, "FailedBinding", format!("binding rejected: {problem}"), now);
             }
             // An answer to a write that nobody waits for any more.
-            (Stage::Waiting | Stage::Bound | Stage::BindingPod(_), _) => {}
+            (Stage::Writing(_) | Stage::Waiting | Stage::Bound | Stage::BindingPod(_), _) => {}
         }
     }
 
@@ -194,7 +210,7 @@ impl Scheduler {
         };
         pod.said = None;
         let reference = pod.reference(key);
-        let node = self.node_name(binding.node);
+        let node = self.cluster.symbols().text(binding.node_name);
         let message = format!("Successfully assigned {key} to {node}");
         self.queue.remove(key);
         self.event(reference, false, "Scheduled", message);
@@ -223,8 +239,8 @@ impl Scheduler {
     /// How far the volumes are: every claim must be bound, or still be on its way to what was decided.
     fn progress(&self, binding: &Binding) -> Progress {
         let binder = self.cluster.binder();
-        let node = self.cluster.nodes().name(binding.node);
-        if node.is_empty() {
+        let node = binding.node_name;
+        if self.cluster.nodes().name(binding.node) != node {
             return Progress::Failed("the chosen node is gone".to_owned());
         }
         let behind = |target: Target, version: u64| {
@@ -324,7 +340,7 @@ impl Scheduler {
     /// Undoes what was not written, says why, and has the pod tried again after its backoff.
     fn fail_binding(&mut self, key: &PodKey, reason: &'static str, message: String, now: Duration) {
         self.counts.errors += 1;
-        self.revert_binding(key);
+        self.revert_binding(key, now);
         if reason == "FailedScheduling" {
             self.say(key, "SchedulerError", message);
         } else if let Some(pod) = self.pods.get(key) {
@@ -334,30 +350,60 @@ impl Scheduler {
         self.queue.failed(key, now);
     }
 
-    fn revert_binding(&mut self, key: &str) {
-        if let Some(binding) = self.bindings.remove(key) {
-            self.cluster.binder_mut().revert(binding.assumption);
-            self.cluster.forget(binding.assumed_pod);
-            self.stop_waiting(key);
+    /// Gives back what a binding held: others may want it, or have relied on what it was to write.
+    fn revert_binding(&mut self, key: &str, now: Duration) {
+        let Some(binding) = self.bindings.remove(key) else {
+            return;
+        };
+        let held: SmallVec<[_; 2]> = binding.assumption.volumes().into();
+        self.cluster.binder_mut().revert(binding.assumption);
+        self.cluster.forget(binding.assumed_pod);
+        let claims = self.stop_waiting(key);
+        let node = Some(binding.node).filter(|node| self.cluster.nodes().name(*node) == binding.node_name);
+        self.happened(&ClusterEvent::PodGone { node }, now);
+        for volume in held {
+            if let Some(volume) = self.cluster.binder().volume(volume) {
+                let (name, class) = ((*volume.name).into(), volume.class);
+                self.happened(&ClusterEvent::Volume { name, class }, now);
+            }
+        }
+        for claim in claims {
+            self.check_binding_of_claim(&claim, now);
         }
     }
 
-    fn stop_waiting(&mut self, key: &str) {
+    /// A pod waits for its claims no more. Returns them.
+    fn stop_waiting(&mut self, key: &str) -> Vec<String> {
         let Some(pod) = self.pods.get(key) else {
-            return;
+            return Vec::new();
         };
-        for claim in pod.claims() {
-            if let Some(pods) = self.waiting_for_claim.get_mut(&claim) {
+        let claims: Vec<_> = pod.claims().collect();
+        for claim in &claims {
+            if let Some(pods) = self.waiting_for_claim.get_mut(claim) {
                 pods.retain(|pod| **pod != *key);
                 if pods.is_empty() {
-                    self.waiting_for_claim.remove(&claim);
+                    self.waiting_for_claim.remove(claim);
                 }
             }
+        }
+        claims
+    }
+
+    /// The watch shows a pod on a node: if it is being bound there, it is bound, whether or not the answer came.
+    pub(super) fn confirm_binding(&mut self, key: &PodKey, pod: &api::Pod) {
+        let ours = self.pods.get(key);
+        let same_pod = ours.is_some_and(|ours| ours.object.metadata.uid == pod.metadata.uid);
+        if let Some(binding) = self.bindings.get_mut(key).filter(|_| same_pod)
+            && matches!(binding.stage, Stage::BindingPod(_))
+            && self.cluster.symbols().text(binding.node_name) == pod.spec.node_name
+        {
+            binding.stage = Stage::Bound;
+            self.pod_bound(key);
         }
     }
 
     /// Ends the binding of a pod that the watch shows bound or gone. What was written stays as it is.
-    pub(super) fn end_binding(&mut self, key: &str) {
+    pub(super) fn end_binding(&mut self, key: &str, now: Duration) {
         let done = self
             .bindings
             .get(key)
@@ -368,7 +414,7 @@ impl Scheduler {
                 self.stop_waiting(key);
             }
         } else {
-            self.revert_binding(key);
+            self.revert_binding(key, now);
         }
     }
 
@@ -420,8 +466,7 @@ impl Scheduler {
 
     /// Ends the bindings that took too long, and moves on the pods whose backoff is over.
     pub fn tick(&mut self, now: Duration) {
-        let overdue =
-            |binding: &Binding| binding.deadline <= now && matches!(binding.stage, Stage::Writing(_) | Stage::Waiting);
+        let overdue = |binding: &Binding| binding.due().is_some_and(|due| due <= now);
         let keys: Vec<_> = self
             .bindings
             .iter()

@@ -2,7 +2,8 @@
 
 use super::Scheduler;
 use super::binding::Binding;
-use crate::decide::{Decision, decide};
+use super::preempting::nominated;
+use crate::decide::{Decision, decide_beside};
 use crate::diagnose::Diagnosis;
 use crate::events::{ClusterEvent, Help};
 use crate::framework::{PluginSet, PreFilter};
@@ -19,7 +20,14 @@ impl Scheduler {
         };
         let decided = self.pods.get(&key).and_then(|pod| {
             let profile = self.profiles.get(pod.scheduler_name())?;
-            Some(decide(&mut self.cluster, &pod.compiled, profile, &mut self.scratch))
+            let nominated = nominated(&self.nominations, &self.pods, &self.cluster, &key);
+            Some(decide_beside(
+                &mut self.cluster,
+                &pod.compiled,
+                profile,
+                &mut self.scratch,
+                &nominated,
+            ))
         });
         match decided {
             Some(Decision::Place(placement)) => self.place_pod(&key, placement.node, now),
@@ -44,7 +52,14 @@ impl Scheduler {
         match self.cluster.binder_mut().assume(node, &volumes) {
             Ok(assumption) => {
                 let assumed_pod = self.cluster.assume_pod(&pod.compiled, node);
-                let binding = Binding::new(node, volumes, assumption, assumed_pod, now + timeout);
+                self.nominations.remove(key);
+                let binding = Binding::new(
+                    (node, self.cluster.nodes().name(node)),
+                    volumes,
+                    assumption,
+                    assumed_pod,
+                    now + timeout,
+                );
                 self.start_binding(key, binding, now);
             }
             Err(error) => {
@@ -57,11 +72,8 @@ impl Scheduler {
 
     fn refuse(&mut self, key: &PodKey, diagnosis: &Diagnosis, now: Duration) {
         self.counts.unschedulable += 1;
-        let Some(pod) = self.pods.get(key) else {
-            return;
-        };
         let mut message = diagnosis.message();
-        if let Some(preemption) = diagnosis.preemption_message(&self.cluster, &pod.compiled) {
+        if let Some(preemption) = self.make_room(key, diagnosis, now) {
             message = format!("{message} {preemption}");
         }
         self.say(key, "Unschedulable", message);

@@ -25,11 +25,11 @@ pub enum Effect {
         /// In words.
         message: String,
     },
-    /// Name the node on which room is being made for a pod. Nothing depends on the outcome.
+    /// Name the node on which room is being made for a pod, or none any more. Nothing depends on the outcome.
     Nominate {
         /// The pod.
         pod: PodRef,
-        /// The node.
+        /// The node; empty for none.
         node: String,
     },
     /// Record an event about a pod.

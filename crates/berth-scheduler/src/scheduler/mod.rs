@@ -12,6 +12,7 @@
 mod binding;
 mod cycle;
 mod effects;
+mod preempting;
 mod watch;
 
 pub use effects::{Effect, PodRef, Write, WriteId, WriteOutcome};
@@ -23,6 +24,7 @@ use crate::profile::Profile;
 use crate::queue::{Place, PodKey, Queue, QueueTimes};
 use berth_core::api;
 use binding::Binding;
+use preempting::{Eviction, Nominations};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -95,6 +97,9 @@ pub struct Scheduler {
     bindings: FxHashMap<PodKey, Binding>,
     /// Bindings by the claims that they wait for.
     waiting_for_claim: FxHashMap<String, SmallVec<[PodKey; 1]>>,
+    nominations: Nominations,
+    /// Evictions of pods that are not gone yet, by the writes that asked for them.
+    evictions: FxHashMap<WriteId, Eviction>,
     nodes: FxHashMap<Box<str>, NodeDigest>,
     effects: Vec<Effect>,
     writes: FxHashMap<WriteId, PodKey>,
@@ -114,6 +119,8 @@ impl Scheduler {
             pods: FxHashMap::default(),
             bindings: FxHashMap::default(),
             waiting_for_claim: FxHashMap::default(),
+            nominations: Nominations::default(),
+            evictions: FxHashMap::default(),
             nodes: FxHashMap::default(),
             effects: Vec::new(),
             writes: FxHashMap::default(),
@@ -152,6 +159,12 @@ impl Scheduler {
         self.pods.get(key)?.said.as_deref()
     }
 
+    /// The node on which room is being made for a pod.
+    #[must_use]
+    pub fn nominated_node(&self, key: &str) -> Option<&str> {
+        self.nominations.get(key).map(|node| &**node)
+    }
+
     /// The effects since the last call, in order.
     pub fn take_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
@@ -160,7 +173,7 @@ impl Scheduler {
     /// When [`Self::tick`] and [`Self::step`] have something to do, if nothing else happens. Zero means at once.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Duration> {
-        let deadline = self.bindings.values().map(|binding| binding.deadline).min();
+        let deadline = self.bindings.values().filter_map(Binding::due).min();
         self.queue.next_turn().into_iter().chain(deadline).min()
     }
 

@@ -3,11 +3,14 @@
 use super::{PendingPod, Scheduler, scheduler_name};
 use crate::cluster::Cluster;
 use crate::events::{ClusterEvent, NodeFacets};
+use crate::pod::Footprint;
 use crate::queue::PodKey;
 use berth_core::api::{self, Kind, Object};
+use berth_core::nodes::NodeId;
 use berth_core::symbols::Symbol;
 use rustc_hash::FxHasher;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What is remembered of a node to tell what changed: heartbeats change nothing that decisions read.
@@ -114,13 +117,16 @@ impl Scheduler {
     fn upsert_pod(&mut self, pod: &api::Pod, now: Duration) {
         let key: PodKey = pod.metadata.full_name().into();
         if !pod.spec.node_name.is_empty() {
-            self.drop_pending(&key);
+            self.nominations.remove(&key);
+            self.confirm_binding(&key, pod);
+            self.drop_pending(&key, now);
             self.track_running(pod, now);
             return;
         }
         let ours = self.profiles.contains_key(scheduler_name(pod));
         if !ours || pod.is_finished() || pod.metadata.is_deleting() {
-            self.drop_pending(&key);
+            self.give_up_room(&key, now);
+            self.drop_pending(&key, now);
             return;
         }
         let known = self.pods.get(&key);
@@ -131,7 +137,9 @@ impl Scheduler {
             return;
         }
         if !same_pod {
-            self.drop_pending(&key);
+            self.give_up_room(&key, now);
+            self.drop_pending(&key, now);
+            self.restore_nomination(&key, &pod.status.nominated_node_name);
         }
         // A pod whose binding is under way keeps it: what its spec says now is met if the binding fails.
         let said = self.pods.remove(&key).and_then(|old| {
@@ -149,25 +157,44 @@ impl Scheduler {
 
     /// A pod that has a node: the cluster counts it there.
     fn track_running(&mut self, pod: &api::Pod, now: Duration) {
-        let before = self.running_node(&pod.metadata.namespace, &pod.metadata.name);
+        let before = self.running(&pod.metadata.namespace, &pod.metadata.name);
         self.cluster.upsert(&Object::Pod(Box::new(pod.clone())));
-        let after = self.running_node(&pod.metadata.namespace, &pod.metadata.name);
+        let after = self.running(&pod.metadata.namespace, &pod.metadata.name);
+        if after.is_none() {
+            self.evicted(&pod.metadata.full_name(), None);
+        } else {
+            self.evicted(&pod.metadata.full_name(), Some(&pod.metadata.uid));
+        }
         match (before, after) {
-            (Some(node), None) => self.happened(&ClusterEvent::PodGone { node: Some(node) }, now),
+            (Some((node, _)), None) => self.happened(&ClusterEvent::PodGone { node: Some(node) }, now),
+            (Some((from, old)), Some((to, new))) if from == to && old.labels == new.labels => {
+                // Most changes of a running pod matter to nobody who waits.
+                if old.terminating != new.terminating {
+                    self.happened(&ClusterEvent::PodPlaced, now);
+                }
+                if old.requests != new.requests {
+                    self.happened(&ClusterEvent::PodGone { node: Some(from) }, now);
+                }
+            }
             (_, Some(_)) => self.happened(&ClusterEvent::PodPlaced, now),
             (None, None) => {}
         }
     }
 
-    fn running_node(&self, namespace: &str, name: &str) -> Option<berth_core::nodes::NodeId> {
+    /// A pod that is counted on a node.
+    fn running(&self, namespace: &str, name: &str) -> Option<(NodeId, Arc<Footprint>)> {
         let namespace = self.cluster.symbols().get(namespace)?;
         let pods = self.cluster.pods();
-        pods.get(pods.find(namespace, name)?)?.node
+        let running = pods.get(pods.find(namespace, name)?)?;
+        Some((running.node?, Arc::clone(&running.footprint)))
     }
 
     fn remove_pod(&mut self, namespace: &str, name: &str, now: Duration) {
-        self.drop_pending(&format!("{namespace}/{name}"));
-        let node = self.running_node(namespace, name);
+        let key: PodKey = format!("{namespace}/{name}").into();
+        self.give_up_room(&key, now);
+        self.drop_pending(&key, now);
+        self.evicted(&key, None);
+        let node = self.running(namespace, name).map(|(node, _)| node);
         self.cluster.remove(Kind::Pod, namespace, name);
         if node.is_some() {
             self.happened(&ClusterEvent::PodGone { node }, now);
@@ -175,8 +202,8 @@ impl Scheduler {
     }
 
     /// Lets go of a pod that need not be placed any more, with its binding if there is one.
-    fn drop_pending(&mut self, key: &str) {
-        self.end_binding(key);
+    fn drop_pending(&mut self, key: &str, now: Duration) {
+        self.end_binding(key, now);
         if let Some(pod) = self.pods.remove(key) {
             self.cluster.release(&pod.compiled);
             self.queue.remove(key);
@@ -213,7 +240,8 @@ impl Scheduler {
             | Object::Service(_)
             | Object::ReplicationController(_)
             | Object::ReplicaSet(_)
-            | Object::StatefulSet(_) => return None,
+            | Object::StatefulSet(_)
+            | Object::PodDisruptionBudget(_) => return None,
         })
     }
 

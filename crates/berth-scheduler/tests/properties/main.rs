@@ -8,10 +8,12 @@ mod objects;
 use berth_core::api::{self, Object};
 use berth_core::mask::NodeMask;
 use berth_scheduler::cluster::Cluster;
-use berth_scheduler::decide::{Decision, Scratch, decide};
+use berth_scheduler::decide::{Decision, Scratch, decide, decide_beside};
 use berth_scheduler::examine::examine;
 use berth_scheduler::framework::{PreFilter, Refusal};
+use berth_scheduler::nominated::{Nominated, Question};
 use berth_scheduler::plugins;
+use berth_scheduler::preemption::{Preemption, preempt};
 use berth_scheduler::profile::Profile;
 use objects::{objects, pod, target};
 use proptest::prelude::*;
@@ -151,6 +153,53 @@ proptest! {
         prop_assert_eq!(verdicts(&mut cluster, &target), verdicts(&mut with_new, &target));
         cluster.remove(new.kind(), &new.metadata().namespace, &new.metadata().name);
         prop_assert_eq!(verdicts(&mut cluster, &target), verdicts(&mut cluster_of(rest()), &target));
+    }
+
+    /// Preemption evicts only lesser pods, as few as it can, and the pod fits where they are gone. A dry run leaves no
+    /// trace, also beside a pod that was promised room.
+    #[test]
+    fn preemption_makes_room(
+        objects in objects(),
+        target in target(),
+        other in proptest::option::of((pod("other".to_owned(), false), 0..6_usize)),
+    ) {
+        let mut cluster = cluster_of(&objects);
+        let nodes: Vec<_> = cluster.nodes().ids().collect();
+        prop_assume!(!nodes.is_empty());
+        let other = other.map(|(pod, node)| (nodes[node % nodes.len()], cluster.compile(as_pod(&pod))));
+        let mut nominated = Nominated::default();
+        nominated.others.extend(other.iter().map(|(node, pod)| (*node, pod)));
+        let mut urgent = as_pod(&target).clone();
+        urgent.spec.priority = Some(5);
+        let pod = cluster.compile(&urgent);
+        let (profile, mut scratch) = (profile(), Scratch::new(0));
+        let Decision::Refuse(diagnosis) = decide_beside(&mut cluster, &pod, &profile, &mut scratch, &nominated) else {
+            return Ok(());
+        };
+        cluster.refresh_attached();
+        let before = cluster.clone();
+        let question = Question { pod: &pod, profile: &profile, states: &scratch.states, nominated: &nominated };
+        let preemption = preempt(&mut cluster, &question, &diagnosis);
+        cluster.refresh_attached();
+        prop_assert!(cluster.same_state(&before));
+        let Preemption::Evict(candidate) = preemption else {
+            return Ok(());
+        };
+        prop_assert!(!candidate.victims.is_empty());
+        let fits = |cluster: &mut Cluster| {
+            let examination = examine(cluster, &pod, &profile);
+            examination.nodes.iter().any(|node| node.node == candidate.node && node.fits)
+        };
+        let victims: Vec<_> = candidate.victims.iter().map(|victim| {
+            let running = before.pods().get(*victim).expect("victims run");
+            prop_assert!(running.footprint.priority < 5);
+            prop_assert_eq!(running.node, Some(candidate.node));
+            Ok((before.symbols().text(running.footprint.namespace), &*running.footprint.name))
+        }).collect::<Result<_, _>>()?;
+        for (namespace, name) in victims {
+            cluster.remove(berth_core::api::Kind::Pod, namespace, name);
+        }
+        prop_assert!(fits(&mut cluster));
     }
 
     /// A pod that is assumed and forgotten leaves the cluster as it was, columns, postings and kept answers included.

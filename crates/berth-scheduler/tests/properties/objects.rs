@@ -228,6 +228,7 @@ pub(crate) fn pod(name: String, running: bool) -> impl Strategy<Value = Object> 
                 "affinity": {"podAffinity": affinity, "podAntiAffinity": anti, "nodeAffinity": nodes},
             });
             if running {
+                spec["priority"] = json!(name.len() as i32 + node as i32 * 2 - 4);
                 spec["nodeName"] = json!(format!("n{node}"));
             }
             decoded(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}))
@@ -288,6 +289,8 @@ fn fixed() -> Vec<Object> {
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other", "labels": {"team": "a"}}}),
         json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "late"},
                "provisioner": "disk.example.com", "volumeBindingMode": "WaitForFirstConsumer"}),
+        json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b", "namespace": "default"},
+               "spec": {"selector": {"matchLabels": {"tier": "web"}}}, "status": {"disruptionsAllowed": 1}}),
         json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "namespace": "default"},
                "spec": {"selector": {"app": "x"}}}),
     ]

@@ -120,10 +120,10 @@ impl Simulation {
         self.cluster.events()
     }
 
-    /// How much virtual time has passed.
+    /// How much virtual time had passed when something last moved.
     #[must_use]
-    pub fn elapsed(&self) -> Duration {
-        self.since_start()
+    pub fn moved_for(&self) -> Duration {
+        self.changed_at.duration_since(START).try_into().unwrap_or_default()
     }
 
     fn since_start(&self) -> Duration {
@@ -138,7 +138,7 @@ impl Simulation {
             }
             match self.next_moment() {
                 Some(next) if next.duration_since(self.changed_at) <= REST && next.duration_since(START) <= LONGEST => {
-                    self.now = self.now.max(next)
+                    self.now = self.now.max(next);
                 }
                 _ => return,
             }

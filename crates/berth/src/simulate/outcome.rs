@@ -267,7 +267,7 @@ fn summary(
         fit_percent: (taken_bytes > 0).then(|| (requested_bytes as f64 * 1000.0 / taken_bytes as f64).round() / 10.0),
         pods_per_node,
         pods_per_zone,
-        virtual_seconds: simulation.elapsed().as_millis() as f64 / 1000.0,
+        virtual_seconds: simulation.moved_for().as_millis() as f64 / 1000.0,
     }
 }
 

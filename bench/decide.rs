@@ -1,4 +1,4 @@
-//! Time to decide on one pod without volumes: all plugins, every node, one thread.
+//! Time to decide on pods without volumes: all plugins, every node, one thread. Alone, many alike, and with victims to find.
 //!
 //! 5,000 nodes (and 100,000) in 20 zones with 10,000 running pods of 100 workloads. Each decision is followed by assuming the pod, as
 //! a scheduler does, and by forgetting it, so that every decision meets the same cluster.
@@ -11,6 +11,9 @@
 use berth_core::api::Object;
 use berth_scheduler::cluster::Cluster;
 use berth_scheduler::decide::{Decision, Scratch, decide};
+use berth_scheduler::nominated::{Nominated, Question};
+use berth_scheduler::pod::Pod;
+use berth_scheduler::preemption::{Preemption, preempt};
 use berth_scheduler::profile::Profile;
 use divan::Bencher;
 use serde_json::{Value, json};
@@ -130,5 +133,82 @@ fn measure(bencher: Bencher<'_, '_>, bench: &str, nodes: usize) {
             }
             Decision::Refuse(diagnosis) => assert_eq!(diagnosis.message(), "the pod fits somewhere"),
         }
+    });
+}
+
+/// Decides on alike pods of one workload, and assumes each: what a replica costs after the first.
+fn place_alike(cluster: &mut Cluster, pods: &[Pod], profile: &Profile, scratch: &mut Scratch) {
+    let mut assumed = Vec::new();
+    for pod in pods {
+        match decide(cluster, pod, profile, scratch) {
+            Decision::Place(placement) => assumed.push(cluster.assume_pod(pod, placement.node)),
+            Decision::Refuse(diagnosis) => assert_eq!(diagnosis.message(), "the pod fits somewhere"),
+        }
+    }
+    for pod in assumed.into_iter().rev() {
+        cluster.forget(pod);
+    }
+}
+
+/// The first of many alike pods, on a cluster that was asked nothing yet.
+#[divan::bench(args = ["plain", "anti-affinity", "affinity", "spread"], sample_count = 5, sample_size = 1)]
+fn first_of_its_kind(bencher: Bencher<'_, '_>, bench: &str) {
+    alike(bencher, bench, 1);
+}
+
+/// A thousand alike pods, one after the other.
+#[divan::bench(args = ["plain", "anti-affinity", "affinity", "spread"], sample_count = 3, sample_size = 1)]
+fn thousand_alike(bencher: Bencher<'_, '_>, bench: &str) {
+    alike(bencher, bench, 1000);
+}
+
+fn alike(bencher: Bencher<'_, '_>, bench: &str, count: usize) {
+    let mut cluster = cluster(bench, NODES);
+    let pods: Vec<_> = (0..count)
+        .map(|index| match pod(&format!("alike-{index}"), 1, demands(bench, 1)) {
+            Object::Pod(pod) => cluster.compile(&pod),
+            _ => unreachable!("a pod was made"),
+        })
+        .collect();
+    let profile = Profile::default();
+    bencher
+        .with_inputs(|| (cluster.clone(), Scratch::new(1)))
+        .bench_local_refs(|(cluster, scratch)| place_alike(cluster, &pods, &profile, scratch));
+}
+
+/// Finds victims on a full cluster: every node has four pods of lower priority, and any of them will do.
+#[divan::bench(sample_count = 20, sample_size = 1)]
+fn preempt_on_full_cluster(bencher: Bencher<'_, '_>) {
+    let mut cluster = Cluster::default();
+    for index in 0..NODES {
+        cluster.upsert(&node(index));
+        for number in 0..4 {
+            let mut filler = pod(&format!("filler-{index}-{number}"), index % WORKLOADS, json!({}));
+            if let Object::Pod(filler) = &mut filler {
+                filler.spec.node_name = format!("node-{index}");
+                let requests = &mut filler.spec.containers[0].resources.requests;
+                requests.insert("cpu".to_owned(), "8".parse().expect("a quantity"));
+            }
+            cluster.upsert(&filler);
+        }
+    }
+    let Object::Pod(urgent) = pod("urgent", 1, json!({"priority": 10})) else {
+        unreachable!("a pod was made");
+    };
+    let urgent = cluster.compile(&urgent);
+    let (profile, mut scratch) = (Profile::default(), Scratch::new(1));
+    let Decision::Refuse(diagnosis) = decide(&mut cluster, &urgent, &profile, &mut scratch) else {
+        unreachable!("the cluster is full");
+    };
+    let nominated = Nominated::default();
+    let question = Question {
+        pod: &urgent,
+        profile: &profile,
+        states: &scratch.states,
+        nominated: &nominated,
+    };
+    bencher.bench_local(|| {
+        let preemption = preempt(&mut cluster, &question, &diagnosis);
+        assert!(matches!(preemption, Preemption::Evict(_)));
     });
 }

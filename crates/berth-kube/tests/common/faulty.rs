@@ -1,0 +1,86 @@
+//! An API server that refuses requests, answers and then claims it had not, and cuts watches.
+
+use berth_apiserver::{ApiService, ResponseBody, Server};
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, Limited};
+use kube::client::Body;
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use tower_service::Service;
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+type AnyBody = UnsyncBoxBody<Bytes, BoxError>;
+
+/// Stands between a controller and the server.
+#[derive(Clone)]
+pub struct Faulty {
+    inner: ApiService,
+    requests: Arc<AtomicUsize>,
+    /// Every second write meets a conflict.
+    conflicts: bool,
+}
+
+impl Faulty {
+    pub fn new(server: &Server, conflicts: bool) -> Self {
+        Self {
+            inner: server.service(),
+            requests: Arc::default(),
+            conflicts,
+        }
+    }
+}
+
+fn failure(status: StatusCode) -> Response<AnyBody> {
+    let mut response = Response::new(
+        Full::new(Bytes::from("out of order"))
+            .map_err(Into::into)
+            .boxed_unsync(),
+    );
+    *response.status_mut() = status;
+    response
+}
+
+impl Service<Request<Body>> for Faulty {
+    type Response = Response<AnyBody>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let number = self.requests.fetch_add(1, Ordering::Relaxed);
+        let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+        if self.conflicts && request.method() == Method::PATCH && number.is_multiple_of(2) {
+            return Box::pin(async { Ok(failure(StatusCode::CONFLICT)) });
+        }
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            match number % 23 {
+                // Refused without effect.
+                5 => return Ok(failure(StatusCode::TOO_MANY_REQUESTS)),
+                11 => return Ok(failure(StatusCode::INTERNAL_SERVER_ERROR)),
+                _ => {}
+            }
+            let response: Response<ResponseBody> = answer.await.unwrap_or_else(|never| match never {});
+            if number % 23 == 17 && !is_watch {
+                // Carried out, but nobody hears of it.
+                return Ok(failure(StatusCode::GATEWAY_TIMEOUT));
+            }
+            // The connection breaks after so many bytes: few at times, but not always too few for one batch of events.
+            let limit = if is_watch { 10_000 << (number % 8) } else { usize::MAX };
+            Ok(response.map(|body| {
+                Limited::new(body.map_err(BoxError::from), limit)
+                    .map_err(Into::into)
+                    .boxed_unsync()
+            }))
+        })
+    }
+}

@@ -1,0 +1,251 @@
+//! What is decided about a claim, told as stories without a backend.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod support;
+
+use berth_core::names::{ATTEMPT, ATTEMPT_FINALIZER};
+use berth_provisioner::answer::{Conclusion, conclude};
+use berth_provisioner::effect::{Change, Effect, Intent};
+use berth_provisioner::request::{Failure, Source, Volume};
+use berth_provisioner::settings::Settings;
+use berth_provisioner::step::{Attempt, Decision, Idle, Purpose, step};
+use serde_json::{Value, json};
+use support::cluster::{Cluster, node};
+
+const DRIVER: &str = "disk.example.com";
+const KEY: &str = "topology.disk.example.com/node";
+
+type Edit = fn(&mut Value);
+
+fn cluster(nodes: usize) -> Cluster {
+    let mut cluster = Cluster::with(vec![json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
+        "metadata": {"name": "fast"}, "provisioner": DRIVER, "volumeBindingMode": "WaitForFirstConsumer"})]);
+    for index in 0..nodes {
+        let name = format!("n{index}");
+        cluster.create(node(&name, &[(KEY, &name)]));
+        cluster.create(
+            json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": name},
+            "spec": {"drivers": [{"name": DRIVER, "nodeID": name, "topologyKeys": [KEY]}]}}),
+        );
+    }
+    cluster
+}
+
+fn claim(change: impl FnOnce(&mut Value)) -> Value {
+    let mut claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data", "namespace": "default", "uid": "u-1", "annotations": {
+            "volume.kubernetes.io/storage-provisioner": DRIVER,
+            "volume.kubernetes.io/selected-node": "n0"}},
+        "spec": {"storageClassName": "fast", "accessModes": ["ReadWriteOnce"],
+                 "resources": {"requests": {"storage": "1Gi"}}}});
+    change(&mut claim);
+    claim
+}
+
+fn decide(cluster: &mut Cluster, claim: Value) -> Decision {
+    cluster.create(claim);
+    let state = cluster.state();
+    step(state.claims().next().unwrap(), &state, &Settings::csi(DRIVER))
+}
+
+fn ask(cluster: &mut Cluster, claim: Value) -> Box<Attempt> {
+    match decide(cluster, claim) {
+        Decision::Ask(attempt) => attempt,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn nothing_to_do_and_why() {
+    let cases: [(Edit, Idle); 6] = [
+        (|claim| claim["spec"]["volumeName"] = json!("pv"), Idle::Bound),
+        (
+            |claim| claim["metadata"]["annotations"]["volume.kubernetes.io/storage-provisioner"] = json!("other"),
+            Idle::NotOurs,
+        ),
+        (|claim| claim["metadata"]["annotations"] = json!({}), Idle::NotOurs),
+        (
+            |claim| claim["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] = json!(""),
+            Idle::WaitingForFirstConsumer,
+        ),
+        (
+            |claim| claim["spec"]["storageClassName"] = json!("gone"),
+            Idle::ClassMissing,
+        ),
+        (
+            |claim| claim["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"),
+            Idle::Deleting,
+        ),
+    ];
+    for (change, idle) in cases {
+        let mut cluster = cluster(1);
+        let mut wanted = claim(change);
+        // Something else holds the claim that is going.
+        wanted["metadata"]["finalizers"] = json!(["kubernetes.io/pvc-protection"]);
+        assert_eq!(decide(&mut cluster, wanted), Decision::Nothing(idle));
+    }
+    let mut cluster = cluster(1);
+    cluster.create(json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pvc-u-1"}}));
+    assert_eq!(
+        decide(&mut cluster, claim(|_| {})),
+        Decision::Nothing(Idle::Provisioned)
+    );
+}
+
+#[test]
+fn the_older_names_of_annotations_are_understood() {
+    let older = claim(|claim| {
+        claim["metadata"]["annotations"] = json!({
+            "volume.beta.kubernetes.io/storage-provisioner": DRIVER,
+            "volume.alpha.kubernetes.io/selectedNode": "n1"});
+    });
+    let attempt = ask(&mut cluster(2), older);
+    assert_eq!(attempt.node.as_deref(), Some("n1"));
+    let failed = Err(Failure::last("full"));
+    let Conclusion { effects, .. } = conclude(&attempt, &failed, &Settings::csi(DRIVER));
+    let Effect::Change(_, change) = &effects[0] else {
+        panic!("{effects:?}")
+    };
+    let current = json!({"metadata": {"annotations": {"volume.alpha.kubernetes.io/selectedNode": "n1"}}});
+    let cleared = json!({"metadata": {"annotations": {"volume.alpha.kubernetes.io/selectedNode": null}}});
+    assert_eq!(change.patch(&current), Ok(Some(cleared)));
+}
+
+#[test]
+fn what_is_not_supported_is_said_and_not_made() {
+    let cases: [(Edit, &str); 3] = [
+        (
+            |claim| claim["spec"]["selector"] = json!({"matchLabels": {"a": "b"}}),
+            "selector is not supported",
+        ),
+        (
+            |claim| claim["spec"]["dataSource"] = json!({"kind": "VolumeSnapshot", "name": "s"}),
+            "VolumeSnapshot \"s\" is not supported",
+        ),
+        (
+            |claim| claim["spec"]["dataSourceRef"] = json!({"kind": "Book", "name": "b"}),
+            "Book \"b\" is not supported",
+        ),
+    ];
+    for (change, words) in cases {
+        let decision = decide(&mut cluster(1), claim(change));
+        let Decision::Act { effects, retry: false } = &decision else {
+            panic!("{decision:?}")
+        };
+        let [Effect::Emit(event)] = effects.as_slice() else {
+            panic!("{effects:?}")
+        };
+        assert!(event.message.contains(words), "{}", event.message);
+    }
+}
+
+#[test]
+fn what_was_asked_is_recorded_first_and_kept_small() {
+    let attempt = ask(&mut cluster(5000), claim(|_| {}));
+    let requirement = attempt.request.requirement.as_ref().unwrap();
+    assert_eq!(
+        (requirement.requisite.len(), requirement.preferred[0][KEY].as_str()),
+        (5000, "n0")
+    );
+    let [Effect::Change(_, Change::RecordAttempt(intent))] = attempt.before.as_slice() else {
+        panic!("{:?}", attempt.before)
+    };
+    let text = serde_json::to_string(intent).unwrap();
+    assert!(intent.partial && text.len() < 16 << 10, "{} bytes", text.len());
+    assert_eq!(intent.requirement.as_ref().unwrap().preferred[0][KEY], "n0");
+}
+
+fn recorded(node: &str, partial: bool) -> Value {
+    let segment = |name: &str| [(KEY.to_owned(), name.to_owned())].into();
+    let intent = Intent {
+        node: Some(node.into()),
+        requirement: Some(berth_provisioner::topology::Requirement {
+            requisite: vec![segment(node)],
+            preferred: vec![segment(node)],
+        }),
+        partial,
+    };
+    claim(|claim| {
+        claim["metadata"]["finalizers"] = json!([ATTEMPT_FINALIZER]);
+        claim["metadata"]["annotations"][ATTEMPT] = json!(serde_json::to_string(&intent).unwrap());
+    })
+}
+
+#[test]
+fn what_is_in_doubt_is_asked_again_as_it_was() {
+    // The scheduler has chosen n0 since; what was asked for n7, which is gone, is settled first.
+    let attempt = ask(&mut cluster(2), recorded("n7", false));
+    assert!(attempt.before.is_empty() && attempt.repeated);
+    assert_eq!(attempt.node.as_deref(), Some("n7"));
+    assert_eq!(attempt.request.requirement.as_ref().unwrap().requisite[0][KEY], "n7");
+    // Too many places to record: as long as the node is there, all of them are found again.
+    let attempt = ask(&mut cluster(100), recorded("n0", true));
+    assert_eq!(attempt.request.requirement.as_ref().unwrap().requisite.len(), 100);
+    let attempt = ask(&mut cluster(100), recorded("gone", true));
+    assert_eq!(attempt.request.requirement.as_ref().unwrap().requisite.len(), 1);
+}
+
+#[test]
+fn a_record_goes_only_when_nothing_is_open() {
+    let settings = Settings::csi(DRIVER);
+    let forgets = |attempt: &Attempt, failure: Failure| {
+        let conclusion = conclude(attempt, &Err(failure), &settings);
+        let forget = |effect: &Effect| matches!(effect, Effect::Change(_, Change::ForgetAttempt { .. }));
+        conclusion.effects.iter().any(forget)
+    };
+    let first = ask(&mut cluster(1), claim(|_| {}));
+    assert!(forgets(&first, Failure::last("full")));
+    assert!(forgets(&first, Failure::not_asked("no secret")));
+    assert!(!forgets(&first, Failure::in_doubt("late")));
+    let again = ask(&mut cluster(1), recorded("n0", false));
+    assert!(forgets(&again, Failure::last("full")));
+    assert!(
+        !forgets(&again, Failure::not_asked("no secret")),
+        "what was asked before is still open"
+    );
+}
+
+#[test]
+fn a_claim_that_goes_is_cleaned_up_after() {
+    let mut going = recorded("n0", false);
+    going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let attempt = ask(&mut cluster(1), going.clone());
+    assert_eq!(attempt.purpose, Purpose::CleanUp);
+    let volume = Volume {
+        handle: "vol-1".into(),
+        bytes: 1 << 30,
+        source: Source::GcePersistentDisk,
+        accessible: vec![],
+    };
+    let Conclusion { effects, retry } = conclude(&attempt, &Ok(volume), &Settings::csi(DRIVER));
+    assert!(!retry);
+    assert!(matches!(&effects[0], Effect::DeleteBacking(backing) if backing.handle == "vol-1"));
+    assert!(matches!(
+        &effects[1],
+        Effect::Change(_, Change::ForgetAttempt { reject_node: None })
+    ));
+    // Without its class the driver cannot be asked; the claim is let go, with a word.
+    let mut cluster = cluster(1);
+    cluster.delete("StorageClass", "", "fast");
+    let Decision::Act { effects, .. } = decide(&mut cluster, going) else {
+        panic!()
+    };
+    assert!(matches!(&effects[0], Effect::Emit(event) if event.message.contains("may be left there")));
+    assert!(matches!(&effects[1], Effect::Change(_, Change::ForgetAttempt { .. })));
+}
+
+#[test]
+fn one_provisioner_for_each_node_serves_its_own() {
+    let mut cluster = cluster(2);
+    cluster.create(claim(|_| {}));
+    let state = cluster.state();
+    let on = |node: &str| {
+        let settings = Settings {
+            node: Some(node.into()),
+            ..Settings::csi(DRIVER)
+        };
+        step(state.claims().next().unwrap(), &state, &settings)
+    };
+    assert!(matches!(on("n0"), Decision::Ask(_)));
+    assert_eq!(on("n1"), Decision::Nothing(Idle::OtherNode));
+}

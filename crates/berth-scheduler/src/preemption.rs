@@ -1,0 +1,198 @@
+//! Preemption: which pods of lower priority would have to go so that a pod fits.
+//!
+//! ```text
+//!   refused nodes ──eviction could help──▶ dry run: lift all lesser pods ──fits──▶ reprieve all that can stay
+//!                                                                                        │
+//!                                     the best node by kube-scheduler's rules ◀──victims─┘
+//! ```
+//!
+//! Nothing is evicted here: the answer is a value, and every dry run puts back what it lifted.
+
+use crate::cluster::{Cluster, Lifted, PodId};
+use crate::diagnose::{Diagnosis, NO_VICTIMS, NOT_HELPFUL};
+use crate::framework::{Code, Refusal};
+use crate::nominated::Question;
+use berth_core::nodes::NodeId;
+use std::cmp::Reverse;
+
+/// Dry runs stop when this many nodes were found, or a tenth of those that could help if that is more: enough to
+/// choose well from, and few enough that a full cluster of thousands of nodes does not hold up other pods.
+const ENOUGH_CANDIDATES: usize = 100;
+
+/// What preemption can do for a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Preemption {
+    /// It is not tried, and why if that is to be said.
+    NotTried(Option<String>),
+    /// No eviction would help, and why.
+    Helpless(String),
+    /// These pods have to go.
+    Evict(Candidate),
+}
+
+/// A node that takes the pod once its victims are gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// The node.
+    pub node: NodeId,
+    /// The pods that have to go, the most important first. At least one.
+    pub victims: Vec<PodId>,
+    /// How many of them are beyond their disruption budgets.
+    pub violations: usize,
+}
+
+/// Finds the node on which the least has to be evicted for a pod that was refused everywhere.
+pub fn preempt(cluster: &mut Cluster, question: &Question<'_>, diagnosis: &Diagnosis) -> Preemption {
+    if diagnosis.is_aborted() {
+        return Preemption::NotTried(None);
+    }
+    if let Some(problem) = ineligible(cluster, question, diagnosis) {
+        return Preemption::NotTried(Some(format!("preemption: not eligible due to {problem}.")));
+    }
+    let resolvable = diagnosis.nodes.iter();
+    let resolvable = resolvable.filter(|(_, refusal)| refusal.code == Code::Unschedulable);
+    let enough = ENOUGH_CANDIDATES.max(resolvable.count() / 10);
+    let mut candidates = Vec::new();
+    let mut reasons = Vec::new();
+    if diagnosis.early.is_some() {
+        reasons.resize(diagnosis.node_count, NOT_HELPFUL.to_owned());
+    }
+    for (node, refusal) in &diagnosis.nodes {
+        if refusal.code != Code::Unschedulable {
+            reasons.push(NOT_HELPFUL.to_owned());
+            continue;
+        }
+        match dry_run(cluster, question, *node) {
+            Ok(candidate) => candidates.push(candidate),
+            Err(why) => reasons.extend(why),
+        }
+        let harmless = |candidate: &Candidate| candidate.violations == 0;
+        if candidates.len() >= enough && candidates.iter().any(harmless) {
+            break;
+        }
+    }
+    match best(cluster, candidates) {
+        Some(candidate) => Preemption::Evict(candidate),
+        None => Preemption::Helpless(diagnosis.preemption_refusal(reasons)),
+    }
+}
+
+/// Why a pod may not evict others, if it may not.
+fn ineligible(cluster: &Cluster, question: &Question<'_>, diagnosis: &Diagnosis) -> Option<&'static str> {
+    if question.pod.never_preempts {
+        return Some("preemptionPolicy=Never");
+    }
+    let node = question.nominated.own?;
+    let mut refusals = diagnosis.nodes.iter();
+    let refusal = refusals
+        .find(|(refused, _)| *refused == node)
+        .map(|(_, refusal)| refusal);
+    if refusal.is_some_and(|refusal| refusal.code == Code::UnschedulableAndUnresolvable) {
+        return None;
+    }
+    let priority = question.pod.footprint.priority;
+    let mut pods = cluster.pods().of_node(cluster.nodes().name(node));
+    pods.any(|(_, running)| running.footprint.terminating && running.footprint.priority < priority)
+        .then_some("a terminating pod on the nominated node")
+}
+
+/// A pod that could go.
+struct Lesser {
+    pod: PodId,
+    violates: bool,
+    lifted: Option<Lifted>,
+}
+
+/// The victims on a node, or the reasons why evicting does not help there. The cluster is as before afterwards.
+fn dry_run(cluster: &mut Cluster, question: &Question<'_>, node: NodeId) -> Result<Candidate, Vec<String>> {
+    let mut lesser = lesser_pods(cluster, question, node);
+    if lesser.is_empty() {
+        return Err(vec![NO_VICTIMS.to_owned()]);
+    }
+    if let Some(refusal) = question.lasting_refusal(cluster, node) {
+        return Err(words(&refusal));
+    }
+    for pod in &mut lesser {
+        pod.lifted = cluster.lift(pod.pod);
+    }
+    let refusal = question.refusal(cluster, node);
+    if refusal.is_none() {
+        reprieve(cluster, question, node, &mut lesser);
+    }
+    let mut candidate = Candidate {
+        node,
+        victims: Vec::new(),
+        violations: 0,
+    };
+    for pod in lesser {
+        if let Some(lifted) = pod.lifted {
+            cluster.put_back(lifted);
+            candidate.victims.push(pod.pod);
+            candidate.violations += usize::from(pod.violates);
+        }
+    }
+    match refusal {
+        Some(refusal) => Err(words(&refusal)),
+        None if candidate.victims.is_empty() => Err(vec![NO_VICTIMS.to_owned()]),
+        None => Ok(candidate),
+    }
+}
+
+/// The pods of lower priority on a node, the most important first.
+fn lesser_pods(cluster: &Cluster, question: &Question<'_>, node: NodeId) -> Vec<Lesser> {
+    let priority = question.pod.footprint.priority;
+    let pods = cluster.pods().of_node(cluster.nodes().name(node));
+    let mut lesser: Vec<_> = pods.filter(|(_, pod)| pod.footprint.priority < priority).collect();
+    lesser.sort_by_key(|(_, pod)| {
+        (
+            Reverse(pod.footprint.priority),
+            pod.footprint.started,
+            &pod.footprint.name,
+        )
+    });
+    let footprints = lesser.iter().map(|(_, pod)| &*pod.footprint);
+    let violations = cluster.budgets().violations(footprints);
+    let lesser = lesser.iter().zip(violations);
+    lesser
+        .map(|((pod, _), violates)| Lesser {
+            pod: *pod,
+            violates,
+            lifted: None,
+        })
+        .collect()
+}
+
+/// Puts back the pods beside which the pod still fits: those whose budgets would be overdrawn first, and the more
+/// important ones first.
+fn reprieve(cluster: &mut Cluster, question: &Question<'_>, node: NodeId, lesser: &mut [Lesser]) {
+    for violating in [true, false] {
+        for pod in lesser.iter_mut().filter(|pod| pod.violates == violating) {
+            let Some(lifted) = pod.lifted.take() else {
+                continue;
+            };
+            cluster.put_back(lifted);
+            if question.refusal(cluster, node).is_some() {
+                pod.lifted = cluster.lift(pod.pod);
+            }
+        }
+    }
+}
+
+/// The node to choose: the fewest overdrawn budgets, the least important victims, and of equals the first.
+fn best(cluster: &Cluster, candidates: Vec<Candidate>) -> Option<Candidate> {
+    candidates.into_iter().min_by_key(|candidate| {
+        let pods = candidate.victims.iter().filter_map(|pod| cluster.pods().get(*pod));
+        let victims: Vec<_> = pods.map(|pod| &*pod.footprint).collect();
+        let highest = victims.iter().map(|victim| victim.priority).max();
+        // Negative priorities must not make more victims look better.
+        let above_lowest = |priority: i32| i64::from(priority) - i64::from(i32::MIN) + 1;
+        let sum: i64 = victims.iter().map(|victim| above_lowest(victim.priority)).sum();
+        let most_important = victims.iter().filter(|victim| Some(victim.priority) == highest);
+        let started = most_important.map(|victim| victim.started).min();
+        (candidate.violations, highest, sum, victims.len(), Reverse(started))
+    })
+}
+
+fn words(refusal: &Refusal) -> Vec<String> {
+    refusal.reasons.iter().map(ToString::to_string).collect()
+}

@@ -1,0 +1,200 @@
+//! Making room for refused pods: evictions under way, and the nodes on which pods wait for their room.
+//!
+//! ```text
+//!   refused ──victims found──▶ nominated ──victims gone, woken──▶ placed on its node, or decided anew
+//!                                  │
+//!                                  ├── its eviction failed: tried again after its backoff
+//!                                  └── nothing helps any more, or a more important pod wants the room: not nominated
+//! ```
+
+use super::{Effect, PendingPod, PodRef, Scheduler, Write, WriteOutcome};
+use crate::cluster::Cluster;
+use crate::diagnose::Diagnosis;
+use crate::events::ClusterEvent;
+use crate::nominated::{Nominated, Question};
+use crate::preemption::{Candidate, Preemption, preempt};
+use crate::queue::PodKey;
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The nodes, by name, on which pods wait for room.
+pub(super) type Nominations = BTreeMap<PodKey, Box<str>>;
+
+/// A pod that was told to go and is not gone yet.
+#[derive(Debug)]
+pub(super) struct Eviction {
+    by: PodKey,
+    victim: PodRef,
+    /// What to say about the victim.
+    message: String,
+}
+
+/// The promises of room that matter to a pod.
+pub(super) fn nominated<'a>(
+    nominations: &Nominations,
+    pods: &'a FxHashMap<PodKey, PendingPod>,
+    cluster: &Cluster,
+    key: &PodKey,
+) -> Nominated<'a> {
+    let mut nominated = Nominated::default();
+    let Some(priority) = pods.get(key).map(|pod| pod.compiled.footprint.priority) else {
+        return nominated;
+    };
+    for (other, node) in nominations {
+        let Some(node) = cluster.binder().node(node) else {
+            continue;
+        };
+        if other == key {
+            nominated.own = Some(node);
+        } else if let Some(pod) = pods.get(other)
+            && pod.compiled.footprint.priority >= priority
+        {
+            nominated.others.push((node, &pod.compiled));
+        }
+    }
+    nominated
+}
+
+impl Scheduler {
+    /// Tries to make room for a refused pod. Returns what is to be said about it.
+    pub(super) fn make_room(&mut self, key: &PodKey, diagnosis: &Diagnosis, now: Duration) -> Option<String> {
+        if self.evictions.values().any(|eviction| eviction.by == *key) {
+            return Some("preemption: not eligible due to a terminating pod on the nominated node.".to_owned());
+        }
+        let pod = self.pods.get(key)?;
+        let question = Question {
+            pod: &pod.compiled,
+            profile: self.profiles.get(pod.scheduler_name())?,
+            states: &self.scratch.states,
+            nominated: &nominated(&self.nominations, &self.pods, &self.cluster, key),
+        };
+        match preempt(&mut self.cluster, &question, diagnosis) {
+            Preemption::NotTried(message) => message,
+            Preemption::Helpless(message) => {
+                self.withdraw(key, now);
+                Some(message)
+            }
+            Preemption::Evict(candidate) => {
+                self.evict(key, &candidate, now);
+                None
+            }
+        }
+    }
+
+    fn evict(&mut self, key: &PodKey, candidate: &Candidate, now: Duration) {
+        let Some(preemptor) = self.pods.get(key) else {
+            return;
+        };
+        let (uid, priority) = (
+            preemptor.object.metadata.uid.clone(),
+            preemptor.compiled.footprint.priority,
+        );
+        let reference = preemptor.reference(key);
+        let node = self.node_name(candidate.node);
+        for victim in &candidate.victims {
+            let Some(running) = self.cluster.pods().get(*victim) else {
+                continue;
+            };
+            let footprint = &running.footprint;
+            // One that is on its way out, for whatever reason, need not be told again.
+            if footprint.terminating {
+                continue;
+            }
+            let namespace = self.cluster.symbols().text(footprint.namespace);
+            let victim = PodRef {
+                key: format!("{namespace}/{}", footprint.name).into(),
+                uid: footprint.uid.to_string(),
+            };
+            let write = Write::EvictPod {
+                pod: victim.clone(),
+                by: PodKey::clone(key),
+            };
+            let id = self.write(key, write);
+            let eviction = Eviction {
+                by: PodKey::clone(key),
+                victim,
+                message: format!("Preempted by pod {uid} on node {node}"),
+            };
+            self.evictions.insert(id, eviction);
+        }
+        self.nominate(reference, &node);
+        self.withdraw_lesser(&node, priority, now);
+    }
+
+    /// Pods of lower priority that waited for room on a node must look elsewhere: it goes to a more important one.
+    fn withdraw_lesser(&mut self, node: &str, priority: i32, now: Duration) {
+        let lesser = |key: &PodKey| {
+            let pod = self.pods.get(key);
+            pod.is_some_and(|pod| pod.compiled.footprint.priority < priority)
+        };
+        let on_node = self.nominations.iter().filter(|(_, found)| ***found == *node);
+        let keys: Vec<_> = on_node.map(|(key, _)| PodKey::clone(key)).filter(lesser).collect();
+        for key in keys {
+            self.withdraw(&key, now);
+            self.queue.wake(&key, now);
+        }
+    }
+
+    fn nominate(&mut self, pod: PodRef, node: &str) {
+        let before = self.nominations.insert(PodKey::clone(&pod.key), node.into());
+        if before.as_deref() != Some(node) {
+            let node = node.to_owned();
+            self.effects.push(Effect::Nominate { pod, node });
+        }
+    }
+
+    /// A pod waits for room no more, although it was not placed: others may have the room.
+    pub(super) fn withdraw(&mut self, key: &PodKey, now: Duration) {
+        if !self.nominations.contains_key(key) {
+            return;
+        }
+        if let Some(pod) = self.pods.get(key) {
+            let (pod, node) = (pod.reference(key), String::new());
+            self.effects.push(Effect::Nominate { pod, node });
+        }
+        self.give_up_room(key, now);
+    }
+
+    /// A pod that was promised room is gone: others may have it.
+    pub(super) fn give_up_room(&mut self, key: &PodKey, now: Duration) {
+        let node = self.nominations.remove(key);
+        if let Some(node) = node.and_then(|node| self.cluster.binder().node(&node)) {
+            self.happened(&ClusterEvent::PodGone { node: Some(node) }, now);
+        }
+    }
+
+    /// Takes over what the API says about the node that a pod waits for, so that a restart forgets no promise.
+    pub(super) fn restore_nomination(&mut self, key: &PodKey, node: &str) {
+        if !node.is_empty() {
+            self.nominations.insert(PodKey::clone(key), node.into());
+        }
+    }
+
+    /// Takes over how an eviction went.
+    pub(super) fn eviction_written(&mut self, id: super::WriteId, outcome: &WriteOutcome, now: Duration) {
+        match outcome {
+            WriteOutcome::Done { .. } => {
+                let Some(eviction) = self.evictions.get(&id) else {
+                    return;
+                };
+                let (victim, message) = (eviction.victim.clone(), eviction.message.clone());
+                self.counts.victims += 1;
+                self.event(victim, false, "Preempted", message);
+            }
+            WriteOutcome::Failed { .. } => {
+                if let Some(eviction) = self.evictions.remove(&id) {
+                    self.queue.wake(&eviction.by, now);
+                }
+            }
+        }
+    }
+
+    /// A pod is gone, or another one has its name: nobody waits for it to go.
+    pub(super) fn evicted(&mut self, key: &str, uid: Option<&str>) {
+        self.evictions.retain(|_, eviction| {
+            let same_name = *eviction.victim.key == *key;
+            !same_name || uid.is_some_and(|uid| uid == eviction.victim.uid)
+        });
+    }
+}

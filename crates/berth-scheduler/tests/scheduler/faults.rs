@@ -1,0 +1,393 @@
+//! Writes that fail, others who interfere, and restarts: nothing assumed is left over, and nothing is bound twice.
+
+use crate::objects::{claim, class, local_class, node, pod, sized, volume};
+use crate::world::{Fault, World};
+use berth_core::api::Kind;
+use berth_core::names;
+use berth_scheduler::queue::Place;
+use berth_scheduler::scheduler::Write;
+use serde_json::{Value, json};
+
+/// A pod with one claim for an existing volume and one for which a volume is made: three writes.
+fn mixed() -> World {
+    World::of([
+        node("n1"),
+        node("n2"),
+        local_class(),
+        class("fast", "disk.example.com"),
+        volume("pv1", "local", "n1", 10),
+        claim("old", "local", 5),
+        claim("new", "fast", 5),
+        pod("db", &["old", "new"]),
+    ])
+}
+
+const WRITES: usize = 3;
+
+fn assert_done(world: &World) {
+    world.assert_on("default/db", "n1");
+    assert_eq!(world.api.volume_of("default/old"), "pv1");
+    assert_eq!(world.api.volume_of("default/new"), "made-for-new");
+    world.check();
+}
+
+#[test]
+fn nothing_goes_wrong() {
+    for watch_first in [true, false] {
+        let mut world = mixed();
+        world.watch_first = watch_first;
+        world.settle();
+        assert_eq!(world.writes.len(), WRITES);
+        assert_done(&world);
+        let events: Vec<_> = world.said.iter().map(|(_, reason, _)| *reason).collect();
+        assert_eq!(events, ["Scheduled"]);
+        assert_eq!(world.scheduler.counts().scheduled, 1);
+    }
+}
+
+#[test]
+fn each_write_fails_once() {
+    for fault in [Fault::Conflict, Fault::AnswerLost, Fault::Refused] {
+        for failing in 0..WRITES {
+            for watch_first in [true, false] {
+                let mut world = mixed();
+                world.watch_first = watch_first;
+                world.fault = Box::new(move |number, _| if number == failing { fault } else { Fault::None });
+                world.settle();
+                world.check();
+                for _ in 0..3 {
+                    world.advance(11);
+                }
+                assert_done(&world);
+            }
+        }
+    }
+}
+
+#[test]
+fn each_write_fails_for_good() {
+    for failing in 0..WRITES {
+        let mut world = mixed();
+        let kind = move |write: &Write| match write {
+            Write::ReserveVolume { .. } => 0,
+            Write::SelectNode { .. } => 1,
+            Write::BindPod { .. } | Write::EvictPod { .. } => 2,
+        };
+        world.fault = Box::new(move |_, write| {
+            if kind(write) == failing {
+                Fault::Refused
+            } else {
+                Fault::None
+            }
+        });
+        for _ in 0..3 {
+            world.advance(11);
+            assert_eq!(world.place("default/db"), Some(Place::Backoff));
+            assert_eq!(world.api.node_of("default/db"), "");
+            world.check();
+        }
+        let why = world.said.iter().any(|(_, _, message)| message.contains("forbidden"));
+        assert!(why, "{:?}", world.said);
+        world.fault = Box::new(|_, _| Fault::None);
+        world.advance(11);
+        assert_done(&world);
+    }
+}
+
+#[test]
+fn the_scheduler_restarts_between_any_two_writes() {
+    for sent in 0..=WRITES {
+        for answers in [Fault::None, Fault::AnswerLost] {
+            for controller in [true, false] {
+                let mut world = mixed();
+                world.controller = controller;
+                world.writes_left = sent;
+                world.fault = Box::new(move |_, _| answers);
+                world.settle();
+                world.fault = Box::new(|_, _| Fault::None);
+                world.restart();
+                world.controller = true;
+                world.settle();
+                assert_done(&world);
+            }
+        }
+    }
+}
+
+/// Just before the volume is reserved, somebody else takes it.
+fn stolen(more: impl IntoIterator<Item = Value>) -> World {
+    let mut world = World::of([node("n1"), node("n2"), local_class(), volume("pv1", "local", "n1", 10)]);
+    world.create([
+        claim("thief", "local", 5),
+        claim("data", "local", 5),
+        pod("db", &["data"]),
+    ]);
+    world.controller = false;
+    world.deliver();
+    world.api.edit(Kind::PersistentVolume, "pv1", |volume| {
+        volume["spec"]["claimRef"] = json!({"namespace": "default", "name": "thief"});
+    });
+    let theft = std::mem::take(&mut world.api.changes);
+    while world.writes.is_empty() {
+        world.step_once();
+    }
+    world.check_volume_free("pv1");
+    world.api.changes = theft;
+    world.create(more);
+    world.controller = true;
+    for _ in 0..3 {
+        world.advance(11);
+    }
+    world
+}
+
+impl World {
+    /// One decision and its writes, while the watch is behind.
+    fn step_once(&mut self) {
+        let changes = std::mem::take(&mut self.api.changes);
+        self.scheduler.step(self.now);
+        for effect in self.scheduler.take_effects() {
+            self.carry_out(effect);
+        }
+        self.api.changes = changes;
+    }
+
+    fn check_volume_free(&self, name: &str) {
+        let binder = self.scheduler.cluster().binder();
+        assert!(
+            binder.free_volumes().any(|free| free == name),
+            "the assumption was undone"
+        );
+    }
+}
+
+#[test]
+fn a_stolen_volume_is_replaced_by_another() {
+    let world = stolen([volume("pv2", "local", "n2", 10)]);
+    world.assert_on("default/db", "n2");
+    world.check();
+}
+
+#[test]
+fn a_stolen_volume_leaves_the_pod_waiting() {
+    let world = stolen([]);
+    world.assert_waits("default/db", "didn't find available persistent volumes to bind");
+    world.check();
+}
+
+/// A pod whose binding waits for the volume controller.
+fn waiting() -> World {
+    let mut world = mixed();
+    world.controller = false;
+    world.settle();
+    assert_eq!(world.writes.len(), 2);
+    assert_eq!(world.place("default/db"), Some(Place::InCycle));
+    world
+}
+
+#[test]
+fn a_claim_is_deleted_in_the_middle() {
+    let mut world = waiting();
+    world.api.delete(Kind::PersistentVolumeClaim, "default/new");
+    world.settle();
+    world.assert_waits("default/db", "a claim of the pod was deleted");
+    world.check();
+    world.advance(2);
+    world.assert_waits("default/db", "persistentvolumeclaim \"new\" not found");
+    world.controller = true;
+    world.create([claim("new", "fast", 5)]);
+    world.settle();
+    world.advance(11);
+    assert_done(&world);
+}
+
+#[test]
+fn a_volume_is_deleted_in_the_middle() {
+    let mut world = waiting();
+    world.api.delete(Kind::PersistentVolume, "pv1");
+    world.settle();
+    world.assert_waits("default/db", "the volume chosen for claim \"old\" was deleted");
+    world.check();
+    world.advance(2);
+    world.assert_waits("default/db", "didn't find available persistent volumes to bind");
+    world.controller = true;
+    world.create([volume("pv1", "local", "n1", 10)]);
+    world.settle();
+    world.advance(11);
+    assert_done(&world);
+}
+
+#[test]
+fn the_pod_is_deleted_in_the_middle() {
+    let mut world = waiting();
+    world.api.delete(Kind::Pod, "default/db");
+    world.settle();
+    assert_eq!(world.place("default/db"), None);
+    world.check();
+}
+
+#[test]
+fn the_node_is_deleted_in_the_middle() {
+    let mut world = waiting();
+    world.api.delete(Kind::Node, "n1");
+    world.settle();
+    world.assert_waits("default/db", "the chosen node is gone");
+    world.check();
+    world.controller = true;
+    world.create([node("n1")]);
+    world.advance(11);
+    world.advance(11);
+    assert_done(&world);
+}
+
+#[test]
+fn a_reference_to_the_claim_is_cleared_in_the_middle() {
+    let mut world = waiting();
+    world.api.edit(Kind::PersistentVolume, "pv1", |volume| {
+        volume["spec"]["claimRef"] = Value::Null;
+    });
+    world.settle();
+    world.assert_waits("default/db", "volume \"pv1\" is no longer reserved for claim \"old\"");
+    world.check();
+    world.controller = true;
+    world.advance(2);
+    assert_done(&world);
+}
+
+#[test]
+fn the_selected_node_is_cleared_in_the_middle() {
+    let mut world = waiting();
+    world.api.edit(Kind::PersistentVolumeClaim, "default/new", |claim| {
+        claim["metadata"]["annotations"][names::SELECTED_NODE] = Value::Null;
+        claim["metadata"]["annotations"] = json!({});
+    });
+    world.settle();
+    world.assert_waits("default/db", "selected-node of claim \"new\" was cleared");
+    world.check();
+    world.controller = true;
+    world.advance(2);
+    assert_done(&world);
+}
+
+#[test]
+fn binding_takes_too_long() {
+    let mut world = waiting();
+    world.advance(599);
+    assert_eq!(world.place("default/db"), Some(Place::InCycle));
+    world.advance(1);
+    world.assert_waits("default/db", "timed out waiting for the condition");
+    world.check();
+    world.controller = true;
+    world.advance(2);
+    assert_done(&world);
+}
+
+/// The room and the volume of a pod that is not placed after all go to the next one.
+fn given_back(end: impl FnOnce(&mut World)) {
+    let mut world = World::of([node("n1"), local_class(), volume("pv1", "local", "n1", 10)]);
+    world.controller = false;
+    world.fault = Box::new(|number, _| if number == 0 { Fault::Refused } else { Fault::None });
+    world.create([
+        claim("a", "local", 5),
+        claim("b", "local", 5),
+        pod("first", &["a"]),
+        pod("second", &["b"]),
+    ]);
+    world.deliver();
+    world.scheduler.step(world.now);
+    let held = world.scheduler.take_effects();
+    world.scheduler.step(world.now);
+    assert_eq!(world.place("default/second"), Some(Place::Unschedulable));
+    end(&mut world);
+    held.into_iter().for_each(|effect| world.carry_out(effect));
+    world.controller = true;
+    world.deliver();
+    assert_eq!(world.scheduler.counts().woken, 1, "the second pod is woken");
+    world.advance(1);
+    world.check();
+}
+
+#[test]
+fn a_failed_binding_wakes_those_who_could_use_its_volume() {
+    given_back(|_| {});
+}
+
+#[test]
+fn a_deleted_pod_wakes_those_who_could_use_its_volume() {
+    given_back(|world| world.api.delete(Kind::Pod, "default/first"));
+}
+
+#[test]
+fn a_deleted_pod_wakes_those_who_could_use_its_room() {
+    let mut world = World::of([
+        node("n1"),
+        local_class(),
+        volume("pv1", "local", "n1", 10),
+        claim("a", "local", 5),
+    ]);
+    let mut first = pod("first", &["a"]);
+    first["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "3"}});
+    world.controller = false;
+    world.create([first, sized("second", 2, 0)]);
+    world.settle();
+    world.assert_waits("default/second", "Insufficient cpu");
+    world.api.delete(Kind::Pod, "default/first");
+    world.settle();
+    world.advance(2);
+    world.assert_on("default/second", "n1");
+    world.check();
+}
+
+/// Two pods use one claim; the binding of the first, which was to write for both, fails, and the first pod goes.
+#[test]
+fn a_pod_does_not_wait_for_a_write_that_another_one_failed_to_make() {
+    let mut world = World::of([
+        node("n1"),
+        local_class(),
+        volume("pv1", "local", "n1", 10),
+        claim("a", "local", 5),
+    ]);
+    world.create([pod("first", &["a"]), pod("second", &["a"])]);
+    world.deliver();
+    world.scheduler.step(world.now);
+    let held = world.scheduler.take_effects();
+    world.scheduler.step(world.now);
+    assert_eq!(world.place("default/second"), Some(Place::InCycle));
+    world.fault = Box::new(|number, _| if number == 0 { Fault::Refused } else { Fault::None });
+    held.into_iter().for_each(|effect| world.carry_out(effect));
+    world.api.delete(Kind::Pod, "default/first");
+    world.settle();
+    world.advance(2);
+    world.assert_on("default/second", "n1");
+    world.check();
+}
+
+/// The chosen node goes while a write is under way, and another one comes in its place.
+#[test]
+fn a_pod_is_not_bound_to_a_node_that_was_not_chosen() {
+    let mut world = World::of([
+        node("n1"),
+        class("fast", "disk.example.com"),
+        claim("a", "fast", 5),
+        pod("db", &["a"]),
+    ]);
+    world.deliver();
+    world.scheduler.step(world.now);
+    let held = world.scheduler.take_effects();
+    world.api.delete(Kind::Node, "n1");
+    world.create([node("n9")]);
+    world.deliver();
+    held.into_iter().for_each(|effect| world.carry_out(effect));
+    assert_eq!(world.place("default/db"), Some(Place::Backoff));
+    world.assert_waits("default/db", "the chosen node is gone");
+    world.controller = false;
+    world.check();
+}
+
+#[test]
+fn nothing_is_due_while_the_api_server_binds_a_pod() {
+    let mut world = World::of([node("n1"), pod("db", &[])]);
+    world.deliver();
+    world.scheduler.step(world.now);
+    assert_eq!(world.scheduler.next_wakeup(), None);
+}

@@ -1,0 +1,239 @@
+//! Room is made for important pods, and kept for them.
+
+use crate::objects::{claim, local_class, node, on, pod, sized, volume};
+use crate::world::World;
+use berth_core::api::Kind;
+use berth_scheduler::queue::Place;
+use serde_json::{Value, json};
+
+fn victims(world: &World) -> Vec<&str> {
+    let preempted = world.said.iter().filter(|(_, reason, _)| *reason == "Preempted");
+    preempted.map(|(pod, _, _)| pod.as_str()).collect()
+}
+
+fn labelled(mut pod: Value, app: &str) -> Value {
+    pod["metadata"]["labels"] = json!({"app": app});
+    pod
+}
+
+#[test]
+fn the_least_important_pod_goes() {
+    let mut world = World::of([
+        node("n1"),
+        node("n2"),
+        on("n1", sized("a", 3, 5)),
+        on("n2", sized("b", 2, 1)),
+        on("n2", sized("c", 2, 3)),
+    ]);
+    world.kubelet = false;
+    let mut urgent = sized("urgent", 2, 10);
+    urgent["metadata"]["uid"] = json!("the-uid");
+    world.create([urgent]);
+    world.settle();
+    assert_eq!(victims(&world), ["default/b"]);
+    let message = &world
+        .said
+        .iter()
+        .find(|(_, reason, _)| *reason == "Preempted")
+        .expect("it was said")
+        .2;
+    assert_eq!(message, "Preempted by pod the-uid on node n2");
+    assert_eq!(world.scheduler.nominated_node("default/urgent"), Some("n2"));
+    assert_eq!(
+        world.api.text(Kind::Pod, "default/urgent", "/status/nominatedNodeName"),
+        "n2"
+    );
+    assert_eq!(
+        world.message("default/urgent"),
+        "0/2 nodes are available: 2 Insufficient cpu."
+    );
+    assert_eq!(world.scheduler.counts().victims, 1);
+    world.advance(301);
+    assert_eq!(victims(&world).len(), 1, "it waits for the first victim");
+    world.assert_waits(
+        "default/urgent",
+        "preemption: not eligible due to a terminating pod on the nominated node.",
+    );
+    world.kubelet = true;
+    world.settle();
+    world.advance(11);
+    world.assert_on("default/urgent", "n2");
+    assert_eq!(world.scheduler.nominated_node("default/urgent"), None);
+    world.check();
+}
+
+#[test]
+fn room_is_kept_for_the_pod_that_waits_for_it() {
+    let mut world = World::of([node("n1"), on("n1", sized("victim", 4, 0)), sized("urgent", 4, 10)]);
+    world.settle();
+    assert_eq!(victims(&world), ["default/victim"]);
+    assert_eq!(
+        world.place("default/urgent"),
+        Some(Place::Backoff),
+        "woken by the victim's end"
+    );
+    world.create([sized("equal", 1, 10), sized("lesser", 1, 0)]);
+    world.settle();
+    for pod in ["default/equal", "default/lesser"] {
+        world.assert_waits(pod, "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.");
+    }
+    world.create([sized("greater", 1, 20)]);
+    world.settle();
+    world.assert_on("default/greater", "n1");
+    world.api.delete(Kind::Pod, "default/urgent");
+    world.settle();
+    world.advance(11);
+    world.assert_on("default/equal", "n1");
+    world.assert_on("default/lesser", "n1");
+    world.check();
+}
+
+#[test]
+fn a_restart_forgets_no_promise() {
+    let mut world = World::of([node("n1"), on("n1", sized("victim", 4, 0)), sized("urgent", 4, 10)]);
+    world.settle();
+    world.create([sized("lesser", 1, 0)]);
+    world.restart();
+    assert_eq!(world.scheduler.nominated_node("default/urgent"), Some("n1"));
+    world.settle();
+    world.assert_on("default/urgent", "n1");
+    world.assert_waits("default/lesser", "Insufficient cpu");
+}
+
+#[test]
+fn budgets_are_spared() {
+    let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": "b", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "quorum"}}}, "status": {"disruptionsAllowed": 0}});
+    let mut world = World::of([
+        node("n1"),
+        node("n2"),
+        on("n1", labelled(sized("a", 4, 0), "quorum")),
+        on("n2", labelled(sized("b", 2, 0), "quorum")),
+        on("n2", sized("c", 2, 5)),
+        budget,
+        sized("urgent", 2, 10),
+    ]);
+    world.settle();
+    assert_eq!(
+        victims(&world),
+        ["default/c"],
+        "its budget matters more than its priority"
+    );
+}
+
+#[test]
+fn a_pod_that_must_not_preempt_waits() {
+    let mut polite = sized("polite", 4, 10);
+    polite["spec"]["preemptionPolicy"] = json!("Never");
+    let mut world = World::of([node("n1"), on("n1", sized("running", 4, 0)), polite]);
+    world.settle();
+    world.assert_waits(
+        "default/polite",
+        "Insufficient cpu. preemption: not eligible due to preemptionPolicy=Never.",
+    );
+    assert_eq!(world.writes, []);
+}
+
+#[test]
+fn nobody_is_evicted_for_want_of_a_volume() {
+    let mut urgent = pod("urgent", &["data"]);
+    urgent["spec"]["priority"] = json!(10);
+    let mut world = World::of([
+        node("n1"),
+        local_class(),
+        on("n1", sized("running", 1, 0)),
+        claim("data", "local", 5),
+        urgent,
+    ]);
+    world.settle();
+    world.assert_waits(
+        "default/urgent",
+        "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.",
+    );
+    assert_eq!(world.writes, []);
+}
+
+#[test]
+fn eviction_happens_only_where_the_volume_is() {
+    let mut urgent = sized("urgent", 4, 10);
+    urgent["spec"]["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
+    let mut world = World::of([
+        node("n1"),
+        node("n2"),
+        local_class(),
+        on("n1", sized("important", 4, 9)),
+        on("n2", sized("unimportant", 4, 0)),
+        volume("pv1", "local", "n1", 10),
+        claim("data", "local", 5),
+        urgent,
+    ]);
+    world.settle();
+    world.advance(11);
+    assert_eq!(victims(&world), ["default/important"]);
+    world.assert_on("default/urgent", "n1");
+    world.check();
+}
+
+#[test]
+fn a_claim_for_one_pod_alone_is_freed() {
+    let mut alone = claim("data", "local", 5);
+    alone["spec"]["accessModes"] = json!(["ReadWriteOncePod"]);
+    alone["spec"]["volumeName"] = json!("pv1");
+    alone["metadata"]["annotations"] = json!({berth_core::names::BIND_COMPLETED: "yes"});
+    let mut urgent = pod("urgent", &["data"]);
+    urgent["spec"]["priority"] = json!(10);
+    let mut bound = volume("pv1", "local", "n1", 10);
+    bound["spec"]["claimRef"] = json!({"namespace": "default", "name": "data"});
+    bound["status"]["phase"] = json!("Bound");
+    let mut world = World::of([
+        node("n1"),
+        local_class(),
+        bound,
+        alone,
+        on("n1", pod("running", &["data"])),
+        urgent,
+    ]);
+    world.settle();
+    world.advance(11);
+    assert_eq!(victims(&world), ["default/running"]);
+    world.assert_on("default/urgent", "n1");
+}
+
+#[test]
+fn a_failed_eviction_is_tried_again() {
+    let mut world = World::of([node("n1"), on("n1", sized("victim", 4, 0)), sized("urgent", 4, 10)]);
+    world.fault = Box::new(|number, _| {
+        if number == 0 {
+            crate::world::Fault::Refused
+        } else {
+            crate::world::Fault::None
+        }
+    });
+    world.settle();
+    assert_eq!(world.place("default/urgent"), Some(Place::Backoff));
+    assert_eq!(victims(&world), [""; 0]);
+    for _ in 0..3 {
+        world.advance(11);
+    }
+    assert_eq!(victims(&world), ["default/victim"]);
+    world.assert_on("default/urgent", "n1");
+}
+
+#[test]
+fn a_more_important_pod_takes_over_the_promise() {
+    let mut world = World::of([node("n1"), on("n1", sized("victim", 4, 0)), sized("urgent", 4, 10)]);
+    world.kubelet = false;
+    world.settle();
+    world.create([sized("vital", 4, 20)]);
+    world.settle();
+    assert_eq!(world.scheduler.nominated_node("default/vital"), Some("n1"));
+    assert_eq!(world.scheduler.nominated_node("default/urgent"), None);
+    world.kubelet = true;
+    world.settle();
+    world.advance(11);
+    world.advance(11);
+    world.assert_on("default/vital", "n1");
+    assert_eq!(world.api.node_of("default/urgent"), "");
+    world.check();
+}

@@ -1,0 +1,322 @@
+//! A scheduler with the API that it lives on, the others who write there, and faults.
+
+use crate::api::{Api, decoded};
+use berth_core::api::Kind;
+use berth_core::names;
+use berth_scheduler::profile::Profile;
+use berth_scheduler::queue::{Place, QueueTimes};
+use berth_scheduler::scheduler::{DEFAULT_SCHEDULER_NAME, Effect, Scheduler, Write, WriteOutcome};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// What happens to a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// It is carried out.
+    None,
+    /// Somebody else writes to the object just before.
+    Conflict,
+    /// It is carried out, but the answer is lost.
+    AnswerLost,
+    /// It is refused.
+    Refused,
+}
+
+/// Which fault befalls a write, given how many came before it.
+type Faults = Box<dyn FnMut(usize, &Write) -> Fault>;
+
+pub(crate) struct World {
+    pub(crate) api: Api,
+    pub(crate) scheduler: Scheduler,
+    pub(crate) now: Duration,
+    /// Whether somebody completes bindings, and somebody makes volumes.
+    pub(crate) controller: bool,
+    /// Whether evicted pods stop at once.
+    pub(crate) kubelet: bool,
+    /// Whether changes are seen before the answers to the writes that made them.
+    pub(crate) watch_first: bool,
+    pub(crate) fault: Faults,
+    /// How many writes may still be sent: then the scheduler is stopped.
+    pub(crate) writes_left: usize,
+    pub(crate) writes: Vec<Write>,
+    /// Events: pod, reason, message.
+    pub(crate) said: Vec<(String, &'static str, String)>,
+}
+
+fn scheduler() -> Scheduler {
+    let profiles = BTreeMap::from([(DEFAULT_SCHEDULER_NAME.to_owned(), Profile::default())]);
+    Scheduler::new(profiles, QueueTimes::default(), 7)
+}
+
+impl World {
+    pub(crate) fn of(objects: impl IntoIterator<Item = Value>) -> Self {
+        let mut world = Self {
+            api: Api::default(),
+            scheduler: scheduler(),
+            now: Duration::ZERO,
+            controller: true,
+            kubelet: true,
+            watch_first: false,
+            fault: Box::new(|_, _| Fault::None),
+            writes_left: usize::MAX,
+            writes: Vec::new(),
+            said: Vec::new(),
+        };
+        world.create(objects);
+        world
+    }
+
+    pub(crate) fn create(&mut self, objects: impl IntoIterator<Item = Value>) {
+        objects.into_iter().for_each(|object| self.api.put(object));
+    }
+
+    /// The scheduler sees what changed.
+    pub(crate) fn deliver(&mut self) {
+        for (kind, name, value) in std::mem::take(&mut self.api.changes) {
+            match value {
+                Some(value) => self.scheduler.upsert(&decoded(&value), self.now),
+                None => {
+                    let (namespace, name) = name.split_once('/').unwrap_or(("", &name));
+                    self.scheduler.remove(kind, namespace, name, self.now);
+                }
+            }
+        }
+    }
+
+    /// Lets everybody act until nothing happens any more.
+    pub(crate) fn settle(&mut self) {
+        for _ in 0..1000 {
+            self.deliver();
+            let mut busy = self.scheduler.step(self.now);
+            for effect in self.scheduler.take_effects() {
+                busy = true;
+                self.carry_out(effect);
+            }
+            if self.writes_left == 0 {
+                return;
+            }
+            self.others_act();
+            if !busy && self.api.changes.is_empty() {
+                return;
+            }
+        }
+        panic!("the scheduler goes on and on");
+    }
+
+    /// The same after some time.
+    pub(crate) fn advance(&mut self, seconds: u64) {
+        self.now += Duration::from_secs(seconds);
+        self.scheduler.tick(self.now);
+        self.settle();
+    }
+
+    pub(crate) fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Event {
+                pod, reason, message, ..
+            } => self.said.push((pod.key.to_string(), reason, message)),
+            Effect::Nominate { pod, node } => {
+                if self.api.get(Kind::Pod, &pod.key).is_some() {
+                    self.api.edit(Kind::Pod, &pod.key, |pod| {
+                        pod["status"]["nominatedNodeName"] = json!(node);
+                    });
+                }
+            }
+            Effect::Condition { .. } => {}
+            Effect::Write { id, write } => {
+                if self.writes_left == 0 {
+                    return;
+                }
+                self.writes_left -= 1;
+                let fault = (self.fault)(self.writes.len(), &write);
+                self.writes.push(write.clone());
+                let outcome = self.answer(&write, fault);
+                if self.watch_first {
+                    self.deliver();
+                }
+                self.scheduler.written(id, &outcome, self.now);
+            }
+        }
+    }
+
+    fn answer(&mut self, write: &Write, fault: Fault) -> WriteOutcome {
+        let problem = match fault {
+            Fault::None => match self.api.apply(write) {
+                Ok(version) => return WriteOutcome::Done { version },
+                Err(problem) => problem,
+            },
+            Fault::Conflict => {
+                let (kind, name) = Api::target(write);
+                self.api.edit(kind, &name, |object| {
+                    object["metadata"]["annotations"]["touched"] = json!("yes");
+                });
+                "the object has been modified".to_owned()
+            }
+            Fault::AnswerLost => {
+                let _ = self.api.apply(write);
+                "timed out".to_owned()
+            }
+            Fault::Refused => "forbidden".to_owned(),
+        };
+        WriteOutcome::Failed { problem }
+    }
+
+    /// The volume controller completes bindings, the provisioner makes volumes, and the kubelet stops evicted pods.
+    fn others_act(&mut self) {
+        if self.kubelet {
+            let pods = self.api.all(Kind::Pod);
+            let going = pods.filter(|(_, pod)| pod["metadata"]["deletionTimestamp"].is_string());
+            let going: Vec<_> = going.map(|(name, _)| name.to_owned()).collect();
+            going.iter().for_each(|name| self.api.delete(Kind::Pod, name));
+        }
+        if !self.controller {
+            return;
+        }
+        self.provision();
+        let volumes: Vec<_> = self
+            .api
+            .all(Kind::PersistentVolume)
+            .map(|(_, volume)| volume.clone())
+            .collect();
+        for volume in volumes {
+            let (name, reference) = (&volume["metadata"]["name"], &volume["spec"]["claimRef"]);
+            let text = |field: &str| reference[field].as_str().unwrap_or_default();
+            let claim = format!("{}/{}", text("namespace"), text("name"));
+            let found = self.api.get(Kind::PersistentVolumeClaim, &claim);
+            let open = found.is_some_and(|found| {
+                found["spec"]["volumeName"].is_null() && found["metadata"]["uid"] == reference["uid"]
+            });
+            if open {
+                self.api.edit(Kind::PersistentVolumeClaim, &claim, |claim| {
+                    claim["spec"]["volumeName"] = name.clone();
+                    claim["metadata"]["annotations"][names::BIND_COMPLETED] = json!("yes");
+                    claim["status"]["phase"] = json!("Bound");
+                });
+                let name = name.as_str().unwrap_or_default();
+                self.api.edit(Kind::PersistentVolume, name, |volume| {
+                    volume["status"]["phase"] = json!("Bound");
+                });
+            }
+        }
+    }
+
+    fn provision(&mut self) {
+        let claims: Vec<_> = self
+            .api
+            .all(Kind::PersistentVolumeClaim)
+            .map(|(_, claim)| claim.clone())
+            .collect();
+        for claim in claims {
+            let node = claim["metadata"]["annotations"][names::SELECTED_NODE].as_str();
+            let class = claim["spec"]["storageClassName"].as_str().unwrap_or_default();
+            let provisioner = self.api.text(Kind::StorageClass, class, "/provisioner");
+            let made = format!("made-for-{}", claim["metadata"]["name"].as_str().unwrap_or_default());
+            let wanted = claim["spec"]["volumeName"].is_null() && provisioner != names::NO_PROVISIONER;
+            let Some(node) = node.filter(|_| wanted && self.api.get(Kind::PersistentVolume, &made).is_none()) else {
+                continue;
+            };
+            let mut volume = crate::objects::volume(&made, class, node, 100);
+            volume["spec"]["claimRef"] = json!({"namespace": claim["metadata"]["namespace"],
+                "name": claim["metadata"]["name"], "uid": claim["metadata"]["uid"]});
+            self.api.put(volume);
+        }
+    }
+
+    /// The scheduler is gone with all that it knew, and another one starts from what the API says.
+    pub(crate) fn restart(&mut self) {
+        self.scheduler = scheduler();
+        self.api.changes.clear();
+        self.writes_left = usize::MAX;
+        for value in self.api.everything() {
+            self.scheduler.upsert(&decoded(value), self.now);
+        }
+    }
+
+    pub(crate) fn place(&self, pod: &str) -> Option<Place> {
+        self.scheduler.place(pod)
+    }
+
+    pub(crate) fn message(&self, pod: &str) -> &str {
+        self.scheduler.message(pod).unwrap_or_default()
+    }
+
+    /// What the scheduler takes for granted is what the API says, and nothing is held twice.
+    #[track_caller]
+    pub(crate) fn check(&self) {
+        let cluster = self.scheduler.cluster();
+        let free: BTreeSet<_> = cluster.binder().free_volumes().collect();
+        let volumes = self.api.all(Kind::PersistentVolume);
+        let expected = volumes.filter(|(_, volume)| {
+            volume["spec"]["claimRef"].is_null() && volume["status"]["phase"] == json!("Available")
+        });
+        assert_eq!(
+            free,
+            expected.map(|(name, _)| name).collect::<BTreeSet<_>>(),
+            "free volumes"
+        );
+        let running = self
+            .api
+            .all(Kind::Pod)
+            .filter(|(_, pod)| pod["spec"]["nodeName"].is_string() && pod["status"]["phase"] != json!("Succeeded"));
+        let running: Vec<_> = running.map(|(name, _)| name).collect();
+        for name in &running {
+            let (namespace, name) = name.split_once('/').expect("pods live in namespaces");
+            let namespace = cluster.symbols().get(namespace).expect("it was seen");
+            let found = cluster
+                .pods()
+                .find(namespace, name)
+                .and_then(|pod| cluster.pods().get(pod));
+            assert_eq!(
+                found.map(|pod| pod.assumed),
+                Some(None),
+                "{name} is known and not assumed"
+            );
+        }
+        assert_eq!(cluster.pods().len(), running.len(), "pods with a node");
+        let mut taken = BTreeSet::new();
+        for (name, claim) in self.api.all(Kind::PersistentVolumeClaim) {
+            if let Some(volume) = claim["spec"]["volumeName"].as_str() {
+                assert!(taken.insert(volume), "{volume} is bound twice");
+                let owner = self.api.text(Kind::PersistentVolume, volume, "/spec/claimRef/name");
+                assert!(
+                    owner.is_empty() || name.ends_with(owner),
+                    "{volume} belongs to {owner}, not {name}"
+                );
+            }
+        }
+        for (name, pod) in self
+            .api
+            .all(Kind::Pod)
+            .filter(|(_, pod)| pod["spec"]["nodeName"].is_null())
+        {
+            if pod["metadata"]["deletionTimestamp"].is_null() {
+                let place = self.place(name);
+                assert!(
+                    place.is_some_and(|place| place != Place::InCycle),
+                    "{name} waits: {place:?}"
+                );
+            }
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_on(&self, pod: &str, node: &str) {
+        assert_eq!(self.api.node_of(pod), node, "{pod}: {}", self.message(pod));
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_placed(&self, pod: &str) {
+        assert!(!self.api.node_of(pod).is_empty(), "{pod} waits: {}", self.message(pod));
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_waits(&self, pod: &str, why: &str) {
+        assert_eq!(self.api.node_of(pod), "", "{pod} should wait");
+        assert!(
+            self.message(pod).contains(why),
+            "{pod}: {:?}, expected {why:?}",
+            self.message(pod)
+        );
+    }
+}
