@@ -12,7 +12,7 @@
 use super::gather::Gather;
 use super::place::{Place, Problem};
 use super::scalar;
-use granit_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
+use granit_parser::{Event, Marker, Options, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -123,8 +123,11 @@ struct Composer<'t> {
 
 impl<'t> Composer<'t> {
     fn new(text: &'t str) -> Self {
+        // Comments come as events if another crate of the program wants the parser to be able to.
+        let mut options = Options::default();
+        options.set_emit_comments(false);
         Self {
-            parser: Parser::new_from_str(text),
+            parser: Parser::new_from_str_with_options(text, options),
             anchors: HashMap::new(),
             aliased_values: 0,
         }
