@@ -2,6 +2,11 @@
 //!
 //! 5,000 nodes (and 100,000) in 20 zones with 10,000 running pods of 100 workloads. Each decision is followed by assuming the pod, as
 //! a scheduler does, and by forgetting it, so that every decision meets the same cluster.
+//!
+//! Alike pods share the answers that the cluster keeps (node sets of selectors, counts of pods), and no verdicts: the
+//! filters alone take a tenth of a decision on a plain pod (13 of 131 µs) and a sixth where pods are spread (27 of
+//! 175 µs), so that sharing their verdicts could save no more than that. The rest is scoring, which is relative to all
+//! nodes that fit. Only where few nodes fit do the filters take half of it (affinity, 17 of 31 µs).
 
 #![allow(
     clippy::expect_used,
@@ -9,9 +14,12 @@
 )]
 
 use berth_core::api::Object;
+use berth_core::mask::NodeMask;
 use berth_scheduler::cluster::Cluster;
 use berth_scheduler::decide::{Decision, Scratch, decide};
+use berth_scheduler::framework::PreFilter;
 use berth_scheduler::nominated::{Nominated, Question};
+use berth_scheduler::plugins;
 use berth_scheduler::pod::Pod;
 use berth_scheduler::preemption::{Preemption, preempt};
 use berth_scheduler::profile::Profile;
@@ -174,6 +182,26 @@ fn alike(bencher: Bencher<'_, '_>, bench: &str, count: usize) {
     bencher
         .with_inputs(|| (cluster.clone(), Scratch::new(1)))
         .bench_local_refs(|(cluster, scratch)| place_alike(cluster, &pods, &profile, scratch));
+}
+
+/// The filters alone on pods of one workload: what sharing their verdicts could save at most.
+#[divan::bench(args = ["plain", "anti-affinity", "affinity", "spread"])]
+fn filters_alone(bencher: Bencher<'_, '_>, bench: &str) {
+    let mut cluster = cluster(bench);
+    let Object::Pod(pod) = pod("alike", 1, demands(bench, 1)) else {
+        unreachable!("a pod was made");
+    };
+    let pod = cluster.compile(&pod);
+    let (profile, mut mask) = (Profile::default(), NodeMask::default());
+    bencher.bench_local(|| {
+        mask.copy_from(cluster.all_nodes());
+        for plugin in &profile.filters {
+            if let PreFilter::Ready { state, .. } = plugins::pre_filter(*plugin, &mut cluster, &pod, &profile) {
+                state.narrow(&cluster, &mut mask);
+            }
+        }
+        mask.len()
+    });
 }
 
 /// Finds victims on a full cluster: every node has four pods of lower priority, and any of them will do.

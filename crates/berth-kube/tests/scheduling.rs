@@ -100,6 +100,17 @@ async fn a_pod_with_a_delayed_local_claim_is_bound_at_once() {
         create_volume(&cluster, &format!("v{number}"), &format!("n{number}")).await;
     }
     let controller = cluster.start(berth_kube::controller::Options::default());
+    // Until the controller has made the volumes available, a write to one of them can meet the controller's.
+    for number in 0..20 {
+        eventually("the volume is available", || async {
+            let volume = cluster
+                .get(Kind::PersistentVolume, "", &format!("v{number}"))
+                .await
+                .unwrap();
+            volume["status"]["phase"] == "Available"
+        })
+        .await;
+    }
     let scheduler = Scheduler::start(&cluster, Options::default());
     cluster.create(&claim("c0")).await;
     cluster.create(&pod("p0", Some("c0"))).await;

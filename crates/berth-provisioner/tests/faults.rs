@@ -273,7 +273,7 @@ async fn everything_at_once() {
         Fault::NoVolume,
         Fault::Late,
     ];
-    for seed in 1..=8_u64 {
+    for seed in 1..=16_u64 {
         let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut world = World::new(4, 100 * GI).await;
         let mut deleted = 0;

@@ -57,9 +57,16 @@ pub fn preempt(cluster: &mut Cluster, question: &Question<'_>, diagnosis: &Diagn
     if diagnosis.early.is_some() {
         reasons.resize(diagnosis.node_count, NOT_HELPFUL.to_owned());
     }
+    // Where nobody gave priorities, thousands of nodes need not be looked at to find no victim.
+    let lowest = cluster.pods().lowest_priority();
+    let any_lesser = lowest.is_some_and(|lowest| lowest < question.pod.footprint.priority);
     for (node, refusal) in &diagnosis.nodes {
         if refusal.code != Code::Unschedulable {
             reasons.push(NOT_HELPFUL.to_owned());
+            continue;
+        }
+        if !any_lesser {
+            reasons.push(NO_VICTIMS.to_owned());
             continue;
         }
         match dry_run(cluster, question, *node) {

@@ -46,6 +46,7 @@ pub struct Script {
 
 struct Faulty {
     inner: ControllerService,
+    store: Arc<Mutex<Store>>,
     script: Arc<Script>,
 }
 
@@ -61,6 +62,12 @@ impl Controller for Faulty {
             self.script.die.notify_one();
             std::future::pending::<()>().await;
         }
+        // Faulty, but no liar: whoever has a volume of this name does not say that there is no room for it.
+        let has_it = self.store.lock().unwrap().by_name(&request.get_ref().name).is_some();
+        let fault = match fault {
+            Fault::Refuse(_) if has_it => Fault::None,
+            other => other,
+        };
         let answer = match fault {
             Fault::Refuse(code) => Err(Status::new(code, "refused on purpose")),
             _ => self.inner.create_volume(request).await,
@@ -157,7 +164,8 @@ impl DriverProcess {
             .unwrap();
         let store = Arc::new(Mutex::new(Store::open(&self.root, self.rooms.clone()).unwrap()));
         let controller = Faulty {
-            inner: ControllerService::new(store),
+            inner: ControllerService::new(store.clone()),
+            store,
             script: self.script.clone(),
         };
         let (socket, (started, is_started)) = (self.socket.clone(), std::sync::mpsc::channel());

@@ -7,6 +7,7 @@ use berth_core::nodes::NodeId;
 use berth_core::symbols::Symbol;
 use roaring::RoaringBitmap;
 use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A running pod's place in the table.
@@ -35,6 +36,8 @@ pub struct Pods {
     by_node_name: FxHashMap<Symbol, Vec<PodId>>,
     by_label: FxHashMap<(Symbol, Symbol), RoaringBitmap>,
     by_namespace: FxHashMap<Symbol, RoaringBitmap>,
+    /// How many pods have a priority.
+    priorities: BTreeMap<i32, u32>,
 }
 
 impl Pods {
@@ -51,6 +54,7 @@ impl Pods {
             self.by_label.entry(pair).or_default().insert(id);
         }
         self.by_namespace.entry(footprint.namespace).or_default().insert(id);
+        *self.priorities.entry(footprint.priority).or_default() += 1;
         self.entries[id as usize] = Some(pod);
         PodId(id)
     }
@@ -72,6 +76,12 @@ impl Pods {
             unpost(&mut self.by_label, pair, id);
         }
         unpost(&mut self.by_namespace, footprint.namespace, id);
+        if let Some(count) = self.priorities.get_mut(&footprint.priority) {
+            *count -= 1;
+            if *count == 0 {
+                self.priorities.remove(&footprint.priority);
+            }
+        }
         self.free_place(id);
         Some(pod)
     }
@@ -120,6 +130,12 @@ impl Pods {
     pub fn of_node(&self, node_name: Symbol) -> impl Iterator<Item = (PodId, &RunningPod)> {
         let pods = self.on_node(node_name).iter();
         pods.filter_map(|pod| Some((*pod, self.get(*pod)?)))
+    }
+
+    /// The lowest priority of any pod that has a node.
+    #[must_use]
+    pub fn lowest_priority(&self) -> Option<i32> {
+        self.priorities.first_key_value().map(|(priority, _)| *priority)
     }
 
     /// How many pods have a node.

@@ -6,7 +6,8 @@ use berth_core::symbols::Symbol;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-/// Addresses on which a node holds a port, with the number of holders.
+/// Addresses on which a node holds a port, in order, with the number of holders. The order leaves no trace of who came
+/// first.
 type Holders = SmallVec<[(Symbol, u32); 1]>;
 
 /// The host ports in use.
@@ -22,7 +23,10 @@ impl Ports {
             let holders = nodes.entry(node).or_default();
             match holders.iter_mut().find(|(ip, _)| *ip == port.ip) {
                 Some((_, count)) => *count += 1,
-                None => holders.push((port.ip, 1)),
+                None => {
+                    holders.push((port.ip, 1));
+                    holders.sort_unstable();
+                }
             }
         }
     }

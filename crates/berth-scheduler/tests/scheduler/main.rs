@@ -11,5 +11,6 @@ mod events;
 mod faults;
 mod objects;
 mod preemption;
+mod random;
 mod stateful;
 mod world;

@@ -148,9 +148,11 @@ impl World {
             },
             Fault::Conflict => {
                 let (kind, name) = Api::target(write);
-                self.api.edit(kind, &name, |object| {
-                    object["metadata"]["annotations"]["touched"] = json!("yes");
-                });
+                if self.api.get(kind, &name).is_some() {
+                    self.api.edit(kind, &name, |object| {
+                        object["metadata"]["annotations"]["touched"] = json!("yes");
+                    });
+                }
                 "the object has been modified".to_owned()
             }
             Fault::AnswerLost => {
@@ -173,6 +175,7 @@ impl World {
         if !self.controller {
             return;
         }
+        self.lose_claims();
         self.provision();
         let volumes: Vec<_> = self
             .api
@@ -201,6 +204,22 @@ impl World {
         }
     }
 
+    /// Claims whose volume is gone, or is another one's, are lost.
+    fn lose_claims(&mut self) {
+        let claims = self.api.all(Kind::PersistentVolumeClaim);
+        let lost = claims.filter(|(name, claim)| {
+            let volume = claim["spec"]["volumeName"].as_str();
+            let owner = volume.map(|volume| self.api.text(Kind::PersistentVolume, volume, "/spec/claimRef/name"));
+            claim["status"]["phase"] != json!("Lost") && owner.is_some_and(|owner| format!("default/{owner}") != *name)
+        });
+        let lost: Vec<_> = lost.map(|(name, _)| name.to_owned()).collect();
+        for name in lost {
+            let claims = Kind::PersistentVolumeClaim;
+            self.api
+                .edit(claims, &name, |claim| claim["status"]["phase"] = json!("Lost"));
+        }
+    }
+
     fn provision(&mut self) {
         let claims: Vec<_> = self
             .api
@@ -211,7 +230,12 @@ impl World {
             let node = claim["metadata"]["annotations"][names::SELECTED_NODE].as_str();
             let class = claim["spec"]["storageClassName"].as_str().unwrap_or_default();
             let provisioner = self.api.text(Kind::StorageClass, class, "/provisioner");
-            let made = format!("made-for-{}", claim["metadata"]["name"].as_str().unwrap_or_default());
+            let text = |field: &str| claim["metadata"][field].as_str().unwrap_or_default();
+            let mut made = format!("made-for-{}", text("name"));
+            let owner = self.api.text(Kind::PersistentVolume, &made, "/spec/claimRef/uid");
+            if !owner.is_empty() && owner != text("uid") {
+                made = format!("{made}-{}", text("uid"));
+            }
             let wanted = claim["spec"]["volumeName"].is_null() && provisioner != names::NO_PROVISIONER;
             let Some(node) = node.filter(|_| wanted && self.api.get(Kind::PersistentVolume, &made).is_none()) else {
                 continue;
@@ -276,7 +300,8 @@ impl World {
         assert_eq!(cluster.pods().len(), running.len(), "pods with a node");
         let mut taken = BTreeSet::new();
         for (name, claim) in self.api.all(Kind::PersistentVolumeClaim) {
-            if let Some(volume) = claim["spec"]["volumeName"].as_str() {
+            let lost = claim["status"]["phase"] == json!("Lost");
+            if let Some(volume) = claim["spec"]["volumeName"].as_str().filter(|_| !lost) {
                 assert!(taken.insert(volume), "{volume} is bound twice");
                 let owner = self.api.text(Kind::PersistentVolume, volume, "/spec/claimRef/name");
                 assert!(

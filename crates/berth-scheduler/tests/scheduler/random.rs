@@ -1,0 +1,183 @@
+//! Whatever goes wrong in whatever order: when all is quiet again, what the scheduler holds is what the API says.
+
+use crate::objects::{claim, class, local_class, node, on, pod, sized, volume};
+use crate::world::{Fault, World};
+use berth_core::api::Kind;
+use berth_core::names;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+/// Something that happens.
+#[derive(Clone, Debug)]
+enum Happening {
+    Create(usize),
+    Delete(usize),
+    ClearSelectedNode(usize),
+    ClearClaimRef(usize),
+    StealVolume(usize),
+    Finish(usize),
+    Controller(bool),
+    Kubelet(bool),
+    WatchFirst(bool),
+    Faults(Vec<Fault>),
+    Settle,
+    /// The watch alone: decisions and answers come later.
+    Deliver,
+    Advance(u64),
+    /// The scheduler stops after so many more writes.
+    Restart(usize),
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    let fault = prop_oneof![
+        2 => Just(Fault::None),
+        1 => Just(Fault::Conflict),
+        1 => Just(Fault::AnswerLost),
+        1 => Just(Fault::Refused),
+    ];
+    prop_oneof![
+        6 => (0..OBJECTS).prop_map(Happening::Create),
+        3 => (0..OBJECTS).prop_map(Happening::Delete),
+        1 => (0..OBJECTS).prop_map(Happening::ClearSelectedNode),
+        1 => (0..OBJECTS).prop_map(Happening::ClearClaimRef),
+        1 => (0..OBJECTS).prop_map(Happening::StealVolume),
+        1 => (0..OBJECTS).prop_map(Happening::Finish),
+        1 => any::<bool>().prop_map(Happening::Controller),
+        1 => any::<bool>().prop_map(Happening::Kubelet),
+        1 => any::<bool>().prop_map(Happening::WatchFirst),
+        2 => proptest::collection::vec(fault, 1..5).prop_map(Happening::Faults),
+        4 => Just(Happening::Settle),
+        2 => Just(Happening::Deliver),
+        2 => (1..700_u64).prop_map(Happening::Advance),
+        1 => (0..4_usize).prop_map(Happening::Restart),
+    ]
+}
+
+/// The objects that come and go.
+fn objects() -> Vec<Value> {
+    let prioritized = |mut pod: Value, priority: i32, cpu: u32| {
+        pod["spec"]["priority"] = json!(priority);
+        pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": cpu}});
+        pod
+    };
+    vec![
+        node("n1"),
+        node("n2"),
+        node("n3"),
+        local_class(),
+        class("fast", "disk.example.com"),
+        volume("pv1", "local", "n1", 10),
+        volume("pv2", "local", "n2", 10),
+        volume("pv3", "local", "n2", 20),
+        claim("a", "local", 5),
+        claim("b", "local", 15),
+        claim("c", "fast", 5),
+        claim("d", "local", 5),
+        prioritized(pod("one", &["a"]), 0, 1),
+        prioritized(pod("two", &["a", "b"]), 5, 2),
+        prioritized(pod("three", &["b", "c"]), 0, 3),
+        prioritized(pod("four", &["c"]), 10, 4),
+        prioritized(pod("five", &["d"]), 3, 2),
+        sized("six", 3, 7),
+        on("n1", sized("seven", 2, 1)),
+    ]
+}
+
+const OBJECTS: usize = 19;
+
+fn happen(world: &mut World, objects: &[Value], happening: Happening) {
+    let named = |index: usize| {
+        let object = crate::api::decoded(&objects[index]);
+        (object.kind(), object.metadata().full_name())
+    };
+    let edit = |world: &mut World, index: usize, only: Kind, change: &dyn Fn(&mut Value)| {
+        let (kind, name) = named(index);
+        if kind == only && world.api.get(kind, &name).is_some() {
+            world.api.edit(kind, &name, change);
+        }
+    };
+    match happening {
+        Happening::Create(index) => {
+            let (kind, name) = named(index);
+            if world.api.get(kind, &name).is_none() {
+                world.create([objects[index].clone()]);
+            }
+        }
+        Happening::Delete(index) => {
+            let (kind, name) = named(index);
+            world.api.delete(kind, &name);
+        }
+        Happening::ClearSelectedNode(index) => edit(world, index, Kind::PersistentVolumeClaim, &|claim| {
+            if let Some(annotations) = claim["metadata"]["annotations"].as_object_mut() {
+                annotations.remove(names::SELECTED_NODE);
+            }
+        }),
+        Happening::ClearClaimRef(index) => edit(world, index, Kind::PersistentVolume, &|volume| {
+            if volume["status"]["phase"] == json!("Available") {
+                volume["spec"]["claimRef"] = Value::Null;
+            }
+        }),
+        Happening::StealVolume(index) => edit(world, index, Kind::PersistentVolume, &|volume| {
+            if volume["spec"]["claimRef"].is_null() {
+                volume["spec"]["claimRef"] = json!({"namespace": "default", "name": "thief"});
+            }
+        }),
+        Happening::Finish(index) => edit(world, index, Kind::Pod, &|pod| {
+            if pod["spec"]["nodeName"].is_string() {
+                pod["status"]["phase"] = json!("Succeeded");
+            }
+        }),
+        Happening::Controller(on) => world.controller = on,
+        Happening::Kubelet(on) => world.kubelet = on,
+        Happening::WatchFirst(first) => world.watch_first = first,
+        Happening::Faults(faults) => {
+            let from = world.writes.len();
+            world.fault = Box::new(move |number, _| {
+                let fault = faults.get(number.saturating_sub(from));
+                fault.copied().unwrap_or(Fault::None)
+            });
+        }
+        Happening::Settle => world.settle(),
+        Happening::Deliver => {
+            world.deliver();
+            world.scheduler.step(world.now);
+        }
+        Happening::Advance(seconds) => world.advance(seconds),
+        Happening::Restart(writes) => {
+            world.writes_left = writes;
+            world.settle();
+            world.restart();
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn nothing_is_left_over(happenings in proptest::collection::vec(happening(), 1..60)) {
+        let objects = objects();
+        let mut world = World::of(objects[..8].iter().cloned());
+        for happening in happenings {
+            happen(&mut world, &objects, happening);
+        }
+        world.fault = Box::new(|_, _| Fault::None);
+        world.controller = true;
+        world.kubelet = true;
+        world.settle();
+        // Long enough for every binding to end, every backoff to pass and every pod to be tried once more.
+        for _ in 0..6 {
+            world.advance(310);
+        }
+        world.check();
+        // A scheduler that starts now finds nothing to do that this one left undone.
+        let waiting = |world: &World| -> Vec<String> {
+            let pods = world.api.all(Kind::Pod).filter(|(_, pod)| pod["spec"]["nodeName"].is_null());
+            pods.map(|(name, _)| name.to_owned()).collect()
+        };
+        let before = waiting(&world);
+        world.restart();
+        world.settle();
+        prop_assert_eq!(before, waiting(&world));
+    }
+}
