@@ -144,10 +144,8 @@ fn start(
         parts.spawn(async move { running.await.context("the volume controller") });
     }
     if chosen.has(Component::Provisioner) {
-        let options = provisioner::Options {
-            capacity: Some(provisioner::CapacityOptions::new("kube-system")),
-            ..provisioner::Options::builtin()
-        };
+        // No capacity is published: most classes here have no limit, and what files say about capacity shall count.
+        let options = provisioner::Options::builtin();
         let running = provisioner::run(client.clone(), options, cancel.clone());
         parts.spawn(async move { running.await.context("the provisioner") });
     }

@@ -24,6 +24,10 @@ use tokio::task::JoinSet;
 /// Differences that may wait; watches wait when it is full.
 const CAPACITY: usize = 64;
 
+/// How long a volume may take to be ready before the user hears of it: the phase of a claim is written a moment after
+/// the claim is bound, and kubelets look again before they say anything.
+const MOUNT_PATIENCE: jiff::SignedDuration = jiff::SignedDuration::from_millis(500);
+
 /// Something to look after.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Work {
@@ -83,7 +87,7 @@ pub(super) fn start(client: &Client, chosen: &Chosen, cancel: &CancellationToken
         work: BTreeSet::new(),
         later: BTreeSet::new(),
         failures: BTreeMap::new(),
-        waiting_pods: BTreeSet::new(),
+        waiting_pods: BTreeMap::new(),
         modes: BTreeMap::new(),
     };
     let cancel = cancel.clone();
@@ -104,8 +108,8 @@ struct Owner {
     work: BTreeSet<Work>,
     later: BTreeSet<(Timestamp, Work)>,
     failures: BTreeMap<Work, u32>,
-    /// Pods on nodes that do not run yet: a claim or volume may be what they wait for.
-    waiting_pods: BTreeSet<Key>,
+    /// Pods on nodes that do not run yet, since when: a claim or volume may be what they wait for.
+    waiting_pods: BTreeMap<Key, Timestamp>,
     /// The last mode of each node's agent that was not the usual one.
     modes: BTreeMap<String, Mode>,
 }
@@ -191,7 +195,7 @@ impl Owner {
                 self.work.insert(Work::Pod(Key::of(object)));
             }
             "PersistentVolumeClaim" | "PersistentVolume" => {
-                self.work.extend(self.waiting_pods.iter().cloned().map(Work::Pod));
+                self.work.extend(self.waiting_pods.keys().cloned().map(Work::Pod));
             }
             _ => {}
         }
@@ -267,10 +271,16 @@ impl Owner {
                 };
                 let mode = Mode::of_node(node).unwrap_or_default();
                 let step = agent::pod_step(&self.view, pod, mode, settings, now);
-                if field::text(pod, "/status/phase") == "Pending" {
-                    self.waiting_pods.insert(key.clone());
-                } else {
+                if field::text(pod, "/status/phase") != "Pending" {
                     self.waiting_pods.remove(key);
+                    return step;
+                }
+                let since = *self.waiting_pods.entry(key.clone()).or_insert(now);
+                let until = since.checked_add(MOUNT_PATIENCE).unwrap_or(now);
+                if now < until && is_refused(&step) {
+                    let mut later = Step::default();
+                    later.wake_at(until);
+                    return later;
                 }
                 step
             }
@@ -286,4 +296,10 @@ fn orphan(pod: &Value) -> Step {
         step.effects.push(Effect::remove(pod));
     }
     step
+}
+
+/// Whether a step tells that a volume cannot be mounted.
+fn is_refused(step: &Step) -> bool {
+    let refused = |effect: &Effect| matches!(effect, Effect::Event(event) if event.reason == "FailedMount");
+    step.effects.iter().any(refused)
 }
