@@ -270,6 +270,43 @@ fn the_selected_node_is_cleared_in_the_middle() {
 }
 
 #[test]
+fn the_selected_node_is_changed_in_the_middle() {
+    let mut world = waiting();
+    world.api.edit(Kind::PersistentVolumeClaim, "default/new", |claim| {
+        claim["metadata"]["annotations"][names::SELECTED_NODE] = json!("n2");
+    });
+    world.settle();
+    world.assert_waits("default/db", "selected-node of claim \"new\" was changed");
+    world.check();
+    world.advance(2);
+    // The volume is on one node and the other claim is promised to another, until its provisioner gives that up.
+    world.assert_waits(
+        "default/db",
+        "2 node(s) didn't find available persistent volumes to bind",
+    );
+    world.api.edit(Kind::PersistentVolumeClaim, "default/new", |claim| {
+        claim["metadata"]["annotations"] = json!({});
+    });
+    world.controller = true;
+    world.settle();
+    world.advance(11);
+    assert_done(&world);
+}
+
+#[test]
+fn a_claim_starts_to_go_in_the_middle() {
+    let mut world = waiting();
+    world.api.edit(Kind::PersistentVolumeClaim, "default/new", |claim| {
+        claim["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    });
+    world.settle();
+    world.assert_waits("default/db", "claim \"new\" is being deleted");
+    world.check();
+    world.advance(2);
+    world.assert_waits("default/db", "persistentvolumeclaim \"new\" is being deleted");
+}
+
+#[test]
 fn binding_takes_too_long() {
     let mut world = waiting();
     world.advance(599);

@@ -237,3 +237,131 @@ fn a_more_important_pod_takes_over_the_promise() {
     assert_eq!(world.api.node_of("default/urgent"), "");
     world.check();
 }
+
+/// A pod on a node: its priority, its size, and the day in January on which it started.
+type Running = (i32, u32, u32);
+
+/// The node whose pods go for a pod that asks for `cpu`.
+#[track_caller]
+fn check_choice(why: &str, cpu: u32, nodes: [&[Running]; 2], expected: &str) {
+    // The order in which nodes are known must not decide.
+    for names in [["n1", "n2"], ["n2", "n1"]] {
+        let mut world = World::of(names.map(node));
+        world.kubelet = false;
+        for (node, pods) in ["n1", "n2"].iter().zip(nodes) {
+            for (index, (priority, size, day)) in pods.iter().enumerate() {
+                let mut running = on(node, sized(&format!("{node}-{index}"), *size, *priority));
+                running["status"]["startTime"] = json!(format!("2026-01-{day:02}T00:00:00Z"));
+                world.create([running]);
+            }
+        }
+        world.create([sized("urgent", cpu, 10)]);
+        world.settle();
+        let nominated = world.scheduler.nominated_node("default/urgent");
+        assert_eq!(nominated, Some(expected), "{why}");
+    }
+}
+
+#[test]
+fn the_node_with_the_least_loss_is_chosen() {
+    let high_alone: &[Running] = &[(5, 4, 1)];
+    let low_many: &[Running] = &[(1, 2, 1), (1, 2, 1)];
+    check_choice(
+        "the most important victim counts first",
+        4,
+        [high_alone, low_many],
+        "n2",
+    );
+    check_choice(
+        "then the sum",
+        4,
+        [&[(5, 2, 1), (4, 2, 1)], &[(5, 2, 1), (1, 2, 1)]],
+        "n2",
+    );
+    check_choice("fewer victims of one priority", 4, [low_many, &[(1, 4, 1)]], "n2");
+    check_choice(
+        "negative priorities do not add up to less",
+        4,
+        [&[(-3, 2, 1), (-3, 2, 1)], &[(-3, 4, 1)]],
+        "n2",
+    );
+    check_choice("then the youngest", 4, [&[(1, 4, 1)], &[(1, 4, 9)]], "n2");
+    check_choice(
+        "a pod that can stay does not count",
+        2,
+        [&[(5, 2, 1), (1, 2, 1)], &[(2, 4, 1)]],
+        "n1",
+    );
+}
+
+#[test]
+fn a_pod_that_shuns_lesser_ones_takes_their_place() {
+    let apart = |mut pod: Value| {
+        pod["spec"]["affinity"]["podAntiAffinity"] = json!({"requiredDuringSchedulingIgnoredDuringExecution": [
+            {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": berth_core::names::HOSTNAME}]});
+        labelled(pod, "web")
+    };
+    let mut world = World::of([
+        node("n1"),
+        on("n1", apart(sized("shunned", 1, 0))),
+        on("n1", sized("indifferent", 1, 0)),
+        apart(sized("urgent", 1, 10)),
+    ]);
+    world.settle();
+    world.advance(11);
+    assert_eq!(victims(&world), ["default/shunned"]);
+    world.assert_on("default/urgent", "n1");
+    world.check();
+}
+
+#[test]
+fn a_node_that_holds_as_many_volumes_as_it_can_is_relieved() {
+    let attached = |name: &str| {
+        let mut volume = volume(&format!("pv-{name}"), "fast", "n1", 10);
+        volume["spec"]["local"] = Value::Null;
+        volume["spec"]["csi"] = json!({"driver": "disk.example.com", "volumeHandle": name});
+        volume["spec"]["claimRef"] = json!({"namespace": "default", "name": name});
+        volume["status"]["phase"] = json!("Bound");
+        let mut claim = claim(name, "fast", 5);
+        claim["spec"]["volumeName"] = json!(format!("pv-{name}"));
+        claim["metadata"]["annotations"] = json!({berth_core::names::BIND_COMPLETED: "yes"});
+        [volume, claim]
+    };
+    let csi_node = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "n1"},
+        "spec": {"drivers": [{"name": "disk.example.com", "nodeID": "x", "allocatable": {"count": 1}}]}});
+    let mut urgent = pod("urgent", &["new"]);
+    urgent["spec"]["priority"] = json!(10);
+    let mut world = World::of([node("n1"), csi_node, on("n1", pod("without", &[]))]);
+    world.create(attached("old").into_iter().chain(attached("new")));
+    world.create([on("n1", pod("with", &["old"])), urgent]);
+    world.settle();
+    world.advance(11);
+    assert_eq!(victims(&world), ["default/with"]);
+    world.assert_on("default/urgent", "n1");
+}
+
+#[test]
+fn a_restart_before_the_promise_was_written_evicts_nobody_else() {
+    let mut world = World::of([
+        node("n1"),
+        node("n2"),
+        on("n1", sized("victim", 4, 0)),
+        on("n2", sized("spared", 4, 1)),
+        sized("urgent", 4, 10),
+    ]);
+    world.kubelet = false;
+    world.settle();
+    world.api.edit(Kind::Pod, "default/urgent", |pod| {
+        pod["status"]["nominatedNodeName"] = Value::Null;
+    });
+    world.restart();
+    world.settle();
+    assert_eq!(world.scheduler.nominated_node("default/urgent"), Some("n1"));
+    assert_eq!(world.writes.len(), 1, "{:?}", world.writes);
+    world.kubelet = true;
+    world.settle();
+    world.advance(11);
+    world.assert_on("default/urgent", "n1");
+    world.assert_on("default/spared", "n2");
+    world.check();
+}
