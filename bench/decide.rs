@@ -187,7 +187,7 @@ fn alike(bencher: Bencher<'_, '_>, bench: &str, count: usize) {
 /// The filters alone on pods of one workload: what sharing their verdicts could save at most.
 #[divan::bench(args = ["plain", "anti-affinity", "affinity", "spread"])]
 fn filters_alone(bencher: Bencher<'_, '_>, bench: &str) {
-    let mut cluster = cluster(bench);
+    let mut cluster = cluster(bench, NODES);
     let Object::Pod(pod) = pod("alike", 1, demands(bench, 1)) else {
         unreachable!("a pod was made");
     };
