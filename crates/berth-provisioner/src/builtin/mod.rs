@@ -4,7 +4,7 @@
 //! as from a task. What they hold can always be rebuilt from the volumes of the cluster
 //! ([`Builtin::observe`]): there is no backend that could know more than the API server.
 //!
-//! Where a volume goes is in [`layout`]; how much room is left, here. Class parameters:
+//! Where a volume goes is in `layout`; how much room is left, here. Class parameters:
 //!
 //! | parameter | meaning |
 //! |---|---|
