@@ -19,6 +19,7 @@ simulate: some pod is left pending, 2 bad input or usage.";
 
 const EXPLAIN_AFTER_HELP: &str = "\
 Examples:
+  berth explain --pod default/db-0
   berth explain -f cluster/ --pod default/db-0
   berth explain -f nodes.yaml -f storage.yaml -f pods.yaml --pod db-0 -o json
   kubectl get nodes,pods,pv,pvc,sc,csinodes,csidrivers,csistoragecapacities,ns -A -o json \\
@@ -180,9 +181,13 @@ pub struct ExplainArgs {
     ///
     /// Files hold YAML documents or JSON, single objects or Lists, as kubectl prints them. Of a directory all .yaml,
     /// .yml and .json files are read, also further down.
-    #[arg(short, long = "filename", value_name = "FILE|DIR|-", required = true)]
+    /// Without any, the cluster of the kubeconfig is read.
+    #[arg(short, long = "filename", value_name = "FILE|DIR|-")]
     pub filename: Vec<OsString>,
-    /// The pod, which must be in the files. Without a namespace: default.
+    /// The kubeconfig of the cluster, if there are no files. Without it: KUBECONFIG, or the user's own.
+    #[arg(long, value_name = "FILE", conflicts_with = "filename")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The pod. Without a namespace: default.
     #[arg(long, value_name = "[NAMESPACE/]NAME")]
     pub pod: String,
     /// The form of the output.

@@ -5,6 +5,7 @@
 
 pub mod bench;
 pub mod cli;
+pub mod cluster;
 pub mod component;
 pub mod config;
 pub mod embedded;

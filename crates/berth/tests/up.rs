@@ -178,6 +178,42 @@ async fn components_run_on_a_cluster_of_their_own() {
     }
 }
 
+#[tokio::test]
+async fn explain_reads_the_cluster_of_a_kubeconfig() {
+    let directory = TempDir::new().unwrap();
+    let up = Up::start(directory.path(), &["--components", "api,controller,nodes"]).await;
+    up.create_pod_with_claim("p", "local").await;
+    // Delayed claims wait for a pod; the volumes of the sample cluster are there once they are available.
+    up.wait_for(Kind::PersistentVolumeClaim, "p", "/status/phase", "Pending")
+        .await;
+    up.wait_for(Kind::PersistentVolume, "node-a1-disk1", "/status/phase", "Available")
+        .await;
+    let kubeconfig = up.kubeconfig.to_str().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_berth"))
+        .args([
+            "explain",
+            "--kubeconfig",
+            kubeconfig,
+            "--pod",
+            "default/p",
+            "-o",
+            "json",
+        ])
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{error}"));
+    assert_eq!(answer["pod"], "default/p");
+    assert_eq!(answer["nodes"].as_array().unwrap().len(), 9, "{answer}");
+    assert_eq!(answer["schedulable"], true, "{answer}");
+    let missing = Command::new(env!("CARGO_BIN_EXE_berth"))
+        .args(["explain", "--kubeconfig", "/nowhere", "--pod", "p"])
+        .output()
+        .unwrap();
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&missing.stderr).contains("/nowhere"));
+}
+
 #[test]
 fn bad_arguments_and_configurations_are_named() {
     let directory = TempDir::new().unwrap();

@@ -14,6 +14,7 @@ pub use report::Report;
 pub use table::render;
 
 use crate::cli::ExplainArgs;
+use crate::cluster::{self, ClusterError};
 use crate::config::{self, ConfigError, Configuration, FeatureGateError};
 use crate::input::{Progress, ReadError, Source};
 use berth_core::api;
@@ -35,6 +36,9 @@ use std::io::Read;
 /// Why there is no explanation.
 #[derive(Debug, thiserror::Error)]
 pub enum ExplainError {
+    /// The cluster cannot be read.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
     /// The input is broken.
     #[error(transparent)]
     Input(#[from] ReadError),
@@ -81,7 +85,11 @@ pub fn explain(
         None => Configuration::default(),
     };
     configuration.set_feature_gates(&gates);
-    let sources: Vec<Source> = args.filename.iter().map(|name| name.as_os_str().into()).collect();
+    let sources: Vec<Source> = if args.filename.is_empty() {
+        cluster::sources(args.kubeconfig.as_deref())?
+    } else {
+        args.filename.iter().map(|name| name.as_os_str().into()).collect()
+    };
     let mut question = Question::read(&args.pod, &sources, standard_input, progress)?;
     let mut remarks = Vec::new();
     let summary = question.summary.to_string();

@@ -31,6 +31,13 @@ pub enum Source {
     /// A file, or a directory with all its `.yaml`, `.yml` and `.json` files, also in directories
     /// further down. Names that begin with a dot are passed over.
     Path(PathBuf),
+    /// A text that is already at hand.
+    Text {
+        /// What to call it in errors.
+        name: Arc<str>,
+        /// The text.
+        bytes: Vec<u8>,
+    },
 }
 
 impl From<&std::ffi::OsStr> for Source {
@@ -129,6 +136,7 @@ fn read_into(sources: &[Source], standard_input: &mut dyn Read, mut gather: Gath
             }
             Source::Path(path) if path.is_dir() => directory(path, &mut gather),
             Source::Path(path) => file(path, &mut gather),
+            Source::Text { name, bytes } => contents(Arc::clone(name), Format::Either, Ok(bytes.clone()), &mut gather),
         }
     }
     gather.finish()
