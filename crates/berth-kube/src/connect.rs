@@ -11,27 +11,24 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The kubeconfig cannot be used.
-    #[error("cannot use the kubeconfig {path}: {source}")]
+    #[error("cannot use the kubeconfig {path}: {cause}")]
     Kubeconfig {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
-        #[source]
-        source: Box<kube::config::KubeconfigError>,
+        cause: Box<kube::config::KubeconfigError>,
     },
     /// There is neither a kubeconfig nor a service account.
-    #[error("no cluster to talk to: set --kubeconfig or KUBECONFIG, or run in a pod: {source}")]
+    #[error("no cluster to talk to: set --kubeconfig or KUBECONFIG, or run in a pod: {cause}")]
     Infer {
         /// What was tried.
-        #[source]
-        source: Box<kube::config::InferConfigError>,
+        cause: Box<kube::config::InferConfigError>,
     },
     /// The configuration makes no client.
-    #[error("cannot make a client: {source}")]
+    #[error("cannot make a client: {cause}")]
     Client {
         /// What is wrong.
-        #[source]
-        source: Box<kube::Error>,
+        cause: Box<kube::Error>,
     },
 }
 
@@ -40,9 +37,9 @@ pub enum ConnectError {
 /// # Errors
 /// If the file cannot be read or makes no client.
 pub async fn from_kubeconfig(path: &Path) -> Result<Client, ConnectError> {
-    let broken = |source| ConnectError::Kubeconfig {
+    let broken = |cause| ConnectError::Kubeconfig {
         path: path.to_owned(),
-        source: Box::new(source),
+        cause: Box::new(cause),
     };
     let kubeconfig = Kubeconfig::read_from(path).map_err(broken)?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
@@ -56,16 +53,14 @@ pub async fn from_kubeconfig(path: &Path) -> Result<Client, ConnectError> {
 /// # Errors
 /// If there is no such cluster, or its configuration makes no client.
 pub async fn infer() -> Result<Client, ConnectError> {
-    let config = Config::infer().await.map_err(|source| ConnectError::Infer {
-        source: Box::new(source),
-    })?;
+    let config = Config::infer()
+        .await
+        .map_err(|cause| ConnectError::Infer { cause: Box::new(cause) })?;
     client(config)
 }
 
 fn client(mut config: Config) -> Result<Client, ConnectError> {
     // Watches are silent for long; they have their own way of noticing a dead connection.
     config.read_timeout = None;
-    Client::try_from(config).map_err(|source| ConnectError::Client {
-        source: Box::new(source),
-    })
+    Client::try_from(config).map_err(|cause| ConnectError::Client { cause: Box::new(cause) })
 }

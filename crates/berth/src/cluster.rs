@@ -16,8 +16,8 @@ const PAGE: usize = 500;
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
     /// There is no connection to it.
-    #[error(transparent)]
-    Connect(#[from] ConnectError),
+    #[error("no files were named with -f, and {0}")]
+    Connect(ConnectError),
     /// It did not answer.
     #[error("cannot list {plural} of the cluster: {source}")]
     List {
@@ -40,10 +40,10 @@ pub fn sources(kubeconfig: Option<&Path>) -> Result<Vec<Source>, ClusterError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let client = match kubeconfig {
-            Some(path) => connect::from_kubeconfig(path).await?,
-            None => connect::infer().await?,
+            Some(path) => connect::from_kubeconfig(path).await,
+            None => connect::infer().await,
         };
-        let api = Api::new(client, "berth");
+        let api = Api::new(client.map_err(ClusterError::Connect)?, "berth");
         let mut sources = Vec::new();
         for kind in Kind::ALL {
             list(&api, Resource::of(*kind), &mut sources).await?;

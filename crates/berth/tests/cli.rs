@@ -51,7 +51,10 @@ fn errors_go_to_standard_error_with_status_2() {
             "explain -f no-such-file.yaml --pod x".to_owned(),
             "no-such-file.yaml: No such file",
         ),
-        ("explain --pod x".to_owned(), "--filename"),
+        (
+            "explain --kubeconfig no-such-kubeconfig --pod x".to_owned(),
+            "no files were named with -f, and cannot use the kubeconfig no-such-kubeconfig",
+        ),
         (
             format!("explain -f {CLUSTER} --pod shop/db-0 --feature-gates X=true"),
             "known are VolumeCapacityPriority",
