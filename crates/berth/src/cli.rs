@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::cluster::ClusterArgs;
 use crate::terminal::Color;
 use crate::up::Component;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -19,7 +20,9 @@ simulate: some pod is left pending, 2 bad input or usage.";
 
 const EXPLAIN_AFTER_HELP: &str = "\
 Examples:
-  berth explain --pod default/db-0
+  berth explain pod/db-0 -n shop
+  berth explain pod/db-0 --context staging -o json
+  berth explain pod/new -f new-pod.yaml --on-cluster
   berth explain -f cluster/ --pod default/db-0
   berth explain -f nodes.yaml -f storage.yaml -f pods.yaml --pod db-0 -o json
   kubectl get nodes,pods,pv,pvc,sc,csinodes,csidrivers,csistoragecapacities,ns -A -o json \\
@@ -31,6 +34,8 @@ Exit status: 0 the pod fits on some node, 1 it fits on none, 2 bad input or usag
 const SIMULATE_AFTER_HELP: &str = "\
 Examples:
   berth simulate -f examples/quickstart.yaml
+  berth simulate
+  berth simulate -f new-workload.yaml --on-cluster --context staging
   berth simulate -f cluster/ -f new-workload.yaml -o json
   kubectl get nodes,pods,pv,pvc,sc,csinodes,csidrivers,csistoragecapacities,ns,deploy,sts,rs,jobs -A -o json \\
     | berth simulate -f - -f new-workload.yaml
@@ -75,6 +80,7 @@ Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 bad input or usage, or it could n
 const PROVISIONER_AFTER_HELP: &str = "\
 Examples:
   berth provisioner --kubeconfig ~/.kube/config --csi-address unix:///csi/csi.sock --leader-elect
+  berth provisioner --csi-address unix:///csi/csi.sock --node-name node-a1
   berth provisioner --kubeconfig ~/.kube/config
 
 The configuration has these fields: csiAddress, capacityNamespace (publish capacity there), workers.
@@ -184,12 +190,15 @@ pub struct ExplainArgs {
     /// Without any, the cluster of the kubeconfig is read.
     #[arg(short, long = "filename", value_name = "FILE|DIR|-")]
     pub filename: Vec<OsString>,
-    /// The kubeconfig of the cluster, if there are no files. Without it: KUBECONFIG, or the user's own.
-    #[arg(long, value_name = "FILE", conflicts_with = "filename")]
-    pub kubeconfig: Option<PathBuf>,
-    /// The pod. Without a namespace: default.
+    /// Which cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// The pod, as kubectl names it: pod/NAME, pod NAME, or NAME.
+    #[arg(value_name = "POD", num_args = 1..=2, required_unless_present = "pod", conflicts_with = "pod")]
+    pub target: Vec<String>,
+    /// The pod, with its namespace.
     #[arg(long, value_name = "[NAMESPACE/]NAME")]
-    pub pod: String,
+    pub pod: Option<String>,
     /// The form of the output.
     #[arg(short, long, value_enum, default_value = "table", value_name = "FORM")]
     pub output: Output,
@@ -213,8 +222,12 @@ pub struct SimulateArgs {
     ///
     /// Files hold YAML documents or JSON, single objects or Lists, as kubectl prints them: nodes, storage, pods, and
     /// the workloads that make pods (Deployment, StatefulSet, ReplicaSet, Job).
-    #[arg(short, long = "filename", value_name = "FILE|DIR|-", required = true)]
+    /// Without any, the cluster of the kubeconfig is read.
+    #[arg(short, long = "filename", value_name = "FILE|DIR|-")]
     pub filename: Vec<OsString>,
+    /// Which cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
     /// The form of the output.
     #[arg(short, long, value_enum, default_value = "table", value_name = "FORM")]
     pub output: Output,
@@ -365,4 +378,7 @@ pub struct ProvisionerArgs {
     /// The socket of a CSI driver. Without this: the built-in provisioners.
     #[arg(long, value_name = "ADDRESS")]
     pub csi_address: Option<String>,
+    /// Serve only claims whose pods go to this node: one provisioner for each node, beside the driver that runs there.
+    #[arg(long, value_name = "NODE", conflicts_with = "leader_elect")]
+    pub node_name: Option<String>,
 }

@@ -11,6 +11,8 @@ pub mod config;
 pub mod embedded;
 pub mod explain;
 pub mod input;
+pub mod overlay;
+pub mod plugin;
 pub mod run;
 pub mod simulate;
 pub mod terminal;
