@@ -40,7 +40,7 @@ mod tests {
 
     fn help(program: &str) -> String {
         let mut command = command(Some(OsStr::new(program)));
-        let parsed = command.try_get_matches_from_mut(["x", "explain", "--help"]);
+        let parsed = command.try_get_matches_from_mut([program, "explain", "--help"]);
         parsed.map(|_| String::new()).unwrap_or_else(|help| help.to_string())
     }
 

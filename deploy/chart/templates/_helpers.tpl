@@ -88,7 +88,9 @@ subjects:
   verbs: [create]
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
-  resourceNames: [berth-{{ .component }}]
+  {{- with .lease }}
+  resourceNames: [{{ . }}]
+  {{- end }}
   verbs: [get, update]
 {{- end -}}
 

@@ -85,7 +85,7 @@ impl Question {
         let mut priorities = Priorities::default();
         let summary = input::read(sources, standard_input, progress, &mut |object| match object {
             Object::Pod(pod) if pod.metadata.name == *name && pod.metadata.namespace == *namespace => {
-                found = Some(*pod)
+                found = Some(*pod);
             }
             object => {
                 match &object {

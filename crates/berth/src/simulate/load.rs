@@ -53,7 +53,7 @@ pub fn load(
     let read = overlay::gather(&args.cluster, &args.filename, &WORKLOADS, standard_input, progress)?;
     let mut objects = Vec::new();
     let summary = input::read_values(&read.sources, standard_input, progress, &mut |value| {
-        objects.push(value)
+        objects.push(value);
     })?;
     let mut simulation = Simulation::new(Options {
         seed: args.seed,

@@ -1,6 +1,6 @@
 {{- define "berth.provisioner.config" -}}
 {{- $config := dict "workers" .Values.provisioner.workers -}}
-{{- if .Values.provisioner.capacity -}}
+{{- if eq .Values.provisioner.capacity "objects" -}}
 {{- $config = set $config "capacityNamespace" .Release.Namespace -}}
 {{- end -}}
 {{ toYaml $config }}
