@@ -59,6 +59,30 @@ pub async fn infer() -> Result<Client, ConnectError> {
     client(config)
 }
 
+/// A client for a context of a kubeconfig. Without a file: as [`infer`]; without a context: the current one.
+///
+/// # Errors
+/// If there is no such file or context, or it makes no client.
+pub async fn to_context(path: Option<&Path>, context: Option<&str>) -> Result<Client, ConnectError> {
+    let Some(context) = context else {
+        return match path {
+            Some(path) => from_kubeconfig(path).await,
+            None => infer().await,
+        };
+    };
+    let broken = |cause| ConnectError::Kubeconfig {
+        path: path.unwrap_or(Path::new("of the user")).to_owned(),
+        cause: Box::new(cause),
+    };
+    let kubeconfig = path.map_or_else(Kubeconfig::read, Kubeconfig::read_from);
+    let options = KubeConfigOptions {
+        context: Some(context.to_owned()),
+        ..KubeConfigOptions::default()
+    };
+    let config = Config::from_custom_kubeconfig(kubeconfig.map_err(broken)?, &options).await;
+    client(config.map_err(broken)?)
+}
+
 fn client(mut config: Config) -> Result<Client, ConnectError> {
     // Watches are silent for long; they have their own way of noticing a dead connection.
     config.read_timeout = None;

@@ -1,4 +1,4 @@
-//! Reads the cluster of a kubeconfig, for commands that were given no files.
+//! Reads the cluster of a kubeconfig, for snapshots and for commands that were given no files.
 //!
 //! Only the kinds that decisions read are listed, page by page; secrets are not among them. Nothing is written.
 
@@ -7,6 +7,8 @@ use berth_core::api::Kind;
 use berth_kube::api::{Api, ApiError};
 use berth_kube::connect::{self, ConnectError};
 use berth_kube::resource::Resource;
+use bytes::Bytes;
+use serde_json::Value;
 use std::path::Path;
 
 /// How many objects are asked for at once, as kubectl does it.
@@ -36,45 +38,88 @@ pub enum ClusterError {
 ///
 /// # Errors
 /// If there is no cluster, or it does not answer.
-pub fn sources(kubeconfig: Option<&Path>) -> Result<Vec<Source>, ClusterError> {
+pub fn sources(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Vec<Source>, ClusterError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let client = match kubeconfig {
-            Some(path) => connect::from_kubeconfig(path).await,
-            None => connect::infer().await,
-        };
-        let api = Api::new(client.map_err(ClusterError::Connect)?, "berth");
-        let mut sources = Vec::new();
-        for kind in Kind::ALL {
-            list(&api, Resource::of(*kind), &mut sources).await?;
-        }
-        Ok(sources)
+        let client = connect::to_context(kubeconfig, context).await;
+        sources_of(&Api::new(client.map_err(ClusterError::Connect)?, "berth")).await
     })
 }
 
-async fn list(api: &Api, resource: Resource, sources: &mut Vec<Source>) -> Result<(), ClusterError> {
-    let mut continued = String::new();
-    loop {
-        let path = format!("{}?limit={PAGE}{continued}", resource.collection(None));
-        let page = match api.get_path(&path).await {
-            Ok(page) => page,
-            // A cluster need not serve every kind.
-            Err(error) if error.is_not_found() => return Ok(()),
-            Err(source) => {
-                let plural = resource.plural;
-                return Err(ClusterError::List { plural, source });
-            }
-        };
-        continued = match next_page(&page) {
-            Some(token) => format!("&continue={token}"),
-            None => String::new(),
-        };
-        sources.push(Source::Text {
+/// The same for a cluster that there is a connection to.
+///
+/// # Errors
+/// If it does not answer.
+pub async fn sources_of(api: &Api) -> Result<Vec<Source>, ClusterError> {
+    let mut sources = Vec::new();
+    for kind in Kind::ALL {
+        let resource = Resource::of(*kind);
+        let pages = pages(api, resource, None).await.map_err(|source| {
+            let plural = resource.plural;
+            ClusterError::List { plural, source }
+        })?;
+        sources.extend(pages.into_iter().map(|page| Source::Text {
             name: format!("the cluster's {}", resource.plural).into(),
             bytes: page.to_vec(),
-        });
-        if continued.is_empty() {
-            return Ok(());
+        }));
+    }
+    Ok(sources)
+}
+
+/// What a list brought.
+#[derive(Debug)]
+pub(crate) enum Listed {
+    /// The objects. They do not say what they are.
+    Items(Vec<Value>),
+    /// A cluster need not serve every kind.
+    NotServed,
+}
+
+/// All objects of a kind, in one namespace or in all of them.
+pub(crate) async fn list(api: &Api, resource: Resource, namespace: Option<&str>) -> Result<Listed, ApiError> {
+    #[derive(serde::Deserialize)]
+    struct List {
+        #[serde(default)]
+        items: Option<Vec<Value>>,
+    }
+    let pages = pages(api, resource, namespace).await?;
+    if pages.is_empty() {
+        return Ok(Listed::NotServed);
+    }
+    let mut items = Vec::new();
+    for page in pages {
+        let list: List = serde_json::from_slice(&page).map_err(|error| ApiError::Malformed {
+            path: resource.collection(namespace),
+            problem: error.to_string(),
+        })?;
+        items.extend(list.items.unwrap_or_default());
+    }
+    Ok(Listed::Items(items))
+}
+
+/// The pages of a list; none if the server does not have the kind.
+async fn pages(api: &Api, resource: Resource, namespace: Option<&str>) -> Result<Vec<Bytes>, ApiError> {
+    let collection = resource.collection(namespace);
+    let mut pages = Vec::new();
+    let mut path = format!("{collection}?limit={PAGE}");
+    loop {
+        match api.get_path(&path).await {
+            Ok(page) => {
+                let next = next_page(&page);
+                pages.push(page);
+                match next {
+                    Some(token) => path = format!("{collection}?limit={PAGE}&continue={token}"),
+                    None => return Ok(pages),
+                }
+            }
+            Err(error) if error.is_not_found() => return Ok(Vec::new()),
+            // The pages come from one version of the list, which a server keeps for some minutes only. Who is slower
+            // than that takes it in one piece.
+            Err(error) if error.is_gone() && !pages.is_empty() => {
+                pages.clear();
+                path.clone_from(&collection);
+            }
+            Err(error) => return Err(error),
         }
     }
 }

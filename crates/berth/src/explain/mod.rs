@@ -79,18 +79,31 @@ pub fn explain(
     standard_input: &mut dyn Read,
     progress: &mut dyn Progress,
 ) -> Result<Explanation, ExplainError> {
+    let sources: Vec<Source> = if args.filename.is_empty() {
+        cluster::sources(args.kubeconfig.as_deref(), args.context.as_deref())?
+    } else {
+        args.filename.iter().map(|name| name.as_os_str().into()).collect()
+    };
+    explain_sources(args, &sources, standard_input, progress)
+}
+
+/// Explains the pod on the cluster that the sources hold, whatever the arguments say about where to read.
+///
+/// # Errors
+/// As [`explain`].
+pub fn explain_sources(
+    args: &ExplainArgs,
+    sources: &[Source],
+    standard_input: &mut dyn Read,
+    progress: &mut dyn Progress,
+) -> Result<Explanation, ExplainError> {
     let gates = config::feature_gates(&args.feature_gates)?;
     let mut configuration = match &args.config {
         Some(path) => Configuration::from_file(path)?,
         None => Configuration::default(),
     };
     configuration.set_feature_gates(&gates);
-    let sources: Vec<Source> = if args.filename.is_empty() {
-        cluster::sources(args.kubeconfig.as_deref())?
-    } else {
-        args.filename.iter().map(|name| name.as_os_str().into()).collect()
-    };
-    let mut question = Question::read(&args.pod, &sources, standard_input, progress)?;
+    let mut question = Question::read(&args.pod, sources, standard_input, progress)?;
     let mut remarks = Vec::new();
     let summary = question.summary.to_string();
     if !summary.is_empty() {
