@@ -1,6 +1,8 @@
 //! The command line.
 
 use crate::cluster::ClusterArgs;
+use crate::man::ManArgs;
+use crate::snapshot::SnapshotArgs;
 use crate::terminal::Color;
 use crate::up::Component;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -12,7 +14,9 @@ const AFTER_HELP: &str = "\
 Examples:
   berth simulate -f examples/quickstart.yaml
   berth explain -f cluster.yaml --pod default/db-0
-  kubectl get nodes,pods,pv,pvc,sc,csinodes -A -o json | berth explain -f - --pod shop/db-0
+  berth explain --pod shop/db-0
+  berth snapshot -o cluster.yaml
+  berth up
   berth bench decide --nodes 5000 --volumes-per-node 10 --pods 2000 --claims 1
 
 Exit status: 0 done (explain: the pod fits somewhere; simulate: every pod has a node), 1 explain: the pod fits nowhere; \
@@ -43,6 +47,51 @@ Examples:
 A driver that is not built in is stood in for by one that makes a volume in the zone of the selected node.
 
 Exit status: 0 every pod has a node, 1 some pod is left pending, 2 bad input or usage.";
+
+const SNAPSHOT_AFTER_HELP: &str = "\
+Examples:
+  berth snapshot -o cluster.yaml
+  berth snapshot --context staging --anonymize -o cluster.yaml
+  berth snapshot -n shop -n kube-system | berth explain -f - --pod shop/db-0
+  berth snapshot | berth simulate -f - -f new-workload.yaml
+
+Written are nodes, pods, claims, volumes, classes, CSI nodes, drivers, capacity and attachments, namespaces, priority classes, \
+services, budgets and workloads, in a stable order, and of each only what decisions read. Secrets and config maps are not \
+asked for; environments, commands, parameters of drivers and annotations of other programs are left out. Names and labels are \
+in the file unless --anonymize replaces them. A kind that the server does not have, or that this user may not list, is named on \
+standard error and in the file. A new file can be read by its owner only.
+
+Exit status: 0 done, 2 bad usage, no cluster, or the file cannot be written.";
+
+const BENCH_AFTER_HELP: &str = "\
+Examples:
+  berth bench decide --nodes 5000 --volumes-per-node 10 --pods 2000 --claims 1
+
+Exit status: 0 done, 2 bad usage.";
+
+const COMPLETIONS_AFTER_HELP: &str = "\
+Examples:
+  source <(berth completions bash)
+  berth completions bash > ~/.local/share/bash-completion/completions/berth
+  berth completions zsh > ~/.zfunc/_berth
+  berth completions fish > ~/.config/fish/completions/berth.fish
+
+Exit status: 0 done, 2 bad usage.";
+
+const MAN_AFTER_HELP: &str = "\
+Examples:
+  berth man | man -l -
+  berth man explain | man -l -
+  berth man bench decide | man -l -
+  berth man --dir ~/.local/share/man/man1
+
+Exit status: 0 done, 2 bad usage, or the pages cannot be written.";
+
+const VERSION_AFTER_HELP: &str = "\
+Examples:
+  berth version
+
+Exit status: 0 done.";
 
 const UP_AFTER_HELP: &str = "\
 Examples:
@@ -126,6 +175,12 @@ pub enum Command {
     /// changed anywhere.
     #[command(after_help = SIMULATE_AFTER_HELP)]
     Simulate(SimulateArgs),
+    /// Write the cluster of the kubeconfig to a file that explain and simulate read.
+    ///
+    /// Lists the kinds that decisions read, page by page, and keeps of each object what decisions read: the file can be
+    /// handed to somebody else. Secrets are never asked for. Nothing is changed anywhere.
+    #[command(after_help = SNAPSHOT_AFTER_HELP)]
+    Snapshot(SnapshotArgs),
     /// Start a whole control plane in this process: kubectl works on it.
     ///
     /// An embedded Kubernetes API over TLS on loopback, scheduler, volume and workload controllers, built-in provisioners
@@ -142,23 +197,24 @@ pub enum Command {
     #[command(after_help = PROVISIONER_AFTER_HELP)]
     Provisioner(ProvisionerArgs),
     /// Measure Berth.
-    #[command(after_help = DECIDE_AFTER_HELP)]
+    #[command(after_help = BENCH_AFTER_HELP)]
     Bench {
         /// What to measure.
         #[command(subcommand)]
         what: Bench,
     },
     /// Print a script that completes berth's arguments in a shell.
-    ///
-    /// For example, for bash: berth completions bash > ~/.local/share/bash-completion/completions/berth
-    #[command(after_help = "Example:\n  source <(berth completions bash)")]
+    #[command(after_help = COMPLETIONS_AFTER_HELP)]
     Completions {
         /// The shell.
         #[arg(value_enum)]
         shell: clap_complete::Shell,
     },
+    /// Print a manual page, or write those of all commands.
+    #[command(after_help = MAN_AFTER_HELP)]
+    Man(ManArgs),
     /// Print the version.
-    #[command(after_help = "Example:\n  berth version")]
+    #[command(after_help = VERSION_AFTER_HELP)]
     Version,
 }
 

@@ -1,4 +1,4 @@
-//! Reads the cluster of a kubeconfig.
+//! Reads the cluster of a kubeconfig, for snapshots, and for commands that work on it.
 //!
 //! Only the kinds that decisions read are listed, page by page; secrets are not among them. Nothing is written.
 
@@ -9,6 +9,7 @@ use berth_kube::connect::{self, ConnectError};
 use berth_kube::resource::Resource;
 use bytes::Bytes;
 use clap::Args;
+use serde_json::Value;
 use std::path::PathBuf;
 use tokio::runtime::Runtime;
 
@@ -42,7 +43,7 @@ pub enum ClusterError {
 }
 
 /// Kinds that make pods. Decisions about one pod do not read them, simulations do.
-pub const WORKLOADS: [Resource; 2] = [Resource::DEPLOYMENTS, Resource::JOBS];
+pub const WORKLOADS: [Resource; 3] = [Resource::DEPLOYMENTS, Resource::JOBS, Resource::CONTROLLER_REVISIONS];
 
 /// Which cluster, as kubectl takes it.
 #[derive(Args, Clone, Debug, Default)]
@@ -111,6 +112,37 @@ pub async fn sources_of(api: &Api, besides: &[Resource]) -> Result<Vec<Source>, 
         }));
     }
     Ok(sources)
+}
+
+/// What a list brought.
+#[derive(Debug)]
+pub(crate) enum Listed {
+    /// The objects. They do not say what they are.
+    Items(Vec<Value>),
+    /// A cluster need not serve every kind.
+    NotServed,
+}
+
+/// All objects of a kind, in one namespace or in all of them.
+pub(crate) async fn list(api: &Api, resource: Resource, namespace: Option<&str>) -> Result<Listed, ApiError> {
+    #[derive(serde::Deserialize)]
+    struct List {
+        #[serde(default)]
+        items: Option<Vec<Value>>,
+    }
+    let pages = pages(api, resource, namespace).await?;
+    if pages.is_empty() {
+        return Ok(Listed::NotServed);
+    }
+    let mut items = Vec::new();
+    for page in pages {
+        let list: List = serde_json::from_slice(&page).map_err(|error| ApiError::Malformed {
+            path: resource.collection(namespace),
+            problem: error.to_string(),
+        })?;
+        items.extend(list.items.unwrap_or_default());
+    }
+    Ok(Listed::Items(items))
 }
 
 /// The pages of a list; none if the server does not have the kind.

@@ -29,8 +29,8 @@ pub(super) enum Sink<'a> {
     Values(&'a mut dyn FnMut(Value)),
 }
 
-/// Kinds that decisions do not read, but that make pods.
-const WORKLOADS: [&str; 2] = ["Deployment", "Job"];
+/// Kinds that decisions do not read, but that make pods, and what those keep of their past.
+const WORKLOADS: [&str; 3] = ["ControllerRevision", "Deployment", "Job"];
 
 /// The namespace of objects that name none, unless another one is asked for.
 const DEFAULT_NAMESPACE: &str = "default";
