@@ -270,6 +270,7 @@ impl VolumeBinder {
         let weight = class.metadata.annotation(names::CLASS_WEIGHT);
         let new = Class {
             provisioner: self.symbols.intern(&class.provisioner),
+            driver: self.symbols.intern(&names::driver_object(&class.provisioner)),
             provisions: !class.provisioner.is_empty() && class.provisioner != names::NO_PROVISIONER,
             delayed: class.is_delayed(),
             allowed_topologies,

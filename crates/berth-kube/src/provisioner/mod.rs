@@ -16,11 +16,14 @@ mod effects;
 mod inbox;
 mod metrics;
 mod owner;
+mod ownership;
 mod secrets;
 
 pub use backend::Backend;
 pub use capacity::{CapacityForm, CapacityOptions};
 pub use metrics::Metrics;
+pub use ownership::{OwnerError, owner_of_pod};
+pub use secrets::ClusterSecrets;
 
 use crate::api::Api;
 use crate::endpoint::{self, Health};
@@ -171,7 +174,15 @@ pub async fn run(client: kube::Client, options: Options, cancel: CancellationTok
     }
     // The recorder writes what is left, the lease is given up.
     while tasks.join_next().await.is_some() {}
-    tracing::info!("provisioner stopped");
+    let (create_calls, create_failed) = options.metrics.calls("CreateVolume");
+    let (delete_calls, delete_failed) = options.metrics.calls("DeleteVolume");
+    tracing::info!(
+        create_calls,
+        create_failed,
+        delete_calls,
+        delete_failed,
+        "provisioner stopped"
+    );
     result
 }
 
