@@ -136,6 +136,34 @@ fn pods_have_no_more_privileges_than_they_need() {
 }
 
 #[test]
+fn replicas_go_to_different_nodes_even_where_there_are_no_zones() {
+    let directory = tempfile::tempdir().unwrap();
+    let nodes = directory.path().join("nodes.yaml");
+    let node = |name: &str| {
+        format!(
+            "---\napiVersion: v1\nkind: Node\nmetadata: {{name: {name}, labels: {{kubernetes.io/hostname: {name}}}}}\n\
+             status: {{allocatable: {{cpu: 4, memory: 8Gi, pods: 10}}}}\n"
+        )
+    };
+    std::fs::write(&nodes, ["n1", "n2"].map(node).concat()).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_berth"))
+        .args(["simulate", "-o", "json", "-f"])
+        .arg(&nodes)
+        .arg("-f")
+        .arg(root().join("deploy/manifests"))
+        .output()
+        .unwrap();
+    let outcome: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for component in ["scheduler", "controller"] {
+        let pods = outcome["pods"].as_array().unwrap().iter();
+        let ours = pods.filter(|pod| pod["pod"].as_str().unwrap().contains(component));
+        let nodes: Vec<&Value> = ours.map(|pod| &pod["node"]).collect();
+        assert_eq!(nodes.len(), 2, "{outcome}");
+        assert_ne!(nodes[0], nodes[1], "{component}");
+    }
+}
+
+#[test]
 fn roles_are_about_kinds_that_berth_knows() {
     let others = [
         Resource::EVENTS,
