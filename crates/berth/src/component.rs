@@ -9,6 +9,7 @@ use crate::input;
 use crate::terminal::Color;
 use anyhow::Context;
 use berth_controller::{Protection, Settings, ZoneUpgrade};
+use berth_kube::component::ProcessOptions;
 use berth_kube::lease::LeaseOptions;
 use berth_kube::{CancellationToken, Client, connect, controller, provisioner, scheduler};
 use serde::Deserialize;
@@ -33,8 +34,7 @@ pub fn scheduler(args: &SchedulerArgs, color: Color) -> anyhow::Result<()> {
     configuration.set_feature_gates(&config::feature_gates(&args.feature_gates)?);
     let options = scheduler::Options {
         seed: args.seed,
-        leader_election: lease(&args.component, "berth-scheduler"),
-        listen: args.component.listen,
+        process: process(&args.component, "berth-scheduler"),
         ..scheduler_options(&configuration)
     };
     on_cluster(&args.component, color, |client, cancel| async move {
@@ -125,8 +125,7 @@ pub fn controller(args: &ControllerArgs, color: Color) -> anyhow::Result<()> {
         resync: file
             .resync_seconds
             .map_or(usual.resync, |seconds| Duration::from_secs(seconds.max(1))),
-        leader_election: lease(&args.component, "berth-controller"),
-        listen: args.component.listen,
+        process: process(&args.component, "berth-controller"),
         ..usual
     };
     on_cluster(&args.component, color, |client, cancel| async move {
@@ -152,7 +151,7 @@ pub fn provisioner(args: &ProvisionerArgs, color: Color) -> anyhow::Result<()> {
     let file: ProvisionerFile = read(args.config.as_deref())?;
     let address = args.csi_address.clone().or(file.csi_address);
     let component = &args.component;
-    let (election, listen) = (lease(component, "berth-provisioner"), component.listen);
+    let process = process(component, "berth-provisioner");
     on_cluster(component, color, |client, cancel| async move {
         let mut options = match address {
             Some(address) => provisioner::Options::csi(Driver::connect(&address, ClientSettings::default()).await?),
@@ -160,8 +159,7 @@ pub fn provisioner(args: &ProvisionerArgs, color: Color) -> anyhow::Result<()> {
         };
         options.workers = file.workers.unwrap_or(options.workers);
         options.capacity = file.capacity_namespace.map(provisioner::CapacityOptions::new);
-        options.leader_election = election;
-        options.listen = listen;
+        options.process = process;
         Ok(provisioner::run(client, options, cancel).await?)
     })
 }
@@ -181,11 +179,15 @@ fn read<T: DeserializeOwned + Default>(path: Option<&Path>) -> anyhow::Result<T>
         .map_err(|error| anyhow::anyhow!("{name}: {}: {}", error.path(), error.inner()))
 }
 
-fn lease(args: &ComponentArgs, name: &str) -> Option<LeaseOptions> {
+fn process(args: &ComponentArgs, lease: &str) -> ProcessOptions {
     let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "berth".to_owned());
     let identity = format!("{host}_{}", std::process::id());
-    args.leader_elect
-        .then(|| LeaseOptions::new(&args.leader_elect_namespace, name, identity))
+    let lease = || LeaseOptions::new(&args.leader_elect_namespace, lease, identity);
+    ProcessOptions {
+        leader_election: args.leader_elect.then(lease),
+        listen: args.listen,
+        ..ProcessOptions::default()
+    }
 }
 
 /// Runs a component on the cluster of the arguments until it ends or is interrupted.
