@@ -22,6 +22,8 @@ pub struct Request {
     pub uri: String,
     /// HTTP status of the answer.
     pub code: u16,
+    /// Whether the user has the right to ask for it.
+    pub allowed: bool,
 }
 
 #[derive(Deserialize)]
@@ -35,6 +37,15 @@ struct Line {
     object_ref: ObjectRef,
     #[serde(default)]
     response_status: Status,
+    #[serde(default)]
+    annotations: Annotations,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Annotations {
+    #[serde(rename = "authorization.k8s.io/decision")]
+    decision: String,
 }
 
 #[derive(Deserialize)]
@@ -85,6 +96,7 @@ fn request(line: &str) -> Option<Request> {
         name: object.name,
         uri: line.request_uri,
         code: line.response_status.code,
+        allowed: line.annotations.decision == "allow",
     })
 }
 
@@ -96,13 +108,16 @@ mod tests {
     fn a_line_becomes_a_request() {
         let line = r#"{"kind":"Event","level":"Metadata","stage":"ResponseComplete","requestURI":"/api/v1/namespaces/a/pods/p/binding",
             "verb":"create","user":{"username":"u","groups":["g"]},"objectRef":{"resource":"pods","namespace":"a","name":"p",
-            "apiVersion":"v1","subresource":"binding"},"responseStatus":{"metadata":{},"code":403}}"#;
+            "apiVersion":"v1","subresource":"binding"},"responseStatus":{"metadata":{},"code":403},"annotations":{"authorization.k8s.io/decision":"forbid"}}"#;
         let request = request(line).unwrap();
         assert_eq!(
             (request.verb.as_str(), request.resource.as_str()),
             ("create", "pods/binding")
         );
-        assert_eq!((request.user.as_str(), request.code), ("u", 403));
+        assert_eq!(
+            (request.user.as_str(), request.code, request.allowed),
+            ("u", 403, false)
+        );
         assert!(super::request(&line[..100]).is_none());
     }
 }

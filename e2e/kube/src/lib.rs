@@ -6,10 +6,11 @@
 //! `e2e/kube/build`. Nothing here knows how Berth works inside: it is looked at through the API alone.
 //!
 //! Map: [`cluster`] starts and stops; [`kube`] reads and writes objects; [`objects`] makes them; [`wait`] waits for
-//! conditions; [`audit`] reads who asked the API server for what.
+//! conditions; [`audit`] reads who asked the API server for what; [`components`] runs Berth's components on it.
 
 pub mod audit;
 pub mod cluster;
+pub mod components;
 pub mod kube;
 pub mod objects;
 pub mod wait;

@@ -8,6 +8,8 @@
     reason = "a program that reports to its user"
 )]
 
+mod suite;
+
 use anyhow::Context as _;
 use berth_e2e::cluster::{Cluster, Controllers, Options};
 use clap::{Parser, Subcommand, ValueEnum};
@@ -26,6 +28,8 @@ struct Cli {
 enum Command {
     /// Starts etcd and kube-apiserver, says where they are, and runs until Ctrl-C.
     Up(UpArgs),
+    /// Runs the tests. Build berth first: cargo build -p berth
+    Suite(suite::SuiteArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -60,6 +64,7 @@ async fn main() -> ExitCode {
     let work = async {
         match cli.command {
             Command::Up(args) => up(args).await.map(|()| ExitCode::SUCCESS),
+            Command::Suite(args) => suite::suite(args).await.map(|passed| ExitCode::from(u8::from(!passed))),
         }
     };
     // Whatever was started is ended by dropping the work.
