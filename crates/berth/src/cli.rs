@@ -1,5 +1,8 @@
 //! The command line.
 
+use crate::cluster::ClusterArgs;
+use crate::man::ManArgs;
+use crate::snapshot::SnapshotArgs;
 use crate::terminal::Color;
 use crate::up::Component;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -11,7 +14,9 @@ const AFTER_HELP: &str = "\
 Examples:
   berth simulate -f examples/quickstart.yaml
   berth explain -f cluster.yaml --pod default/db-0
-  kubectl get nodes,pods,pv,pvc,sc,csinodes -A -o json | berth explain -f - --pod shop/db-0
+  berth explain --pod shop/db-0
+  berth snapshot -o cluster.yaml
+  berth up
   berth bench decide --nodes 5000 --volumes-per-node 10 --pods 2000 --claims 1
 
 Exit status: 0 done (explain: the pod fits somewhere; simulate: every pod has a node), 1 explain: the pod fits nowhere; \
@@ -19,7 +24,9 @@ simulate: some pod is left pending, 2 bad input or usage.";
 
 const EXPLAIN_AFTER_HELP: &str = "\
 Examples:
-  berth explain --pod default/db-0
+  berth explain pod/db-0 -n shop
+  berth explain pod/db-0 --context staging -o json
+  berth explain pod/new -f new-pod.yaml --on-cluster
   berth explain -f cluster/ --pod default/db-0
   berth explain -f nodes.yaml -f storage.yaml -f pods.yaml --pod db-0 -o json
   kubectl get nodes,pods,pv,pvc,sc,csinodes,csidrivers,csistoragecapacities,ns -A -o json \\
@@ -31,6 +38,8 @@ Exit status: 0 the pod fits on some node, 1 it fits on none, 2 bad input or usag
 const SIMULATE_AFTER_HELP: &str = "\
 Examples:
   berth simulate -f examples/quickstart.yaml
+  berth simulate
+  berth simulate -f new-workload.yaml --on-cluster --context staging
   berth simulate -f cluster/ -f new-workload.yaml -o json
   kubectl get nodes,pods,pv,pvc,sc,csinodes,csidrivers,csistoragecapacities,ns,deploy,sts,rs,jobs -A -o json \\
     | berth simulate -f - -f new-workload.yaml
@@ -38,6 +47,51 @@ Examples:
 A driver that is not built in is stood in for by one that makes a volume in the zone of the selected node.
 
 Exit status: 0 every pod has a node, 1 some pod is left pending, 2 bad input or usage.";
+
+const SNAPSHOT_AFTER_HELP: &str = "\
+Examples:
+  berth snapshot -o cluster.yaml
+  berth snapshot --context staging --anonymize -o cluster.yaml
+  berth snapshot -n shop -n kube-system | berth explain -f - --pod shop/db-0
+  berth snapshot | berth simulate -f - -f new-workload.yaml
+
+Written are nodes, pods, claims, volumes, classes, CSI nodes, drivers, capacity and attachments, namespaces, priority classes, \
+services, budgets and workloads, in a stable order, and of each only what decisions read. Secrets and config maps are not \
+asked for; environments, commands, parameters of drivers and annotations of other programs are left out. Names and labels are \
+in the file unless --anonymize replaces them. A kind that the server does not have, or that this user may not list, is named on \
+standard error and in the file. A new file can be read by its owner only.
+
+Exit status: 0 done, 2 bad usage, no cluster, or the file cannot be written.";
+
+const BENCH_AFTER_HELP: &str = "\
+Examples:
+  berth bench decide --nodes 5000 --volumes-per-node 10 --pods 2000 --claims 1
+
+Exit status: 0 done, 2 bad usage.";
+
+const COMPLETIONS_AFTER_HELP: &str = "\
+Examples:
+  source <(berth completions bash)
+  berth completions bash > ~/.local/share/bash-completion/completions/berth
+  berth completions zsh > ~/.zfunc/_berth
+  berth completions fish > ~/.config/fish/completions/berth.fish
+
+Exit status: 0 done, 2 bad usage.";
+
+const MAN_AFTER_HELP: &str = "\
+Examples:
+  berth man | man -l -
+  berth man explain | man -l -
+  berth man bench decide | man -l -
+  berth man --dir ~/.local/share/man/man1
+
+Exit status: 0 done, 2 bad usage, or the pages cannot be written.";
+
+const VERSION_AFTER_HELP: &str = "\
+Examples:
+  berth version
+
+Exit status: 0 done.";
 
 const UP_AFTER_HELP: &str = "\
 Examples:
@@ -75,6 +129,7 @@ Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 bad input or usage, or it could n
 const PROVISIONER_AFTER_HELP: &str = "\
 Examples:
   berth provisioner --kubeconfig ~/.kube/config --csi-address unix:///csi/csi.sock --leader-elect
+  berth provisioner --csi-address unix:///csi/csi.sock --node-name node-a1
   berth provisioner --kubeconfig ~/.kube/config
 
 The configuration has these fields: csiAddress, capacityNamespace (publish capacity there), workers.
@@ -120,6 +175,12 @@ pub enum Command {
     /// changed anywhere.
     #[command(after_help = SIMULATE_AFTER_HELP)]
     Simulate(SimulateArgs),
+    /// Write the cluster of the kubeconfig to a file that explain and simulate read.
+    ///
+    /// Lists the kinds that decisions read, page by page, and keeps of each object what decisions read: the file can be
+    /// handed to somebody else. Secrets are never asked for. Nothing is changed anywhere.
+    #[command(after_help = SNAPSHOT_AFTER_HELP)]
+    Snapshot(SnapshotArgs),
     /// Start a whole control plane in this process: kubectl works on it.
     ///
     /// An embedded Kubernetes API over TLS on loopback, scheduler, volume and workload controllers, built-in provisioners
@@ -136,23 +197,24 @@ pub enum Command {
     #[command(after_help = PROVISIONER_AFTER_HELP)]
     Provisioner(ProvisionerArgs),
     /// Measure Berth.
-    #[command(after_help = DECIDE_AFTER_HELP)]
+    #[command(after_help = BENCH_AFTER_HELP)]
     Bench {
         /// What to measure.
         #[command(subcommand)]
         what: Bench,
     },
     /// Print a script that completes berth's arguments in a shell.
-    ///
-    /// For example, for bash: berth completions bash > ~/.local/share/bash-completion/completions/berth
-    #[command(after_help = "Example:\n  source <(berth completions bash)")]
+    #[command(after_help = COMPLETIONS_AFTER_HELP)]
     Completions {
         /// The shell.
         #[arg(value_enum)]
         shell: clap_complete::Shell,
     },
+    /// Print a manual page, or write those of all commands.
+    #[command(after_help = MAN_AFTER_HELP)]
+    Man(ManArgs),
     /// Print the version.
-    #[command(after_help = "Example:\n  berth version")]
+    #[command(after_help = VERSION_AFTER_HELP)]
     Version,
 }
 
@@ -184,12 +246,15 @@ pub struct ExplainArgs {
     /// Without any, the cluster of the kubeconfig is read.
     #[arg(short, long = "filename", value_name = "FILE|DIR|-")]
     pub filename: Vec<OsString>,
-    /// The kubeconfig of the cluster, if there are no files. Without it: KUBECONFIG, or the user's own.
-    #[arg(long, value_name = "FILE", conflicts_with = "filename")]
-    pub kubeconfig: Option<PathBuf>,
-    /// The pod. Without a namespace: default.
+    /// Which cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// The pod, as kubectl names it: pod/NAME, pod NAME, or NAME.
+    #[arg(value_name = "POD", num_args = 1..=2, required_unless_present = "pod", conflicts_with = "pod")]
+    pub target: Vec<String>,
+    /// The pod, with its namespace.
     #[arg(long, value_name = "[NAMESPACE/]NAME")]
-    pub pod: String,
+    pub pod: Option<String>,
     /// The form of the output.
     #[arg(short, long, value_enum, default_value = "table", value_name = "FORM")]
     pub output: Output,
@@ -213,8 +278,12 @@ pub struct SimulateArgs {
     ///
     /// Files hold YAML documents or JSON, single objects or Lists, as kubectl prints them: nodes, storage, pods, and
     /// the workloads that make pods (Deployment, StatefulSet, ReplicaSet, Job).
-    #[arg(short, long = "filename", value_name = "FILE|DIR|-", required = true)]
+    /// Without any, the cluster of the kubeconfig is read.
+    #[arg(short, long = "filename", value_name = "FILE|DIR|-")]
     pub filename: Vec<OsString>,
+    /// Which cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
     /// The form of the output.
     #[arg(short, long, value_enum, default_value = "table", value_name = "FORM")]
     pub output: Output,
@@ -365,4 +434,7 @@ pub struct ProvisionerArgs {
     /// The socket of a CSI driver. Without this: the built-in provisioners.
     #[arg(long, value_name = "ADDRESS")]
     pub csi_address: Option<String>,
+    /// Serve only claims whose pods go to this node: one provisioner for each node, beside the driver that runs there.
+    #[arg(long, value_name = "NODE", conflicts_with = "leader_elect")]
+    pub node_name: Option<String>,
 }

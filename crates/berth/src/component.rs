@@ -152,11 +152,13 @@ pub fn provisioner(args: &ProvisionerArgs, color: Color) -> anyhow::Result<()> {
     let address = args.csi_address.clone().or(file.csi_address);
     let component = &args.component;
     let process = process(component, "berth-provisioner");
+    let node = args.node_name.clone();
     on_cluster(component, color, |client, cancel| async move {
         let mut options = match address {
             Some(address) => provisioner::Options::csi(Driver::connect(&address, ClientSettings::default()).await?),
             None => provisioner::Options::builtin(),
         };
+        options.settings.iter_mut().for_each(|one| one.node.clone_from(&node));
         options.workers = file.workers.unwrap_or(options.workers);
         options.capacity = file.capacity_namespace.map(provisioner::CapacityOptions::new);
         options.process = process;

@@ -5,7 +5,9 @@ use crate::cli::{Bench, Cli, Command, DecideArgs, ExplainArgs, Output, SimulateA
 use crate::component;
 use crate::explain;
 use crate::input::Progress as _;
+use crate::man;
 use crate::simulate;
+use crate::snapshot;
 use crate::terminal::{self, Color, ProgressLine};
 use crate::up;
 use anyhow::Context;
@@ -46,6 +48,12 @@ fn dispatch(cli: &Cli) -> anyhow::Result<u8> {
     match &cli.command {
         Command::Explain(args) => explain(args, cli.color),
         Command::Simulate(args) => simulate(args, cli.color),
+        Command::Snapshot(args) => {
+            for warning in snapshot::snapshot(args)? {
+                writeln!(cli.color.stderr(), "missing: {warning}")?;
+            }
+            Ok(EXIT_DONE)
+        }
         Command::Up(args) => {
             component::log(args.verbose.then_some(tracing::Level::INFO), cli.color);
             up::up(args, cli.color).map(|()| EXIT_DONE)
@@ -62,6 +70,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<u8> {
             io::stdout().write_all(&script)?;
             Ok(EXIT_DONE)
         }
+        Command::Man(args) => man::man(args, Cli::command(), &mut io::stdout()).map(|()| EXIT_DONE),
         Command::Version => {
             writeln!(io::stdout(), "berth {}", env!("CARGO_PKG_VERSION"))?;
             Ok(EXIT_DONE)

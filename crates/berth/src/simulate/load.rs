@@ -1,10 +1,12 @@
-//! Reads the cluster of a simulation from files.
+//! Reads the cluster of a simulation from files or from a cluster.
 
 use super::{Options, Simulation};
 use crate::cli::SimulateArgs;
+use crate::cluster::{ClusterError, WORKLOADS};
 use crate::config::{self, ConfigError, Configuration, FeatureGateError};
 use crate::embedded::memory::Refused;
-use crate::input::{self, Progress, ReadError, Source, Summary};
+use crate::input::{self, Progress, ReadError, Summary};
+use crate::overlay;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -12,6 +14,9 @@ use std::io::Read;
 /// Why there is nothing to simulate.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
+    /// The cluster cannot be read.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
     /// The input is broken.
     #[error(transparent)]
     Input(#[from] ReadError),
@@ -45,9 +50,11 @@ pub fn load(
     let profiles = profiles
         .map(|profile| (profile.scheduler_name.clone(), profile.profile))
         .collect();
-    let sources: Vec<Source> = args.filename.iter().map(|name| name.as_os_str().into()).collect();
+    let read = overlay::gather(&args.cluster, &args.filename, &WORKLOADS, standard_input, progress)?;
     let mut objects = Vec::new();
-    let summary = input::read_values(&sources, standard_input, progress, &mut |value| objects.push(value))?;
+    let summary = input::read_values(&read.sources, standard_input, progress, &mut |value| {
+        objects.push(value);
+    })?;
     let mut simulation = Simulation::new(Options {
         seed: args.seed,
         profiles,
