@@ -259,6 +259,8 @@ impl Claim {
 pub struct Class {
     /// Who makes volumes for it.
     pub provisioner: Symbol,
+    /// The name of the `CSIDriver` object that tells of its capacity.
+    pub driver: Symbol,
     /// Whether anyone does.
     pub provisions: bool,
     /// Whether binding waits for the first consumer.

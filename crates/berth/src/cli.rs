@@ -3,12 +3,15 @@
 use crate::cluster::ClusterArgs;
 use crate::man::ManArgs;
 use crate::snapshot::SnapshotArgs;
+use crate::csi_driver::CsiDriverArgs;
+use crate::provisioner::{ProvisionerArgs, duration};
 use crate::terminal::Color;
 use crate::up::Component;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -129,12 +132,21 @@ Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 bad input or usage, or it could n
 const PROVISIONER_AFTER_HELP: &str = "\
 Examples:
   berth provisioner --kubeconfig ~/.kube/config --csi-address unix:///csi/csi.sock --leader-elect
-  berth provisioner --csi-address unix:///csi/csi.sock --node-name node-a1
   berth provisioner --kubeconfig ~/.kube/config
+  berth provisioner --csi-address unix:///csi/csi.sock --leader-elect --capacity objects --capacity-ownerref-level 2
+  berth provisioner --csi-address unix:///csi/csi.sock --node-name worker-1 --capacity driver-status --capacity-ephemeral
 
-The configuration has these fields: csiAddress, capacityNamespace (publish capacity there), workers.
+The configuration has these fields: csiAddress, capacityNamespace (publish capacity there), workers. Arguments come first.
 
 Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 bad input or usage, or it could not go on.";
+
+const CSI_DRIVER_AFTER_HELP: &str = "\
+Examples:
+  berth csi-driver --dir /tmp/csi --node node-1=10Gi --node node-2=20Gi
+  berth up -f cluster.yaml --csi-address unix:///tmp/csi/nodes/{node}.sock --components api,scheduler,controller,nodes
+  berth provisioner --csi-address unix:///tmp/csi/csi.sock --capacity objects
+
+Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 bad input or usage.";
 
 const DECIDE_AFTER_HELP: &str = "\
 Examples:
@@ -196,6 +208,12 @@ pub enum Command {
     /// Run a provisioner on a cluster: for a CSI driver, or the built-in ones.
     #[command(after_help = PROVISIONER_AFTER_HELP)]
     Provisioner(ProvisionerArgs),
+    /// Run a CSI driver whose volumes are directories, with room for so much on each node.
+    ///
+    /// A real driver on real sockets, for `berth up` and for tests: one socket for the controller service, and one for
+    /// the node service of each node. Sizes are booked, not enforced.
+    #[command(after_help = CSI_DRIVER_AFTER_HELP)]
+    CsiDriver(CsiDriverArgs),
     /// Measure Berth.
     #[command(after_help = BENCH_AFTER_HELP)]
     Bench {
@@ -350,6 +368,10 @@ pub struct UpArgs {
     /// A file or directory of objects to start with, or `-` for standard input. May be given several times.
     #[arg(short, long = "filename", value_name = "FILE|DIR|-")]
     pub filename: Vec<OsString>,
+    /// The socket of a CSI driver on the nodes, which their agents then ask before pods start. `{node}` stands for
+    /// the node's name. May be given several times.
+    #[arg(long, value_name = "ADDRESS")]
+    pub csi_address: Vec<String>,
     /// Where to write the kubeconfig.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -381,6 +403,9 @@ pub struct ComponentArgs {
     /// The namespace of the lease.
     #[arg(long, value_name = "NAMESPACE", default_value = "kube-system")]
     pub leader_elect_namespace: String,
+    /// How long the lease holds: a copy that was silent for so long is replaced.
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration)]
+    pub leader_elect_lease_duration: Duration,
     /// Answer /metrics, /healthz and /readyz here.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
@@ -420,21 +445,4 @@ pub struct ControllerArgs {
     /// The configuration.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-}
-
-/// Arguments of `berth provisioner`.
-#[derive(Args, Debug)]
-pub struct ProvisionerArgs {
-    /// What components have in common.
-    #[command(flatten)]
-    pub component: ComponentArgs,
-    /// The configuration.
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// The socket of a CSI driver. Without this: the built-in provisioners.
-    #[arg(long, value_name = "ADDRESS")]
-    pub csi_address: Option<String>,
-    /// Serve only claims whose pods go to this node: one provisioner for each node, beside the driver that runs there.
-    #[arg(long, value_name = "NODE", conflicts_with = "leader_elect")]
-    pub node_name: Option<String>,
 }

@@ -3,9 +3,11 @@
 use crate::bench;
 use crate::cli::{Bench, Cli, Command, DecideArgs, ExplainArgs, Output, SimulateArgs};
 use crate::component;
+use crate::csi_driver;
 use crate::explain;
 use crate::input::Progress as _;
 use crate::man;
+use crate::provisioner;
 use crate::simulate;
 use crate::snapshot;
 use crate::terminal::{self, Color, ProgressLine};
@@ -60,7 +62,8 @@ fn dispatch(cli: &Cli) -> anyhow::Result<u8> {
         }
         Command::Scheduler(args) => component::scheduler(args, cli.color).map(|()| EXIT_DONE),
         Command::Controller(args) => component::controller(args, cli.color).map(|()| EXIT_DONE),
-        Command::Provisioner(args) => component::provisioner(args, cli.color).map(|()| EXIT_DONE),
+        Command::Provisioner(args) => provisioner::provisioner(args, cli.color).map(|()| EXIT_DONE),
+        Command::CsiDriver(args) => csi_driver::csi_driver(args, cli.color).map(|()| EXIT_DONE),
         Command::Bench {
             what: Bench::Decide(args),
         } => decide(args, cli.color),

@@ -215,7 +215,7 @@ impl VolumeBinder {
             Some(class) => Provision {
                 possible: class.provisions,
                 topologies: class.allowed_topologies,
-                pools: self.pools_for(class.provisioner, class_name, claim.shape.request),
+                pools: self.pools_for(class.driver, class_name, claim.shape.request),
             },
             None => Provision {
                 possible: false,

@@ -274,6 +274,7 @@ impl VolumeBinder {
         let known = self.classes.get(&name).map_or(0, |known| known.number);
         let mut new = Class {
             provisioner: self.symbols.intern(&class.provisioner),
+            driver: self.symbols.intern(&names::driver_object(&class.provisioner)),
             provisions: !class.provisioner.is_empty() && class.provisioner != names::NO_PROVISIONER,
             delayed: class.is_delayed(),
             allowed_topologies,

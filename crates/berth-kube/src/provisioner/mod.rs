@@ -15,11 +15,14 @@ mod capacity;
 mod effects;
 mod metrics;
 mod owner;
+mod ownership;
 mod secrets;
 
 pub use backend::Backend;
 pub use capacity::{CapacityForm, CapacityOptions};
 pub use metrics::Metrics;
+pub use ownership::{OwnerError, owner_of_pod};
+pub use secrets::ClusterSecrets;
 
 pub use crate::component::RunError;
 
@@ -134,5 +137,16 @@ impl Component for Options {
 /// # Errors
 /// If the endpoint's address cannot be used, the lease is lost, or a part of it fails.
 pub async fn run(client: kube::Client, options: Options, cancel: CancellationToken) -> Result<(), RunError> {
-    crate::component::run(client, options, cancel).await
+    let metrics = options.metrics.clone();
+    let result = crate::component::run(client, options, cancel).await;
+    let (create_calls, create_failed) = metrics.calls("CreateVolume");
+    let (delete_calls, delete_failed) = metrics.calls("DeleteVolume");
+    tracing::info!(
+        create_calls,
+        create_failed,
+        delete_calls,
+        delete_failed,
+        "calls to the driver"
+    );
+    result
 }

@@ -311,6 +311,9 @@ impl Owner {
                 _ => self.state.volume(&name).map(|one| &one.metadata.uid),
             };
             if known == Some(&uid) {
+                if kind == Kind::PersistentVolume {
+                    self.volume_vanished(&name);
+                }
                 self.state.remove(kind, &namespace, &name);
             }
         }
@@ -353,6 +356,14 @@ impl Owner {
             let class = self.state.class(volume.class_name());
             self.options.backend.observe(volume, class);
             self.publisher.iter_mut().for_each(|one| one.volume_changed(volume));
+        }
+    }
+
+    /// A volume is gone, by an answer or by a watch, whichever is first: what it took is free.
+    fn volume_vanished(&mut self, name: &str) {
+        self.options.backend.forget(name);
+        if let (Some(publisher), Some(volume)) = (&mut self.publisher, self.state.volume(name)) {
+            publisher.volume_changed(volume);
         }
     }
 
@@ -444,12 +455,7 @@ impl Owner {
                     self.options.backend.forget(&volume);
                 }
             }
-            Kind::PersistentVolume => {
-                self.options.backend.forget(name);
-                if let (Some(publisher), Some(volume)) = (&mut self.publisher, self.state.volume(name)) {
-                    publisher.volume_changed(volume);
-                }
-            }
+            Kind::PersistentVolume => self.volume_vanished(name),
             Kind::StorageClass => self.publisher.iter_mut().for_each(|one| one.class_removed(name)),
             Kind::CsiStorageCapacity => {
                 self.publisher

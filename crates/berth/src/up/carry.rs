@@ -17,6 +17,7 @@ pub(super) fn resources() -> Vec<Resource> {
         Resource::of(Kind::Pod),
         Resource::of(Kind::PersistentVolume),
         Resource::of(Kind::PersistentVolumeClaim),
+        Resource::of(Kind::CsiDriver),
         Resource::of(Kind::StatefulSet),
         Resource::of(Kind::ReplicaSet),
         Resource::DEPLOYMENTS,

@@ -5,6 +5,7 @@
 
 use super::carry::{Carrier, resources};
 use super::components::{Chosen, Component};
+use super::csi::{Concerned, Drivers};
 use super::{FIELD_MANAGER, Parts};
 use crate::embedded::agent::{self, Mode};
 use crate::embedded::workloads::{self, Workloads};
@@ -58,7 +59,13 @@ impl Sink<Whole> for Forward {
 }
 
 /// Starts the chosen ones.
-pub(super) fn start(client: &Client, chosen: &Chosen, cancel: &CancellationToken, parts: &mut Parts) {
+pub(super) fn start(
+    client: &Client,
+    chosen: &Chosen,
+    drivers: Option<Drivers>,
+    cancel: &CancellationToken,
+    parts: &mut Parts,
+) {
     let (workloads, agents) = (chosen.has(Component::Controller), chosen.has(Component::Nodes));
     if !workloads && !agents {
         return;
@@ -82,6 +89,7 @@ pub(super) fn start(client: &Client, chosen: &Chosen, cancel: &CancellationToken
             heartbeats: true,
             ..agent::Settings::default()
         }),
+        drivers: drivers.filter(|_| agents),
         inbox,
         listed: BTreeSet::new(),
         work: BTreeSet::new(),
@@ -103,6 +111,8 @@ struct Owner {
     view: Objects,
     workloads: Option<Workloads>,
     agents: Option<agent::Settings>,
+    /// CSI drivers beside the agents.
+    drivers: Option<Drivers>,
     inbox: mpsc::Receiver<News>,
     listed: BTreeSet<&'static str>,
     work: BTreeSet<Work>,
@@ -127,6 +137,7 @@ impl Owner {
                     Some(news) => self.take(news),
                     None => break,
                 },
+                concerned = news_of(&mut self.drivers) => self.hear(concerned),
                 () = std::future::ready(()), if ready => self.work_on_one().await,
                 () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() && !ready => {}
             }
@@ -178,6 +189,17 @@ impl Owner {
         }
     }
 
+    /// Takes in that a driver has done something, or is there.
+    fn hear(&mut self, concerned: Concerned) {
+        match concerned {
+            Concerned::Pod(key) => {
+                self.work.insert(Work::Pod(key));
+            }
+            Concerned::AllWaiting => self.work.extend(self.waiting_pods.keys().cloned().map(Work::Pod)),
+            Concerned::Nobody => {}
+        }
+    }
+
     /// Finds whom an object concerns that came, changed or went.
     fn concern(&mut self, object: &Value) {
         if self.workloads.is_some() {
@@ -189,6 +211,9 @@ impl Owner {
         }
         match field::kind(object) {
             "Node" => {
+                if let Some(drivers) = &mut self.drivers {
+                    drivers.node_appeared(field::name(object));
+                }
                 self.work.insert(Work::Node(field::name(object).to_owned()));
             }
             "Pod" if !field::text(object, "/spec/nodeName").is_empty() => {
@@ -206,8 +231,12 @@ impl Owner {
         match field::kind(gone) {
             "Pod" => {
                 self.waiting_pods.remove(&Key::of(gone));
+                self.drivers.iter_mut().for_each(|drivers| drivers.pod_gone(gone));
             }
             "Node" if self.agents.is_some() => {
+                self.drivers
+                    .iter_mut()
+                    .for_each(|drivers| drivers.node_gone(field::name(gone)));
                 self.modes.remove(field::name(gone));
                 let pods = self.view.pods_on(field::name(gone)).map(Key::of);
                 self.work.extend(pods.map(Work::Pod));
@@ -259,6 +288,12 @@ impl Owner {
                 if before == Some(Mode::Cordon) && mode != Mode::Cordon {
                     step.effects.push(agent::uncordon(node));
                 }
+                if self.drivers.is_some() {
+                    // Pods may have to wait for a driver, each on its own.
+                    step.effects.retain(|effect| !is_about_pod(effect));
+                    let pods = self.view.pods_on(name).map(Key::of);
+                    self.work.extend(pods.map(Work::Pod));
+                }
                 step
             }
             (Work::Pod(key), _, Some(settings)) => {
@@ -271,11 +306,16 @@ impl Owner {
                 };
                 let mode = Mode::of_node(node).unwrap_or_default();
                 let step = agent::pod_step(&self.view, pod, mode, settings, now);
+                let drivers = self.drivers.as_mut();
+                let held = drivers.and_then(|drivers| drivers.hold(&self.view, pod, &step, now));
                 if field::text(pod, "/status/phase") != "Pending" {
                     self.waiting_pods.remove(key);
-                    return step;
+                    return held.unwrap_or(step);
                 }
                 let since = *self.waiting_pods.entry(key.clone()).or_insert(now);
+                if let Some(held) = held {
+                    return held;
+                }
                 let until = since.checked_add(MOUNT_PATIENCE).unwrap_or(now);
                 if now < until && is_refused(&step) {
                     let mut later = Step::default();
@@ -286,6 +326,24 @@ impl Owner {
             }
             _ => Step::default(),
         }
+    }
+}
+
+/// Waits for news from a driver, for ever if there are none.
+async fn news_of(drivers: &mut Option<Drivers>) -> Concerned {
+    match drivers {
+        Some(drivers) => drivers.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn is_about_pod(effect: &Effect) -> bool {
+    match effect {
+        Effect::Create(object) => field::kind(object) == "Pod",
+        Effect::Delete { target, .. } | Effect::UpdateStatus { target, .. } | Effect::Patch { target, .. } => {
+            target.kind == "Pod"
+        }
+        Effect::Event(event) => event.regarding.kind == "Pod",
     }
 }
 
