@@ -32,6 +32,7 @@ const SIMULATE_AFTER_HELP: &str = "\
 Examples:
   berth simulate -f examples/quickstart.yaml
   berth simulate -f cluster/ -f new-workload.yaml -o json
+  berth simulate -f cluster/ --scenario examples/scenarios/zone-loss.yaml -o html > report.html
   kubectl get nodes,pods,pv,pvc,sc,csinodes,csidrivers,csistoragecapacities,ns,deploy,sts,rs,jobs -A -o json \\
     | berth simulate -f - -f new-workload.yaml
 
@@ -174,6 +175,18 @@ pub enum Output {
     Json,
 }
 
+/// The form of the output of a simulation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum SimulateOutput {
+    /// For people.
+    #[default]
+    Table,
+    /// For scripts: one JSON object.
+    Json,
+    /// For a browser: one page that needs nothing else, with a picture of the topology.
+    Html,
+}
+
 /// Arguments of `berth explain`.
 #[derive(Args, Debug)]
 pub struct ExplainArgs {
@@ -217,7 +230,13 @@ pub struct SimulateArgs {
     pub filename: Vec<OsString>,
     /// The form of the output.
     #[arg(short, long, value_enum, default_value = "table", value_name = "FORM")]
-    pub output: Output,
+    pub output: SimulateOutput,
+    /// What is done to the cluster, and when: a file of kind Scenario with steps over virtual time.
+    ///
+    /// For example: add or drain nodes, lose a zone and bring it back, scale a workload, delete a claim, fill a pool. See
+    /// docs/scenarios.md.
+    #[arg(long, value_name = "FILE")]
+    pub scenario: Option<PathBuf>,
     /// Breaks ties between nodes and names pods: the same seed gives the same outcome.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,

@@ -1,7 +1,7 @@
 //! Runs a command: arguments in, output and exit status out.
 
 use crate::bench;
-use crate::cli::{Bench, Cli, Command, DecideArgs, ExplainArgs, Output, SimulateArgs};
+use crate::cli::{Bench, Cli, Command, DecideArgs, ExplainArgs, Output, SimulateArgs, SimulateOutput};
 use crate::component;
 use crate::explain;
 use crate::input::Progress as _;
@@ -83,20 +83,30 @@ fn explain(args: &ExplainArgs, color: Color) -> anyhow::Result<u8> {
 }
 
 fn simulate(args: &SimulateArgs, color: Color) -> anyhow::Result<u8> {
-    let (mut simulation, summary) = simulate::load(args, &mut io::stdin().lock(), &mut ProgressLine::new())?;
-    let remark = summary.to_string();
+    let loaded = simulate::load(args, &mut io::stdin().lock(), &mut ProgressLine::new())?;
+    let remark = loaded.summary.to_string();
     if !remark.is_empty() {
         writeln!(color.stderr(), "{remark}")?;
     }
+    let mut simulation = loaded.simulation;
     let mut progress = ProgressLine::new();
-    simulation.run(&mut |scheduled| {
+    let mut tell = |scheduled| {
         progress.step("placed", usize::try_from(scheduled).unwrap_or(usize::MAX), "pods");
-    });
+    };
+    let played = match &loaded.scenario {
+        Some(scenario) => simulation.play(scenario, &mut tell, &mut |_| {}),
+        None => {
+            simulation.run(&mut tell);
+            Ok(())
+        }
+    };
     progress.done();
+    played?;
     let outcome = simulation.outcome();
     match args.output {
-        Output::Table => write!(color.stdout(), "{}", simulate::render(&outcome, terminal::width()))?,
-        Output::Json => write_json(&outcome)?,
+        SimulateOutput::Table => write!(color.stdout(), "{}", simulate::render(&outcome, terminal::width()))?,
+        SimulateOutput::Json => write_json(&outcome)?,
+        SimulateOutput::Html => io::stdout().write_all(simulate::render_html(&outcome).as_bytes())?,
     }
     Ok(if outcome.summary.pending == 0 {
         EXIT_DONE
