@@ -1,7 +1,9 @@
 //! Runs a command: arguments in, output and exit status out.
 
 use crate::bench;
-use crate::cli::{Bench, Cli, Command, DecideArgs, ExplainArgs, Output, SimulateArgs, SimulateOutput};
+use crate::cli::{
+    Bench, BenchSimulateArgs, Cli, Command, DecideArgs, ExplainArgs, Output, SimulateArgs, SimulateOutput,
+};
 use crate::component;
 use crate::explain;
 use crate::input::Progress as _;
@@ -56,6 +58,9 @@ fn dispatch(cli: &Cli) -> anyhow::Result<u8> {
         Command::Bench {
             what: Bench::Decide(args),
         } => decide(args, cli.color),
+        Command::Bench {
+            what: Bench::Simulate(args),
+        } => bench_simulate(args, cli.color),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "berth", &mut script);
@@ -124,6 +129,27 @@ fn decide(args: &DecideArgs, color: Color) -> anyhow::Result<u8> {
         seed: args.seed,
     };
     let measurement = bench::measure(&size, &mut ProgressLine::new());
+    match args.output {
+        Output::Table => write!(color.stdout(), "{}", measurement.table())?,
+        Output::Json => write_json(&measurement)?,
+    }
+    Ok(EXIT_DONE)
+}
+
+fn bench_simulate(args: &BenchSimulateArgs, color: Color) -> anyhow::Result<u8> {
+    let size = bench::simulation::Size {
+        nodes: args.nodes,
+        pods: args.pods,
+        replicas: args.replicas,
+        seed: args.seed,
+    };
+    if let Some(path) = &args.write_input {
+        let items: Vec<_> = bench::simulation::objects(&size).collect();
+        let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": items});
+        std::fs::write(path, list.to_string()).with_context(|| format!("cannot write {}", path.display()))?;
+        return Ok(EXIT_DONE);
+    }
+    let measurement = bench::simulation::measure(&size, &mut ProgressLine::new())?;
     match args.output {
         Output::Table => write!(color.stdout(), "{}", measurement.table())?,
         Output::Json => write_json(&measurement)?,

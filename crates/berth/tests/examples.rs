@@ -11,7 +11,11 @@ use std::path::{Path, PathBuf};
 
 fn examples() -> Vec<PathBuf> {
     let mut files = files_of("../../examples");
-    files.extend(files_of("../../examples/scenarios").into_iter().filter(|file| !is_scenario(file)));
+    files.extend(
+        files_of("../../examples/scenarios")
+            .into_iter()
+            .filter(|file| !is_scenario(file)),
+    );
     files
 }
 
@@ -85,7 +89,10 @@ fn every_example_ends_as_it_says() {
 /// time, `# expect: ...` about the end of all.
 #[test]
 fn every_scenario_goes_as_it_says() {
-    let files: Vec<PathBuf> = files_of("../../examples/scenarios").into_iter().filter(|file| is_scenario(file)).collect();
+    let files: Vec<PathBuf> = files_of("../../examples/scenarios")
+        .into_iter()
+        .filter(|file| is_scenario(file))
+        .collect();
     assert!(files.len() >= 3, "the scenarios are gone");
     let mut all = Vec::new();
     for file in files {
@@ -99,9 +106,17 @@ fn every_scenario_goes_as_it_says() {
             let step = simulation.steps().last().expect("a step was made");
             let at = if steps == 1 { "start" } else { &step.at };
             let mark = format!("# expect at {at}: ");
-            let marked: String = text.lines().filter(|line| line.starts_with(&mark)).map(|line| line.replace(&mark, "# expect: ") + "\n").collect();
+            let marked: String = text
+                .lines()
+                .filter(|line| line.starts_with(&mark))
+                .map(|line| line.replace(&mark, "# expect: ") + "\n")
+                .collect();
             if !marked.is_empty() {
-                all.extend(failures(&file, &marked, simulation).into_iter().map(|failure| format!("at {at}: {failure}")));
+                all.extend(
+                    failures(&file, &marked, simulation)
+                        .into_iter()
+                        .map(|failure| format!("at {at}: {failure}")),
+                );
             }
         });
         played.unwrap_or_else(|error| panic!("{error}"));

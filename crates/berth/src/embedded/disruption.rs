@@ -52,8 +52,15 @@ fn expected_pods(view: &dyn View, pods: &[&Value]) -> i64 {
     let mut alone = 0;
     for pod in pods {
         let owner = field::controller_of(pod).and_then(|reference| {
-            let found = view.get(field::text(reference, "/kind"), field::namespace(pod), field::text(reference, "/name"))?;
-            Some((field::text(reference, "/uid"), field::count(found, "/spec/replicas").unwrap_or(1)))
+            let found = view.get(
+                field::text(reference, "/kind"),
+                field::namespace(pod),
+                field::text(reference, "/name"),
+            )?;
+            Some((
+                field::text(reference, "/uid"),
+                field::count(found, "/spec/replicas").unwrap_or(1),
+            ))
         });
         match owner {
             Some((uid, replicas)) => {
@@ -77,7 +84,9 @@ fn desired_healthy(budget: &Value, expected: i64) -> i64 {
 
 /// A number, or a percentage of the expected pods, rounded up.
 fn scaled(value: &Value, expected: i64) -> i64 {
-    let percent = value.as_str().and_then(|text| text.strip_suffix('%')?.parse::<i64>().ok());
+    let percent = value
+        .as_str()
+        .and_then(|text| text.strip_suffix('%')?.parse::<i64>().ok());
     match percent {
         Some(percent) => (expected.saturating_mul(percent).saturating_add(99)) / 100,
         None => value.as_i64().unwrap_or(0),
@@ -98,7 +107,11 @@ mod tests {
 
     fn allowed(spec: Value, pods: Vec<Value>) -> i64 {
         let mut budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "db", "namespace": "default"}, "spec": spec});
-        field::set(&mut budget, &["spec", "selector"], json!({"matchLabels": {"app": "db"}}));
+        field::set(
+            &mut budget,
+            &["spec", "selector"],
+            json!({"matchLabels": {"app": "db"}}),
+        );
         let view: Objects = pods.into_iter().collect();
         match step(&view, &budget, Timestamp::UNIX_EPOCH) {
             Some(Effect::UpdateStatus { status, .. }) => status["disruptionsAllowed"].as_i64().unwrap(),
@@ -113,7 +126,10 @@ mod tests {
         assert_eq!(allowed(json!({"maxUnavailable": 1}), three()), 1);
         assert_eq!(allowed(json!({"minAvailable": "50%"}), three()), 1);
         assert_eq!(allowed(json!({"maxUnavailable": "100%"}), three()), 3);
-        assert_eq!(allowed(json!({"maxUnavailable": 1}), vec![pod("a", true), pod("b", false)]), 0);
+        assert_eq!(
+            allowed(json!({"maxUnavailable": 1}), vec![pod("a", true), pod("b", false)]),
+            0
+        );
         assert_eq!(allowed(json!({}), vec![]), 0);
     }
 }

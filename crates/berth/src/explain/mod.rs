@@ -104,7 +104,10 @@ pub fn explain(
         None => &configuration.profiles[0],
     };
     profile.pod_changes.apply(&mut question.pod);
-    question.cluster.binder_mut().set_now(jiff::Timestamp::now().as_second());
+    question
+        .cluster
+        .binder_mut()
+        .set_now(jiff::Timestamp::now().as_second());
     let report = explain_pod(&mut question.cluster, &question.pod, &profile.profile);
     Ok(Explanation { report, remarks })
 }

@@ -46,7 +46,13 @@ impl Simulation {
         self.drains.due = None;
         let mut moved = false;
         for (node, disable_eviction) in self.drains.nodes.clone() {
-            let pods: Vec<Key> = self.cluster.objects().pods_on(&node).filter(|pod| is_to_go(pod)).map(Key::of).collect();
+            let pods: Vec<Key> = self
+                .cluster
+                .objects()
+                .pods_on(&node)
+                .filter(|pod| is_to_go(pod))
+                .map(Key::of)
+                .collect();
             let mut blocked = false;
             for pod in &pods {
                 match disable_eviction || self.spend_budget(pod) {
@@ -79,7 +85,12 @@ impl Simulation {
         let budgets = view.of_kind("PodDisruptionBudget");
         let covering: Vec<(Key, i64)> = budgets
             .filter(|budget| disruption::covers(budget, found))
-            .map(|budget| (Key::of(budget), field::count(budget, "/status/disruptionsAllowed").unwrap_or(0)))
+            .map(|budget| {
+                (
+                    Key::of(budget),
+                    field::count(budget, "/status/disruptionsAllowed").unwrap_or(0),
+                )
+            })
             .collect();
         if covering.iter().any(|(_, allowed)| *allowed == 0) {
             return false;

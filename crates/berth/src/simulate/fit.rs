@@ -28,8 +28,8 @@ impl Fit {
     fn add(&mut self, requested: i64, taken: i64) {
         self.requested_bytes = self.requested_bytes.saturating_add(requested);
         self.taken_bytes = self.taken_bytes.saturating_add(taken);
-        self.fit_percent =
-            (self.taken_bytes > 0).then(|| (self.requested_bytes as f64 * 1000.0 / self.taken_bytes as f64).round() / 10.0);
+        self.fit_percent = (self.taken_bytes > 0)
+            .then(|| (self.requested_bytes as f64 * 1000.0 / self.taken_bytes as f64).round() / 10.0);
     }
 }
 

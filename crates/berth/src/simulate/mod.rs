@@ -38,17 +38,17 @@ pub use table::render;
 use crate::embedded::memory::Change;
 use crate::embedded::workloads::{self, Workloads};
 use crate::embedded::{Effect, Event, EventType, Key, MemoryCluster, Target, View, disruption, field};
+use agents::Agents;
 use berth_core::api::Object;
 use berth_scheduler::profile::Profile;
 use berth_scheduler::queue::QueueTimes;
 use berth_scheduler::scheduler::Scheduler;
+use drain::Drains;
 use jiff::{SignedDuration, Timestamp};
+use pools::Pools;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use agents::Agents;
-use drain::Drains;
-use pools::Pools;
 use volumes::{ControllerRun, ProvisionerRun};
 
 /// When every simulation begins: fixed, so that outcomes can be compared.
@@ -224,7 +224,8 @@ impl Simulation {
                 self.busy.extend(workloads::concerned(view, object));
                 if field::kind(object) == "Pod" {
                     let budgets = view.of_kind("PodDisruptionBudget").map(Key::of);
-                    self.budgets.extend(budgets.filter(|budget| budget.namespace == key.namespace));
+                    self.budgets
+                        .extend(budgets.filter(|budget| budget.namespace == key.namespace));
                 }
             }
             if key.kind == "PodDisruptionBudget" {
@@ -310,7 +311,11 @@ impl Simulation {
         });
         let due = self.due.keys().next().copied();
         let others = [self.controller.due(), self.provisioners.due(), self.drains.due()];
-        scheduler.into_iter().chain(due).chain(others.into_iter().flatten()).min()
+        scheduler
+            .into_iter()
+            .chain(due)
+            .chain(others.into_iter().flatten())
+            .min()
     }
 
     fn wake_due(&mut self) {

@@ -280,7 +280,11 @@ fn claim_outcome(said: &Said<'_>, claim: &Value) -> ClaimOutcome {
         volume: field::text(claim, "/spec/volumeName").to_owned(),
         requested_bytes: bytes(claim, "/spec/resources/requests/storage"),
         class: class_of(claim),
-        message: if phase == "Bound" { String::new() } else { said.about(claim) },
+        message: if phase == "Bound" {
+            String::new()
+        } else {
+            said.about(claim)
+        },
         phase,
     }
 }

@@ -80,8 +80,14 @@ mod tests {
             json!({"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}}}})
         };
         let texts = |values: &BTreeSet<String>| values.iter().cloned().collect::<Vec<_>>().join(" ");
-        assert_eq!(texts(&VolumePlace::of(&volume("kubernetes.io/hostname", &["n1"])).nodes), "n1");
-        assert_eq!(texts(&VolumePlace::of(&volume("topology.topolvm.io/node", &["n2"])).nodes), "n2");
+        assert_eq!(
+            texts(&VolumePlace::of(&volume("kubernetes.io/hostname", &["n1"])).nodes),
+            "n1"
+        );
+        assert_eq!(
+            texts(&VolumePlace::of(&volume("topology.topolvm.io/node", &["n2"])).nodes),
+            "n2"
+        );
         assert_eq!(texts(&VolumePlace::of(&volume(ZONE, &["b", "a"])).zones), "a b");
         assert_eq!(texts(&VolumePlace::of(&volume(RACK, &["r1"])).racks), "r1");
         assert_eq!(VolumePlace::of(&volume("disk", &["ssd"])), VolumePlace::default());
@@ -91,7 +97,13 @@ mod tests {
     #[test]
     fn zones_and_racks_are_read_from_labels() {
         let node = |key: &str| json!({"metadata": {"labels": {key: "x"}}});
-        assert_eq!([ZONE, ZONE_BETA, "zone"].map(|key| zone_of(&node(key)).to_owned()), ["x", "x", ""]);
-        assert_eq!([RACK, "example.com/rack", "rack", "racks"].map(|key| rack_of(&node(key)).to_owned()), ["x", "x", "x", ""]);
+        assert_eq!(
+            [ZONE, ZONE_BETA, "zone"].map(|key| zone_of(&node(key)).to_owned()),
+            ["x", "x", ""]
+        );
+        assert_eq!(
+            [RACK, "example.com/rack", "rack", "racks"].map(|key| rack_of(&node(key)).to_owned()),
+            ["x", "x", "x", ""]
+        );
     }
 }

@@ -7,8 +7,9 @@ use super::carry::{Carrier, resources};
 use super::components::{Chosen, Component};
 use super::{FIELD_MANAGER, Parts};
 use crate::embedded::agent::{self, Mode};
+use crate::embedded::names::NODE_LEASES;
 use crate::embedded::workloads::{self, Workloads};
-use crate::embedded::{Effect, Key, Objects, Step, View, field};
+use crate::embedded::{Effect, Key, Objects, Step, View, disruption, field, lifecycle};
 use berth_kube::api::Api;
 use berth_kube::backoff::Backoff;
 use berth_kube::resource::{Resource, Whole};
@@ -33,6 +34,8 @@ const MOUNT_PATIENCE: jiff::SignedDuration = jiff::SignedDuration::from_millis(5
 enum Work {
     /// A workload. Before nodes and pods, because those are the end of the way.
     Workload(Key),
+    /// A disruption budget.
+    Budget(Key),
     /// A node, its lease and its pods.
     Node(String),
     /// One pod of a node.
@@ -183,6 +186,7 @@ impl Owner {
         if self.workloads.is_some() {
             let workloads = workloads::concerned(&self.view, object).into_iter();
             self.work.extend(workloads.map(Work::Workload));
+            self.concern_budgets(object);
         }
         if self.agents.is_none() {
             return;
@@ -194,8 +198,26 @@ impl Owner {
             "Pod" if !field::text(object, "/spec/nodeName").is_empty() => {
                 self.work.insert(Work::Pod(Key::of(object)));
             }
+            "Lease" if field::namespace(object) == NODE_LEASES => {
+                self.work.insert(Work::Node(field::name(object).to_owned()));
+            }
             "PersistentVolumeClaim" | "PersistentVolume" => {
                 self.work.extend(self.waiting_pods.keys().cloned().map(Work::Pod));
+            }
+            _ => {}
+        }
+    }
+
+    fn concern_budgets(&mut self, object: &Value) {
+        match field::kind(object) {
+            "PodDisruptionBudget" => {
+                self.work.insert(Work::Budget(Key::of(object)));
+            }
+            "Pod" => {
+                let budgets = self.view.of_kind("PodDisruptionBudget");
+                let budgets = budgets.filter(|budget| disruption::covers(budget, object)).map(Key::of);
+                let budgets: Vec<Key> = budgets.collect();
+                self.work.extend(budgets.into_iter().map(Work::Budget));
             }
             _ => {}
         }
@@ -249,7 +271,15 @@ impl Owner {
     fn step(&mut self, work: &Work, now: Timestamp) -> Step {
         match (work, &mut self.workloads, &self.agents) {
             (Work::Workload(key), Some(workloads), _) => workloads.reconcile(&self.view, key, now),
-            (Work::Node(name), _, Some(settings)) => {
+            (Work::Budget(key), Some(_), _) => {
+                let budget = self.view.get(&key.kind, &key.namespace, &key.name);
+                let effect = budget.and_then(|budget| disruption::step(&self.view, budget, now));
+                Step {
+                    effects: effect.into_iter().collect(),
+                    wake: None,
+                }
+            }
+            (Work::Node(name), controllers, Some(settings)) => {
                 let Some(node) = self.view.get("Node", "", name) else {
                     return Step::default();
                 };
@@ -258,6 +288,10 @@ impl Owner {
                 let before = self.modes.insert(name.clone(), mode);
                 if before == Some(Mode::Cordon) && mode != Mode::Cordon {
                     step.effects.push(agent::uncordon(node));
+                }
+                // What the agent says comes first: a node that is back after a while is not lost once more.
+                if controllers.is_some() && step.effects.is_empty() {
+                    step.append(lifecycle::step(&self.view, name, now));
                 }
                 step
             }

@@ -71,8 +71,8 @@ pub fn render(outcome: &Outcome) -> String {
     header(&mut out, outcome, &verdict);
     out.push_str("<main>\n");
     pending::render(&mut out, outcome);
-    timeline::render(&mut out, &outcome.steps);
     topology::render(&mut out, outcome);
+    timeline::render(&mut out, &outcome.steps);
     tables::render(&mut out, outcome);
     let version = env!("CARGO_PKG_VERSION");
     let _ = write!(
@@ -100,13 +100,28 @@ fn header(out: &mut String, outcome: &Outcome, verdict: &str) {
          <h1 class=\"{state}\">{}</h1>\n<dl class=\"figures\">\n",
         e(&sentence(verdict))
     );
-    figure(out, "Pods placed", &share(summary.placed, summary.pods), Some(percent(summary.placed, summary.pods)));
-    figure(out, "Claims bound", &share(summary.bound_claims, summary.claims), Some(percent(summary.bound_claims, summary.claims)));
+    figure(
+        out,
+        "Pods placed",
+        &share(summary.placed, summary.pods),
+        Some(percent(summary.placed, summary.pods)),
+    );
+    figure(
+        out,
+        "Claims bound",
+        &share(summary.bound_claims, summary.claims),
+        Some(percent(summary.bound_claims, summary.claims)),
+    );
     let ready = outcome.nodes.iter().filter(|node| node.ready).count();
-    figure(out, "Nodes ready", &share(ready, summary.nodes), Some(percent(ready, summary.nodes)));
+    figure(
+        out,
+        "Nodes ready",
+        &share(ready, summary.nodes),
+        Some(percent(ready, summary.nodes)),
+    );
     if let Some(fit) = summary.fit.fit_percent {
         let words = format!(
-            "{fit}% <small>{} asked, {} taken</small>",
+            "{fit}% <small class=\"line\">{} asked, {} taken</small>",
             e(&size(summary.fit.requested_bytes)),
             e(&size(summary.fit.taken_bytes))
         );
@@ -120,7 +135,11 @@ fn header(out: &mut String, outcome: &Outcome, verdict: &str) {
 fn figure(out: &mut String, name: &str, words: &str, percent: Option<f64>) {
     let _ = write!(out, "<div><dt>{name}</dt><dd>{words}</dd>");
     if let Some(percent) = percent {
-        let _ = write!(out, "<dd class=\"bar\" aria-hidden=\"true\"><i style=\"width:{:.1}%\"></i></dd>", percent.clamp(0.0, 100.0));
+        let _ = write!(
+            out,
+            "<dd class=\"bar\" aria-hidden=\"true\"><i style=\"width:{:.1}%\"></i></dd>",
+            percent.clamp(0.0, 100.0)
+        );
     }
     out.push_str("</div>\n");
 }
@@ -138,7 +157,9 @@ fn percent(part: usize, whole: usize) -> f64 {
 
 fn sentence(text: &str) -> String {
     let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+    letters
+        .next()
+        .map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// A time in the units that people use.
@@ -147,7 +168,11 @@ fn duration(seconds: f64) -> String {
     match whole {
         0..60 => format!("{} <small>s</small>", (seconds * 10.0).round() / 10.0),
         60..3600 => format!("{} <small>min</small> {} <small>s</small>", whole / 60, whole % 60),
-        _ => format!("{} <small>h</small> {} <small>min</small>", whole / 3600, whole % 3600 / 60),
+        _ => format!(
+            "{} <small>h</small> {} <small>min</small>",
+            whole / 3600,
+            whole % 3600 / 60
+        ),
     }
 }
 

@@ -13,13 +13,18 @@ const GROUPS: usize = 20;
 
 pub(super) fn render(out: &mut String, outcome: &Outcome) {
     if !outcome.pending.is_empty() {
-        out.push_str("<section id=\"pending\" aria-labelledby=\"pending-title\">\n<h2 id=\"pending-title\">Left pending</h2>\n");
+        out.push_str(
+            "<section id=\"pending\" aria-labelledby=\"pending-title\">\n<h2 id=\"pending-title\">Left pending</h2>\n",
+        );
         for (index, group) in outcome.pending.iter().take(GROUPS).enumerate() {
             card(out, index, group);
         }
         let more = outcome.pending.len().saturating_sub(GROUPS);
         if more > 0 {
-            let _ = writeln!(out, "<p class=\"more\">and {more} more reasons; -o json has them all</p>");
+            let _ = writeln!(
+                out,
+                "<p class=\"more\">and {more} more reasons; -o json has them all</p>"
+            );
         }
         refusals(out, outcome);
         out.push_str("</section>\n");
@@ -66,14 +71,23 @@ fn card(out: &mut String, index: usize, group: &PendingOutcome) {
 fn names(names: &[String]) -> String {
     let told: Vec<String> = names.iter().take(NAMES).map(|name| e(name).to_string()).collect();
     let more = names.len().saturating_sub(NAMES);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let more = if more > 0 {
+        format!(" and {more} more")
+    } else {
+        String::new()
+    };
     format!("{}{more}", told.join(", "))
 }
 
 /// For the script: by group, the reasons, and by node the numbers of the reasons that it has. Nodes are numbered as the
 /// topology numbers them.
 fn refusals(out: &mut String, outcome: &Outcome) {
-    let numbers: BTreeMap<&str, usize> = outcome.nodes.iter().enumerate().map(|(index, node)| (&*node.node, index)).collect();
+    let numbers: BTreeMap<&str, usize> = outcome
+        .nodes
+        .iter()
+        .enumerate()
+        .map(|(index, node)| (&*node.node, index))
+        .collect();
     let groups: Vec<_> = outcome
         .pending
         .iter()
@@ -96,13 +110,19 @@ fn refusals(out: &mut String, outcome: &Outcome) {
 /// Pods that have a node and do not run there.
 fn stuck(out: &mut String, outcome: &Outcome) {
     let mut by_message: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for pod in outcome.pods.iter().filter(|pod| !pod.node.is_empty() && !pod.message.is_empty()) {
+    for pod in outcome
+        .pods
+        .iter()
+        .filter(|pod| !pod.node.is_empty() && !pod.message.is_empty())
+    {
         by_message.entry(&pod.message).or_default().push(pod.pod.clone());
     }
     if by_message.is_empty() {
         return;
     }
-    out.push_str("<section id=\"stuck\" aria-labelledby=\"stuck-title\">\n<h2 id=\"stuck-title\">Placed, but not running</h2>\n");
+    out.push_str(
+        "<section id=\"stuck\" aria-labelledby=\"stuck-title\">\n<h2 id=\"stuck-title\">Placed, but not running</h2>\n",
+    );
     for (message, pods) in by_message.into_iter().take(GROUPS) {
         let _ = write!(
             out,

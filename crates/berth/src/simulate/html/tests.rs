@@ -9,24 +9,34 @@ fn outcome(nasty: &str) -> Outcome {
     let mut create = |object: Value| simulation.create(object).unwrap();
     let name = |plain: &str| format!("{plain}{nasty}");
     for (node, zone) in [("n1", "a"), ("n2", "b")] {
-        create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name(node), "labels": {
+        create(
+            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name(node), "labels": {
             "kubernetes.io/hostname": name(node), "topology.kubernetes.io/zone": name(zone), "topology.berth.dev/rack": name("rack")}},
-            "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}}}));
+            "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}}}),
+        );
     }
-    create(json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "local"},
-        "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"}));
+    create(
+        json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "local"},
+        "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"}),
+    );
     for (volume, node) in [("v1", "n1"), ("v2", "n2")] {
-        create(json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name(volume)}, "status": {"phase": "Available"},
+        create(
+            json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name(volume)}, "status": {"phase": "Available"},
             "spec": {"capacity": {"storage": "10Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "local",
                 "local": {"path": "/d"}, "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [
-                    {"key": "kubernetes.io/hostname", "operator": "In", "values": [name(node)]}]}]}}}}));
+                    {"key": "kubernetes.io/hostname", "operator": "In", "values": [name(node)]}]}]}}}}),
+        );
     }
     for (pod, size) in [("fits", "8Gi"), ("waits", "20Gi")] {
-        create(json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name(pod), "namespace": "default"},
-            "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "local", "resources": {"requests": {"storage": size}}}}));
-        create(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name(pod), "namespace": "default"},
+        create(
+            json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name(pod), "namespace": "default"},
+            "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "local", "resources": {"requests": {"storage": size}}}}),
+        );
+        create(
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name(pod), "namespace": "default"},
             "spec": {"containers": [{"name": "c", "image": "i"}],
-                "volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": name(pod)}}]}}));
+                "volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": name(pod)}}]}}),
+        );
     }
     simulation.run(&mut |_| {});
     simulation.outcome()
@@ -43,10 +53,20 @@ fn the_page_is_as_it_was() {
 fn nothing_from_the_input_becomes_markup() {
     let page = render(&outcome("</script><script>alert(1)</script><img src=x onerror='a'>\"&"));
     let markup = page.replace(STYLE, "").replace(SCRIPT, "");
-    for forbidden in ["<img", "<script>alert", "</script><script>", "onerror='a'>\"", "alert(1)</script>"] {
+    for forbidden in [
+        "<img",
+        "<script>alert",
+        "</script><script>",
+        "onerror='a'>\"",
+        "alert(1)</script>",
+    ] {
         assert!(!markup.contains(forbidden), "{forbidden}");
     }
-    assert_eq!(markup.matches("</script>").count(), 2, "the two that the page has itself");
+    assert_eq!(
+        markup.matches("</script>").count(),
+        2,
+        "the two that the page has itself"
+    );
     assert!(markup.contains("&lt;img src=x onerror=&#39;a&#39;&gt;&quot;&amp;"));
     assert!(markup.contains("waits"), "it is told of all the same");
 }

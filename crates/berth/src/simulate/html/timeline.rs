@@ -38,7 +38,11 @@ fn one(out: &mut String, step: &StepOutcome, most: usize) {
         summary.placed, summary.pods, summary.bound_claims, summary.claims
     );
     if summary.ready_nodes < summary.nodes {
-        let _ = write!(out, " · <b>{}</b> of {} nodes ready", summary.ready_nodes, summary.nodes);
+        let _ = write!(
+            out,
+            " · <b>{}</b> of {} nodes ready",
+            summary.ready_nodes, summary.nodes
+        );
     }
     out.push_str("</p>\n");
     changes(out, step);
@@ -61,13 +65,19 @@ fn one(out: &mut String, step: &StepOutcome, most: usize) {
 fn changes(out: &mut String, step: &StepOutcome) {
     let pods = &step.pods;
     let moved = pods.moved.iter();
-    let moved: Vec<String> = moved.map(|moved| format!("{}: {} → {}", moved.pod, moved.from, moved.to)).collect();
+    let moved: Vec<String> = moved
+        .map(|moved| format!("{}: {} → {}", moved.pod, moved.from, moved.to))
+        .collect();
     let placed = pods.placed.iter();
-    let placed: Vec<String> = placed.map(|placed| format!("{} on {}", placed.pod, placed.node)).collect();
+    let placed: Vec<String> = placed
+        .map(|placed| format!("{} on {}", placed.pod, placed.node))
+        .collect();
     let waiting = pods.pending.iter();
     let waiting: Vec<String> = waiting.map(|pod| format!("{}: {}", pod.pod, pod.message)).collect();
     let bound = step.claims.bound.iter();
-    let bound: Vec<String> = bound.map(|bound| format!("{} → {}", bound.claim, bound.volume)).collect();
+    let bound: Vec<String> = bound
+        .map(|bound| format!("{} → {}", bound.claim, bound.volume))
+        .collect();
     let kinds = [
         ("moved", &moved),
         ("placed", &placed),

@@ -9,6 +9,8 @@ use std::fmt::Write as _;
 
 /// How many pods or volumes of a node are drawn, and told when it is pointed at.
 const SHOWN: usize = 12;
+/// How many pods have their name on the node.
+const CHIPS: usize = 6;
 /// How many volumes of a zone are drawn.
 const SHOWN_IN_ZONE: usize = 48;
 /// How many refusals a node tells of.
@@ -94,9 +96,15 @@ impl<'a> Places<'a> {
             let place = &volume.place;
             let only = |set: &'a std::collections::BTreeSet<String>| (set.len() == 1).then(|| set.first()).flatten();
             match (only(&place.nodes), only(&place.racks), only(&place.zones)) {
-                (Some(node), _, _) if known.contains_key(&**node) => places.of_node.entry(node).or_default().push(filled),
+                (Some(node), _, _) if known.contains_key(&**node) => {
+                    places.of_node.entry(node).or_default().push(filled)
+                }
                 (None, Some(rack), Some(zone)) => {
-                    places.of_rack.entry((zone.clone(), rack.clone())).or_default().push(filled);
+                    places
+                        .of_rack
+                        .entry((zone.clone(), rack.clone()))
+                        .or_default()
+                        .push(filled);
                 }
                 (None, _, Some(zone)) => places.of_zone.entry(zone).or_default().push(filled),
                 _ => places.shared.push(filled),
@@ -119,7 +127,11 @@ impl<'a> Places<'a> {
 
 pub(super) fn render(out: &mut String, outcome: &Outcome) {
     let places = Places::of(outcome);
-    let form = if outcome.nodes.len() > MAX_LARGE_NODES { "small" } else { "large" };
+    let form = if outcome.nodes.len() > MAX_LARGE_NODES {
+        "small"
+    } else {
+        "large"
+    };
     let _ = write!(
         out,
         "<section id=\"topology\" aria-labelledby=\"topology-title\" class=\"{form}\">\n<h2 id=\"topology-title\">Topology</h2>\n\
@@ -129,7 +141,12 @@ pub(super) fn render(out: &mut String, outcome: &Outcome) {
     );
     let mut zones: BTreeMap<&str, BTreeMap<&str, Vec<(usize, &NodeOutcome)>>> = BTreeMap::new();
     for (index, node) in outcome.nodes.iter().enumerate() {
-        zones.entry(&node.zone).or_default().entry(&node.rack).or_default().push((index, node));
+        zones
+            .entry(&node.zone)
+            .or_default()
+            .entry(&node.rack)
+            .or_default()
+            .push((index, node));
     }
     // A volume of a zone whose nodes are gone still is there.
     for zone in places.of_zone.keys() {
@@ -158,8 +175,15 @@ fn zone(
     let title = if name.is_empty() { "Without a zone" } else { name };
     let _ = write!(out, "<section class=\"zone\">\n<h3>{}</h3>\n", e(title));
     if let Some(zone) = found {
-        let _ = write!(out, "<p class=\"sub\">{} · {} · {}</p>\n", count(zone.nodes, "node"), count(zone.pods, "pod"), fit(&zone.fit));
+        let _ = write!(
+            out,
+            "<p class=\"sub\">{} · {} · {}</p>\n",
+            count(zone.nodes, "node"),
+            count(zone.pods, "pod"),
+            fit(&zone.fit)
+        );
     }
+    out.push_str("<div class=\"racks\">\n");
     for (rack, nodes) in racks {
         out.push_str("<div class=\"rack\">\n");
         if !rack.is_empty() {
@@ -175,6 +199,7 @@ fn zone(
         }
         out.push_str("</div>\n");
     }
+    out.push_str("</div>\n");
     if let Some(found) = places.of_zone.get(name) {
         out.push_str("<h4>Volumes of the zone</h4>\n");
         volumes(out, found, SHOWN_IN_ZONE);
@@ -226,12 +251,13 @@ fn node(out: &mut String, places: &Places<'_>, index: usize, node: &NodeOutcome)
         })
     );
     out.push_str("<span class=\"pods\" aria-hidden=\"true\">");
-    for pod in pods.iter().take(SHOWN) {
+    for pod in pods.iter().take(CHIPS) {
         let class = if pod.message.is_empty() { "pod" } else { "pod stuck" };
-        let _ = write!(out, "<i class=\"{class}\"></i>");
+        let name = pod.pod.split_once('/').map_or(pod.pod.as_str(), |(_, name)| name);
+        let _ = write!(out, "<i class=\"{class}\">{}</i>", e(name));
     }
-    if pods.len() > SHOWN {
-        let _ = write!(out, "<small>+{}</small>", pods.len() - SHOWN);
+    if pods.len() > CHIPS {
+        let _ = write!(out, "<small>+{}</small>", pods.len() - CHIPS);
     }
     out.push_str("</span>");
     if !own.is_empty() {
@@ -251,7 +277,11 @@ fn node_fill(node: &NodeOutcome, own: &[Filled<'_>], used: usize) -> f64 {
 
 fn fit_words(node: &NodeOutcome) -> String {
     match node.fit.fit_percent {
-        Some(percent) => format!("{} asked, {} taken ({percent}%)", size(node.fit.requested_bytes), size(node.fit.taken_bytes)),
+        Some(percent) => format!(
+            "{} asked, {} taken ({percent}%)",
+            size(node.fit.requested_bytes),
+            size(node.fit.taken_bytes)
+        ),
         None => "no volumes".to_owned(),
     }
 }

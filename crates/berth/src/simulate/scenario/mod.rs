@@ -306,7 +306,10 @@ impl Scenario {
             steps.push(reader.step(index, step, earliest)?);
         }
         if steps.is_empty() {
-            return Err(reader.broken("steps".to_owned(), "there is none; expected at least one step".to_owned()));
+            return Err(reader.broken(
+                "steps".to_owned(),
+                "there is none; expected at least one step".to_owned(),
+            ));
         }
         Ok(Self {
             file: Arc::clone(file),
@@ -332,15 +335,24 @@ impl Reader<'_> {
     fn step(&mut self, index: usize, step: StepFile, earliest: SignedDuration) -> Result<Step, ScenarioError> {
         let field = |name: &str| format!("steps[{index}].{name}");
         let at: SignedDuration = step.at.parse().map_err(|_| {
-            let problem = format!("found {:?}, expected a time from the start, such as 90s, 10m or 1h30m", step.at);
+            let problem = format!(
+                "found {:?}, expected a time from the start, such as 90s, 10m or 1h30m",
+                step.at
+            );
             self.broken(field("at"), problem)
         })?;
         if at < earliest {
-            let problem = format!("{} is before the step above, at {earliest:#}; write steps in the order of time", step.at);
+            let problem = format!(
+                "{} is before the step above, at {earliest:#}; write steps in the order of time",
+                step.at
+            );
             return Err(self.broken(field("at"), problem));
         }
         if step.actions.is_empty() {
-            return Err(self.broken(field("do"), "there is nothing to do; expected at least one action".to_owned()));
+            return Err(self.broken(
+                field("do"),
+                "there is nothing to do; expected at least one action".to_owned(),
+            ));
         }
         let mut actions = step.actions;
         for (number, action) in actions.iter_mut().enumerate() {

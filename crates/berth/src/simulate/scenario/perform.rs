@@ -162,7 +162,9 @@ impl Simulation {
 
     fn scale(&mut self, scale: &Scale) -> Result<String, String> {
         let key = Key::new(&scale.kind, &scale.namespace, &scale.name);
-        let before = self.get(&key).map(|found| field::count(found, "/spec/replicas").unwrap_or(1));
+        let before = self
+            .get(&key)
+            .map(|found| field::count(found, "/spec/replicas").unwrap_or(1));
         let before = before.ok_or_else(|| format!("there is no {}", named(&key)))?;
         self.patch(&key, "", json!({"spec": {"replicas": scale.replicas}}));
         Ok(format!("scaled {} from {before} to {}", named(&key), scale.replicas))
@@ -201,7 +203,13 @@ impl Simulation {
                 continue;
             }
             let mut patch = object;
-            for own in ["uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"] {
+            for own in [
+                "uid",
+                "resourceVersion",
+                "creationTimestamp",
+                "generation",
+                "managedFields",
+            ] {
                 field::unset(&mut patch, &["metadata", own]);
             }
             self.patch(&key, "", patch);
@@ -224,13 +232,20 @@ impl Simulation {
             .map(Key::of)
             .collect();
         if pools.is_empty() {
-            return Err(format!("there is no CSIStorageCapacity of class {:?} with this topology", set.storage_class));
+            return Err(format!(
+                "there is no CSIStorageCapacity of class {:?} with this topology",
+                set.storage_class
+            ));
         }
         for pool in &pools {
             self.patch(pool, "", json!({"capacity": set.capacity}));
         }
         let names: Vec<String> = pools.iter().map(|pool| pool.name.clone()).collect();
-        Ok(format!("set to {} the capacity of {}", set.capacity, listed("pool", &names)))
+        Ok(format!(
+            "set to {} the capacity of {}",
+            set.capacity,
+            listed("pool", &names)
+        ))
     }
 }
 

@@ -82,7 +82,11 @@ impl Columns {
             let _ = writeln!(out, "{}", self.line(row, &widths));
         }
         if self.total > self.rows.len() {
-            let _ = writeln!(out, "  … and {} more (-o json has them all)", self.total - self.rows.len());
+            let _ = writeln!(
+                out,
+                "  … and {} more (-o json has them all)",
+                self.total - self.rows.len()
+            );
         }
     }
 
@@ -112,8 +116,7 @@ impl Columns {
             let text = if cell.chars().count() <= width {
                 cell.clone()
             } else {
-                let kept: String = cell.chars().take(width.saturating_sub(1)).collect();
-                format!("{kept}…")
+                cut(cell, width)
             };
             let _ = match column.is_number {
                 true => write!(line, "{:GAP$}{text:>width$}", ""),
@@ -122,4 +125,13 @@ impl Columns {
         }
         line.trim_end().to_owned()
     }
+}
+
+/// A name without its middle: those that machines make differ at the end, those that people make at the beginning.
+fn cut(name: &str, width: usize) -> String {
+    let kept = width.saturating_sub(1);
+    let letters: Vec<char> = name.chars().collect();
+    let head = letters.iter().take(kept / 2);
+    let tail = letters.iter().skip(letters.len().saturating_sub(kept - kept / 2));
+    head.chain(std::iter::once(&'…')).chain(tail).collect()
 }

@@ -203,7 +203,10 @@ fn zones(out: &mut String, outcome: &Outcome, width: usize) {
     let mut table = Columns::new(&columns);
     for zone in &outcome.zones {
         let counts = [zone.nodes, zone.pods, zone.claims].map(|count| count.to_string());
-        let cells = [zone.zone.clone()].into_iter().chain(counts).chain(fit_cells(&zone.fit));
+        let cells = [zone.zone.clone()]
+            .into_iter()
+            .chain(counts)
+            .chain(fit_cells(&zone.fit));
         table.row(cells);
     }
     table.render(out, width);

@@ -42,11 +42,17 @@ fn standing(step: &StepOutcome) -> String {
 fn changes(out: &mut String, step: &StepOutcome, indent: usize, width: usize) {
     let pods = &step.pods;
     let moved = pods.moved.iter();
-    let moved: Vec<String> = moved.map(|moved| format!("{} from {} to {}", moved.pod, moved.from, moved.to)).collect();
+    let moved: Vec<String> = moved
+        .map(|moved| format!("{} from {} to {}", moved.pod, moved.from, moved.to))
+        .collect();
     let placed = pods.placed.iter();
-    let placed: Vec<String> = placed.map(|placed| format!("{} on {}", placed.pod, placed.node)).collect();
+    let placed: Vec<String> = placed
+        .map(|placed| format!("{} on {}", placed.pod, placed.node))
+        .collect();
     let bound = step.claims.bound.iter();
-    let bound: Vec<String> = bound.map(|bound| format!("{} to {}", bound.claim, bound.volume)).collect();
+    let bound: Vec<String> = bound
+        .map(|bound| format!("{} to {}", bound.claim, bound.volume))
+        .collect();
     for (what, names) in [
         ("moved", &moved),
         ("placed", &placed),
@@ -56,7 +62,11 @@ fn changes(out: &mut String, step: &StepOutcome, indent: usize, width: usize) {
     ] {
         if !names.is_empty() {
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            let count = if names.len() > NAMES_TOLD { format!(" {}", names.len()) } else { String::new() };
+            let count = if names.len() > NAMES_TOLD {
+                format!(" {}", names.len())
+            } else {
+                String::new()
+            };
             indented(out, indent, &format!("{what}{count}: {}", names_of(&names)), width);
         }
     }
