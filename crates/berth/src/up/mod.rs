@@ -17,6 +17,7 @@ pub use load::LoadError;
 
 use crate::cli::UpArgs;
 use crate::config::{self, Configuration};
+use crate::embedded::names;
 use crate::input::{NoProgress, Source, read_values};
 use crate::terminal::Color;
 use anyhow::Context;
@@ -196,6 +197,22 @@ fn greet(
         writeln!(out, "  kubectl get storageclasses,pv")?;
         writeln!(out, "  kubectl apply -f examples/quickstart.yaml")?;
         writeln!(out, "  kubectl get pods -o wide --watch")?;
+        writeln!(out)?;
+        writeln!(
+            out,
+            "To see what a node in trouble does (the same with `{}-` undoes it):",
+            names::AGENT_MODE
+        )?;
+        writeln!(
+            out,
+            "  kubectl annotate node NODE {}=stop    falls silent, its pods go after minutes",
+            names::AGENT_MODE
+        )?;
+        writeln!(
+            out,
+            "  kubectl annotate node NODE {}=refuse  refuses pods that come",
+            names::AGENT_MODE
+        )?;
     }
     writeln!(out)?;
     writeln!(out, "Ctrl-C stops it. What happens from here on:")?;
