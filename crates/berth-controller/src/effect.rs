@@ -377,6 +377,7 @@ macro_rules! reasons {
 reasons! {
     ClaimLost,
     ClaimMisbound,
+    DelayedBindingUnavailable,
     ExternalProvisioning,
     FailedBinding,
     ProvisioningFailed,
