@@ -70,6 +70,12 @@ impl ApiError {
         self.code() == Some(404)
     }
 
+    /// This user may not do that.
+    #[must_use]
+    pub fn is_forbidden(&self) -> bool {
+        self.code() == Some(403)
+    }
+
     /// The object is in another version, or already there.
     #[must_use]
     pub fn is_conflict(&self) -> bool {

@@ -15,6 +15,8 @@ pub enum Controllers {
     WithVolumes,
     /// The same without the volume binder, which Berth's controller stands in for.
     WithoutVolumes,
+    /// The volume binder alone, to be measured.
+    OnlyVolumes,
 }
 
 const COMMON_CONTROLLERS: [&str; 13] = [
@@ -171,8 +173,11 @@ pub(super) fn start_apiserver(
 }
 
 pub(super) fn controller_manager_arguments(root: &Path, controllers: Controllers, more: &[&str]) -> Vec<String> {
-    let mut names = COMMON_CONTROLLERS.to_vec();
-    if controllers == Controllers::WithVolumes {
+    let mut names = match controllers {
+        Controllers::WithVolumes | Controllers::WithoutVolumes => COMMON_CONTROLLERS.to_vec(),
+        Controllers::OnlyVolumes => Vec::new(),
+    };
+    if controllers != Controllers::WithoutVolumes {
         names.push(VOLUME_BINDER);
     }
     let mut arguments = vec![
