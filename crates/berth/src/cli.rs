@@ -1,10 +1,10 @@
 //! The command line.
 
 use crate::cluster::ClusterArgs;
-use crate::man::ManArgs;
-use crate::snapshot::SnapshotArgs;
 use crate::csi_driver::CsiDriverArgs;
+use crate::man::ManArgs;
 use crate::provisioner::{ProvisionerArgs, duration};
+use crate::snapshot::SnapshotArgs;
 use crate::terminal::Color;
 use crate::up::Component;
 use clap::{Args, Parser, Subcommand, ValueEnum};
