@@ -16,6 +16,7 @@ mod inbox;
 mod metrics;
 mod owner;
 mod pool;
+mod stopwatch;
 
 pub use metrics::Metrics;
 

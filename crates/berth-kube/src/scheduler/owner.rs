@@ -6,6 +6,7 @@ use super::hold::{Hold, scheduler_name};
 use super::inbox::{KINDS, Message};
 use super::metrics::Ledger;
 use super::pool::Pool;
+use super::stopwatch::{PluginTimes, Sampler};
 use crate::watch::Change;
 use berth_core::api::{Kind, Object};
 use berth_scheduler::queue::PodKey;
@@ -39,6 +40,7 @@ pub(super) struct Owner {
     /// Pods whose binding was sent and not yet answered, with their nodes.
     binding: FxHashMap<PodKey, (WriteId, String)>,
     hold: Hold,
+    sampler: Sampler,
     begin: Instant,
 }
 
@@ -54,6 +56,7 @@ impl Owner {
             listed: FxHashSet::default(),
             binding: FxHashMap::default(),
             hold: Hold::default(),
+            sampler: Sampler::default(),
             begin: Instant::now(),
         }
     }
@@ -137,7 +140,7 @@ impl Owner {
             }
             let begun = Instant::now();
             let now = self.now();
-            if !self.scheduler.step(now) {
+            if !self.step(now) {
                 break;
             }
             self.ledger.decided(begun.elapsed());
@@ -145,6 +148,23 @@ impl Owner {
         }
         self.pool.dispatch();
         self.ledger.pending(&self.scheduler);
+    }
+
+    /// Decides about one pod, and measures the plugins now and then.
+    fn step(&mut self, now: Duration) -> bool {
+        let decided = if self.sampler.is_due() {
+            let mut times = PluginTimes::new();
+            let decided = self.scheduler.step_timed(now, &mut times);
+            times.report(&self.options.metrics);
+            decided
+        } else {
+            self.scheduler.step(now)
+        };
+        // A turn without a pod is none.
+        if decided {
+            self.sampler.decided();
+        }
+        decided
     }
 
     /// Gives the effects of the last call to the pool.
