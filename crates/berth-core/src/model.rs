@@ -46,6 +46,12 @@ impl AccessModes {
         self.0 & other.0 == other.0
     }
 
+    /// How many modes there are.
+    #[must_use]
+    pub fn count(self) -> u32 {
+        self.0.count_ones()
+    }
+
     /// The modes in the short form that kubectl prints: `RWO,ROX`.
     #[must_use]
     pub fn abbreviated(self) -> String {

@@ -10,6 +10,7 @@ use crate::input;
 use crate::terminal::Color;
 use anyhow::Context;
 use berth_controller::{Protection, Settings, ZoneUpgrade};
+use berth_kube::component::ProcessOptions;
 use berth_kube::lease::LeaseOptions;
 use berth_kube::{CancellationToken, Client, connect, controller, scheduler};
 use serde::Deserialize;
@@ -34,8 +35,7 @@ pub fn scheduler(args: &SchedulerArgs, color: Color) -> anyhow::Result<()> {
     configuration.set_feature_gates(&config::feature_gates(&args.feature_gates)?);
     let options = scheduler::Options {
         seed: args.seed,
-        leader_election: lease(&args.component, "berth-scheduler"),
-        listen: args.component.listen,
+        process: process(&args.component, "berth-scheduler"),
         ..scheduler_options(&configuration)
     };
     on_cluster(&args.component, color, |client, cancel| async move {
@@ -126,8 +126,7 @@ pub fn controller(args: &ControllerArgs, color: Color) -> anyhow::Result<()> {
         resync: file
             .resync_seconds
             .map_or(usual.resync, |seconds| Duration::from_secs(seconds.max(1))),
-        leader_election: lease(&args.component, "berth-controller"),
-        listen: args.component.listen,
+        process: process(&args.component, "berth-controller"),
         ..usual
     };
     on_cluster(&args.component, color, |client, cancel| async move {
@@ -150,17 +149,22 @@ pub(crate) fn read<T: DeserializeOwned + Default>(path: Option<&Path>) -> anyhow
         .map_err(|error| anyhow::anyhow!("{name}: {}: {}", error.path(), error.inner()))
 }
 
-/// The lease that copies of a component compete for, with times in the proportions that Kubernetes components use.
-pub(crate) fn lease(args: &ComponentArgs, name: &str) -> Option<LeaseOptions> {
+/// How a component runs, with a lease whose times are in the proportions that Kubernetes components use.
+pub(crate) fn process(args: &ComponentArgs, lease: &str) -> ProcessOptions {
     let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "berth".to_owned());
     let identity = format!("{host}_{}", std::process::id());
     let duration = args.leader_elect_lease_duration;
-    args.leader_elect.then(|| LeaseOptions {
+    let lease = || LeaseOptions {
         duration,
         renew_deadline: duration * 2 / 3,
         retry: duration * 2 / 15,
-        ..LeaseOptions::new(&args.leader_elect_namespace, name, identity)
-    })
+        ..LeaseOptions::new(&args.leader_elect_namespace, lease, identity)
+    };
+    ProcessOptions {
+        leader_election: args.leader_elect.then(lease),
+        listen: args.listen,
+        ..ProcessOptions::default()
+    }
 }
 
 /// Runs a component on the cluster of the arguments until it ends or is interrupted.

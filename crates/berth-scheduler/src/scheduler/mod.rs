@@ -147,6 +147,12 @@ impl Scheduler {
         self.queue.count(place)
     }
 
+    /// How many pods are on their way to the node that was chosen for them, and not yet seen there.
+    #[must_use]
+    pub fn bindings_under_way(&self) -> usize {
+        self.bindings.len()
+    }
+
     /// Where a pod is in the queue.
     #[must_use]
     pub fn place(&self, key: &str) -> Option<Place> {
