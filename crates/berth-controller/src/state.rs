@@ -3,16 +3,15 @@
 //! One owner applies what watches and writes bring; steps only read. A state never goes back to an
 //! older version of an object, so what a write answered is not undone by a watch that lags behind.
 
-use crate::access::AccessModes;
 use crate::bind::is_reserved_for;
 use crate::ephemeral;
 use crate::index::{VolumeIndex, attributes_class, modes_differ, requested, size_of};
 use crate::key::{Key, NamespacedName};
-use crate::selector::{matches_labels, reaches};
 use crate::settings::Settings;
 use berth_core::api::{
     Node, ObjectMeta, OwnerReference, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass, StringMap,
 };
+use berth_core::model::AccessModes;
 use berth_core::names;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeMap, BTreeSet};
@@ -203,14 +202,14 @@ impl State {
     }
 
     fn reserved_volume(&self, claim: &PersistentVolumeClaim) -> Option<(AccessModes, &Arc<PersistentVolume>)> {
-        let wanted = AccessModes::of(&claim.spec.access_modes);
+        let wanted = AccessModes::new(&claim.spec.access_modes);
         self.index
             .claimed_by(&NamespacedName::of(&claim.metadata))
             .filter_map(|name| self.volumes.get(name))
             .filter(|volume| is_reserved_for(volume, claim) && fits_reserved(volume, claim))
-            .map(|volume| (AccessModes::of(&volume.spec.access_modes), volume))
+            .map(|volume| (AccessModes::new(&volume.spec.access_modes), volume))
             .filter(|(modes, _)| modes.contains(wanted))
-            .min_by_key(|(modes, _)| *modes)
+            .min_by_key(|(modes, _)| (modes.count(), *modes))
     }
 
     /// The smallest free volume that fits the claim and that the node can reach.
@@ -463,6 +462,13 @@ fn is_waiting(claim: &PersistentVolumeClaim) -> bool {
     claim.spec.volume_name.is_empty() && !claim.metadata.annotations.contains_key(names::BIND_COMPLETED)
 }
 
+/// Whether a volume can be reached from a node.
+fn reaches(volume: &PersistentVolume, node: &str, labels: &StringMap) -> bool {
+    let affinity = volume.spec.node_affinity.as_ref();
+    let required = affinity.and_then(|affinity| affinity.required.as_ref());
+    required.is_none_or(|required| required.matches(node, labels))
+}
+
 /// A reservation wins over class and labels, but not over size and mode.
 fn fits_reserved(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     size_of(volume) >= requested(claim)
@@ -475,6 +481,6 @@ fn fits_reserved(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bo
 fn fits_free(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     let selector = claim.spec.selector.as_ref();
     fits_reserved(volume, claim)
-        && AccessModes::of(&volume.spec.access_modes).contains(AccessModes::of(&claim.spec.access_modes))
-        && selector.is_none_or(|selector| matches_labels(selector, &volume.metadata.labels))
+        && AccessModes::new(&volume.spec.access_modes).contains(AccessModes::new(&claim.spec.access_modes))
+        && selector.is_none_or(|selector| selector.matches(&volume.metadata.labels))
 }

@@ -2,6 +2,8 @@
 //!
 //! Each stands here once. Nothing else in the workspace spells them out.
 
+use std::borrow::Cow;
+
 /// Annotation on a claim: its binding to a volume is complete.
 pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 /// Annotation on a claim or a volume: the controller, not the user, set the reference to the other side.
@@ -81,3 +83,19 @@ pub const ATTEMPT: &str = "provisioner.berth.dev/attempt";
 pub const FALLBACK_CLASS: &str = "<fallback>";
 /// The pools that inline volumes come from.
 pub const EPHEMERAL_CLASS: &str = "<ephemeral>";
+
+/// The name of the `CSIDriver` object of a provisioner. That of a plugin which is no CSI driver may hold a slash, which no
+/// name of an object may: the part after it comes first.
+///
+/// ```
+/// use berth_core::names::driver_object;
+/// assert_eq!(driver_object("example.com"), "example.com");
+/// assert_eq!(driver_object("berth.dev/local"), "local.berth.dev");
+/// ```
+#[must_use]
+pub fn driver_object(provisioner: &str) -> Cow<'_, str> {
+    match provisioner.split_once('/') {
+        Some((domain, plugin)) => Cow::Owned(format!("{plugin}.{domain}")),
+        None => Cow::Borrowed(provisioner),
+    }
+}

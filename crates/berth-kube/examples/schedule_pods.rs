@@ -108,10 +108,10 @@ async fn measure(nodes: usize, pods: usize, one_by_one: bool) -> Result<Value, B
     let placed = Placed::default();
     let watching = tokio::spawn(watch(api.clone(), placed.clone(), cancel.clone()));
     let options = scheduler::Options::default();
-    let (health, metrics) = (options.health.clone(), options.metrics.clone());
+    let (health, metrics) = (options.process.health.clone(), options.metrics.clone());
     let scheduling = tokio::spawn(scheduler::run(client.clone(), options, cancel.clone()));
     let options = controller::Options::default();
-    let controller_health = options.health.clone();
+    let controller_health = options.process.health.clone();
     let controlling = tokio::spawn(controller::run(client, options, cancel.clone()));
     while !health.is_ready() || !controller_health.is_ready() {
         tokio::time::sleep(Duration::from_millis(5)).await;

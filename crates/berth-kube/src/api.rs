@@ -353,9 +353,16 @@ impl Api {
         name: &str,
         options: &Value,
     ) -> Result<Bytes, ApiError> {
-        let path = resource.object(namespace, name);
-        let body = Self::encode(&path, options)?;
-        self.call(Method::DELETE, &path, Some(("application/json", body))).await
+        self.delete_path(&resource.object(namespace, name), options).await
+    }
+
+    /// Deletes an object by its path, with options of one's own. Gives the answer: the object if it is still there.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses.
+    pub async fn delete_path(&self, path: &str, options: &Value) -> Result<Bytes, ApiError> {
+        let body = Self::encode(path, options)?;
+        self.call(Method::DELETE, path, Some(("application/json", body))).await
     }
 
     /// Applies a patch of any type to a path.

@@ -5,14 +5,16 @@
 //!
 //! Map: [`connect`] makes clients; [`api`] sends single requests; [`watch`] keeps up with a kind of object; [`recorder`] writes
 //! events for users; [`lease`] elects a leader; [`endpoint`] answers `/metrics`, `/healthz` and
-//! `/readyz`; [`controller`] and [`provisioner`] run the volume controller and a provisioner on all of these,
-//! and [`scheduler`] the scheduler.
+//! `/readyz`; [`component`] starts, leads and stops on all of these: [`controller`] and [`provisioner`] run the volume controller and a
+//! provisioner by it, and [`scheduler`] the scheduler.
 
 pub mod api;
 pub mod backoff;
+pub mod component;
 pub mod connect;
 pub mod controller;
 pub mod endpoint;
+mod inbox;
 pub mod lease;
 pub mod provisioner;
 mod queue;

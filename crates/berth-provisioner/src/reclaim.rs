@@ -2,7 +2,7 @@
 
 use crate::effect::{Change, Effect, Event, EventType, Reason, Target};
 use crate::parameters::SecretReference;
-use crate::request::Backing;
+use crate::request::{Backing, places_of};
 use crate::settings::Settings;
 use crate::state::State;
 use berth_core::api::{Kind, PersistentVolume, VolumeSource};
@@ -26,6 +26,9 @@ pub enum Reclaim {
 #[must_use]
 pub fn reclaim(volume: &PersistentVolume, state: &State, settings: &Settings) -> Reclaim {
     if volume.metadata.annotation(names::PROVISIONED_BY) != Some(settings.provisioner.as_str()) {
+        return Reclaim::Nothing;
+    }
+    if settings.node.as_deref().is_some_and(|node| !is_on(volume, node, state)) {
         return Reclaim::Nothing;
     }
     let protected = volume
@@ -64,6 +67,18 @@ pub fn reclaim(volume: &PersistentVolume, state: &State, settings: &Settings) ->
         Effect::DeleteVolume(target(volume)),
         Effect::Change(target(volume), Change::ReleaseVolume),
     ])
+}
+
+/// Whether the driver of a node holds a volume. One that says of no volume where it is, holds none for certain.
+fn is_on(volume: &PersistentVolume, node: &str, state: &State) -> bool {
+    let Some(node) = state.nodes().get(node) else {
+        return false;
+    };
+    let is_here = |(key, values): (&String, &Vec<String>)| {
+        let label = node.metadata.labels.get(key);
+        label.is_some_and(|label| values.contains(label))
+    };
+    places_of(volume).iter().any(|place| place.iter().all(is_here))
 }
 
 fn change(volume: &PersistentVolume, change: Option<Change>) -> Reclaim {

@@ -124,6 +124,10 @@ fn unsettled(claim: &PersistentVolumeClaim, state: &State, settings: &Settings, 
         return Decision::Nothing(Idle::ClassMissing);
     };
     if let Some(mut intent) = recorded.then(|| intent_of(claim)).flatten() {
+        if settings.node.is_some() && settings.node != intent.node {
+            // The driver of another node was asked: only that one knows what came of it.
+            return Decision::Nothing(Idle::OtherNode);
+        }
         if intent.partial
             && let Ok(requirement) = place(claim, class, state, settings, intent.node.as_deref())
         {

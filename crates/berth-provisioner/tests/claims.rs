@@ -6,6 +6,7 @@ mod support;
 use berth_core::names::{ATTEMPT, ATTEMPT_FINALIZER};
 use berth_provisioner::answer::{Conclusion, conclude};
 use berth_provisioner::effect::{Change, Effect, Intent};
+use berth_provisioner::reclaim::{Reclaim, reclaim};
 use berth_provisioner::request::{Failure, Source, Volume};
 use berth_provisioner::settings::Settings;
 use berth_provisioner::step::{Attempt, Decision, Idle, Purpose, step};
@@ -248,4 +249,43 @@ fn one_provisioner_for_each_node_serves_its_own() {
     };
     assert!(matches!(on("n0"), Decision::Ask(_)));
     assert_eq!(on("n1"), Decision::Nothing(Idle::OtherNode));
+}
+
+#[test]
+fn what_one_node_has_begun_is_left_to_it() {
+    let mut cluster = cluster(2);
+    let mut begun = recorded("n0", false);
+    begun["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] = json!("n1");
+    cluster.create(begun);
+    let volume = |name: &str, node: &str| {
+        let here = json!([{"matchExpressions": [{"key": KEY, "operator": "In", "values": [node]}]}]);
+        json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name, "finalizers": [
+                "external-provisioner.volume.kubernetes.io/finalizer"],
+                "annotations": {"pv.kubernetes.io/provisioned-by": DRIVER}},
+            "spec": {"csi": {"driver": DRIVER, "volumeHandle": name}, "persistentVolumeReclaimPolicy": "Delete",
+                "nodeAffinity": {"required": {"nodeSelectorTerms": here}}},
+            "status": {"phase": "Released"}})
+    };
+    cluster.create(volume("v0", "n0"));
+    let mut anywhere = volume("v1", "n0");
+    anywhere["spec"].as_object_mut().unwrap().remove("nodeAffinity");
+    cluster.create(anywhere);
+    let state = cluster.state();
+    let settings = |node: Option<&str>| Settings {
+        node: node.map(str::to_owned),
+        ..Settings::csi(DRIVER)
+    };
+    let on = |node: &str| step(state.claims().next().unwrap(), &state, &settings(Some(node)));
+    assert!(matches!(on("n0"), Decision::Ask(_)));
+    assert_eq!(on("n1"), Decision::Nothing(Idle::OtherNode));
+    let deletes = |name: &str, node: Option<&str>| {
+        let reclaimed = reclaim(state.volume(name).unwrap(), &state, &settings(node));
+        matches!(reclaimed, Reclaim::Act(_))
+    };
+    assert!(deletes("v0", Some("n0")) && deletes("v0", None) && deletes("v1", None));
+    assert!(
+        !deletes("v0", Some("n1")),
+        "another node's driver would say that it is gone"
+    );
+    assert!(!deletes("v1", Some("n0")) && !deletes("v0", Some("no-such-node")));
 }

@@ -1,13 +1,17 @@
 //! The command line.
 
+use crate::cluster::ClusterArgs;
 use crate::man::ManArgs;
 use crate::snapshot::SnapshotArgs;
+use crate::csi_driver::CsiDriverArgs;
+use crate::provisioner::{ProvisionerArgs, duration};
 use crate::terminal::Color;
 use crate::up::Component;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -23,7 +27,9 @@ simulate: some pod is left pending, 2 bad input or usage.";
 
 const EXPLAIN_AFTER_HELP: &str = "\
 Examples:
-  berth explain --pod default/db-0
+  berth explain pod/db-0 -n shop
+  berth explain pod/db-0 --context staging -o json
+  berth explain pod/new -f new-pod.yaml --on-cluster
   berth explain -f cluster/ --pod default/db-0
   berth explain -f nodes.yaml -f storage.yaml -f pods.yaml --pod db-0 -o json
   kubectl get nodes,pods,pv,pvc,sc,csinodes,csidrivers,csistoragecapacities,ns -A -o json \\
@@ -35,7 +41,10 @@ Exit status: 0 the pod fits on some node, 1 it fits on none, 2 bad input or usag
 const SIMULATE_AFTER_HELP: &str = "\
 Examples:
   berth simulate -f examples/quickstart.yaml
+  berth simulate
+  berth simulate -f new-workload.yaml --on-cluster --context staging
   berth simulate -f cluster/ -f new-workload.yaml -o json
+  berth simulate -f cluster/ --scenario examples/scenarios/zone-loss.yaml -o html > report.html
   kubectl get nodes,pods,pv,pvc,sc,csinodes,csidrivers,csistoragecapacities,ns,deploy,sts,rs,jobs -A -o json \\
     | berth simulate -f - -f new-workload.yaml
 
@@ -99,6 +108,10 @@ Without files a sample cluster is made: 9 nodes in 3 zones and 3 racks, local di
 and regional storage. Node agents stand in for kubelets: no container is started. The kubeconfig is written to \
 --kubeconfig, to DIR/kubeconfig with --data-dir, or to a directory that goes when berth stops.
 
+The agent of a node does as the annotation berth.dev/agent of the node says: stop (it falls silent; after 50 s the node is not \
+ready, after 5 min more its pods are deleted), refuse (it refuses pods that come), cordon, or run. For example: \
+kubectl annotate node node-a1 berth.dev/agent=stop. kubectl cordon, uncordon and drain work too.
+
 Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 bad input or usage, or a part failed.";
 
 const SCHEDULER_AFTER_HELP: &str = "\
@@ -125,10 +138,20 @@ const PROVISIONER_AFTER_HELP: &str = "\
 Examples:
   berth provisioner --kubeconfig ~/.kube/config --csi-address unix:///csi/csi.sock --leader-elect
   berth provisioner --kubeconfig ~/.kube/config
+  berth provisioner --csi-address unix:///csi/csi.sock --leader-elect --capacity objects --capacity-ownerref-level 2
+  berth provisioner --csi-address unix:///csi/csi.sock --node-name worker-1 --capacity driver-status --capacity-ephemeral
 
-The configuration has these fields: csiAddress, capacityNamespace (publish capacity there), workers.
+The configuration has these fields: csiAddress, capacityNamespace (publish capacity there), workers. Arguments come first.
 
 Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 bad input or usage, or it could not go on.";
+
+const CSI_DRIVER_AFTER_HELP: &str = "\
+Examples:
+  berth csi-driver --dir /tmp/csi --node node-1=10Gi --node node-2=20Gi
+  berth up -f cluster.yaml --csi-address unix:///tmp/csi/nodes/{node}.sock --components api,scheduler,controller,nodes
+  berth provisioner --csi-address unix:///tmp/csi/csi.sock --capacity objects
+
+Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 bad input or usage.";
 
 const DECIDE_AFTER_HELP: &str = "\
 Examples:
@@ -138,6 +161,16 @@ Examples:
 The cluster is made up in memory from a seed: nodes of several sizes in three zones or more, local volumes of 10Gi to 500Gi \
 that bind when their first pod is placed, pods with requests, labels and claims of 5Gi to 100Gi. Each pod is decided on \
 with all plugins and every node, on one thread, and takes its node and volumes before the next one comes.
+
+Exit status: 0 done, 2 bad usage.";
+
+const BENCH_SIMULATE_AFTER_HELP: &str = "\
+Examples:
+  berth bench simulate --nodes 1000 --pods 10000
+  berth bench simulate --nodes 1000 --pods 10000 --write-input cluster.json && berth simulate -f cluster.json -o html
+
+The cluster is made up: nodes in three zones of ten racks with six local disks each, and StatefulSets whose pods have a claim \
+each. Every second set wants local disks, the others zonal volumes that are made for them; every third is started in order.
 
 Exit status: 0 done, 2 bad usage.";
 
@@ -190,6 +223,12 @@ pub enum Command {
     /// Run a provisioner on a cluster: for a CSI driver, or the built-in ones.
     #[command(after_help = PROVISIONER_AFTER_HELP)]
     Provisioner(ProvisionerArgs),
+    /// Run a CSI driver whose volumes are directories, with room for so much on each node.
+    ///
+    /// A real driver on real sockets, for `berth up` and for tests: one socket for the controller service, and one for
+    /// the node service of each node. Sizes are booked, not enforced.
+    #[command(after_help = CSI_DRIVER_AFTER_HELP)]
+    CsiDriver(CsiDriverArgs),
     /// Measure Berth.
     #[command(after_help = BENCH_AFTER_HELP)]
     Bench {
@@ -218,6 +257,9 @@ pub enum Bench {
     /// The decision path alone, in memory: where does each pod go, and with which volumes?
     #[command(after_help = DECIDE_AFTER_HELP)]
     Decide(DecideArgs),
+    /// A whole cluster in virtual time: how long does it take, and how much memory?
+    #[command(after_help = BENCH_SIMULATE_AFTER_HELP)]
+    Simulate(BenchSimulateArgs),
 }
 
 /// The form of the output.
@@ -230,6 +272,18 @@ pub enum Output {
     Json,
 }
 
+/// The form of the output of a simulation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum SimulateOutput {
+    /// For people.
+    #[default]
+    Table,
+    /// For scripts: one JSON object.
+    Json,
+    /// For a browser: one page that needs nothing else, with a picture of the topology.
+    Html,
+}
+
 /// Arguments of `berth explain`.
 #[derive(Args, Debug)]
 pub struct ExplainArgs {
@@ -240,15 +294,15 @@ pub struct ExplainArgs {
     /// Without any, the cluster of the kubeconfig is read.
     #[arg(short, long = "filename", value_name = "FILE|DIR|-")]
     pub filename: Vec<OsString>,
-    /// The kubeconfig of the cluster, if there are no files. Without it: KUBECONFIG, or the user's own.
-    #[arg(long, value_name = "FILE", conflicts_with = "filename")]
-    pub kubeconfig: Option<PathBuf>,
-    /// The context of the kubeconfig. Without it: the current one.
-    #[arg(long, value_name = "NAME", conflicts_with = "filename")]
-    pub context: Option<String>,
-    /// The pod. Without a namespace: default.
+    /// Which cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// The pod, as kubectl names it: pod/NAME, pod NAME, or NAME.
+    #[arg(value_name = "POD", num_args = 1..=2, required_unless_present = "pod", conflicts_with = "pod")]
+    pub target: Vec<String>,
+    /// The pod, with its namespace.
     #[arg(long, value_name = "[NAMESPACE/]NAME")]
-    pub pod: String,
+    pub pod: Option<String>,
     /// The form of the output.
     #[arg(short, long, value_enum, default_value = "table", value_name = "FORM")]
     pub output: Output,
@@ -272,11 +326,21 @@ pub struct SimulateArgs {
     ///
     /// Files hold YAML documents or JSON, single objects or Lists, as kubectl prints them: nodes, storage, pods, and
     /// the workloads that make pods (Deployment, StatefulSet, ReplicaSet, Job).
-    #[arg(short, long = "filename", value_name = "FILE|DIR|-", required = true)]
+    /// Without any, the cluster of the kubeconfig is read.
+    #[arg(short, long = "filename", value_name = "FILE|DIR|-")]
     pub filename: Vec<OsString>,
+    /// Which cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
     /// The form of the output.
     #[arg(short, long, value_enum, default_value = "table", value_name = "FORM")]
-    pub output: Output,
+    pub output: SimulateOutput,
+    /// What is done to the cluster, and when: a file of kind Scenario with steps over virtual time.
+    ///
+    /// For example: add or drain nodes, lose a zone and bring it back, scale a workload, delete a claim, fill a pool. See
+    /// docs/scenarios.md.
+    #[arg(long, value_name = "FILE")]
+    pub scenario: Option<PathBuf>,
     /// Breaks ties between nodes and names pods: the same seed gives the same outcome.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -316,6 +380,29 @@ pub struct DecideArgs {
     pub output: Output,
 }
 
+/// Arguments of `berth bench simulate`.
+#[derive(Args, Debug)]
+pub struct BenchSimulateArgs {
+    /// How many nodes.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub nodes: u32,
+    /// How many pods, each with a claim.
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    pub pods: u32,
+    /// How many pods each StatefulSet has.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub replicas: u32,
+    /// The seed of the simulation.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Write the cluster to this file as a List, for berth simulate, and measure nothing.
+    #[arg(long, value_name = "FILE")]
+    pub write_input: Option<PathBuf>,
+    /// The form of the output.
+    #[arg(short, long, value_enum, default_value = "table", value_name = "FORM")]
+    pub output: Output,
+}
+
 /// Arguments of `berth up`.
 #[derive(Args, Debug)]
 pub struct UpArgs {
@@ -340,6 +427,10 @@ pub struct UpArgs {
     /// A file or directory of objects to start with, or `-` for standard input. May be given several times.
     #[arg(short, long = "filename", value_name = "FILE|DIR|-")]
     pub filename: Vec<OsString>,
+    /// The socket of a CSI driver on the nodes, which their agents then ask before pods start. `{node}` stands for
+    /// the node's name. May be given several times.
+    #[arg(long, value_name = "ADDRESS")]
+    pub csi_address: Vec<String>,
     /// Where to write the kubeconfig.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -371,6 +462,9 @@ pub struct ComponentArgs {
     /// The namespace of the lease.
     #[arg(long, value_name = "NAMESPACE", default_value = "kube-system")]
     pub leader_elect_namespace: String,
+    /// How long the lease holds: a copy that was silent for so long is replaced.
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration)]
+    pub leader_elect_lease_duration: Duration,
     /// Answer /metrics, /healthz and /readyz here.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
@@ -410,18 +504,4 @@ pub struct ControllerArgs {
     /// The configuration.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-}
-
-/// Arguments of `berth provisioner`.
-#[derive(Args, Debug)]
-pub struct ProvisionerArgs {
-    /// What components have in common.
-    #[command(flatten)]
-    pub component: ComponentArgs,
-    /// The configuration.
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// The socket of a CSI driver. Without this: the built-in provisioners.
-    #[arg(long, value_name = "ADDRESS")]
-    pub csi_address: Option<String>,
 }

@@ -1,16 +1,18 @@
-//! The components of a cluster as commands: `berth scheduler`, `berth controller` and `berth provisioner`.
+//! The components of a cluster as commands: `berth scheduler` and `berth controller`, and what they share with
+//! `berth provisioner`.
 //!
 //! Arguments and configuration files become options here, and nowhere else; the components themselves are run by
 //! `berth-kube`.
 
-use crate::cli::{ComponentArgs, ControllerArgs, ProvisionerArgs, SchedulerArgs};
+use crate::cli::{ComponentArgs, ControllerArgs, SchedulerArgs};
 use crate::config::{self, Configuration};
 use crate::input;
 use crate::terminal::Color;
 use anyhow::Context;
 use berth_controller::{Protection, Settings, ZoneUpgrade};
+use berth_kube::component::ProcessOptions;
 use berth_kube::lease::LeaseOptions;
-use berth_kube::{CancellationToken, Client, connect, controller, provisioner, scheduler};
+use berth_kube::{CancellationToken, Client, connect, controller, scheduler};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -33,8 +35,7 @@ pub fn scheduler(args: &SchedulerArgs, color: Color) -> anyhow::Result<()> {
     configuration.set_feature_gates(&config::feature_gates(&args.feature_gates)?);
     let options = scheduler::Options {
         seed: args.seed,
-        leader_election: lease(&args.component, "berth-scheduler"),
-        listen: args.component.listen,
+        process: process(&args.component, "berth-scheduler"),
         ..scheduler_options(&configuration)
     };
     on_cluster(&args.component, color, |client, cancel| async move {
@@ -125,8 +126,7 @@ pub fn controller(args: &ControllerArgs, color: Color) -> anyhow::Result<()> {
         resync: file
             .resync_seconds
             .map_or(usual.resync, |seconds| Duration::from_secs(seconds.max(1))),
-        leader_election: lease(&args.component, "berth-controller"),
-        listen: args.component.listen,
+        process: process(&args.component, "berth-controller"),
         ..usual
     };
     on_cluster(&args.component, color, |client, cancel| async move {
@@ -134,40 +134,8 @@ pub fn controller(args: &ControllerArgs, color: Color) -> anyhow::Result<()> {
     })
 }
 
-/// The configuration of `berth provisioner`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-struct ProvisionerFile {
-    csi_address: Option<String>,
-    capacity_namespace: Option<String>,
-    workers: Option<usize>,
-}
-
-/// Runs a provisioner until interrupted.
-///
-/// # Errors
-/// If the configuration is broken, the driver or the cluster cannot be reached, or the provisioner cannot go on.
-pub fn provisioner(args: &ProvisionerArgs, color: Color) -> anyhow::Result<()> {
-    use berth_provisioner::csi::{Client as Driver, ClientSettings};
-    let file: ProvisionerFile = read(args.config.as_deref())?;
-    let address = args.csi_address.clone().or(file.csi_address);
-    let component = &args.component;
-    let (election, listen) = (lease(component, "berth-provisioner"), component.listen);
-    on_cluster(component, color, |client, cancel| async move {
-        let mut options = match address {
-            Some(address) => provisioner::Options::csi(Driver::connect(&address, ClientSettings::default()).await?),
-            None => provisioner::Options::builtin(),
-        };
-        options.workers = file.workers.unwrap_or(options.workers);
-        options.capacity = file.capacity_namespace.map(provisioner::CapacityOptions::new);
-        options.leader_election = election;
-        options.listen = listen;
-        Ok(provisioner::run(client, options, cancel).await?)
-    })
-}
-
 /// Reads a configuration file, or gives the defaults if there is none. Unknown fields are errors that name them.
-fn read<T: DeserializeOwned + Default>(path: Option<&Path>) -> anyhow::Result<T> {
+pub(crate) fn read<T: DeserializeOwned + Default>(path: Option<&Path>) -> anyhow::Result<T> {
     let Some(path) = path else {
         return Ok(T::default());
     };
@@ -181,15 +149,27 @@ fn read<T: DeserializeOwned + Default>(path: Option<&Path>) -> anyhow::Result<T>
         .map_err(|error| anyhow::anyhow!("{name}: {}: {}", error.path(), error.inner()))
 }
 
-fn lease(args: &ComponentArgs, name: &str) -> Option<LeaseOptions> {
+/// How a component runs, with the lease that its copies compete for: times are in the proportions that Kubernetes
+/// components use.
+pub(crate) fn process(args: &ComponentArgs, lease: &str) -> ProcessOptions {
     let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "berth".to_owned());
     let identity = format!("{host}_{}", std::process::id());
-    args.leader_elect
-        .then(|| LeaseOptions::new(&args.leader_elect_namespace, name, identity))
+    let duration = args.leader_elect_lease_duration;
+    let lease = || LeaseOptions {
+        duration,
+        renew_deadline: duration * 2 / 3,
+        retry: duration * 2 / 15,
+        ..LeaseOptions::new(&args.leader_elect_namespace, lease, identity)
+    };
+    ProcessOptions {
+        leader_election: args.leader_elect.then(lease),
+        listen: args.listen,
+        ..ProcessOptions::default()
+    }
 }
 
 /// Runs a component on the cluster of the arguments until it ends or is interrupted.
-fn on_cluster<F: Future<Output = anyhow::Result<()>>>(
+pub(crate) fn on_cluster<F: Future<Output = anyhow::Result<()>>>(
     args: &ComponentArgs,
     color: Color,
     run: impl FnOnce(Client, CancellationToken) -> F,

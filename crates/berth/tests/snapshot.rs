@@ -164,7 +164,7 @@ async fn a_snapshot_explains_as_the_cluster_does() {
     ] {
         let cluster = Cluster::new();
         cluster.load(example).await;
-        let live = sources_of(&cluster.api).await.unwrap();
+        let live = sources_of(&cluster.api, &[]).await.unwrap();
         let snapshot = taken(&cluster.api).await;
         assert_eq!(warnings(&snapshot), [""; 0]);
         for pod in pods {
@@ -200,7 +200,7 @@ async fn made_up_names_change_no_verdict() {
         let report = explained(&format!("{}/{}", text("namespace"), text("name")), &source(&snapshot));
         kept.push(report.nodes.iter().filter(|node| node.fits).count());
     }
-    let live = sources_of(&cluster.api).await.unwrap();
+    let live = sources_of(&cluster.api, &[]).await.unwrap();
     let mut expected: Vec<usize> = ["shop/db-0", "shop/cache-0"]
         .map(|pod| explained(pod, &live).nodes.iter().filter(|node| node.fits).count())
         .into();

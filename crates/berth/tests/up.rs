@@ -4,141 +4,13 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod support;
+
 use berth_core::api::Kind;
-use berth_kube::api::Api;
-use berth_kube::connect::from_kubeconfig;
-use berth_kube::resource::Resource;
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::process::Command;
+use support::{Berth, Up, eventually};
 use tempfile::TempDir;
-
-/// Waiting longer than this for something that must happen is a failure.
-const DEADLINE: Duration = Duration::from_secs(60);
-
-/// A command that is stopped when the test ends, however it ends.
-struct Berth {
-    child: Child,
-    lines: mpsc::Receiver<String>,
-}
-
-impl Berth {
-    fn start(arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_berth"))
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let stdout = child.stdout.take().unwrap();
-        let (sender, lines) = mpsc::channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
-                    break;
-                }
-            }
-        });
-        Self { child, lines }
-    }
-
-    /// The lines up to the first that holds a text.
-    fn read_until(&self, text: &str) -> Vec<String> {
-        let mut lines = Vec::new();
-        loop {
-            let line = self.lines.recv_timeout(DEADLINE);
-            let line = line.unwrap_or_else(|_| panic!("no line with {text:?} after {lines:#?}"));
-            let found = line.contains(text);
-            lines.push(line);
-            if found {
-                return lines;
-            }
-        }
-    }
-
-    fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        assert!(
-            Command::new("kill")
-                .args(["-s", name, &pid])
-                .status()
-                .unwrap()
-                .success()
-        );
-    }
-
-    fn stop(&mut self) -> ExitStatus {
-        self.signal("INT");
-        self.child.wait().unwrap()
-    }
-}
-
-impl Drop for Berth {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-struct Up {
-    berth: Berth,
-    api: Api,
-    kubeconfig: PathBuf,
-}
-
-impl Up {
-    async fn start(directory: &Path, arguments: &[&str]) -> Self {
-        let kubeconfig = directory.join("kubeconfig");
-        let path = kubeconfig.to_str().unwrap();
-        let mut all = vec!["up", "--kubeconfig", path];
-        all.extend(arguments);
-        let berth = Berth::start(&all);
-        let lines = berth.read_until("What happens from here on");
-        let export = format!("export KUBECONFIG={}", kubeconfig.canonicalize().unwrap().display());
-        assert!(lines.iter().any(|line| line.trim() == export), "{lines:#?}");
-        let client = from_kubeconfig(&kubeconfig).await.unwrap();
-        let api = Api::new(client, "test");
-        Self { berth, api, kubeconfig }
-    }
-
-    async fn get(&self, kind: Kind, name: &str) -> Option<Value> {
-        let namespace = if kind.is_namespaced() { "default" } else { "" };
-        let found = self.api.get(Resource::of(kind), namespace, name).await.unwrap();
-        found.map(|bytes| serde_json::from_slice(&bytes).unwrap())
-    }
-
-    async fn wait_for(&self, kind: Kind, name: &str, pointer: &str, expected: &str) -> Value {
-        let deadline = Instant::now() + DEADLINE;
-        loop {
-            let object = self.get(kind, name).await;
-            let value = object.as_ref().and_then(|object| object.pointer(pointer));
-            if value.and_then(Value::as_str) == Some(expected) {
-                return object.unwrap();
-            }
-            assert!(
-                Instant::now() < deadline,
-                "{name}{pointer} is {value:?}, not {expected}"
-            );
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    }
-
-    async fn create_pod_with_claim(&self, name: &str, class: &str) {
-        let metadata = json!({"name": name, "namespace": "default"});
-        let spec = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": class,
-            "resources": {"requests": {"storage": "1Gi"}}});
-        let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec});
-        let claims = Resource::of(Kind::PersistentVolumeClaim);
-        self.api.create(claims, "default", &claim).await.unwrap();
-        let volume = json!({"name": "data", "persistentVolumeClaim": {"claimName": name}});
-        let spec = json!({"containers": [{"name": "c", "image": "i"}], "volumes": [volume]});
-        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec});
-        self.api.create(Resource::of(Kind::Pod), "default", &pod).await.unwrap();
-    }
-}
 
 #[tokio::test]
 async fn pods_run_on_the_sample_cluster_and_the_state_survives() {
@@ -157,9 +29,67 @@ async fn pods_run_on_the_sample_cluster_and_the_state_survives() {
     up.berth.read_until("Successfully assigned default/");
     assert_eq!(up.berth.stop().code(), Some(0));
     up.berth.read_until("stopped");
-    let again = Up::start(directory.path(), &arguments).await;
+    let mut again = Up::start(directory.path(), &arguments).await;
     again.wait_for(Kind::Pod, "regional", "/status/phase", "Running").await;
     assert!(again.get(Kind::Node, "node-c3").await.is_some());
+    // A crash: what was answered is there, and work goes on.
+    again.create_pod_with_claim("last", "zonal").await;
+    again.berth.signal("KILL");
+    assert!(!again.berth.child.wait().unwrap().success());
+    let crashed = Up::start(directory.path(), &arguments).await;
+    crashed.wait_for(Kind::Pod, "last", "/status/phase", "Running").await;
+    crashed
+        .wait_for(Kind::Pod, "regional", "/status/phase", "Running")
+        .await;
+}
+
+#[tokio::test]
+async fn agents_do_as_annotations_say_and_budgets_are_kept() {
+    let directory = TempDir::new().unwrap();
+    let up = Up::start(directory.path(), &[]).await;
+    let nodes = Resource::of(Kind::Node);
+    let refuse = json!({"metadata": {"annotations": {"berth.dev/agent": "refuse"}}});
+    for zone in ["a", "b", "c"] {
+        for rack in [1, 2, 3] {
+            let name = format!("node-{zone}{rack}");
+            up.api.merge_patch(nodes, "", &name, None, &refuse).await.unwrap();
+        }
+    }
+    up.create_pod_with_claim("refused", "zonal").await;
+    let refused = up.wait_for(Kind::Pod, "refused", "/status/phase", "Failed").await;
+    assert_eq!(refused["status"]["reason"], "UnexpectedAdmissionError");
+    let node = refused["spec"]["nodeName"].as_str().unwrap();
+    let run = json!({"metadata": {"annotations": {"berth.dev/agent": null}}});
+    up.api.merge_patch(nodes, "", node, None, &run).await.unwrap();
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "kept", "namespace": "default", "labels": {"app": "kept"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}], "nodeSelector": {"kubernetes.io/hostname": node}}});
+    up.api.create(Resource::of(Kind::Pod), "default", &pod).await.unwrap();
+    let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "kept", "namespace": "default"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "kept"}}}});
+    let budgets = Resource::of(Kind::PodDisruptionBudget);
+    up.api.create(budgets, "default", &budget).await.unwrap();
+    up.wait_for(Kind::Pod, "kept", "/status/phase", "Running").await;
+    let deadline = Instant::now() + DEADLINE;
+    while up.get(Kind::PodDisruptionBudget, "kept").await.unwrap()["status"]["currentHealthy"] != 1 {
+        assert!(Instant::now() < deadline, "nobody looks after the budget");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let eviction =
+        json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "kept", "namespace": "default"}});
+    let path = "/api/v1/namespaces/default/pods/kept/eviction";
+    assert!(
+        up.api.post_path(path, &eviction).await.is_err(),
+        "the budget allows no eviction"
+    );
+    let fewer = json!({"spec": {"minAvailable": 0}});
+    up.api
+        .merge_patch(budgets, "default", "kept", None, &fewer)
+        .await
+        .unwrap();
+    while up.api.post_path(path, &eviction).await.is_err() {
+        assert!(Instant::now() < deadline, "the budget allows one");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 #[tokio::test]
@@ -291,4 +221,78 @@ fn bad_arguments_and_configurations_are_named() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
         assert!(said.contains(named), "{arguments:?}: {said}");
     }
+}
+
+/// A built-in provisioner with finite room says so, and the scheduler heeds it: nobody tries in vain.
+#[tokio::test]
+async fn the_room_of_built_in_provisioners_counts() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("cluster.yaml");
+    let node = |name: &str| {
+        json!({"apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+            "status": {"allocatable": {"cpu": "4", "memory": "16Gi", "pods": "110"}}})
+    };
+    let class = |name: &str, parameters: Value| {
+        json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
+            "provisioner": "berth.dev/local", "volumeBindingMode": "WaitForFirstConsumer", "parameters": parameters})
+    };
+    let tight = class("tight", json!({"berth.dev/capacity": "1Gi"}));
+    let items = [node("n1"), node("n2"), tight, class("wide", json!({}))];
+    std::fs::write(
+        &file,
+        json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string(),
+    )
+    .unwrap();
+    let up = Up::start(directory.path(), &["-f", file.to_str().unwrap()]).await;
+    let pools = async || {
+        let driver = up.get(Kind::CsiDriver, "local.berth.dev").await.unwrap_or_default();
+        let storage = driver["status"]["storage"].as_array().cloned().unwrap_or_default();
+        let of_class = storage.iter().find(|one| one["storageClassName"] == "tight");
+        let pools = of_class.map_or_else(Vec::new, |one| one["pools"].as_array().unwrap().clone());
+        let mut pools: Vec<String> = pools
+            .iter()
+            .map(|pool| {
+                format!(
+                    "{} {}",
+                    pool["name"].as_str().unwrap(),
+                    pool["capacity"].as_str().unwrap()
+                )
+            })
+            .collect();
+        pools.sort();
+        pools
+    };
+    eventually("published", async || pools().await == ["n1 1Gi", "n2 1Gi"]).await;
+    up.create_pod_with_claim("a", "tight").await;
+    let first = up.wait_for(Kind::Pod, "a", "/status/phase", "Running").await;
+    eventually("one node is full", async || {
+        pools().await.iter().any(|pool| pool.ends_with(" 0"))
+    })
+    .await;
+    up.create_pod_with_claim("b", "tight").await;
+    let second = up.wait_for(Kind::Pod, "b", "/status/phase", "Running").await;
+    assert_ne!(first["spec"]["nodeName"], second["spec"]["nodeName"]);
+    eventually("both are full", async || pools().await == ["n1 0", "n2 0"]).await;
+    up.create_pod_with_claim("c", "tight").await;
+    eventually("nowhere", async || {
+        let pod = up.get(Kind::Pod, "c").await.unwrap();
+        pod["status"]["conditions"]
+            .to_string()
+            .contains("2 node(s) did not have enough free storage")
+    })
+    .await;
+    let claim = up.get(Kind::PersistentVolumeClaim, "c").await.unwrap();
+    let annotations = claim["metadata"]["annotations"].to_string();
+    assert!(
+        !annotations.contains("selected-node"),
+        "nothing was tried: {annotations}"
+    );
+    // A class of the same provisioner without a limit is not held up.
+    up.create_pod_with_claim("d", "wide").await;
+    up.wait_for(Kind::Pod, "d", "/status/phase", "Running").await;
+    up.delete(Kind::Pod, "a").await;
+    up.wait_until_gone(Kind::Pod, "a").await;
+    up.delete(Kind::PersistentVolumeClaim, "a").await;
+    up.wait_for(Kind::Pod, "c", "/status/phase", "Running").await;
 }

@@ -57,7 +57,7 @@ impl VolumeBinder {
         if let Some(class) = self.classes.get(&class_name) {
             survey.provisionable = class.provisions;
             survey.topology_allowed = self.nodes.matching(class.allowed_topologies).contains(node.0);
-            let keys = self.pools_for(class.provisioner, class_name, claim.shape.request);
+            let keys = self.pools_for(class.driver, class_name, claim.shape.request);
             if keys.iter().any(Option::is_some) {
                 let pools = keys
                     .into_iter()

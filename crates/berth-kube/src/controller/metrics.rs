@@ -1,16 +1,11 @@
 //! What the volume controller counts.
 
+use crate::component::RunMetrics;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-
-/// The kind of object that is meant.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct KindLabel {
-    pub(super) kind: &'static str,
-}
 
 /// A change and how it went.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -27,10 +22,7 @@ pub struct Metrics {
     pub(super) bound: Counter,
     pub(super) queue: Gauge,
     pub(super) in_flight: Gauge,
-    pub(super) relists: Family<KindLabel, Counter>,
-    pub(super) watch_failures: Family<KindLabel, Counter>,
-    pub(super) broken: Family<KindLabel, Counter>,
-    pub(super) leader: Gauge,
+    pub(super) run: RunMetrics,
 }
 
 impl Metrics {
@@ -47,14 +39,7 @@ impl Metrics {
             "Lists of effects being carried out",
             metrics.in_flight.clone(),
         );
-        registry.register("relists", "Lists of all objects of a kind", metrics.relists.clone());
-        registry.register("watch_failures", "Watches that failed", metrics.watch_failures.clone());
-        registry.register(
-            "broken_objects",
-            "Objects that could not be decoded",
-            metrics.broken.clone(),
-        );
-        registry.register("leader", "1 while this copy leads", metrics.leader.clone());
+        metrics.run.register(registry);
     }
 
     /// Whether nothing waits for a step and nothing is in flight, as of the last time the controller looked.

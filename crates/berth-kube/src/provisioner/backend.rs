@@ -55,7 +55,7 @@ impl Backend {
     /// Asks for a volume. Built-in provisioners have answered already.
     pub(super) async fn create(&self, request: &Request, api: &Api) -> Answer {
         match &self.0 {
-            Kind::Csi(client) => client.create(request, &ClusterSecrets { api: api.clone() }).await,
+            Kind::Csi(client) => client.create(request, &ClusterSecrets::new(api.clone())).await,
             Kind::Builtin(builtin) => lock(builtin).provision(request, &BTreeMap::new()),
         }
     }
@@ -64,7 +64,7 @@ impl Backend {
     pub(super) async fn delete(&self, backing: &Backing, api: &Api) -> Result<(), String> {
         match &self.0 {
             Kind::Csi(client) => {
-                let secrets = ClusterSecrets { api: api.clone() };
+                let secrets = ClusterSecrets::new(api.clone());
                 client
                     .delete(backing, &secrets)
                     .await

@@ -1,12 +1,13 @@
 //! Publishes capacity: asks the backend about classes in segments and writes what changed.
 
 use super::backend::Backend;
-use berth_core::api::{CsiNode, CsiStorageCapacity, Node, ObjectMeta, PersistentVolume, StorageClass};
+use berth_core::api::{CsiNode, CsiStorageCapacity, ObjectMeta, PersistentVolume, StorageClass};
 use berth_core::names;
 use berth_provisioner::builtin::Builtin;
 use berth_provisioner::capacity::pools::{Pool, PoolClass, PoolNodes};
 use berth_provisioner::capacity::{
-    Available, CapacityEffect, Item, Owner, Producer, ProducerSettings, Query, managed_by, node_segment, segments,
+    Available, CapacityEffect, Item, Owner, Producer, ProducerSettings, Query, labelled_segments, managed_by,
+    node_segment, segments,
 };
 use berth_provisioner::request::places_of;
 use berth_provisioner::settings::Settings;
@@ -35,6 +36,14 @@ pub struct CapacityOptions {
     pub form: CapacityForm,
     /// Pools only: also for inline volumes, without parameters.
     pub ephemeral: bool,
+    /// Pools only: once for all classes, without parameters, instead of for each. For storage that is the same
+    /// whatever the class.
+    pub fallback: bool,
+    /// Segments are the labels of nodes with this prefix, instead of those that the driver registered.
+    pub label_prefix: Option<String>,
+    /// For built-in provisioners, which have no `CSIDriver` of their own: make it where it is missing, publish only
+    /// classes that have a limit, and say that there is room for all others.
+    pub announce: bool,
     /// Pools only: a report that was not renewed for so long stops counting.
     pub expiry: Duration,
     /// Where the objects live.
@@ -56,6 +65,9 @@ impl CapacityOptions {
         Self {
             form: CapacityForm::Objects,
             ephemeral: false,
+            fallback: false,
+            label_prefix: None,
+            announce: false,
             // Five questions may fail in a row before the last answer is taken back.
             expiry: Duration::from_secs(300),
             namespace: namespace.into(),
@@ -120,10 +132,16 @@ impl Publisher {
         };
         let node = |one: &Settings| (one.provisioner.clone(), one.node.clone());
         let mut producers: BTreeMap<String, Producer> = settings.iter().map(producer).collect();
-        if options.form != CapacityForm::Objects && options.ephemeral {
+        let special = [
+            (options.ephemeral, names::EPHEMERAL_CLASS),
+            (options.fallback, names::FALLBACK_CLASS),
+        ];
+        if options.form != CapacityForm::Objects {
             for (driver, producer) in &mut producers {
-                // Inline volumes have no class: they are asked about like one without parameters.
-                producer.upsert_class(&ephemeral_class(driver));
+                // Neither has a class: they are asked about like one without parameters.
+                for (_, class) in special.iter().filter(|(wanted, _)| *wanted) {
+                    producer.upsert_class(&special_class(driver, class));
+                }
             }
         }
         Self {
@@ -147,7 +165,7 @@ impl Publisher {
                 (CapacityForm::Objects, effect) => Publication::Object(effect),
                 (_, CapacityEffect::Delete { name }) => {
                     let Some(item) = self.pools.remove(&name) else { continue };
-                    Publication::Withdraw(pool_class(&item), pool_name(&item))
+                    Publication::Withdraw(pool_class(&item), self.pool_name(driver, &item))
                 }
                 // Pools are reported when the backend answers.
                 (_, CapacityEffect::Create(_) | CapacityEffect::Update { .. }) => continue,
@@ -165,6 +183,10 @@ impl Publisher {
     }
 
     pub(super) fn class_changed(&mut self, class: &StorageClass) {
+        let by_fallback = self.options.fallback && self.options.form != CapacityForm::Objects;
+        if by_fallback || self.options.announce && !Builtin::has_limit(class) {
+            return self.class_removed(&class.metadata.name);
+        }
         let mut writes = Vec::new();
         for (driver, producer) in &mut self.producers {
             writes.push((driver.clone(), producer.upsert_class(class)));
@@ -193,14 +215,17 @@ impl Publisher {
         let mut writes = Vec::new();
         for (driver, producer) in &mut self.producers {
             if backend.is_builtin() {
-                for class in state.classes().filter(|class| class.provisioner == *driver) {
+                let announce = self.options.announce;
+                let published = |class: &&StorageClass| !announce || Builtin::has_limit(class);
+                let classes = state.classes().filter(|class| class.provisioner == *driver);
+                for class in classes.filter(published) {
                     let found = Builtin::segments(class, state.nodes()).into_iter().collect();
                     let effects = producer.set_class_segments(&class.metadata.name, found);
                     writes.push((driver.clone(), effects));
                 }
             } else {
                 let node = self.nodes.get(driver).and_then(Option::as_deref);
-                let found = driver_segments(driver, node, state.nodes(), state.csi_nodes());
+                let found = driver_segments(&self.options, driver, node, state);
                 writes.push((driver.clone(), producer.set_segments(found)));
             }
         }
@@ -272,8 +297,7 @@ impl Publisher {
                     // It is no longer wanted.
                     return;
                 }
-                let node = self.nodes.get(driver).cloned().flatten();
-                Publication::Report(pool_class(item), self.pool(item, available, node))
+                Publication::Report(pool_class(item), self.pool(driver, item, available))
             }
         };
         self.writes.push_back(Write {
@@ -283,12 +307,26 @@ impl Publisher {
         });
     }
 
-    fn pool(&self, item: &Item, available: Available, node: Option<String>) -> Pool {
+    fn node_of(&self, driver: &str) -> Option<&str> {
+        self.nodes.get(driver).and_then(Option::as_deref)
+    }
+
+    /// A name for people: where the pool is.
+    fn pool_name(&self, driver: &str, item: &Item) -> String {
+        let values: Vec<_> = item.segment.values().map(String::as_str).collect();
+        match self.node_of(driver) {
+            Some(node) => node.to_owned(),
+            None if values.is_empty() => "cluster".to_owned(),
+            None => values.join("."),
+        }
+    }
+
+    fn pool(&self, driver: &str, item: &Item, available: Available) -> Pool {
         let expiry = SignedDuration::try_from(self.options.expiry).unwrap_or(SignedDuration::MAX);
         Pool {
-            name: pool_name(item),
-            nodes: match node {
-                Some(node) => PoolNodes::List(vec![node]),
+            name: self.pool_name(driver, item),
+            nodes: match self.node_of(driver) {
+                Some(node) => PoolNodes::List(vec![node.to_owned()]),
                 None if item.segment.is_empty() => PoolNodes::All,
                 None => PoolNodes::Segment((*item.segment).clone()),
             },
@@ -313,10 +351,10 @@ impl Publisher {
     }
 }
 
-fn ephemeral_class(driver: &str) -> StorageClass {
+fn special_class(driver: &str, name: &str) -> StorageClass {
     StorageClass {
         metadata: ObjectMeta {
-            name: names::EPHEMERAL_CLASS.to_owned(),
+            name: name.to_owned(),
             ..ObjectMeta::default()
         },
         provisioner: driver.to_owned(),
@@ -328,33 +366,28 @@ fn ephemeral_class(driver: &str) -> StorageClass {
 fn pool_class(item: &Item) -> PoolClass {
     match item.class.as_str() {
         names::EPHEMERAL_CLASS => PoolClass::Ephemeral,
+        names::FALLBACK_CLASS => PoolClass::Fallback,
         class => PoolClass::Class(class.to_owned()),
     }
 }
 
-/// A name for people: where the pool is.
-fn pool_name(item: &Item) -> String {
-    let values: Vec<_> = item.segment.values().map(String::as_str).collect();
-    if values.is_empty() {
-        "cluster".to_owned()
-    } else {
-        values.join(".")
-    }
-}
-
 /// The segments of a driver; of one node only, if the provisioner runs there.
-fn driver_segments(
-    driver: &str,
-    node: Option<&str>,
-    nodes: &BTreeMap<String, Node>,
-    csi_nodes: &BTreeMap<String, CsiNode>,
-) -> BTreeSet<Segment> {
+fn driver_segments(options: &CapacityOptions, driver: &str, node: Option<&str>, state: &State) -> BTreeSet<Segment> {
+    let (nodes, csi_nodes) = (state.nodes(), state.csi_nodes());
     let Some(name) = node else {
-        return segments(driver, nodes, csi_nodes);
+        return match &options.label_prefix {
+            Some(prefix) => labelled_segments(prefix, nodes),
+            None => segments(driver, nodes, csi_nodes),
+        };
     };
-    let found = nodes.get(name).zip(csi_nodes.get(name));
-    found
-        .and_then(|(node, csi_node)| node_segment(driver, node, csi_node))
-        .into_iter()
-        .collect()
+    let Some((node, csi_node)) = nodes.get(name).zip(csi_nodes.get(name)) else {
+        return BTreeSet::new();
+    };
+    let is_here = |csi_node: &CsiNode| csi_node.spec.drivers.iter().any(|found| found.name == driver);
+    let segment = match options.form {
+        CapacityForm::Objects => node_segment(driver, node, csi_node),
+        // The pool names its node, and the driver that runs there knows where it is.
+        CapacityForm::DriverStatus | CapacityForm::CustomResource => is_here(csi_node).then(Segment::new),
+    };
+    segment.into_iter().collect()
 }

@@ -7,8 +7,9 @@ use crate::api::{Api, ApiError};
 use crate::recorder::{About, Recorder, Told};
 use crate::resource::Resource;
 use berth_core::api::{Kind, Object};
+use berth_core::names;
 use berth_provisioner::answer::{Answer, conclude, refused};
-use berth_provisioner::capacity::pools::{self, Pool, PoolClass};
+use berth_provisioner::capacity::pools::{self, Pool, PoolClass, PoolNodes};
 use berth_provisioner::capacity::{Available, CapacityEffect, Query};
 use berth_provisioner::effect::{Change, Effect, Event, Target};
 use berth_provisioner::request::{Backing, FailureKind, Request};
@@ -74,7 +75,10 @@ impl Executor {
             return run.end(&stop);
         }
         let answer = match answer {
-            Some(answer) => answer,
+            Some(answer) => {
+                self.count_answer(&answer, Instant::now());
+                answer
+            }
             None => self.create(&attempt.request).await,
         };
         let conclusion = conclude(attempt, &answer, settings);
@@ -118,7 +122,12 @@ impl Executor {
     async fn create(&self, request: &Request) -> Answer {
         let started = Instant::now();
         let answer = self.backend.create(request, &self.api).await;
-        let result = match &answer {
+        self.count_answer(&answer, started);
+        answer
+    }
+
+    fn count_answer(&self, answer: &Answer, started: Instant) {
+        let result = match answer {
             Ok(_) => "ok",
             Err(failure) => match failure.kind {
                 FailureKind::Final => "final",
@@ -127,7 +136,6 @@ impl Executor {
             },
         };
         self.count_call("CreateVolume", result, started);
-        answer
     }
 
     async fn delete(&self, backing: &Backing) -> Result<(), Stop> {
@@ -162,15 +170,13 @@ impl Executor {
                 let applied = vec![(class.clone(), pool.clone())];
                 let report = pools::report(class, pool);
                 let written = self
-                    .patch_pool(options.form, driver, &pool.name, class, &report, &applied)
+                    .patch_pool(options, driver, (class, &pool.name), &report, &applied)
                     .await;
                 ("report_pool", written)
             }
             Publication::Withdraw(class, pool) => {
                 let withdrawal = pools::withdraw(class, pool);
-                let written = self
-                    .patch_pool(options.form, driver, pool, class, &withdrawal, &[])
-                    .await;
+                let written = self.patch_pool(options, driver, (class, pool), &withdrawal, &[]).await;
                 ("withdraw_pool", written)
             }
         };
@@ -202,19 +208,24 @@ impl Executor {
     /// Patches one pool of a driver and nothing else. On a custom resource each pool has a field manager of its own.
     async fn patch_pool(
         &self,
-        form: CapacityForm,
+        options: &CapacityOptions,
         driver: &str,
-        pool: &str,
-        class: &PoolClass,
+        (class, pool): (&PoolClass, &str),
         strategic: &Value,
         applied: &[(PoolClass, Pool)],
     ) -> Result<(), ApiError> {
-        let written = match form {
+        let announce = options.announce;
+        let written = match options.form {
             CapacityForm::Objects => return Ok(()),
             CapacityForm::DriverStatus => {
-                let path = format!("{}/status", Resource::of(Kind::CsiDriver).object("", driver));
-                let content_type = "application/strategic-merge-patch+json";
-                self.api.patch_path(&path, content_type, strategic).await
+                let patched = self.patch_driver(driver, strategic).await;
+                match patched {
+                    Err(error) if error.is_not_found() && announce => {
+                        self.announce(driver).await?;
+                        self.patch_driver(driver, strategic).await
+                    }
+                    patched => patched,
+                }
             }
             CapacityForm::CustomResource => {
                 let manager: String = format!("berth-{}-{pool}", class.name().trim_matches(['<', '>']));
@@ -228,6 +239,34 @@ impl Executor {
             }
         };
         written.map(|_| ())
+    }
+
+    async fn patch_driver(&self, driver: &str, patch: &Value) -> Result<Bytes, ApiError> {
+        let path = Resource::of(Kind::CsiDriver).object("", &names::driver_object(driver));
+        let content_type = "application/strategic-merge-patch+json";
+        self.api
+            .patch_path(&format!("{path}/status?fieldManager=berth-provisioner"), content_type, patch)
+            .await
+    }
+
+    /// Makes the object of a driver that has none. Classes whose room is not published have no limit.
+    async fn announce(&self, driver: &str) -> Result<(), ApiError> {
+        match self
+            .api
+            .create(Resource::of(Kind::CsiDriver), "", &pools::driver(driver))
+            .await
+        {
+            Err(error) if !error.is_conflict() => return Err(error),
+            _ => {}
+        }
+        let everywhere = Pool {
+            name: "unlimited".to_owned(),
+            nodes: PoolNodes::All,
+            bytes: i64::MAX,
+            expires: None,
+        };
+        let report = pools::report(&PoolClass::Fallback, &everywhere);
+        self.patch_driver(driver, &report).await.map(|_| ())
     }
 
     /// Deletes an object. One that is gone, or is another one by now, counts as deleted.

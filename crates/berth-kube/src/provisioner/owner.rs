@@ -3,8 +3,9 @@
 use super::Options;
 use super::capacity::{Publisher, Question, Write};
 use super::effects::{Executor, Outcome};
-use super::inbox::{KINDS, Message};
 use crate::backoff::Backoff;
+use crate::component;
+use crate::inbox::{Inbox, Message};
 use crate::queue::Queue;
 use crate::watch::{Change, ObjectName};
 use berth_core::api::{CsiStorageCapacity, Kind, Object, PersistentVolume, PersistentVolumeClaim};
@@ -16,9 +17,7 @@ use berth_provisioner::request::volume_name;
 use berth_provisioner::settings::Settings;
 use berth_provisioner::state::State;
 use berth_provisioner::step::{Attempt, Decision, started, step};
-use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
-use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -45,14 +44,13 @@ enum Finished {
 }
 
 /// The state and everything around it.
-pub(super) struct Owner {
+pub(crate) struct Owner {
     executor: Executor,
     options: Options,
     settings: BTreeMap<String, Settings>,
     state: State,
     queue: Queue<Key>,
-    inbox: mpsc::Receiver<Message>,
-    listed: FxHashSet<Kind>,
+    inbox: Inbox,
     workers: JoinSet<Finished>,
     publisher: Option<Publisher>,
     publishing: JoinSet<Finished>,
@@ -60,30 +58,9 @@ pub(super) struct Owner {
     early: Vec<CsiStorageCapacity>,
 }
 
-impl Owner {
-    pub(super) fn new(executor: Executor, options: Options, inbox: mpsc::Receiver<Message>) -> Self {
-        let settings = options
-            .settings
-            .iter()
-            .map(|one| (one.provisioner.clone(), one.clone()));
-        let publisher = options.capacity.clone();
-        Self {
-            executor,
-            settings: settings.collect(),
-            publisher: publisher.map(|capacity| Publisher::new(capacity, &options.settings)),
-            options,
-            state: State::default(),
-            queue: Queue::new(Backoff::CALL),
-            inbox,
-            listed: FxHashSet::default(),
-            workers: JoinSet::new(),
-            publishing: JoinSet::new(),
-            early: Vec::new(),
-        }
-    }
-
+impl component::Owner for Owner {
     /// Works until cancelled, then lets the workers finish what they have begun.
-    pub(super) async fn run(mut self, cancel: CancellationToken) {
+    async fn run(mut self, cancel: CancellationToken) {
         let mut resync = interval_at(Instant::now() + self.options.resync, self.options.resync);
         let poll = self
             .options
@@ -135,9 +112,31 @@ impl Owner {
             tracing::warn!("calls and effects were left unfinished");
         }
     }
+}
+
+impl Owner {
+    pub(super) fn new(executor: Executor, options: Options, inbox: Inbox) -> Self {
+        let settings = options
+            .settings
+            .iter()
+            .map(|one| (one.provisioner.clone(), one.clone()));
+        let publisher = options.capacity.clone();
+        Self {
+            executor,
+            settings: settings.collect(),
+            publisher: publisher.map(|capacity| Publisher::new(capacity, &options.settings)),
+            options,
+            state: State::default(),
+            queue: Queue::new(Backoff::CALL),
+            inbox,
+            workers: JoinSet::new(),
+            publishing: JoinSet::new(),
+            early: Vec::new(),
+        }
+    }
 
     fn is_ready(&self) -> bool {
-        self.listed.len() == KINDS.len()
+        self.inbox.is_complete()
     }
 
     fn next_due(&self) -> Option<Instant> {
@@ -312,6 +311,9 @@ impl Owner {
                 _ => self.state.volume(&name).map(|one| &one.metadata.uid),
             };
             if known == Some(&uid) {
+                if kind == Kind::PersistentVolume {
+                    self.volume_vanished(&name);
+                }
                 self.state.remove(kind, &namespace, &name);
             }
         }
@@ -357,6 +359,14 @@ impl Owner {
         }
     }
 
+    /// A volume is gone, by an answer or by a watch, whichever is first: what it took is free.
+    fn volume_vanished(&mut self, name: &str) {
+        self.options.backend.forget(name);
+        if let (Some(publisher), Some(volume)) = (&mut self.publisher, self.state.volume(name)) {
+            publisher.volume_changed(volume);
+        }
+    }
+
     fn take(&mut self, message: Message) {
         for change in message.difference.changes {
             match change {
@@ -366,7 +376,7 @@ impl Owner {
                 Change::Broken { .. } => {}
             }
         }
-        if message.difference.relisted && self.listed.insert(message.kind) && self.is_ready() {
+        if message.difference.relisted && self.inbox.listed(message.kind) {
             self.begin();
         }
     }
@@ -383,7 +393,7 @@ impl Owner {
             self.early.drain(..).for_each(|object| publisher.observe(&object));
         }
         tracing::info!("all objects are known");
-        self.options.health.set_ready(true);
+        self.options.process.health.set_ready(true);
     }
 
     fn apply(&mut self, object: &Object) {
@@ -445,12 +455,7 @@ impl Owner {
                     self.options.backend.forget(&volume);
                 }
             }
-            Kind::PersistentVolume => {
-                self.options.backend.forget(name);
-                if let (Some(publisher), Some(volume)) = (&mut self.publisher, self.state.volume(name)) {
-                    publisher.volume_changed(volume);
-                }
-            }
+            Kind::PersistentVolume => self.volume_vanished(name),
             Kind::StorageClass => self.publisher.iter_mut().for_each(|one| one.class_removed(name)),
             Kind::CsiStorageCapacity => {
                 self.publisher

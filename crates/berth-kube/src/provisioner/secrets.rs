@@ -11,8 +11,16 @@ use std::collections::BTreeMap;
 
 /// Secrets of the cluster.
 #[derive(Clone)]
-pub(super) struct ClusterSecrets {
-    pub(super) api: Api,
+pub struct ClusterSecrets {
+    api: Api,
+}
+
+impl ClusterSecrets {
+    /// Read through this.
+    #[must_use]
+    pub fn new(api: Api) -> Self {
+        Self { api }
+    }
 }
 
 #[derive(Default, Deserialize)]

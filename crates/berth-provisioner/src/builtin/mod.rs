@@ -130,6 +130,16 @@ impl Builtin {
         self.volumes.insert(name.to_owned(), allocation);
     }
 
+    /// Whether a class says how much room it has, anywhere.
+    #[must_use]
+    pub fn has_limit(class: &StorageClass) -> bool {
+        let is_limit = |key: &String| {
+            let rest = key.strip_prefix(CAPACITY);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        class.parameters.keys().any(is_limit)
+    }
+
     /// The segments that volumes of a class can be in: those for which capacity is published.
     #[must_use]
     pub fn segments(class: &StorageClass, nodes: &BTreeMap<String, Node>) -> Vec<Segment> {

@@ -13,7 +13,7 @@ mod segments;
 
 pub use object::{Owner, driver_label, managed_by};
 pub use producer::{CapacityEffect, Item, Producer, ProducerSettings, Query};
-pub use segments::{node_segment, segments};
+pub use segments::{labelled_segments, node_segment, segments};
 
 /// What a driver says is free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

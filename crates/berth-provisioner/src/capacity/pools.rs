@@ -5,7 +5,7 @@
 
 use crate::topology::Segment;
 use berth_core::api::CsiDriver;
-use berth_core::names::{EPHEMERAL_CLASS, FALLBACK_CLASS};
+use berth_core::names::{EPHEMERAL_CLASS, FALLBACK_CLASS, driver_object};
 use berth_core::quantity::Bytes;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -87,6 +87,17 @@ fn whole_seconds(time: Timestamp) -> String {
 #[must_use]
 pub fn is_tracked(driver: &CsiDriver) -> bool {
     driver.spec.capacity_tracking == Some(true)
+}
+
+/// The object of a driver that has none of its own, such as a built-in provisioner.
+#[must_use]
+pub fn driver(provisioner: &str) -> Value {
+    json!({
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSIDriver",
+        "metadata": {"name": driver_object(provisioner)},
+        "spec": {"attachRequired": false, "podInfoOnMount": false, "capacityTracking": true},
+    })
 }
 
 /// The strategic merge patch of a driver's status that reports one pool.

@@ -37,3 +37,15 @@ pub fn node_segment(driver: &str, node: &Node, csi_node: &CsiNode) -> Option<Seg
     let pair = |key: &String| Some((key.clone(), node.metadata.labels.get(key)?.clone()));
     keys.iter().map(pair).collect()
 }
+
+/// The segments that labels of nodes with a prefix make up, such as `example.com/`: for drivers that are not asked what
+/// their topology is. Nodes without such labels do not count.
+#[must_use]
+pub fn labelled_segments(prefix: &str, nodes: &BTreeMap<String, Node>) -> BTreeSet<Segment> {
+    let of_node = |node: &Node| -> Segment {
+        let labels = node.metadata.labels.iter().filter(|(key, _)| key.starts_with(prefix));
+        labels.map(|(key, value)| (key.clone(), value.clone())).collect()
+    };
+    let found = nodes.values().map(of_node);
+    found.filter(|segment| !segment.is_empty()).collect()
+}

@@ -1,5 +1,6 @@
 //! Requests in the protocol's words, and answers in ours.
 
+use super::node::NodeVolume;
 use super::proto;
 use crate::capacity::Available;
 use crate::request::{Failure, Request, Source, Volume, places};
@@ -37,15 +38,20 @@ fn mode(access_mode: &str, tells_pods_apart: bool) -> Result<Mode, Failure> {
     }
 }
 
-fn capabilities(request: &Request, tells_pods_apart: bool) -> Result<Vec<proto::VolumeCapability>, Failure> {
-    let access_type = if request.is_block() {
+fn access_type(is_block: bool, fs_type: &str, mount_flags: &[String]) -> AccessType {
+    if is_block {
         AccessType::Block(BlockVolume {})
     } else {
         AccessType::Mount(MountVolume {
-            fs_type: request.parameters.fs_type.clone().unwrap_or_default(),
-            mount_flags: request.class.mount_options.clone(),
+            fs_type: fs_type.to_owned(),
+            mount_flags: mount_flags.to_vec(),
         })
-    };
+    }
+}
+
+fn capabilities(request: &Request, tells_pods_apart: bool) -> Result<Vec<proto::VolumeCapability>, Failure> {
+    let fs_type = request.parameters.fs_type.as_deref().unwrap_or_default();
+    let access_type = access_type(request.is_block(), fs_type, &request.class.mount_options);
     let one = |access_mode: &String| {
         Ok(proto::VolumeCapability {
             access_type: Some(access_type.clone()),
@@ -55,6 +61,16 @@ fn capabilities(request: &Request, tells_pods_apart: bool) -> Result<Vec<proto::
         })
     };
     request.claim.spec.access_modes.iter().map(one).collect()
+}
+
+/// How a pod uses a volume on its node.
+pub(super) fn use_on_node(volume: &NodeVolume, tells_pods_apart: bool) -> Result<proto::VolumeCapability, Failure> {
+    Ok(proto::VolumeCapability {
+        access_type: Some(access_type(volume.is_block, &volume.fs_type, &volume.mount_options)),
+        access_mode: Some(AccessMode {
+            mode: mode(&volume.access_mode, tells_pods_apart)?.into(),
+        }),
+    })
 }
 
 pub(super) fn create_volume(

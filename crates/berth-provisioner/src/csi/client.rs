@@ -149,14 +149,7 @@ impl Client {
     /// # Errors
     /// If the driver is not ready in time or does not say who it is.
     pub async fn connect(address: &str, settings: ClientSettings) -> Result<Self, ConnectError> {
-        let path = socket_path(address)?;
-        // The name of the host is not looked at: what counts is the socket.
-        let endpoint = Endpoint::from(Uri::from_static("http://localhost"));
-        let channel = endpoint.connect_with_connector_lazy(service_fn(move |_: Uri| {
-            let path = path.clone();
-            async move { UnixStream::connect(path).await.map(TokioIo::new) }
-        }));
-        wait_until_ready(address, &channel, settings).await?;
+        let channel = open(address, settings).await?;
         let identity = ask_identity(address, &channel, settings).await?;
         Ok(Self {
             channel,
@@ -258,7 +251,20 @@ impl Client {
     }
 }
 
-fn call_error(status: &Status) -> CallError {
+/// A channel to a driver that is ready.
+pub(super) async fn open(address: &str, settings: ClientSettings) -> Result<Channel, ConnectError> {
+    let path = socket_path(address)?;
+    // The name of the host is not looked at: what counts is the socket.
+    let endpoint = Endpoint::from(Uri::from_static("http://localhost"));
+    let channel = endpoint.connect_with_connector_lazy(service_fn(move |_: Uri| {
+        let path = path.clone();
+        async move { UnixStream::connect(path).await.map(TokioIo::new) }
+    }));
+    wait_until_ready(address, &channel, settings).await?;
+    Ok(channel)
+}
+
+pub(super) fn call_error(status: &Status) -> CallError {
     CallError {
         message: describe(status),
     }

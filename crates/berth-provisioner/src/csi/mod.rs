@@ -11,6 +11,7 @@ mod address;
 mod calls;
 mod classify;
 mod client;
+mod node;
 
 /// The protocol.
 #[allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic)]
@@ -21,3 +22,4 @@ pub mod proto {
 pub use address::{AddressError, socket_path};
 pub use classify::classify;
 pub use client::{CallError, Client, ClientSettings, ConnectError, Identity, NoSecrets, SecretError, Secrets};
+pub use node::{NodeClient, NodeIdentity, NodeVolume};

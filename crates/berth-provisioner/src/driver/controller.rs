@@ -6,6 +6,7 @@ use crate::topology::Segment;
 use proto::controller_server::Controller;
 use proto::controller_service_capability::rpc::Type as Rpc;
 use proto::volume_capability::AccessType;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tonic::{Request, Response, Status};
 
@@ -16,6 +17,10 @@ const DEFAULT_BYTES: i64 = 1 << 30;
 #[derive(Clone, Debug)]
 pub struct ControllerService {
     store: Arc<Mutex<Store>>,
+    /// What is meant if a call does not say where.
+    home: Segment,
+    /// What callers must have among their secrets.
+    secret: Option<(String, String)>,
 }
 
 /// The store, also after a call that panicked: what is on the disk is still right.
@@ -39,11 +44,42 @@ impl ControllerService {
     /// Over a store, which node services may share.
     #[must_use]
     pub fn new(store: Arc<Mutex<Store>>) -> Self {
-        Self { store }
+        Self::at_home(store, Segment::new())
+    }
+
+    /// The same beside the node service of one node: a call that does not say where means this segment.
+    #[must_use]
+    pub fn at_home(store: Arc<Mutex<Store>>, home: Segment) -> Self {
+        Self {
+            store,
+            home,
+            secret: None,
+        }
+    }
+
+    /// The same for a backend that wants to see a secret before it makes or deletes a volume.
+    #[must_use]
+    pub fn with_secret(self, secret: Option<(String, String)>) -> Self {
+        Self { secret, ..self }
+    }
+
+    fn check_secret(&self, shown: &BTreeMap<String, String>) -> Result<(), Status> {
+        match &self.secret {
+            Some((key, value)) if shown.get(key) != Some(value) => Err(Status::unauthenticated(format!(
+                "the backend wants to see a secret with the right {key:?}"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// The place that a call means.
+    fn or_home(&self, place: Segment) -> Segment {
+        if place.is_empty() { self.home.clone() } else { place }
     }
 
     fn create(&self, request: &proto::CreateVolumeRequest) -> Result<StoredVolume, Status> {
         let asked = Asked::check(request)?;
+        self.check_secret(&request.secrets)?;
         let mut store = lock(&self.store);
         if let Some(volume) = store.by_name(&request.name) {
             return if asked.is_met_by(volume) {
@@ -57,7 +93,11 @@ impl ControllerService {
                 )))
             };
         }
-        let segment = store.find_room(&asked.places, asked.bytes)?;
+        let places = match asked.places.as_slice() {
+            [] if !self.home.is_empty() => std::slice::from_ref(&self.home),
+            places => places,
+        };
+        let segment = store.find_room(places, asked.bytes)?;
         Ok(store.create(&request.name, asked.bytes, segment, false)?)
     }
 }
@@ -168,6 +208,7 @@ impl Controller for ControllerService {
         if id.is_empty() {
             return Err(Status::invalid_argument("the volume's id is missing"));
         }
+        self.check_secret(&request.get_ref().secrets)?;
         lock(&self.store).delete(id)?;
         Ok(Response::new(proto::DeleteVolumeResponse {}))
     }
@@ -236,7 +277,7 @@ impl Controller for ControllerService {
         &self,
         request: Request<proto::GetCapacityRequest>,
     ) -> Result<Response<proto::GetCapacityResponse>, Status> {
-        let place = request.into_inner().accessible_topology.unwrap_or_default().segments;
+        let place = self.or_home(request.into_inner().accessible_topology.unwrap_or_default().segments);
         let store = lock(&self.store);
         let free = || store.free_within(&place).map(|(_, free)| free.unwrap_or(i64::MAX));
         Ok(Response::new(proto::GetCapacityResponse {

@@ -115,6 +115,20 @@ fn io_status(path: &str) -> impl FnOnce(io::Error) -> Status + '_ {
 
 #[tonic::async_trait]
 impl Node for NodeService {
+    async fn node_stage_volume(
+        &self,
+        _: Request<proto::NodeStageVolumeRequest>,
+    ) -> Result<Response<proto::NodeStageVolumeResponse>, Status> {
+        Err(Status::unimplemented("a directory needs no staging"))
+    }
+
+    async fn node_unstage_volume(
+        &self,
+        _: Request<proto::NodeUnstageVolumeRequest>,
+    ) -> Result<Response<proto::NodeUnstageVolumeResponse>, Status> {
+        Err(Status::unimplemented("a directory needs no staging"))
+    }
+
     async fn node_publish_volume(
         &self,
         request: Request<proto::NodePublishVolumeRequest>,

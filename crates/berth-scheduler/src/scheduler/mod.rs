@@ -135,6 +135,12 @@ impl Scheduler {
         &self.cluster
     }
 
+    /// Says what time it is on the clock that people use, in seconds since 1970: storage pools that have expired do not
+    /// count. All other times are since the scheduler was made.
+    pub fn set_now(&mut self, seconds: i64) {
+        self.cluster.binder_mut().set_now(seconds);
+    }
+
     /// What was done so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
@@ -145,6 +151,12 @@ impl Scheduler {
     #[must_use]
     pub fn pending(&self, place: Place) -> usize {
         self.queue.count(place)
+    }
+
+    /// How many pods are on their way to the node that was chosen for them, and not yet seen there.
+    #[must_use]
+    pub fn bindings_under_way(&self) -> usize {
+        self.bindings.len()
     }
 
     /// Where a pod is in the queue.

@@ -289,7 +289,7 @@ impl PendingPod {
                 inline.map(|(driver, _)| driver).any(|driver| driver == name)
                     || claims.any(|(_, found)| {
                         let class = found.and_then(|claim| binder.class(claim.class?));
-                        class.is_some_and(|class| class.provisioner == *name)
+                        class.is_some_and(|class| class.driver == *name)
                     })
             }
             _ => true,

@@ -8,7 +8,7 @@ mod anonymize;
 mod reduce;
 mod yaml;
 
-use crate::cluster::{self, Listed};
+use crate::cluster::{self, Listed, WORKLOADS};
 use anyhow::Context;
 use berth_core::api::Kind;
 use berth_kube::api::{Api, ApiError};
@@ -20,9 +20,6 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-
-/// Kinds that make pods. Decisions about one pod do not read them, simulations do.
-const WORKLOADS: [Resource; 3] = [Resource::DEPLOYMENTS, Resource::JOBS, Resource::CONTROLLER_REVISIONS];
 
 /// Arguments of `berth snapshot`.
 #[derive(Args, Debug)]

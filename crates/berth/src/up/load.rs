@@ -77,6 +77,7 @@ async fn create(api: &Api, paths: &mut Paths, object: &Value) -> Result<(), Load
         source,
     };
     let mut fresh = object.clone();
+    rename_binding_mode(&mut fresh);
     // What the server sets itself: objects from a dump carry what another server set.
     for given in [
         "resourceVersion",
@@ -103,6 +104,15 @@ async fn create(api: &Api, paths: &mut Paths, object: &Value) -> Result<(), Load
         // Not every kind has a status of its own.
         Err(error) if error.is_not_found() => Ok(()),
         Err(error) => Err(refused(error)),
+    }
+}
+
+/// The first design spelled the key of a class's binding mode otherwise; the API knows today's name only.
+fn rename_binding_mode(object: &mut Value) {
+    let mode = object["bindingMode"].clone();
+    if field::kind(object) == "StorageClass" && mode.is_string() && object["volumeBindingMode"].is_null() {
+        field::unset(object, &["bindingMode"]);
+        field::set(object, &["volumeBindingMode"], mode);
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod carry;
 mod components;
+mod csi;
 mod kubeconfig;
 mod load;
 mod steps;
@@ -16,13 +17,16 @@ pub use load::LoadError;
 
 use crate::cli::UpArgs;
 use crate::config::{self, Configuration};
+use crate::embedded::names;
 use crate::input::{NoProgress, Source, read_values};
 use crate::terminal::Color;
 use anyhow::Context;
 use berth_apiserver::{Server, Tls};
 use berth_kube::api::Api;
 use berth_kube::{CancellationToken, Client, controller, provisioner, scheduler};
+use berth_provisioner::csi::socket_path;
 use components::Chosen;
+use csi::{Drivers, Root};
 use jiff::Timestamp;
 use kubeconfig::Kubeconfig;
 use serde_json::Value;
@@ -97,7 +101,8 @@ async fn run(
     let nodes = load::load(&Api::new(client.clone(), FIELD_MANAGER), &chosen, objects).await?;
     greet(color, &chosen, address, &kubeconfig, nodes)?;
     tell::start(&client, begin, color, &cancel, &mut parts);
-    start(&client, &chosen, scheduling, &cancel, &mut parts);
+    let drivers = drivers(args, &client)?;
+    start(&client, &chosen, scheduling, drivers, &cancel, &mut parts);
     let result = tokio::select! {
         () = crate::component::interrupted() => Ok(()),
         Some(ended) = parts.join_next() => ended.unwrap_or_else(|error| Err(error.into())),
@@ -123,11 +128,25 @@ fn serve(server: &Arc<Server>, listener: TcpListener, tls: Tls, cancel: &Cancell
     });
 }
 
+/// The CSI drivers that node agents are to ask, if there are any.
+fn drivers(args: &UpArgs, client: &Client) -> anyhow::Result<Option<Drivers>> {
+    if args.csi_address.is_empty() {
+        return Ok(None);
+    }
+    for address in &args.csi_address {
+        socket_path(address)?;
+    }
+    let root = Root::new(args.data_dir.as_deref())?;
+    let api = Api::new(client.clone(), FIELD_MANAGER);
+    Ok(Some(Drivers::new(api, args.csi_address.clone(), root)))
+}
+
 /// Starts the chosen components.
 fn start(
     client: &Client,
     chosen: &Chosen,
     scheduling: scheduler::Options,
+    drivers: Option<Drivers>,
     cancel: &CancellationToken,
     parts: &mut Parts,
 ) {
@@ -144,12 +163,18 @@ fn start(
         parts.spawn(async move { running.await.context("the volume controller") });
     }
     if chosen.has(Component::Provisioner) {
-        // No capacity is published: most classes here have no limit, and what files say about capacity shall count.
-        let options = provisioner::Options::builtin();
+        let mut options = provisioner::Options::builtin();
+        // Most classes here have no limit: only those that have one are published, and what files say about others
+        // counts.
+        options.capacity = Some(provisioner::CapacityOptions {
+            form: provisioner::CapacityForm::DriverStatus,
+            announce: true,
+            ..provisioner::CapacityOptions::new("default")
+        });
         let running = provisioner::run(client.clone(), options, cancel.clone());
         parts.spawn(async move { running.await.context("the provisioner") });
     }
-    steps::start(client, chosen, cancel, parts);
+    steps::start(client, chosen, drivers, cancel, parts);
 }
 
 fn greet(
@@ -172,6 +197,22 @@ fn greet(
         writeln!(out, "  kubectl get storageclasses,pv")?;
         writeln!(out, "  kubectl apply -f examples/quickstart.yaml")?;
         writeln!(out, "  kubectl get pods -o wide --watch")?;
+        writeln!(out)?;
+        writeln!(
+            out,
+            "To see what a node in trouble does (the same with `{}-` undoes it):",
+            names::AGENT_MODE
+        )?;
+        writeln!(
+            out,
+            "  kubectl annotate node NODE {}=stop    falls silent, its pods go after minutes",
+            names::AGENT_MODE
+        )?;
+        writeln!(
+            out,
+            "  kubectl annotate node NODE {}=refuse  refuses pods that come",
+            names::AGENT_MODE
+        )?;
     }
     writeln!(out)?;
     writeln!(out, "Ctrl-C stops it. What happens from here on:")?;

@@ -5,10 +5,12 @@
 
 use super::carry::{Carrier, resources};
 use super::components::{Chosen, Component};
+use super::csi::{Concerned, Drivers};
 use super::{FIELD_MANAGER, Parts};
 use crate::embedded::agent::{self, Mode};
+use crate::embedded::names::NODE_LEASES;
 use crate::embedded::workloads::{self, Workloads};
-use crate::embedded::{Effect, Key, Objects, Step, View, field};
+use crate::embedded::{Effect, Key, Objects, Step, View, disruption, field, lifecycle};
 use berth_kube::api::Api;
 use berth_kube::backoff::Backoff;
 use berth_kube::resource::{Resource, Whole};
@@ -33,6 +35,8 @@ const MOUNT_PATIENCE: jiff::SignedDuration = jiff::SignedDuration::from_millis(5
 enum Work {
     /// A workload. Before nodes and pods, because those are the end of the way.
     Workload(Key),
+    /// A disruption budget.
+    Budget(Key),
     /// A node, its lease and its pods.
     Node(String),
     /// One pod of a node.
@@ -58,7 +62,13 @@ impl Sink<Whole> for Forward {
 }
 
 /// Starts the chosen ones.
-pub(super) fn start(client: &Client, chosen: &Chosen, cancel: &CancellationToken, parts: &mut Parts) {
+pub(super) fn start(
+    client: &Client,
+    chosen: &Chosen,
+    drivers: Option<Drivers>,
+    cancel: &CancellationToken,
+    parts: &mut Parts,
+) {
     let (workloads, agents) = (chosen.has(Component::Controller), chosen.has(Component::Nodes));
     if !workloads && !agents {
         return;
@@ -82,6 +92,7 @@ pub(super) fn start(client: &Client, chosen: &Chosen, cancel: &CancellationToken
             heartbeats: true,
             ..agent::Settings::default()
         }),
+        drivers: drivers.filter(|_| agents),
         inbox,
         listed: BTreeSet::new(),
         work: BTreeSet::new(),
@@ -103,6 +114,8 @@ struct Owner {
     view: Objects,
     workloads: Option<Workloads>,
     agents: Option<agent::Settings>,
+    /// CSI drivers beside the agents.
+    drivers: Option<Drivers>,
     inbox: mpsc::Receiver<News>,
     listed: BTreeSet<&'static str>,
     work: BTreeSet<Work>,
@@ -127,6 +140,7 @@ impl Owner {
                     Some(news) => self.take(news),
                     None => break,
                 },
+                concerned = news_of(&mut self.drivers) => self.hear(concerned),
                 () = std::future::ready(()), if ready => self.work_on_one().await,
                 () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() && !ready => {}
             }
@@ -178,24 +192,57 @@ impl Owner {
         }
     }
 
+    /// Takes in that a driver has done something, or is there.
+    fn hear(&mut self, concerned: Concerned) {
+        match concerned {
+            Concerned::Pod(key) => {
+                self.work.insert(Work::Pod(key));
+            }
+            Concerned::AllWaiting => self.work.extend(self.waiting_pods.keys().cloned().map(Work::Pod)),
+            Concerned::Nobody => {}
+        }
+    }
+
     /// Finds whom an object concerns that came, changed or went.
     fn concern(&mut self, object: &Value) {
         if self.workloads.is_some() {
             let workloads = workloads::concerned(&self.view, object).into_iter();
             self.work.extend(workloads.map(Work::Workload));
+            self.concern_budgets(object);
         }
         if self.agents.is_none() {
             return;
         }
         match field::kind(object) {
             "Node" => {
+                if let Some(drivers) = &mut self.drivers {
+                    drivers.node_appeared(field::name(object));
+                }
                 self.work.insert(Work::Node(field::name(object).to_owned()));
             }
             "Pod" if !field::text(object, "/spec/nodeName").is_empty() => {
                 self.work.insert(Work::Pod(Key::of(object)));
             }
+            "Lease" if field::namespace(object) == NODE_LEASES => {
+                self.work.insert(Work::Node(field::name(object).to_owned()));
+            }
             "PersistentVolumeClaim" | "PersistentVolume" => {
                 self.work.extend(self.waiting_pods.keys().cloned().map(Work::Pod));
+            }
+            _ => {}
+        }
+    }
+
+    fn concern_budgets(&mut self, object: &Value) {
+        match field::kind(object) {
+            "PodDisruptionBudget" => {
+                self.work.insert(Work::Budget(Key::of(object)));
+            }
+            "Pod" => {
+                let budgets = self.view.of_kind("PodDisruptionBudget");
+                let budgets = budgets.filter(|budget| disruption::covers(budget, object)).map(Key::of);
+                let budgets: Vec<Key> = budgets.collect();
+                self.work.extend(budgets.into_iter().map(Work::Budget));
             }
             _ => {}
         }
@@ -206,8 +253,12 @@ impl Owner {
         match field::kind(gone) {
             "Pod" => {
                 self.waiting_pods.remove(&Key::of(gone));
+                self.drivers.iter_mut().for_each(|drivers| drivers.pod_gone(gone));
             }
             "Node" if self.agents.is_some() => {
+                self.drivers
+                    .iter_mut()
+                    .for_each(|drivers| drivers.node_gone(field::name(gone)));
                 self.modes.remove(field::name(gone));
                 let pods = self.view.pods_on(field::name(gone)).map(Key::of);
                 self.work.extend(pods.map(Work::Pod));
@@ -249,7 +300,15 @@ impl Owner {
     fn step(&mut self, work: &Work, now: Timestamp) -> Step {
         match (work, &mut self.workloads, &self.agents) {
             (Work::Workload(key), Some(workloads), _) => workloads.reconcile(&self.view, key, now),
-            (Work::Node(name), _, Some(settings)) => {
+            (Work::Budget(key), Some(_), _) => {
+                let budget = self.view.get(&key.kind, &key.namespace, &key.name);
+                let effect = budget.and_then(|budget| disruption::step(&self.view, budget, now));
+                Step {
+                    effects: effect.into_iter().collect(),
+                    wake: None,
+                }
+            }
+            (Work::Node(name), controllers, Some(settings)) => {
                 let Some(node) = self.view.get("Node", "", name) else {
                     return Step::default();
                 };
@@ -258,6 +317,17 @@ impl Owner {
                 let before = self.modes.insert(name.clone(), mode);
                 if before == Some(Mode::Cordon) && mode != Mode::Cordon {
                     step.effects.push(agent::uncordon(node));
+                }
+                let silent = step.effects.is_empty();
+                if self.drivers.is_some() {
+                    // Pods may have to wait for a driver, each on its own.
+                    step.effects.retain(|effect| !is_about_pod(effect));
+                    let pods = self.view.pods_on(name).map(Key::of);
+                    self.work.extend(pods.map(Work::Pod));
+                }
+                // What the agent says comes first: a node that is back after a while is not lost once more.
+                if controllers.is_some() && silent {
+                    step.append(lifecycle::step(&self.view, name, now));
                 }
                 step
             }
@@ -271,11 +341,16 @@ impl Owner {
                 };
                 let mode = Mode::of_node(node).unwrap_or_default();
                 let step = agent::pod_step(&self.view, pod, mode, settings, now);
+                let drivers = self.drivers.as_mut();
+                let held = drivers.and_then(|drivers| drivers.hold(&self.view, pod, &step, now));
                 if field::text(pod, "/status/phase") != "Pending" {
                     self.waiting_pods.remove(key);
-                    return step;
+                    return held.unwrap_or(step);
                 }
                 let since = *self.waiting_pods.entry(key.clone()).or_insert(now);
+                if let Some(held) = held {
+                    return held;
+                }
                 let until = since.checked_add(MOUNT_PATIENCE).unwrap_or(now);
                 if now < until && is_refused(&step) {
                     let mut later = Step::default();
@@ -286,6 +361,24 @@ impl Owner {
             }
             _ => Step::default(),
         }
+    }
+}
+
+/// Waits for news from a driver, for ever if there are none.
+async fn news_of(drivers: &mut Option<Drivers>) -> Concerned {
+    match drivers {
+        Some(drivers) => drivers.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn is_about_pod(effect: &Effect) -> bool {
+    match effect {
+        Effect::Create(object) => field::kind(object) == "Pod",
+        Effect::Delete { target, .. } | Effect::UpdateStatus { target, .. } | Effect::Patch { target, .. } => {
+            target.kind == "Pod"
+        }
+        Effect::Event(event) => event.regarding.kind == "Pod",
     }
 }
 

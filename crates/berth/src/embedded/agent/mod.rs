@@ -2,7 +2,8 @@
 //!
 //! It looks after the pods that are bound to its node. It "mounts" their volumes, which here means that it checks
 //! what a kubelet checks before it mounts, says that their containers run, ends those that are to end, and removes
-//! pods that were deleted. It starts no process and touches no disk.
+//! pods that were deleted. It starts no process and touches no disk. Where a CSI driver runs, whoever runs the agents
+//! makes the calls that [`csi_mounts`] lists before a pod starts, and undoes them before it goes.
 //!
 //! ```text
 //!   bound ──▶ refused (Failed)            mode `refuse`
@@ -14,12 +15,14 @@
 //!     ▼ deleted: removed when the grace period is over
 //! ```
 
+mod csi;
 mod heartbeat;
 mod mount;
 mod running;
 #[cfg(test)]
 mod tests;
 
+pub use csi::{CsiMount, csi_mounts};
 pub(crate) use mount::is_reachable;
 pub use mount::{MountProblem, volumes_of};
 pub(crate) use running::reported_problem;
@@ -138,6 +141,25 @@ pub fn pod_step(view: &dyn View, pod: &Value, mode: Mode, settings: &Settings, n
     }
 }
 
+/// Says that a pod waits because a driver did not make its volume visible.
+#[must_use]
+pub fn mount_failed(view: &dyn View, pod: &Value, message: &str, now: Timestamp) -> Step {
+    let mut step = Step::default();
+    if let Some(node) = view.get("Node", "", field::text(pod, "/spec/nodeName")) {
+        waits(pod, node, message, now, &mut step);
+    }
+    step
+}
+
+/// Writes why a pod waits, once.
+fn waits(pod: &Value, node: &Value, message: &str, now: Timestamp, step: &mut Step) {
+    if running::reported_problem(pod) != message {
+        step.effects.extend(running::waiting(pod, node, message, now).effect());
+        step.effects
+            .push(Event::warning(SOURCE, pod, "FailedMount", message.to_owned()));
+    }
+}
+
 /// Makes a node schedulable again.
 #[must_use]
 pub fn uncordon(node: &Value) -> Effect {
@@ -213,14 +235,7 @@ impl Agent<'_> {
 
     fn start(&mut self, pod: &Value, step: &mut Step) {
         match mount::check(self.view, pod, self.node) {
-            Err(problem) => {
-                let message = problem.to_string();
-                if running::reported_problem(pod) != message {
-                    step.effects
-                        .extend(running::waiting(pod, self.node, &message, self.now).effect());
-                    step.effects.push(Event::warning(SOURCE, pod, "FailedMount", message));
-                }
-            }
+            Err(problem) => waits(pod, self.node, &problem.to_string(), self.now, step),
             Ok(()) => {
                 let address = self.addresses.next(pod);
                 step.effects

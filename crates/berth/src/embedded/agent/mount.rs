@@ -75,18 +75,25 @@ pub(super) fn check(view: &dyn View, pod: &Value, node: &Value) -> Result<(), Mo
 pub fn volumes_of<'a>(view: &'a dyn View, pod: &Value) -> Result<Vec<&'a Value>, MountProblem> {
     field::items(pod, "/spec/volumes")
         .iter()
-        .filter_map(|volume| {
-            let named = field::at(volume, "/persistentVolumeClaim/claimName").and_then(Value::as_str);
-            match named {
-                Some(claim) => Some((claim.to_owned(), false)),
-                None if volume["ephemeral"].is_object() => {
-                    Some((format!("{}-{}", field::name(pod), field::text(volume, "/name")), true))
-                }
-                None => None,
-            }
-        })
-        .map(|(claim, is_ephemeral)| volume_of(view, pod, &claim, is_ephemeral))
+        .filter_map(|source| volume_of_source(view, pod, source).transpose())
         .collect()
+}
+
+/// The persistent volume behind one volume of a pod, if it is one with a claim.
+pub(super) fn volume_of_source<'a>(
+    view: &'a dyn View,
+    pod: &Value,
+    source: &Value,
+) -> Result<Option<&'a Value>, MountProblem> {
+    let named = field::at(source, "/persistentVolumeClaim/claimName").and_then(Value::as_str);
+    match named {
+        Some(claim) => volume_of(view, pod, claim, false).map(Some),
+        None if source["ephemeral"].is_object() => {
+            let claim = format!("{}-{}", field::name(pod), field::text(source, "/name"));
+            volume_of(view, pod, &claim, true).map(Some)
+        }
+        None => Ok(None),
+    }
 }
 
 fn volume_of<'a>(view: &'a dyn View, pod: &Value, name: &str, is_ephemeral: bool) -> Result<&'a Value, MountProblem> {

@@ -1,0 +1,199 @@
+//! The calls of a node agent: what a kubelet asks a driver before a pod's containers start, and after they ended.
+
+use super::calls::use_on_node;
+use super::client::{CallError, ClientSettings, ConnectError, call_error, open};
+use super::proto;
+use crate::topology::Segment;
+use proto::identity_client::IdentityClient;
+use proto::node_client::NodeClient as Calls;
+use proto::node_service_capability::Type as Ability;
+use proto::node_service_capability::rpc::Type as Rpc;
+use std::collections::BTreeMap;
+use std::future::Future;
+use tokio::time::timeout;
+use tonic::transport::Channel;
+use tonic::{Response, Status};
+
+/// A volume as a pod uses it on a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeVolume {
+    /// The driver's name for it.
+    pub handle: String,
+    /// Where it is made ready once for all pods of the node, if the driver does that. Inline volumes are not.
+    pub staging_path: Option<String>,
+    /// Where the pod finds it.
+    pub target_path: String,
+    /// Access mode, in the words of Kubernetes.
+    pub access_mode: String,
+    /// A device instead of a directory.
+    pub is_block: bool,
+    /// File system; empty leaves it to the driver.
+    pub fs_type: String,
+    /// Options for mounting.
+    pub mount_options: Vec<String>,
+    /// Not writable.
+    pub read_only: bool,
+    /// Attributes of the volume, and of the pod if the driver asks for them.
+    pub volume_context: BTreeMap<String, String>,
+    /// What else the driver is told when the volume is published.
+    pub publish_context: BTreeMap<String, String>,
+    /// Credentials for staging.
+    pub stage_secrets: BTreeMap<String, String>,
+    /// Credentials for publishing.
+    pub publish_secrets: BTreeMap<String, String>,
+}
+
+/// What a driver says about itself and the node it runs on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeIdentity {
+    /// The driver's name.
+    pub driver: String,
+    /// The driver's name for the node.
+    pub node_id: String,
+    /// How many volumes the node takes; `None` means no limit.
+    pub most_volumes: Option<i64>,
+    /// Where the node is.
+    pub segment: Segment,
+}
+
+/// A connection to a driver's node service.
+#[derive(Clone, Debug)]
+pub struct NodeClient {
+    channel: Channel,
+    settings: ClientSettings,
+    identity: NodeIdentity,
+    stages: bool,
+    tells_pods_apart: bool,
+}
+
+impl NodeClient {
+    /// Connects, waits until the driver is ready, and asks where it is.
+    ///
+    /// # Errors
+    /// If the driver is not ready in time or does not say who and where it is.
+    pub async fn connect(address: &str, settings: ClientSettings) -> Result<Self, ConnectError> {
+        let channel = open(address, settings).await?;
+        let refused = |call: &'static str| {
+            move |error: CallError| ConnectError::Refused {
+                address: address.to_owned(),
+                call,
+                problem: error.message,
+            }
+        };
+        let (mut identity, mut node) = (IdentityClient::new(channel.clone()), Calls::new(channel.clone()));
+        let plugin = within(settings, identity.get_plugin_info(proto::GetPluginInfoRequest {}))
+            .await
+            .map_err(refused("GetPluginInfo"))?;
+        let abilities = within(
+            settings,
+            node.node_get_capabilities(proto::NodeGetCapabilitiesRequest {}),
+        )
+        .await
+        .map_err(refused("NodeGetCapabilities"))?;
+        let place = within(settings, node.node_get_info(proto::NodeGetInfoRequest {}))
+            .await
+            .map_err(refused("NodeGetInfo"))?;
+        let has = |call: Rpc| {
+            let mut known = abilities.capabilities.iter().filter_map(|one| one.r#type.as_ref());
+            known.any(|Ability::Rpc(rpc)| rpc.r#type == i32::from(call))
+        };
+        Ok(Self {
+            stages: has(Rpc::StageUnstageVolume),
+            tells_pods_apart: has(Rpc::SingleNodeMultiWriter),
+            identity: NodeIdentity {
+                driver: plugin.name,
+                node_id: place.node_id,
+                most_volumes: Some(place.max_volumes_per_node).filter(|most| *most > 0),
+                segment: place.accessible_topology.unwrap_or_default().segments,
+            },
+            channel,
+            settings,
+        })
+    }
+
+    /// What the driver says about itself and the node it runs on.
+    #[must_use]
+    pub fn identity(&self) -> &NodeIdentity {
+        &self.identity
+    }
+
+    /// Makes a volume visible to a pod, staging it before if the driver does that. The same again does no harm.
+    ///
+    /// # Errors
+    /// If the driver refuses or does not answer.
+    pub async fn publish(&self, volume: &NodeVolume) -> Result<(), CallError> {
+        let used = use_on_node(volume, self.tells_pods_apart).map_err(|failure| CallError {
+            message: failure.message,
+        })?;
+        let mut calls = Calls::new(self.channel.clone());
+        let staging_path = volume.staging_path.as_deref().filter(|_| self.stages);
+        if let Some(path) = staging_path {
+            let call = proto::NodeStageVolumeRequest {
+                volume_id: volume.handle.clone(),
+                publish_context: BTreeMap::new(),
+                staging_target_path: path.to_owned(),
+                volume_capability: Some(used.clone()),
+                secrets: volume.stage_secrets.clone(),
+                volume_context: volume.volume_context.clone(),
+            };
+            within(self.settings, calls.node_stage_volume(call)).await?;
+        }
+        let call = proto::NodePublishVolumeRequest {
+            volume_id: volume.handle.clone(),
+            publish_context: volume.publish_context.clone(),
+            staging_target_path: staging_path.unwrap_or_default().to_owned(),
+            target_path: volume.target_path.clone(),
+            volume_capability: Some(used),
+            readonly: volume.read_only,
+            secrets: volume.publish_secrets.clone(),
+            volume_context: volume.volume_context.clone(),
+        };
+        within(self.settings, calls.node_publish_volume(call)).await?;
+        Ok(())
+    }
+
+    /// Takes a volume away from a pod. The same again does no harm.
+    ///
+    /// # Errors
+    /// If the driver refuses or does not answer.
+    pub async fn unpublish(&self, handle: &str, target_path: &str) -> Result<(), CallError> {
+        let call = proto::NodeUnpublishVolumeRequest {
+            volume_id: handle.to_owned(),
+            target_path: target_path.to_owned(),
+        };
+        let mut calls = Calls::new(self.channel.clone());
+        within(self.settings, calls.node_unpublish_volume(call)).await?;
+        Ok(())
+    }
+
+    /// Lets go of a volume that no pod of the node uses any more, if the driver stages volumes.
+    ///
+    /// # Errors
+    /// If the driver refuses or does not answer.
+    pub async fn unstage(&self, handle: &str, staging_path: &str) -> Result<(), CallError> {
+        if !self.stages {
+            return Ok(());
+        }
+        let call = proto::NodeUnstageVolumeRequest {
+            volume_id: handle.to_owned(),
+            staging_target_path: staging_path.to_owned(),
+        };
+        let mut calls = Calls::new(self.channel.clone());
+        within(self.settings, calls.node_unstage_volume(call)).await?;
+        Ok(())
+    }
+}
+
+async fn within<T>(
+    settings: ClientSettings,
+    answer: impl Future<Output = Result<Response<T>, Status>>,
+) -> Result<T, CallError> {
+    let limit = settings.call_timeout;
+    match timeout(limit, answer).await {
+        Ok(Ok(response)) => Ok(response.into_inner()),
+        Ok(Err(status)) => Err(call_error(&status)),
+        Err(_) => Err(CallError {
+            message: format!("no answer within {limit:?}"),
+        }),
+    }
+}

@@ -1,0 +1,213 @@
+//! `berth provisioner`: arguments and configuration become options here, and nowhere else.
+
+use crate::cli::ComponentArgs;
+use crate::component::{on_cluster, process, read};
+use crate::terminal::Color;
+use anyhow::Context;
+use berth_kube::Client;
+use berth_kube::provisioner::{self, CapacityForm, CapacityOptions, Options};
+use berth_provisioner::csi::{Client as Driver, ClientSettings};
+use clap::{Args, ValueEnum};
+use jiff::SignedDuration;
+use serde::Deserialize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Arguments of `berth provisioner`.
+#[derive(Args, Debug)]
+pub struct ProvisionerArgs {
+    /// What components have in common.
+    #[command(flatten)]
+    pub component: ComponentArgs,
+    /// The configuration.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The socket of a CSI driver. Without this: the built-in provisioners.
+    #[arg(long, value_name = "ADDRESS")]
+    pub csi_address: Option<String>,
+    /// How long one call to the driver may take.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    pub timeout: Duration,
+    /// How many claims and volumes are worked on at a time.
+    #[arg(long, value_name = "N")]
+    pub workers: Option<usize>,
+    /// Ask for volumes in the segment of the selected node only.
+    #[arg(long)]
+    pub strict_topology: bool,
+    /// Tell the driver nothing about topology for claims without a selected node.
+    #[arg(long)]
+    pub no_immediate_topology: bool,
+    /// Tell the driver the names of claim and volume.
+    #[arg(long)]
+    pub extra_create_metadata: bool,
+    /// The file system of classes that name none.
+    #[arg(long, value_name = "TYPE")]
+    pub default_fstype: Option<String>,
+    /// Serve this node alone: for a driver that runs on every node, with a provisioner beside each.
+    #[arg(long, value_name = "NODE")]
+    pub node_name: Option<String>,
+    /// How capacity is published.
+    #[command(flatten)]
+    pub capacity: CapacityArgs,
+}
+
+/// Where capacity is published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    /// `CSIStorageCapacity` objects: what every cluster has.
+    Objects,
+    /// Pools in the status of the `CSIDriver`: of `berth up`.
+    DriverStatus,
+    /// The same pools in a custom resource: `deploy/crds` has its definition.
+    CustomResource,
+}
+
+/// The arguments about capacity.
+#[derive(Args, Debug)]
+pub struct CapacityArgs {
+    /// Publish how much room there is.
+    #[arg(long = "capacity", value_enum, value_name = "WHERE")]
+    pub form: Option<Form>,
+    /// The namespace of the objects. Without this: NAMESPACE from the environment, or default.
+    #[arg(long, value_name = "NAMESPACE")]
+    pub capacity_namespace: Option<String>,
+    /// The objects go with their owner: 0 the pod of the provisioner, 1 its owner, 2 that one's. POD_NAME and
+    /// NAMESPACE in the environment say which pod.
+    #[arg(long, value_name = "LEVEL")]
+    pub capacity_ownerref_level: Option<u8>,
+    /// How often everything is asked again.
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = duration)]
+    pub capacity_poll_interval: Duration,
+    /// For classes with immediate binding too.
+    #[arg(long)]
+    pub capacity_for_immediate_binding: bool,
+    /// Pools only: for inline volumes too, under `<ephemeral>`.
+    #[arg(long)]
+    pub capacity_ephemeral: bool,
+    /// Pools only: under `<fallback>`, once for all classes, instead of for each.
+    #[arg(long)]
+    pub capacity_fallback: bool,
+    /// Segments are the labels of nodes with this prefix, such as example.com/. Without this: those that the driver
+    /// registered.
+    #[arg(long, value_name = "PREFIX")]
+    pub capacity_label_prefix: Option<String>,
+    /// Pools only: a report that was not renewed for so long stops counting.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
+    pub capacity_expiry: Duration,
+}
+
+/// A length of time as Kubernetes components take it: 15s, 1m30s, 500ms.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let parsed: SignedDuration = text.parse().map_err(|error: jiff::Error| error.to_string())?;
+    let found = Duration::try_from(parsed).map_err(|_| "a length of time cannot be negative".to_owned())?;
+    if found.is_zero() {
+        return Err("it must be longer than nothing".to_owned());
+    }
+    Ok(found)
+}
+
+/// The configuration of `berth provisioner`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+struct ProvisionerFile {
+    csi_address: Option<String>,
+    capacity_namespace: Option<String>,
+    workers: Option<usize>,
+}
+
+/// Runs a provisioner until interrupted.
+///
+/// # Errors
+/// If the configuration is broken, the driver or the cluster cannot be reached, or the provisioner cannot go on.
+pub fn provisioner(args: &ProvisionerArgs, color: Color) -> anyhow::Result<()> {
+    let file: ProvisionerFile = read(args.config.as_deref())?;
+    let address = args.csi_address.clone().or(file.csi_address);
+    on_cluster(&args.component, color, |client, cancel| async move {
+        let settings = ClientSettings {
+            call_timeout: args.timeout,
+            ..ClientSettings::default()
+        };
+        let mut options = match address {
+            Some(address) => Options::csi(Driver::connect(&address, settings).await?),
+            None => Options::builtin(),
+        };
+        for one in &mut options.settings {
+            one.node.clone_from(&args.node_name);
+            one.extra_create_metadata = args.extra_create_metadata;
+            one.default_fs_type.clone_from(&args.default_fstype);
+            if let Some(policy) = &mut one.topology {
+                policy.strict = args.strict_topology;
+                policy.immediate = !args.no_immediate_topology;
+            }
+        }
+        options.workers = args.workers.or(file.workers).unwrap_or(options.workers);
+        options.capacity = capacity(&client, args, file.capacity_namespace).await?;
+        options.process = process(&args.component, &lease_name(&options, args.node_name.as_deref()));
+        Ok(provisioner::run(client, options, cancel).await?)
+    })
+}
+
+/// Copies for the same driver compete, those for different drivers or nodes do not.
+fn lease_name(options: &Options, node: Option<&str>) -> String {
+    let driver = match options.settings.as_slice() {
+        [one] => Some(one.provisioner.as_str()),
+        _ => None,
+    };
+    let parts: Vec<&str> = ["berth-provisioner"].into_iter().chain(driver).chain(node).collect();
+    parts.join("-").replace('/', "-").to_lowercase()
+}
+
+async fn capacity(
+    client: &Client,
+    args: &ProvisionerArgs,
+    namespace_in_file: Option<String>,
+) -> anyhow::Result<Option<CapacityOptions>> {
+    let args = &args.capacity;
+    let form = match args.form {
+        Some(Form::Objects) => CapacityForm::Objects,
+        Some(Form::DriverStatus) => CapacityForm::DriverStatus,
+        Some(Form::CustomResource) => CapacityForm::CustomResource,
+        None if namespace_in_file.is_some() => CapacityForm::Objects,
+        None => return Ok(None),
+    };
+    let from_environment = || std::env::var("NAMESPACE").ok();
+    let namespace = args.capacity_namespace.clone().or(namespace_in_file);
+    let namespace = namespace
+        .or_else(from_environment)
+        .unwrap_or_else(|| "default".to_owned());
+    let owner = match args.capacity_ownerref_level {
+        None => None,
+        Some(level) => {
+            let pod = std::env::var("POD_NAME").context("--capacity-ownerref-level needs POD_NAME")?;
+            let home = from_environment().context("--capacity-ownerref-level needs NAMESPACE")?;
+            Some(provisioner::owner_of_pod(client.clone(), &home, &pod, level).await?)
+        }
+    };
+    Ok(Some(CapacityOptions {
+        form,
+        owner,
+        ephemeral: args.capacity_ephemeral,
+        fallback: args.capacity_fallback,
+        label_prefix: args.capacity_label_prefix.clone(),
+        expiry: args.capacity_expiry,
+        immediate: args.capacity_for_immediate_binding,
+        poll: args.capacity_poll_interval,
+        ..CapacityOptions::new(namespace)
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::duration;
+    use std::time::Duration;
+
+    #[test]
+    fn lengths_of_time() {
+        assert_eq!(duration("15s"), Ok(Duration::from_secs(15)));
+        assert_eq!(duration("1m30s"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        for text in ["", "15", "-1s", "0s", "soon"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! A CSI driver, `berth provisioner` and `berth up`, each a process: from YAML to a running pod and back.
+
+// Helpers of tests fail loudly too; the lints spare only the test functions themselves.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+
+mod support;
+
+use berth_core::api::Kind;
+use berth_kube::resource::Resource;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use support::{Berth, Up, eventually};
+use tempfile::TempDir;
+
+const DRIVER: &str = "dir.berth.dev";
+
+/// A driver process, the control plane with agents that ask it, and a directory for all.
+struct Cluster {
+    directory: TempDir,
+    up: Up,
+    _driver: Berth,
+}
+
+impl Cluster {
+    /// Nodes with room, and the objects of a cluster without its nodes.
+    async fn start(nodes: &[(&str, &str)], driver_arguments: &[&str], objects: &[Value]) -> Self {
+        let directory = TempDir::new().unwrap();
+        let csi = directory.path().join("csi");
+        let rooms: Vec<String> = nodes.iter().map(|(name, room)| format!("{name}={room}")).collect();
+        let mut arguments = vec!["csi-driver", "--dir", csi.to_str().unwrap()];
+        for room in &rooms {
+            arguments.extend(["--node", room]);
+        }
+        arguments.extend(driver_arguments);
+        let driver = Berth::start(&arguments);
+        driver.read_until("nodes:");
+        let mut all: Vec<Value> = nodes.iter().map(|(name, _)| node(name)).collect();
+        all.extend(objects.iter().cloned());
+        let file = directory.path().join("cluster.json");
+        std::fs::write(
+            &file,
+            json!({"apiVersion": "v1", "kind": "List", "items": all}).to_string(),
+        )
+        .unwrap();
+        let sockets = format!("unix://{}/nodes/{{node}}.sock", csi.display());
+        let arguments = [
+            "--components",
+            "api,scheduler,controller,nodes",
+            "-f",
+            file.to_str().unwrap(),
+            "--csi-address",
+            &sockets,
+            "--verbose",
+        ];
+        let up = Up::start(directory.path(), &arguments).await;
+        Self {
+            directory,
+            up,
+            _driver: driver,
+        }
+    }
+
+    fn csi(&self) -> PathBuf {
+        self.directory.path().join("csi")
+    }
+
+    /// A provisioner at a socket of the driver.
+    fn provisioner(&self, socket: &str, arguments: &[&str]) -> Berth {
+        let address = format!("unix://{}/{socket}", self.csi().display());
+        let kubeconfig = self.up.kubeconfig.to_str().unwrap();
+        let mut all = vec!["provisioner", "--kubeconfig", kubeconfig, "--csi-address", &address];
+        all.push("--strict-topology");
+        all.extend(arguments);
+        Berth::start(&all)
+    }
+
+    /// The volumes of the backend, as they stand on its disk.
+    fn backend(&self) -> Vec<Value> {
+        stored(&self.csi().join("volumes"))
+    }
+
+    async fn volumes(&self) -> Vec<Value> {
+        self.up.list(Resource::of(Kind::PersistentVolume)).await
+    }
+
+    async fn running(&self, pods: &[String]) {
+        for pod in pods {
+            self.up.wait_for(Kind::Pod, pod, "/status/phase", "Running").await;
+        }
+    }
+
+    /// Every volume of the backend has its object, and the other way round.
+    async fn check_nothing_is_lost(&self) {
+        let mut objects: Vec<String> = self
+            .volumes()
+            .await
+            .iter()
+            .map(|volume| volume["spec"]["csi"]["volumeHandle"].as_str().unwrap().to_owned())
+            .collect();
+        objects.sort();
+        let mut handles: Vec<String> = self
+            .backend()
+            .iter()
+            .map(|volume| volume["id"].as_str().unwrap().to_owned())
+            .collect();
+        handles.sort();
+        assert_eq!(handles, objects, "volumes of the backend against objects");
+    }
+}
+
+fn stored(directory: &Path) -> Vec<Value> {
+    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let files = entries.filter(|path| path.extension().is_some_and(|extension| extension == "json"));
+    // A file may go while the directory is read.
+    let texts = files.filter_map(|path| std::fs::read_to_string(path).ok());
+    texts.map(|text| serde_json::from_str(&text).unwrap()).collect()
+}
+
+fn node(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+        "status": {"allocatable": {"cpu": "64", "memory": "256Gi", "pods": "110"}}})
+}
+
+fn class(parameters: &Value) -> Value {
+    json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "dir"},
+        "provisioner": DRIVER, "volumeBindingMode": "WaitForFirstConsumer", "parameters": parameters})
+}
+
+fn driver_object() -> Value {
+    json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": DRIVER},
+        "spec": {"attachRequired": false, "podInfoOnMount": true, "storageCapacity": true}})
+}
+
+fn claim(name: &str, size: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": "default"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "dir",
+            "resources": {"requests": {"storage": size}}}})
+}
+
+fn pod(name: &str, claims: &[&str]) -> Value {
+    let volumes: Vec<Value> = claims
+        .iter()
+        .map(|claim| json!({"name": claim, "persistentVolumeClaim": {"claimName": claim}}))
+        .collect();
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
+        "spec": {"containers": [{"name": "c", "image": "i"}], "volumes": volumes}})
+}
+
+/// A number that the last line of a provisioner's log tells.
+fn told(line: &str, what: &str) -> u64 {
+    let (_, rest) = line.split_once(&format!("{what}=")).unwrap_or_else(|| panic!("{line}"));
+    rest.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn from_yaml_to_a_running_pod_and_back() {
+    let objects = [
+        class(&json!({})),
+        driver_object(),
+        claim("data", "4Gi"),
+        pod("db", &["data"]),
+    ];
+    let cluster = Cluster::start(&[("n1", "2Gi"), ("n2", "10Gi")], &[], &objects).await;
+    let mut provisioner = cluster.provisioner("csi.sock", &["--capacity", "objects", "--leader-elect"]);
+    let up = &cluster.up;
+    let running = up.wait_for(Kind::Pod, "db", "/status/phase", "Running").await;
+    assert_eq!(running["spec"]["nodeName"], "n2", "n1 has too little room");
+    let registered = up.get(Kind::CsiNode, "n2").await.unwrap();
+    let entry = json!({"name": DRIVER, "nodeID": "n2", "topologyKeys": ["topology.dir.berth.dev/node"]});
+    assert_eq!(registered["spec"]["drivers"], json!([entry]));
+
+    let volumes = cluster.volumes().await;
+    assert_eq!(volumes.len(), 1);
+    let volume = &volumes[0];
+    assert_eq!(
+        volume["metadata"]["annotations"]["pv.kubernetes.io/provisioned-by"],
+        DRIVER
+    );
+    let finalizers = volume["metadata"]["finalizers"].to_string();
+    assert!(
+        finalizers.contains("external-provisioner.volume.kubernetes.io/finalizer"),
+        "{finalizers}"
+    );
+    let expression = json!({"key": "topology.dir.berth.dev/node", "operator": "In", "values": ["n2"]});
+    assert_eq!(
+        volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"],
+        json!([{"matchExpressions": [expression]}])
+    );
+    cluster.check_nothing_is_lost().await;
+    let published = cluster.backend()[0]["published"].clone();
+    let paths: Vec<&String> = published.as_object().unwrap().keys().collect();
+    assert_eq!(paths.len(), 1, "{published}");
+    let directory = std::fs::read_link(paths[0]).unwrap();
+    assert!(directory.starts_with(cluster.csi().join("volumes")), "{directory:?}");
+
+    up.delete(Kind::Pod, "db").await;
+    up.wait_until_gone(Kind::Pod, "db").await;
+    assert_eq!(
+        cluster.backend()[0]["published"],
+        json!({}),
+        "unpublished before the pod went"
+    );
+    up.delete(Kind::PersistentVolumeClaim, "data").await;
+    eventually("the volume is deleted", async || cluster.volumes().await.is_empty()).await;
+    assert!(
+        cluster.backend().is_empty(),
+        "the backend is clean before the object goes"
+    );
+    eventually("room again", async || {
+        let published = up.list(Resource::of(Kind::CsiStorageCapacity)).await;
+        let mut room: Vec<&str> = published
+            .iter()
+            .map(|object| object["capacity"].as_str().unwrap())
+            .collect();
+        room.sort_unstable();
+        room == ["10Gi", "2Gi"]
+    })
+    .await;
+    assert_eq!(provisioner.stop().code(), Some(0));
+    let line = provisioner.logs("provisioner stopped");
+    assert_eq!((told(&line, "create_calls"), told(&line, "create_failed")), (1, 0));
+}
+
+#[tokio::test]
+async fn a_backend_that_wants_a_secret_is_shown_it() {
+    let parameters = json!({
+        "csi.storage.k8s.io/provisioner-secret-name": "backend",
+        "csi.storage.k8s.io/provisioner-secret-namespace": "${pvc.namespace}",
+    });
+    let objects = [class(&parameters), claim("data", "1Gi"), pod("db", &["data"])];
+    let cluster = Cluster::start(&[("n1", "10Gi")], &["--secret", "token=sesame"], &objects).await;
+    let mut provisioner = cluster.provisioner("csi.sock", &[]);
+    let up = &cluster.up;
+    let told_of = async |text: &str| {
+        let events = up.list(Resource::EVENTS).await;
+        let mut messages = events.iter().filter_map(|event| event["message"].as_str());
+        messages.any(|message| message.contains(text))
+    };
+    eventually("it says that there is no secret", || {
+        told_of("secret default/backend: does not exist")
+    })
+    .await;
+    assert!(cluster.backend().is_empty());
+    let secret = |token: &str| {
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "backend", "namespace": "default"},
+            "data": {"token": token}})
+    };
+    // In base64: abracadabra, which is wrong, and sesame.
+    up.api
+        .create(Resource::SECRETS, "default", &secret("YWJyYWNhZGFicmE="))
+        .await
+        .unwrap();
+    eventually("the backend says no", || told_of("code = Unauthenticated")).await;
+    let path = "/api/v1/namespaces/default/secrets/backend";
+    up.api
+        .merge_patch_path(path, &json!({"data": {"token": "c2VzYW1l"}}))
+        .await
+        .unwrap();
+    up.wait_for(Kind::Pod, "db", "/status/phase", "Running").await;
+    up.delete(Kind::Pod, "db").await;
+    up.wait_until_gone(Kind::Pod, "db").await;
+    up.delete(Kind::PersistentVolumeClaim, "data").await;
+    eventually("deleted with the secret", async || cluster.volumes().await.is_empty()).await;
+    assert!(cluster.backend().is_empty());
+    assert_eq!(provisioner.stop().code(), Some(0));
+    let log = provisioner.logged().join("\n");
+    assert!(
+        !log.contains("sesame") && !log.contains("abracadabra"),
+        "secrets stay out of the log"
+    );
+}
+
+#[tokio::test]
+async fn a_second_copy_takes_over_and_nothing_is_made_twice() {
+    let cluster = Cluster::start(&[("n1", "100Gi"), ("n2", "100Gi")], &[], &[class(&json!({}))]).await;
+    let election = ["--leader-elect", "--leader-elect-lease-duration", "2s"];
+    let mut first = cluster.provisioner("csi.sock", &election);
+    first.logs("leading");
+    let mut second = cluster.provisioner("csi.sock", &election);
+    let names: Vec<String> = (0..30).map(|index| format!("p{index}")).collect();
+    for name in &names {
+        cluster.up.create(&claim(name, "1Gi")).await;
+        cluster.up.create(&pod(name, &[name])).await;
+    }
+    eventually("some volumes", async || cluster.backend().len() >= 3).await;
+    first.crash();
+    second.logs("leading");
+    cluster.running(&names).await;
+    cluster.check_nothing_is_lost().await;
+    assert_eq!(cluster.backend().len(), names.len());
+    assert_eq!(second.stop().code(), Some(0));
+}
+
+#[tokio::test]
+async fn each_node_has_a_provisioner_of_its_own() {
+    let cluster = Cluster::start(
+        &[("n1", "10Gi"), ("n2", "20Gi")],
+        &[],
+        &[class(&json!({})), driver_object()],
+    )
+    .await;
+    let start = |node: &str| {
+        let arguments = ["--node-name", node, "--capacity", "objects"];
+        cluster.provisioner(&format!("nodes/{node}.sock"), &arguments)
+    };
+    let mut provisioners = [start("n1"), start("n2")];
+    for (name, node) in [("a", "n1"), ("b", "n2"), ("c", "n2")] {
+        cluster.up.create(&claim(name, "4Gi")).await;
+        let mut pod = pod(name, &[name]);
+        pod["spec"]["nodeSelector"] = json!({"kubernetes.io/hostname": node});
+        cluster.up.create(&pod).await;
+    }
+    for (name, node) in [("a", "n1"), ("b", "n2"), ("c", "n2")] {
+        let pod = cluster.up.wait_for(Kind::Pod, name, "/status/phase", "Running").await;
+        assert_eq!(pod["spec"]["nodeName"], node);
+    }
+    cluster.check_nothing_is_lost().await;
+    eventually("each node publishes its own room", async || {
+        let objects = cluster.up.list(Resource::of(Kind::CsiStorageCapacity)).await;
+        let mut room: Vec<String> = objects
+            .iter()
+            .map(|object| {
+                let by = &object["metadata"]["labels"]["csi.storage.k8s.io/managed-by"];
+                format!("{} {}", by.as_str().unwrap(), object["capacity"].as_str().unwrap())
+            })
+            .collect();
+        room.sort();
+        room == ["berth-provisioner-n1 6Gi", "berth-provisioner-n2 12Gi"]
+    })
+    .await;
+    let made = provisioners.each_mut().map(|provisioner| {
+        provisioner.stop();
+        told(&provisioner.logs("provisioner stopped"), "create_calls")
+    });
+    assert_eq!(made, [1, 2]);
+}
+
+/// Nodes fill up while pods come. Nobody knows of volumes that are being made, so some calls fail; their pods go
+/// elsewhere, and in the end every byte is used.
+#[tokio::test]
+async fn fifty_pods_fill_four_nodes() {
+    let nodes = [("n1", "5Gi"), ("n2", "10Gi"), ("n3", "15Gi"), ("n4", "20Gi")];
+    let cluster = Cluster::start(&nodes, &[], &[class(&json!({})), driver_object()]).await;
+    let mut provisioner = cluster.provisioner("csi.sock", &["--capacity", "objects"]);
+    let names: Vec<String> = (0..50).map(|index| format!("p{index}")).collect();
+    for name in &names {
+        cluster.up.create(&claim(name, "1Gi")).await;
+        cluster.up.create(&pod(name, &[name])).await;
+    }
+    cluster.running(&names).await;
+    cluster.check_nothing_is_lost().await;
+    let pods = cluster.up.list(Resource::of(Kind::Pod)).await;
+    let on_nodes = nodes.map(|(node, _)| pods.iter().filter(|pod| pod["spec"]["nodeName"] == node).count());
+    assert_eq!(on_nodes, [5, 10, 15, 20]);
+    provisioner.stop();
+    let line = provisioner.logs("provisioner stopped");
+    let (calls, failed) = (told(&line, "create_calls"), told(&line, "create_failed"));
+    println!("50 pods on 4 nodes with room for 50: {calls} CreateVolume calls, {failed} of them failed");
+    assert_eq!(calls - failed, 50);
+}
+
+/// Pools that hold one of two claims do not hold both.
+#[tokio::test]
+async fn claims_of_one_pod_are_added_up() {
+    let objects = [class(&json!({})), driver_object()];
+    let cluster = Cluster::start(&[("n1", "10Gi"), ("n2", "12Gi")], &[], &objects).await;
+    let mut provisioner = cluster.provisioner("csi.sock", &["--capacity", "objects"]);
+    let up = &cluster.up;
+    for name in ["a", "b", "c", "d"] {
+        up.create(&claim(name, "6Gi")).await;
+    }
+    up.create(&pod("two", &["a", "b"])).await;
+    let two = up.wait_for(Kind::Pod, "two", "/status/phase", "Running").await;
+    assert_eq!(two["spec"]["nodeName"], "n2");
+    up.create(&pod("more", &["c", "d"])).await;
+    eventually("nowhere is room for two more", async || {
+        let pod = up.get(Kind::Pod, "more").await.unwrap();
+        pod["status"]["conditions"]
+            .to_string()
+            .contains("node(s) did not have enough free storage")
+    })
+    .await;
+    assert_eq!(cluster.backend().len(), 2, "the one that would fit is not made");
+    up.delete(Kind::Pod, "two").await;
+    up.wait_until_gone(Kind::Pod, "two").await;
+    for name in ["a", "b"] {
+        up.delete(Kind::PersistentVolumeClaim, name).await;
+    }
+    up.wait_for(Kind::Pod, "more", "/status/phase", "Running").await;
+    provisioner.stop();
+    let line = provisioner.logs("provisioner stopped");
+    assert_eq!(told(&line, "create_failed"), 0, "{line}");
+}
