@@ -501,6 +501,10 @@ pub struct ControllerArgs {
     /// What components have in common.
     #[command(flatten)]
     pub component: ComponentArgs,
+    /// Delay WaitForFirstConsumer claims only while a scheduler announces in its lease (in the namespace of leases) that
+    /// it can bind them; without one for a minute, bind them at once. kube-scheduler does not announce it.
+    #[arg(long)]
+    pub require_delayed_binding_scheduler: bool,
     /// The configuration.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,

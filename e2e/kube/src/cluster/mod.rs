@@ -29,6 +29,8 @@ use tempfile::TempDir;
 
 /// How long a part of the control plane may take to answer. On a busy machine with two cores kube-apiserver takes ten seconds.
 const START: Duration = Duration::from_secs(120);
+/// How long kube-apiserver may take to stop. Left alone, it waits a minute for watches to end.
+const STOP_APISERVER: Duration = Duration::from_secs(3);
 /// Ports are chosen before they are used, so another process can come first. That is rare; thrice is not chance.
 const ATTEMPTS: usize = 3;
 
@@ -246,10 +248,10 @@ impl Cluster {
         Ok(())
     }
 
-    /// Stops kube-apiserver: what it was asked is answered before it ends.
+    /// Stops kube-apiserver: what it was asked is answered before it ends. Watches are given some seconds.
     pub async fn stop_apiserver(&mut self) {
         if let Some(apiserver) = self.apiserver.take() {
-            apiserver.stop().await;
+            apiserver.stop_within(STOP_APISERVER).await;
         }
     }
 

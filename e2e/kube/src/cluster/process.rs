@@ -162,11 +162,16 @@ impl Process {
     }
 
     /// Asks it to end and waits for that. One that does not listen is ended.
-    pub async fn stop(mut self) {
+    pub async fn stop(self) {
+        self.stop_within(STOP).await;
+    }
+
+    /// Asks it to end, waits so long for that, and then ends it.
+    pub async fn stop_within(mut self, patience: Duration) {
         if self.signal(Signal::TERM).is_err() {
             return;
         }
-        let ended = eventually("the process ends", STOP, async || {
+        let ended = eventually("the process ends", patience, async || {
             Ok::<_, Infallible>((!matches!(self.child.try_wait(), Ok(None))).then_some(()))
         });
         // One that is late is ended by dropping it.

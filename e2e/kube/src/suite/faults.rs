@@ -3,7 +3,7 @@
 use super::consistency::problems;
 use super::report::Remark;
 use super::scenario::{Scenario, nodes_of};
-use super::world::World;
+use super::world::{World, election};
 use anyhow::{Context as _, bail, ensure};
 use berth_e2e::components::{Component, NAMESPACE};
 use berth_e2e::kube::Kube;
@@ -172,9 +172,12 @@ pub(crate) async fn the_api_server_is_restarted(
 ) -> anyhow::Result<Remark> {
     let load = Bindings::start(scenario, load.pods).await?;
     let at = load.until(load.count / 10).await?;
+    let down = Instant::now();
     world.cluster.stop_apiserver().await;
     world.cluster.start_apiserver().await?;
-    load.recover(scenario, at).await
+    let outage = down.elapsed().as_secs_f64();
+    let remark = load.recover(scenario, at).await?;
+    Ok(format!("away for {outage:.1} s; {remark}"))
 }
 
 pub(crate) async fn the_api_server_is_killed(
@@ -184,9 +187,12 @@ pub(crate) async fn the_api_server_is_killed(
 ) -> anyhow::Result<Remark> {
     let load = Bindings::start(scenario, load.pods).await?;
     let at = load.until(load.count / 10).await?;
+    let down = Instant::now();
     world.cluster.kill_apiserver();
     world.cluster.start_apiserver().await?;
-    load.recover(scenario, at).await
+    let outage = down.elapsed().as_secs_f64();
+    let remark = load.recover(scenario, at).await?;
+    Ok(format!("away for {outage:.1} s; {remark}"))
 }
 
 pub(crate) async fn etcd_is_paused(
@@ -238,10 +244,7 @@ pub(crate) async fn leaders_are_killed(
     scenario: &mut Scenario,
     load: &super::Load,
 ) -> anyhow::Result<Remark> {
-    let election = [
-        "--leader-elect".to_owned(),
-        format!("--leader-elect-namespace={NAMESPACE}"),
-    ];
+    let election = election();
     let mut copies = Vec::new();
     for component in [Component::Scheduler, Component::Controller] {
         world.kill(component);

@@ -3,6 +3,7 @@
 mod agent;
 mod consistency;
 mod faults;
+mod kube_rs;
 mod pairs;
 mod placing;
 mod report;
@@ -74,6 +75,10 @@ pub(crate) struct Load {
 pub(crate) async fn suite(args: SuiteArgs) -> anyhow::Result<bool> {
     let start = Instant::now();
     let mut report = Report::new(args.only);
+    let name = "kube-rs: the suite of the embedded API server";
+    if report.wants(name) {
+        report.run(name, kube_rs::LIMIT, kube_rs::suite()).await;
+    }
     let mut world = World::start().await?;
     println!("a cluster is up after {:.1} s", start.elapsed().as_secs_f64());
     if let Err(error) = tests(&mut world, &mut report, &args.load).await {
@@ -94,12 +99,14 @@ async fn tests(world: &mut World, report: &mut Report, load: &Load) -> anyhow::R
         play_pair(world, report, pair).await;
     }
     world.cast(Cast::BERTH).await?;
-    break_things(world, report, load).await?;
+    break_components(world, report, load).await?;
+    // Before the API server is broken: one that starts refuses everybody until it has read the roles.
     let name = "rights: none missing, none unused";
     if report.wants(name) {
         report.run(name, LIMIT, check_rights(world)).await;
     }
-    Ok(())
+    world.cast(Cast::BERTH).await?;
+    break_control_plane(world, report, load).await
 }
 
 /// What every pair of scheduler and volume controller must be able to do.
@@ -115,12 +122,16 @@ async fn play_pair(world: &World, report: &mut Report, pair: &str) {
     );
 }
 
-async fn break_things(world: &mut World, report: &mut Report, load: &Load) -> anyhow::Result<()> {
+async fn break_components(world: &mut World, report: &mut Report, load: &Load) -> anyhow::Result<()> {
+    play_fault!(world, report, load, faults::components_are_killed);
+    play_fault!(world, report, load, faults::leaders_are_killed);
+    Ok(())
+}
+
+async fn break_control_plane(world: &mut World, report: &mut Report, load: &Load) -> anyhow::Result<()> {
     play_fault!(world, report, load, faults::the_api_server_is_restarted);
     play_fault!(world, report, load, faults::the_api_server_is_killed);
     play_fault!(world, report, load, faults::etcd_is_paused);
-    play_fault!(world, report, load, faults::components_are_killed);
-    play_fault!(world, report, load, faults::leaders_are_killed);
     Ok(())
 }
 
@@ -164,6 +175,7 @@ async fn placing(world: &World, report: &mut Report) {
         placing::published_capacity_is_respected,
         placing::a_pod_of_higher_priority_gets_the_room,
         placing::a_scratch_volume_goes_with_its_claim,
+        placing::what_happens_again_is_counted,
     );
 }
 

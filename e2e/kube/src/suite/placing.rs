@@ -303,3 +303,42 @@ pub(crate) async fn a_scratch_volume_goes_with_its_claim(scenario: &mut Scenario
     .await?;
     Ok(Remark::new())
 }
+
+/// Events that are told again are counted on the one that is there, by each component.
+pub(crate) async fn what_happens_again_is_counted(scenario: &mut Scenario) -> anyhow::Result<Remark> {
+    scenario.add_nodes(&NODES).await?;
+    scenario.add_provisioning_class(true).await?;
+    scenario.add_claim("lonely", "5Gi").await?;
+    scenario.add_claim("large", &format!("{}Gi", 2 * ROOM_GI)).await?;
+    scenario.add_pod("greedy", &["large"]).await?;
+    let mut lost = objects::pod(&scenario.namespace, "lost", &[]);
+    lost["spec"]["nodeSelector"] = json!({"no": "such"});
+    scenario.add(&lost).await?;
+    let expected = [
+        ("lonely", "WaitForFirstConsumer"),
+        ("large", "ProvisioningFailed"),
+        ("lost", "FailedScheduling"),
+    ];
+    let (claim, node) = (scenario.path("persistentvolumeclaims/lonely"), "/api/v1/nodes/n0");
+    let mut round = 0;
+    let counted = eventually("each event has a count", SOON, async || {
+        // A change that changes nothing makes everybody look again.
+        round += 1;
+        let poke = json!({"metadata": {"labels": {"round": round.to_string()}}});
+        scenario.kube.patch(&claim, &poke).await?;
+        scenario.kube.patch(node, &poke).await?;
+        let events = scenario.kube.list(&scenario.path("events")).await?;
+        let counted = |&(name, reason): &(&str, &str)| {
+            events.iter().any(|event| {
+                event["involvedObject"]["name"] == name
+                    && event["reason"] == reason
+                    && event["count"].as_u64() > Some(1)
+            })
+        };
+        Ok::<_, anyhow::Error>(expected.iter().all(counted).then_some(()))
+    });
+    match counted.await {
+        Ok(()) => Ok(Remark::new()),
+        Err(error) => bail!("{error}\n{}", scenario.describe().await),
+    }
+}

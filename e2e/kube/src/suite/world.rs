@@ -118,6 +118,7 @@ impl World {
             std::fs::write(&path, format!("capacityNamespace: {NAMESPACE}\n"))?;
             arguments.push(format!("--csi-address={}", self.driver.server.address()));
             arguments.push(format!("--config={}", path.display()));
+            arguments.extend(election());
         }
         let name = component.account();
         let process = self.installation.start(&self.cluster, component, &name, &arguments);
@@ -152,6 +153,14 @@ impl World {
         let tails = self.components.values().map(Process::log_tail);
         tails.collect::<Vec<_>>().join("\n")
     }
+}
+
+/// Arguments of a component of which several copies run.
+pub(crate) fn election() -> [String; 2] {
+    [
+        "--leader-elect".to_owned(),
+        format!("--leader-elect-namespace={NAMESPACE}"),
+    ]
 }
 
 /// Clients of Kubernetes' components limit themselves unless told otherwise, which would only make the tests wait.
