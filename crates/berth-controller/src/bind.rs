@@ -10,11 +10,11 @@
 //! The volume is written first: from then on no other claim can take it. Each of the four writes is
 //! left out if it is already made, so a binding is continued from wherever it stopped.
 
-use crate::access::AccessModes;
 use crate::capacity;
 use crate::effect::{CapacityChange, Change, Effect, Target, Write};
 use crate::index::{attributes_class, modes_differ, size_of};
 use berth_core::api::{Kind, ObjectReference, PersistentVolume, PersistentVolumeClaim};
+use berth_core::model::AccessModes;
 use berth_core::names;
 use berth_core::quantity::Quantity;
 
@@ -42,7 +42,7 @@ pub(crate) fn mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim)
         "volumeAttributesClassName does not match"
     } else if modes_differ(claim, volume) {
         "incompatible volumeMode"
-    } else if !AccessModes::of(&volume.spec.access_modes).contains(AccessModes::of(&claim.spec.access_modes)) {
+    } else if !AccessModes::new(&volume.spec.access_modes).contains(AccessModes::new(&claim.spec.access_modes)) {
         "incompatible accessMode"
     } else {
         return None;

@@ -4,10 +4,9 @@
 //! of access modes, ordered by size. A look-up costs one ordered search for each set of access modes
 //! that is in use, at most sixteen. A claim with a selector pays one for each distinct set of labels.
 
-use crate::access::AccessModes;
 use crate::key::NamespacedName;
-use crate::selector::matches_labels;
 use berth_core::api::{LabelSelector, PersistentVolume, PersistentVolumeClaim, StringMap};
+use berth_core::model::AccessModes;
 use berth_core::quantity::Quantity;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,6 +27,13 @@ struct Group {
     by_labels: BTreeMap<StringMap, BySize>,
 }
 
+/// Access modes that volumes offer, and first how many: the fewest come first.
+type Offer = (u32, AccessModes);
+
+fn offer(modes: AccessModes) -> Offer {
+    (modes.count(), modes)
+}
+
 /// Where a volume stands in the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
@@ -45,7 +51,7 @@ enum Place {
 /// The volumes, by what claims ask for.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct VolumeIndex {
-    free: FxHashMap<Family, BTreeMap<AccessModes, Group>>,
+    free: FxHashMap<Family, BTreeMap<Offer, Group>>,
     claimed: FxHashMap<NamespacedName, BTreeSet<String>>,
     places: FxHashMap<String, Place>,
 }
@@ -70,7 +76,12 @@ impl VolumeIndex {
                 labels,
                 size,
             } => {
-                let group = self.free.entry(family.clone()).or_default().entry(*modes).or_default();
+                let group = self
+                    .free
+                    .entry(family.clone())
+                    .or_default()
+                    .entry(offer(*modes))
+                    .or_default();
                 group.by_size.insert((*size, name.clone()));
                 let same_labels = group.by_labels.entry(labels.clone()).or_default();
                 same_labels.insert((*size, name.clone()));
@@ -104,7 +115,9 @@ impl VolumeIndex {
         let Some(groups) = self.free.get_mut(family) else {
             return;
         };
-        let Some(group) = groups.get_mut(&modes) else { return };
+        let Some(group) = groups.get_mut(&offer(modes)) else {
+            return;
+        };
         group.by_size.remove(&entry);
         if let Some(same_labels) = group.by_labels.get_mut(labels) {
             same_labels.remove(&entry);
@@ -113,7 +126,7 @@ impl VolumeIndex {
             }
         }
         if group.by_size.is_empty() {
-            groups.remove(&modes);
+            groups.remove(&offer(modes));
         }
         if groups.is_empty() {
             self.free.remove(family);
@@ -133,11 +146,11 @@ impl VolumeIndex {
         accept: impl Fn(&str) -> bool,
     ) -> Option<(AccessModes, &str)> {
         let groups = self.free.get(&family_of_claim(claim))?;
-        let modes = AccessModes::of(&claim.spec.access_modes);
+        let modes = AccessModes::new(&claim.spec.access_modes);
         let size = requested(claim);
-        let mut best: Option<(Quantity, &str, AccessModes)> = None;
-        for (offered, group) in groups.iter().filter(|(offered, _)| offered.contains(modes)) {
-            if best.is_some_and(|(_, _, found)| found.count() < offered.count()) {
+        let mut best: Option<(Quantity, &str, Offer)> = None;
+        for (offered, group) in groups.iter().filter(|((_, offered), _)| offered.contains(modes)) {
+            if best.is_some_and(|(_, _, found)| found.0 < offered.0) {
                 break;
             }
             let found = match &claim.spec.selector {
@@ -147,7 +160,7 @@ impl VolumeIndex {
             let found = found.map(|(size, name)| (size, name, *offered));
             best = best.into_iter().chain(found).min();
         }
-        best.map(|(_, name, offered)| (offered, name))
+        best.map(|(_, name, (_, offered))| (offered, name))
     }
 }
 
@@ -160,7 +173,7 @@ impl Group {
     ) -> Option<(Quantity, &str)> {
         self.by_labels
             .iter()
-            .filter(|(labels, _)| matches_labels(selector, labels))
+            .filter(|(labels, _)| selector.matches(labels))
             .filter_map(|(_, volumes)| first_at_least(volumes, size, accept))
             .min()
     }
@@ -226,7 +239,7 @@ fn place_of(volume: &PersistentVolume) -> Option<Place> {
             block: is_block(volume.spec.volume_mode.as_deref()),
             attributes_class: attributes_class(volume.spec.volume_attributes_class_name.as_ref()).to_owned(),
         },
-        modes: AccessModes::of(&volume.spec.access_modes),
+        modes: AccessModes::new(&volume.spec.access_modes),
         labels: volume.metadata.labels.clone(),
         size: size_of(volume),
     })

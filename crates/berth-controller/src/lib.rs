@@ -13,7 +13,6 @@
 //! fitting volume; [`zone`] turns zone labels into node affinity; [`ephemeral`] and [`protection`] are
 //! the small controllers that an embedded cluster needs beside it.
 
-mod access;
 mod bind;
 mod capacity;
 mod claim;
@@ -26,13 +25,11 @@ mod plugin;
 pub mod protection;
 mod provision;
 mod reclaim;
-mod selector;
 mod settings;
 mod state;
 mod volume;
 pub mod zone;
 
-pub use access::AccessModes;
 pub use claim::sync_claim;
 pub use effect::{CapacityChange, Change, Confirmation, Effect, Event, EventType, Reason, Target, Write};
 pub use key::{Key, NamespacedName};

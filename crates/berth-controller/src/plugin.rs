@@ -4,17 +4,8 @@
 //! others as kube-controller-manager does.
 
 use berth_core::api::{PersistentVolume, StringMap};
+use berth_core::migration::InTreePlugin;
 use berth_core::names;
-
-const MIGRATED: [(&str, &str); 7] = [
-    ("kubernetes.io/aws-ebs", "ebs.csi.aws.com"),
-    ("kubernetes.io/azure-disk", "disk.csi.azure.com"),
-    ("kubernetes.io/azure-file", "file.csi.azure.com"),
-    ("kubernetes.io/cinder", "cinder.csi.openstack.org"),
-    ("kubernetes.io/gce-pd", "pd.csi.storage.gke.io"),
-    ("kubernetes.io/portworx-volume", "pxd.portworx.com"),
-    ("kubernetes.io/vsphere-volume", "csi.vsphere.vmware.com"),
-];
 
 /// Provisioner of directories on the controller's own host. Known, and switched off.
 pub(crate) const HOST_PATH: &str = "kubernetes.io/host-path";
@@ -22,8 +13,7 @@ const NFS: &str = "kubernetes.io/nfs";
 
 /// The CSI driver that serves an in-tree plugin's volumes.
 pub(crate) fn migrated_to(plugin: &str) -> Option<&'static str> {
-    let found = MIGRATED.iter().find(|(in_tree, _)| *in_tree == plugin);
-    found.map(|(_, driver)| *driver)
+    InTreePlugin::from_name(plugin).map(InTreePlugin::driver)
 }
 
 /// Who makes volumes for a class.

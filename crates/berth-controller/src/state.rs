@@ -3,16 +3,15 @@
 //! One owner applies what watches and writes bring; steps only read. A state never goes back to an
 //! older version of an object, so what a write answered is not undone by a watch that lags behind.
 
-use crate::access::AccessModes;
 use crate::bind::is_reserved_for;
 use crate::ephemeral;
 use crate::index::{VolumeIndex, attributes_class, modes_differ, requested, size_of};
 use crate::key::{Key, NamespacedName};
-use crate::selector::{matches_labels, reaches};
 use crate::settings::Settings;
 use berth_core::api::{
     Node, ObjectMeta, OwnerReference, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass, StringMap,
 };
+use berth_core::model::AccessModes;
 use berth_core::names;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeMap, BTreeSet};
@@ -92,6 +91,8 @@ pub struct State {
     waiting: BTreeMap<String, BTreeSet<NamespacedName>>,
     /// The claim that was last woken, by class.
     woken: FxHashMap<String, NamespacedName>,
+    /// A scheduler announces that it can bind delayed claims.
+    delay_announced: bool,
 }
 
 impl State {
@@ -173,14 +174,34 @@ impl State {
         })
     }
 
-    /// Whether the claim is bound only when a pod that uses it is scheduled.
+    /// Whether a claim is bound only when a scheduler asks for it.
     #[must_use]
     pub fn is_delayed(&self, claim: &PersistentVolumeClaim, settings: &Settings) -> bool {
-        settings.volume_scheduling
-            && claim
-                .class_name()
-                .and_then(|name| self.class(name))
-                .is_some_and(StorageClass::is_delayed)
+        settings.volume_scheduling && self.wants_delay(claim) && !self.lacks_scheduler(claim, settings)
+    }
+
+    /// Whether a claim would be delayed, were there a scheduler that can bind it.
+    pub(crate) fn is_undelayed(&self, claim: &PersistentVolumeClaim, settings: &Settings) -> bool {
+        settings.volume_scheduling && self.wants_delay(claim) && self.lacks_scheduler(claim, settings)
+    }
+
+    fn wants_delay(&self, claim: &PersistentVolumeClaim) -> bool {
+        let class = claim.class_name().and_then(|name| self.class(name));
+        class.is_some_and(StorageClass::is_delayed)
+    }
+
+    /// A claim for which a node was selected has a scheduler, whether or not that one announces anything.
+    fn lacks_scheduler(&self, claim: &PersistentVolumeClaim, settings: &Settings) -> bool {
+        settings.require_delayed_binding_scheduler && !self.delay_announced && claim.selected_node().is_none()
+    }
+
+    /// Takes in whether a scheduler announces that it can bind delayed claims. Gives the claims to look at again.
+    pub fn set_delay_announced(&mut self, announced: bool) -> Vec<Key> {
+        if std::mem::replace(&mut self.delay_announced, announced) == announced {
+            return Vec::new();
+        }
+        let waiting = self.waiting.values().flatten();
+        waiting.cloned().map(Key::Claim).collect()
     }
 
     /// The best volume for an unbound claim that names none: of the volumes with the fewest access
@@ -203,14 +224,14 @@ impl State {
     }
 
     fn reserved_volume(&self, claim: &PersistentVolumeClaim) -> Option<(AccessModes, &Arc<PersistentVolume>)> {
-        let wanted = AccessModes::of(&claim.spec.access_modes);
+        let wanted = AccessModes::new(&claim.spec.access_modes);
         self.index
             .claimed_by(&NamespacedName::of(&claim.metadata))
             .filter_map(|name| self.volumes.get(name))
             .filter(|volume| is_reserved_for(volume, claim) && fits_reserved(volume, claim))
-            .map(|volume| (AccessModes::of(&volume.spec.access_modes), volume))
+            .map(|volume| (AccessModes::new(&volume.spec.access_modes), volume))
             .filter(|(modes, _)| modes.contains(wanted))
-            .min_by_key(|(modes, _)| *modes)
+            .min_by_key(|(modes, _)| (modes.count(), *modes))
     }
 
     /// The smallest free volume that fits the claim and that the node can reach.
@@ -463,6 +484,13 @@ fn is_waiting(claim: &PersistentVolumeClaim) -> bool {
     claim.spec.volume_name.is_empty() && !claim.metadata.annotations.contains_key(names::BIND_COMPLETED)
 }
 
+/// Whether a volume can be reached from a node.
+fn reaches(volume: &PersistentVolume, node: &str, labels: &StringMap) -> bool {
+    let affinity = volume.spec.node_affinity.as_ref();
+    let required = affinity.and_then(|affinity| affinity.required.as_ref());
+    required.is_none_or(|required| required.matches(node, labels))
+}
+
 /// A reservation wins over class and labels, but not over size and mode.
 fn fits_reserved(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     size_of(volume) >= requested(claim)
@@ -475,6 +503,6 @@ fn fits_reserved(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bo
 fn fits_free(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     let selector = claim.spec.selector.as_ref();
     fits_reserved(volume, claim)
-        && AccessModes::of(&volume.spec.access_modes).contains(AccessModes::of(&claim.spec.access_modes))
-        && selector.is_none_or(|selector| matches_labels(selector, &volume.metadata.labels))
+        && AccessModes::new(&volume.spec.access_modes).contains(AccessModes::new(&claim.spec.access_modes))
+        && selector.is_none_or(|selector| selector.matches(&volume.metadata.labels))
 }

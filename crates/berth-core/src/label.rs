@@ -156,8 +156,10 @@ mod tests {
     fn check(selector: &str, labels: &[(&str, &str)], expected: bool) {
         let mut symbols = Symbols::default();
         let selector: Option<api::LabelSelector> = serde_json::from_str(selector).unwrap();
-        let selector = LabelSelector::new(&mut symbols, selector.as_ref());
         let labels = labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let plain = selector.as_ref().is_some_and(|selector| selector.matches(&labels));
+        assert_eq!(plain, expected, "{selector:?} on {labels:?}");
+        let selector = LabelSelector::new(&mut symbols, selector.as_ref());
         let labels = Labels::new(&mut symbols, &labels);
         assert_eq!(selector.matches(&labels), expected, "{selector:?} on {labels:?}");
     }

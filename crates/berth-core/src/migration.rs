@@ -19,11 +19,25 @@ pub enum InTreePlugin {
     AzureDisk,
     /// `kubernetes.io/cinder`
     Cinder,
+    /// `kubernetes.io/azure-file`
+    AzureFile,
+    /// `kubernetes.io/portworx-volume`
+    Portworx,
+    /// `kubernetes.io/vsphere-volume`
+    Vsphere,
 }
 
 impl InTreePlugin {
     /// Every plugin.
-    pub const ALL: [Self; 4] = [Self::AwsEbs, Self::GcePd, Self::AzureDisk, Self::Cinder];
+    pub const ALL: [Self; 7] = [
+        Self::AwsEbs,
+        Self::GcePd,
+        Self::AzureDisk,
+        Self::Cinder,
+        Self::AzureFile,
+        Self::Portworx,
+        Self::Vsphere,
+    ];
 
     /// The plugin's name, which is also the name of its provisioner.
     #[must_use]
@@ -33,6 +47,9 @@ impl InTreePlugin {
             Self::GcePd => "kubernetes.io/gce-pd",
             Self::AzureDisk => "kubernetes.io/azure-disk",
             Self::Cinder => "kubernetes.io/cinder",
+            Self::AzureFile => "kubernetes.io/azure-file",
+            Self::Portworx => "kubernetes.io/portworx-volume",
+            Self::Vsphere => "kubernetes.io/vsphere-volume",
         }
     }
 
@@ -44,6 +61,9 @@ impl InTreePlugin {
             Self::GcePd => "pd.csi.storage.gke.io",
             Self::AzureDisk => "disk.csi.azure.com",
             Self::Cinder => "cinder.csi.openstack.org",
+            Self::AzureFile => "file.csi.azure.com",
+            Self::Portworx => "pxd.portworx.com",
+            Self::Vsphere => "csi.vsphere.vmware.com",
         }
     }
 
@@ -53,7 +73,7 @@ impl InTreePlugin {
         Self::ALL.into_iter().find(|plugin| plugin.name() == name)
     }
 
-    /// The plugin of a volume source.
+    /// The plugin of a volume source, if its volumes count towards attach limits.
     #[must_use]
     pub fn of(source: VolumeSource<'_>) -> Option<Self> {
         match source {
@@ -69,12 +89,12 @@ impl InTreePlugin {
         }
     }
 
-    /// The node label that the driver reads zones from. Azure's driver keeps the general one.
+    /// The node label that the driver reads zones from. Azure's disks keep the general one; the last three have none.
     fn zone_key(self) -> Option<&'static str> {
         match self {
             Self::AwsEbs => Some("topology.ebs.csi.aws.com/zone"),
             Self::GcePd => Some("topology.gke.io/zone"),
-            Self::AzureDisk => None,
+            Self::AzureDisk | Self::AzureFile | Self::Portworx | Self::Vsphere => None,
             Self::Cinder => Some("topology.cinder.csi.openstack.org/zone"),
         }
     }

@@ -46,6 +46,12 @@ impl AccessModes {
         self.0 & other.0 == other.0
     }
 
+    /// How many modes there are.
+    #[must_use]
+    pub fn count(self) -> u32 {
+        self.0.count_ones()
+    }
+
     /// The modes in the short form that kubectl prints: `RWO,ROX`.
     #[must_use]
     pub fn abbreviated(self) -> String {
@@ -263,6 +269,8 @@ pub struct Class {
     pub allowed_topologies: SelectorId,
     /// Its weight in the capacity score, if it says one.
     pub weight: Option<i64>,
+    /// Another one whenever anything of this changed, or the class was gone in between.
+    pub(crate) number: u64,
 }
 
 /// The resource version as a number; 0 if it is none, as in files.

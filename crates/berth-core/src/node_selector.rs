@@ -185,8 +185,9 @@ mod tests {
     fn check(terms: &str, labels: &[(&str, &str)], expected: bool) {
         let mut symbols = Symbols::default();
         let selector: api::NodeSelector = serde_json::from_str(&format!(r#"{{"nodeSelectorTerms":{terms}}}"#)).unwrap();
-        let selector = NodeSelector::new(&mut symbols, &selector);
         let labels = labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        assert_eq!(selector.matches("n1", &labels), expected, "{terms} on {labels:?}");
+        let selector = NodeSelector::new(&mut symbols, &selector);
         let labels = Labels::new(&mut symbols, &labels);
         let name = symbols.intern("n1");
         assert_eq!(

@@ -7,6 +7,7 @@ mod common;
 
 use berth_core::api::Kind;
 use berth_kube::CancellationToken;
+use berth_kube::component::ProcessOptions;
 use berth_kube::endpoint::{Health, serve};
 use berth_kube::lease::{Lease, LeaseOptions};
 use berth_kube::recorder::{About, Told, recorder};
@@ -152,9 +153,11 @@ async fn a_controller_with_a_lease_works_and_gives_it_up() {
     let cluster = Cluster::new();
     let health = Health::default();
     let options = berth_kube::controller::Options {
-        leader_election: Some(LeaseOptions::new("kube-system", "berth-controller", "only")),
-        listen: Some(([127, 0, 0, 1], 0).into()),
-        health: health.clone(),
+        process: ProcessOptions {
+            leader_election: Some(LeaseOptions::new("kube-system", "berth-controller", "only")),
+            listen: Some(([127, 0, 0, 1], 0).into()),
+            health: health.clone(),
+        },
         ..berth_kube::controller::Options::default()
     };
     let running = cluster.start(options);

@@ -7,6 +7,7 @@ mod common;
 
 use berth_core::api::Kind;
 use berth_kube::CancellationToken;
+use berth_kube::component::ProcessOptions;
 use berth_kube::lease::LeaseOptions;
 use berth_kube::scheduler::{Metrics, Options, RunError, run};
 use common::{Cluster, eventually};
@@ -185,12 +186,15 @@ async fn of_two_behind_one_lease_the_other_goes_on() {
     let cluster = Cluster::new();
     create_node(&cluster, "n1").await;
     let copy = |identity: &str| Options {
-        leader_election: Some(LeaseOptions {
-            duration: Duration::from_secs(1),
-            renew_deadline: Duration::from_millis(700),
-            retry: Duration::from_millis(20),
-            ..LeaseOptions::new("kube-system", "berth-scheduler", identity)
-        }),
+        process: ProcessOptions {
+            leader_election: Some(LeaseOptions {
+                duration: Duration::from_secs(1),
+                renew_deadline: Duration::from_millis(700),
+                retry: Duration::from_millis(20),
+                ..LeaseOptions::new("kube-system", "berth-scheduler", identity)
+            }),
+            ..ProcessOptions::default()
+        },
         ..Options::default()
     };
     let first = Scheduler::start(&cluster, copy("first"));

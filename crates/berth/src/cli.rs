@@ -44,6 +44,7 @@ Examples:
   berth simulate
   berth simulate -f new-workload.yaml --on-cluster --context staging
   berth simulate -f cluster/ -f new-workload.yaml -o json
+  berth simulate -f cluster/ --scenario examples/scenarios/zone-loss.yaml -o html > report.html
   kubectl get nodes,pods,pv,pvc,sc,csinodes,csidrivers,csistoragecapacities,ns,deploy,sts,rs,jobs -A -o json \\
     | berth simulate -f - -f new-workload.yaml
 
@@ -107,6 +108,10 @@ Without files a sample cluster is made: 9 nodes in 3 zones and 3 racks, local di
 and regional storage. Node agents stand in for kubelets: no container is started. The kubeconfig is written to \
 --kubeconfig, to DIR/kubeconfig with --data-dir, or to a directory that goes when berth stops.
 
+The agent of a node does as the annotation berth.dev/agent of the node says: stop (it falls silent; after 50 s the node is not \
+ready, after 5 min more its pods are deleted), refuse (it refuses pods that come), cordon, or run. For example: \
+kubectl annotate node node-a1 berth.dev/agent=stop. kubectl cordon, uncordon and drain work too.
+
 Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 bad input or usage, or a part failed.";
 
 const SCHEDULER_AFTER_HELP: &str = "\
@@ -156,6 +161,16 @@ Examples:
 The cluster is made up in memory from a seed: nodes of several sizes in three zones or more, local volumes of 10Gi to 500Gi \
 that bind when their first pod is placed, pods with requests, labels and claims of 5Gi to 100Gi. Each pod is decided on \
 with all plugins and every node, on one thread, and takes its node and volumes before the next one comes.
+
+Exit status: 0 done, 2 bad usage.";
+
+const BENCH_SIMULATE_AFTER_HELP: &str = "\
+Examples:
+  berth bench simulate --nodes 1000 --pods 10000
+  berth bench simulate --nodes 1000 --pods 10000 --write-input cluster.json && berth simulate -f cluster.json -o html
+
+The cluster is made up: nodes in three zones of ten racks with six local disks each, and StatefulSets whose pods have a claim \
+each. Every second set wants local disks, the others zonal volumes that are made for them; every third is started in order.
 
 Exit status: 0 done, 2 bad usage.";
 
@@ -242,6 +257,9 @@ pub enum Bench {
     /// The decision path alone, in memory: where does each pod go, and with which volumes?
     #[command(after_help = DECIDE_AFTER_HELP)]
     Decide(DecideArgs),
+    /// A whole cluster in virtual time: how long does it take, and how much memory?
+    #[command(after_help = BENCH_SIMULATE_AFTER_HELP)]
+    Simulate(BenchSimulateArgs),
 }
 
 /// The form of the output.
@@ -252,6 +270,18 @@ pub enum Output {
     Table,
     /// For scripts: one JSON object.
     Json,
+}
+
+/// The form of the output of a simulation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum SimulateOutput {
+    /// For people.
+    #[default]
+    Table,
+    /// For scripts: one JSON object.
+    Json,
+    /// For a browser: one page that needs nothing else, with a picture of the topology.
+    Html,
 }
 
 /// Arguments of `berth explain`.
@@ -304,7 +334,13 @@ pub struct SimulateArgs {
     pub cluster: ClusterArgs,
     /// The form of the output.
     #[arg(short, long, value_enum, default_value = "table", value_name = "FORM")]
-    pub output: Output,
+    pub output: SimulateOutput,
+    /// What is done to the cluster, and when: a file of kind Scenario with steps over virtual time.
+    ///
+    /// For example: add or drain nodes, lose a zone and bring it back, scale a workload, delete a claim, fill a pool. See
+    /// docs/scenarios.md.
+    #[arg(long, value_name = "FILE")]
+    pub scenario: Option<PathBuf>,
     /// Breaks ties between nodes and names pods: the same seed gives the same outcome.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -339,6 +375,32 @@ pub struct DecideArgs {
     /// Where chance begins: the same seed makes the same cluster.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+    /// Decide with the first profile of this KubeSchedulerConfiguration (v1).
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The form of the output.
+    #[arg(short, long, value_enum, default_value = "table", value_name = "FORM")]
+    pub output: Output,
+}
+
+/// Arguments of `berth bench simulate`.
+#[derive(Args, Debug)]
+pub struct BenchSimulateArgs {
+    /// How many nodes.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub nodes: u32,
+    /// How many pods, each with a claim.
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    pub pods: u32,
+    /// How many pods each StatefulSet has.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub replicas: u32,
+    /// The seed of the simulation.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Write the cluster to this file as a List, for berth simulate, and measure nothing.
+    #[arg(long, value_name = "FILE")]
+    pub write_input: Option<PathBuf>,
     /// The form of the output.
     #[arg(short, long, value_enum, default_value = "table", value_name = "FORM")]
     pub output: Output,
@@ -442,6 +504,10 @@ pub struct ControllerArgs {
     /// What components have in common.
     #[command(flatten)]
     pub component: ComponentArgs,
+    /// Delay WaitForFirstConsumer claims only while a scheduler announces in its lease (in the namespace of leases) that
+    /// it can bind them; without one for a minute, bind them at once. kube-scheduler does not announce it.
+    #[arg(long)]
+    pub require_delayed_binding_scheduler: bool,
     /// The configuration.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,

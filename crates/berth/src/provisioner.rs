@@ -1,7 +1,7 @@
 //! `berth provisioner`: arguments and configuration become options here, and nowhere else.
 
 use crate::cli::ComponentArgs;
-use crate::component::{lease, on_cluster, read};
+use crate::component::{on_cluster, process, read};
 use crate::terminal::Color;
 use anyhow::Context;
 use berth_kube::Client;
@@ -142,8 +142,7 @@ pub fn provisioner(args: &ProvisionerArgs, color: Color) -> anyhow::Result<()> {
         }
         options.workers = args.workers.or(file.workers).unwrap_or(options.workers);
         options.capacity = capacity(&client, args, file.capacity_namespace).await?;
-        options.leader_election = lease(&args.component, &lease_name(&options, args.node_name.as_deref()));
-        options.listen = args.component.listen;
+        options.process = process(&args.component, &lease_name(&options, args.node_name.as_deref()));
         Ok(provisioner::run(client, options, cancel).await?)
     })
 }

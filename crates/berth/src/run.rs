@@ -1,8 +1,11 @@
 //! Runs a command: arguments in, output and exit status out.
 
 use crate::bench;
-use crate::cli::{Bench, Cli, Command, DecideArgs, ExplainArgs, Output, SimulateArgs};
+use crate::cli::{
+    Bench, BenchSimulateArgs, Cli, Command, DecideArgs, ExplainArgs, Output, SimulateArgs, SimulateOutput,
+};
 use crate::component;
+use crate::config::Configuration;
 use crate::csi_driver;
 use crate::explain;
 use crate::input::Progress as _;
@@ -67,6 +70,9 @@ fn dispatch(cli: &Cli) -> anyhow::Result<u8> {
         Command::Bench {
             what: Bench::Decide(args),
         } => decide(args, cli.color),
+        Command::Bench {
+            what: Bench::Simulate(args),
+        } => bench_simulate(args, cli.color),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "berth", &mut script);
@@ -95,20 +101,30 @@ fn explain(args: &ExplainArgs, color: Color) -> anyhow::Result<u8> {
 }
 
 fn simulate(args: &SimulateArgs, color: Color) -> anyhow::Result<u8> {
-    let (mut simulation, summary) = simulate::load(args, &mut io::stdin().lock(), &mut ProgressLine::new())?;
-    let remark = summary.to_string();
+    let loaded = simulate::load(args, &mut io::stdin().lock(), &mut ProgressLine::new())?;
+    let remark = loaded.summary.to_string();
     if !remark.is_empty() {
         writeln!(color.stderr(), "{remark}")?;
     }
+    let mut simulation = loaded.simulation;
     let mut progress = ProgressLine::new();
-    simulation.run(&mut |scheduled| {
+    let mut tell = |scheduled| {
         progress.step("placed", usize::try_from(scheduled).unwrap_or(usize::MAX), "pods");
-    });
+    };
+    let played = match &loaded.scenario {
+        Some(scenario) => simulation.play(scenario, &mut tell, &mut |_| {}),
+        None => {
+            simulation.run(&mut tell);
+            Ok(())
+        }
+    };
     progress.done();
+    played?;
     let outcome = simulation.outcome();
     match args.output {
-        Output::Table => write!(color.stdout(), "{}", simulate::render(&outcome, terminal::width()))?,
-        Output::Json => write_json(&outcome)?,
+        SimulateOutput::Table => write!(color.stdout(), "{}", simulate::render(&outcome, terminal::width()))?,
+        SimulateOutput::Json => write_json(&outcome)?,
+        SimulateOutput::Html => io::stdout().write_all(simulate::render_html(&outcome).as_bytes())?,
     }
     Ok(if outcome.summary.pending == 0 {
         EXIT_DONE
@@ -125,7 +141,33 @@ fn decide(args: &DecideArgs, color: Color) -> anyhow::Result<u8> {
         claims: args.claims as usize,
         seed: args.seed,
     };
-    let measurement = bench::measure(&size, &mut ProgressLine::new());
+    let configuration = match &args.config {
+        Some(file) => Configuration::from_file(file)?,
+        None => Configuration::default(),
+    };
+    let profile = configuration.profiles.first().map(|first| first.profile.clone());
+    let measurement = bench::measure(&size, &profile.unwrap_or_default(), &mut ProgressLine::new());
+    match args.output {
+        Output::Table => write!(color.stdout(), "{}", measurement.table())?,
+        Output::Json => write_json(&measurement)?,
+    }
+    Ok(EXIT_DONE)
+}
+
+fn bench_simulate(args: &BenchSimulateArgs, color: Color) -> anyhow::Result<u8> {
+    let size = bench::simulation::Size {
+        nodes: args.nodes,
+        pods: args.pods,
+        replicas: args.replicas,
+        seed: args.seed,
+    };
+    if let Some(path) = &args.write_input {
+        let items: Vec<_> = bench::simulation::objects(&size).collect();
+        let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": items});
+        std::fs::write(path, list.to_string()).with_context(|| format!("cannot write {}", path.display()))?;
+        return Ok(EXIT_DONE);
+    }
+    let measurement = bench::simulation::measure(&size, &mut ProgressLine::new())?;
     match args.output {
         Output::Table => write!(color.stdout(), "{}", measurement.table())?,
         Output::Json => write_json(&measurement)?,

@@ -7,9 +7,12 @@
 mod support;
 
 use berth_core::api::Kind;
+use berth_kube::resource::Resource;
 use serde_json::{Value, json};
+use std::path::Path;
 use std::process::Command;
-use support::{Berth, Up, eventually};
+use std::time::{Duration, Instant};
+use support::{Berth, DEADLINE, Up, eventually};
 use tempfile::TempDir;
 
 #[tokio::test]
@@ -29,9 +32,66 @@ async fn pods_run_on_the_sample_cluster_and_the_state_survives() {
     up.berth.read_until("Successfully assigned default/");
     assert_eq!(up.berth.stop().code(), Some(0));
     up.berth.read_until("stopped");
-    let again = Up::start(directory.path(), &arguments).await;
+    let mut again = Up::start(directory.path(), &arguments).await;
     again.wait_for(Kind::Pod, "regional", "/status/phase", "Running").await;
     assert!(again.get(Kind::Node, "node-c3").await.is_some());
+    // A crash: what was answered is there, and work goes on.
+    again.create_pod_with_claim("last", "zonal").await;
+    again.berth.crash();
+    let crashed = Up::start(directory.path(), &arguments).await;
+    crashed.wait_for(Kind::Pod, "last", "/status/phase", "Running").await;
+    crashed
+        .wait_for(Kind::Pod, "regional", "/status/phase", "Running")
+        .await;
+}
+
+#[tokio::test]
+async fn agents_do_as_annotations_say_and_budgets_are_kept() {
+    let directory = TempDir::new().unwrap();
+    let up = Up::start(directory.path(), &[]).await;
+    let nodes = Resource::of(Kind::Node);
+    let refuse = json!({"metadata": {"annotations": {"berth.dev/agent": "refuse"}}});
+    for zone in ["a", "b", "c"] {
+        for rack in [1, 2, 3] {
+            let name = format!("node-{zone}{rack}");
+            up.api.merge_patch(nodes, "", &name, None, &refuse).await.unwrap();
+        }
+    }
+    up.create_pod_with_claim("refused", "zonal").await;
+    let refused = up.wait_for(Kind::Pod, "refused", "/status/phase", "Failed").await;
+    assert_eq!(refused["status"]["reason"], "UnexpectedAdmissionError");
+    let node = refused["spec"]["nodeName"].as_str().unwrap();
+    let run = json!({"metadata": {"annotations": {"berth.dev/agent": null}}});
+    up.api.merge_patch(nodes, "", node, None, &run).await.unwrap();
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "kept", "namespace": "default", "labels": {"app": "kept"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}], "nodeSelector": {"kubernetes.io/hostname": node}}});
+    up.api.create(Resource::of(Kind::Pod), "default", &pod).await.unwrap();
+    let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "kept", "namespace": "default"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "kept"}}}});
+    let budgets = Resource::of(Kind::PodDisruptionBudget);
+    up.api.create(budgets, "default", &budget).await.unwrap();
+    up.wait_for(Kind::Pod, "kept", "/status/phase", "Running").await;
+    let deadline = Instant::now() + DEADLINE;
+    while up.get(Kind::PodDisruptionBudget, "kept").await.unwrap()["status"]["currentHealthy"] != 1 {
+        assert!(Instant::now() < deadline, "nobody looks after the budget");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let eviction =
+        json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "kept", "namespace": "default"}});
+    let path = "/api/v1/namespaces/default/pods/kept/eviction";
+    assert!(
+        up.api.post_path(path, &eviction).await.is_err(),
+        "the budget allows no eviction"
+    );
+    let fewer = json!({"spec": {"minAvailable": 0}});
+    up.api
+        .merge_patch(budgets, "default", "kept", None, &fewer)
+        .await
+        .unwrap();
+    while up.api.post_path(path, &eviction).await.is_err() {
+        assert!(Instant::now() < deadline, "the budget allows one");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 #[tokio::test]
@@ -84,6 +144,59 @@ async fn explain_reads_the_cluster_of_a_kubeconfig() {
         .unwrap();
     assert_eq!(missing.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&missing.stderr).contains("/nowhere"));
+}
+
+#[tokio::test]
+async fn a_snapshot_is_simulated_as_the_cluster_stands() {
+    let directory = TempDir::new().unwrap();
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/quickstart.yaml");
+    let up = Up::start(directory.path(), &["-f", example.to_str().unwrap()]).await;
+    let mut expected = Vec::new();
+    for name in ["db-0", "db-1", "db-2"] {
+        let pod = up.wait_for(Kind::Pod, name, "/status/phase", "Running").await;
+        expected.push((format!("default/{name}"), pod["spec"]["nodeName"].clone()));
+    }
+    let file = directory.path().join("cluster.yaml");
+    let (kubeconfig, path) = (up.kubeconfig.to_str().unwrap(), file.to_str().unwrap());
+    let berth = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_berth"));
+        command.args(arguments).output().unwrap()
+    };
+    let deadline = Instant::now() + DEADLINE;
+    let before = loop {
+        let taken = berth(&["snapshot", "--kubeconfig", kubeconfig, "-o", path]);
+        assert_eq!((taken.status.code(), taken.stdout.len()), (Some(0), 0), "{taken:?}");
+        let before = std::fs::read(&file).unwrap();
+        let shown = berth(&["snapshot", "--kubeconfig", kubeconfig]);
+        // Two snapshots are the same once nothing moves any more.
+        if shown.stdout == before {
+            break before;
+        }
+        assert!(Instant::now() < deadline, "snapshots of the same cluster differ");
+    };
+
+    let simulated = berth(&["simulate", "-f", path, "-o", "json"]);
+    let outcome: Value = serde_json::from_slice(&simulated.stdout).unwrap();
+    let pods = outcome["pods"].as_array().unwrap().iter();
+    let found: Vec<_> = pods
+        .map(|pod| (pod["pod"].as_str().unwrap().to_owned(), pod["node"].clone()))
+        .collect();
+    assert_eq!(found, expected);
+
+    // What cannot be done leaves the file as it is, and nothing beside it.
+    let refused = berth(&[
+        "snapshot",
+        "--kubeconfig",
+        kubeconfig,
+        "--context",
+        "nowhere",
+        "-o",
+        path,
+    ]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("nowhere"));
+    assert_eq!(std::fs::read(&file).unwrap(), before);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2);
 }
 
 #[test]

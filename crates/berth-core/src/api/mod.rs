@@ -4,6 +4,7 @@
 //! turned into the compact model. Fields that are not listed are skipped while decoding, so a
 //! `managedFields` costs nothing. As in Kubernetes, `null` means "not given".
 
+mod matching;
 mod meta;
 mod node;
 mod object;

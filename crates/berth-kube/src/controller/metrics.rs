@@ -1,16 +1,11 @@
 //! What the volume controller counts.
 
+use crate::component::RunMetrics;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-
-/// The kind of object that is meant.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct KindLabel {
-    pub(super) kind: &'static str,
-}
 
 /// A change and how it went.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -27,10 +22,9 @@ pub struct Metrics {
     pub(super) bound: Counter,
     pub(super) queue: Gauge,
     pub(super) in_flight: Gauge,
-    pub(super) relists: Family<KindLabel, Counter>,
-    pub(super) watch_failures: Family<KindLabel, Counter>,
-    pub(super) broken: Family<KindLabel, Counter>,
-    pub(super) leader: Gauge,
+    pub(super) announced: Gauge,
+    pub(super) undelayed: Counter,
+    pub(super) run: RunMetrics,
 }
 
 impl Metrics {
@@ -47,20 +41,23 @@ impl Metrics {
             "Lists of effects being carried out",
             metrics.in_flight.clone(),
         );
-        registry.register("relists", "Lists of all objects of a kind", metrics.relists.clone());
-        registry.register("watch_failures", "Watches that failed", metrics.watch_failures.clone());
-        registry.register(
-            "broken_objects",
-            "Objects that could not be decoded",
-            metrics.broken.clone(),
-        );
-        registry.register("leader", "1 while this copy leads", metrics.leader.clone());
+        let help = "1 while a scheduler that can bind delayed claims is taken to be there, if one is required";
+        registry.register("delayed_binding_announced", help, metrics.announced.clone());
+        let help = "Warnings that a delayed claim is bound at once for want of a scheduler";
+        registry.register("undelayed_claims", help, metrics.undelayed.clone());
+        metrics.run.register(registry);
     }
 
     /// Whether nothing waits for a step and nothing is in flight, as of the last time the controller looked.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.queue.get() == 0 && self.in_flight.get() == 0
+    }
+
+    /// How often it was told that a delayed claim is bound at once for want of a scheduler.
+    #[must_use]
+    pub fn undelayed(&self) -> u64 {
+        self.undelayed.get()
     }
 
     /// How many steps there were.

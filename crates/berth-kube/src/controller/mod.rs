@@ -11,16 +11,18 @@
 //! workers alone talk to the API server.
 
 mod effects;
-mod inbox;
 mod metrics;
 mod owner;
 
 pub use metrics::Metrics;
 
+pub use crate::component::RunError;
+
+use crate::announce::RequiredScheduler;
 use crate::api::{Api, ApiError};
-use crate::endpoint::{self, Health};
-use crate::lease::{LeaseOptions, lead};
-use crate::recorder::recorder;
+use crate::component::{Component, ProcessOptions, RunMetrics};
+use crate::inbox::Inbox;
+use crate::recorder::Recorder;
 use crate::resource::Resource;
 use berth_controller::zone::{Plan, plan};
 use berth_controller::{Change, Settings, ZoneUpgrade};
@@ -30,18 +32,11 @@ use owner::Owner;
 use prometheus_client::registry::Registry;
 use serde::Deserialize;
 use serde_json::Value;
-use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 /// The name under which events are told: the one users know from kube-controller-manager.
 const COMPONENT: &str = "persistentvolume-controller";
-/// The name under which writes are recorded.
-const FIELD_MANAGER: &str = "berth-controller";
-
 /// How the controller runs.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -51,12 +46,10 @@ pub struct Options {
     pub workers: usize,
     /// How often everything is looked at, whether or not it changed.
     pub resync: Duration,
-    /// Compete for this lease, and work only while holding it.
-    pub leader_election: Option<LeaseOptions>,
-    /// Answer `/metrics`, `/healthz` and `/readyz` here.
-    pub listen: Option<SocketAddr>,
-    /// What it tells of its readiness.
-    pub health: Health,
+    /// Delay claims only while a scheduler announces that it can bind them.
+    pub required_scheduler: Option<RequiredScheduler>,
+    /// What it has in common with other components.
+    pub process: ProcessOptions,
     /// What it counts.
     pub metrics: Metrics,
 }
@@ -65,42 +58,58 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             settings: Settings::default(),
-            workers: 16,
+            // Each binding is four writes one after the other, so it takes many at a time to keep an API server busy.
+            workers: 128,
             resync: Duration::from_secs(15),
-            leader_election: None,
-            listen: None,
-            health: Health::default(),
+            required_scheduler: None,
+            process: ProcessOptions::default(),
             metrics: Metrics::default(),
         }
     }
 }
 
-/// Why the controller stopped by itself.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// The address for metrics and health is not ours to use.
-    #[error("cannot listen on {address}: {source}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// What went wrong.
-        #[source]
-        source: std::io::Error,
-    },
-    /// Another copy leads now.
-    #[error("lost the lease {namespace}/{name}")]
-    LeaseLost {
-        /// Namespace of the lease.
-        namespace: String,
-        /// Name of the lease.
-        name: String,
-    },
-    /// A part of the controller ended that should not have.
-    #[error("the controller's {part} ended unexpectedly")]
-    Ended {
-        /// The part.
-        part: &'static str,
-    },
+impl Component for Options {
+    const NAME: &'static str = "volume controller";
+    const FIELD_MANAGER: &'static str = "berth-controller";
+    const KINDS: &'static [Kind] = &[
+        Kind::PersistentVolumeClaim,
+        Kind::PersistentVolume,
+        Kind::StorageClass,
+        Kind::Pod,
+        Kind::Node,
+    ];
+    type Owner = Owner;
+
+    fn process(&self) -> &ProcessOptions {
+        &self.process
+    }
+
+    fn run_metrics(&self) -> &RunMetrics {
+        &self.metrics.run
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        self.metrics.register(registry);
+    }
+
+    fn event_source(&self) -> String {
+        COMPONENT.to_owned()
+    }
+
+    async fn prepare(&self, api: &Api) {
+        if self.settings.zone_upgrade == ZoneUpgrade::DryRun {
+            report_zone_upgrade(api).await;
+        }
+    }
+
+    fn owner(self, api: Api, recorder: Recorder, inbox: Inbox) -> Owner {
+        let executor = Executor {
+            api,
+            recorder,
+            metrics: self.metrics.clone(),
+        };
+        Owner::new(executor, self, inbox)
+    }
 }
 
 /// Runs the controller until it is cancelled, or cannot go on.
@@ -121,86 +130,7 @@ pub enum RunError {
 /// # Errors
 /// If the endpoint's address cannot be used, the lease is lost, or a part of it fails.
 pub async fn run(client: kube::Client, options: Options, cancel: CancellationToken) -> Result<(), RunError> {
-    let metrics = options.metrics.clone();
-    // Whatever ends first takes the rest with it.
-    let cancel = cancel.child_token();
-    let _stop_all = cancel.clone().drop_guard();
-    let api = Api::new(client, FIELD_MANAGER);
-    let mut tasks: JoinSet<&'static str> = JoinSet::new();
-    if let Some(address) = options.listen {
-        let listener = TcpListener::bind(address)
-            .await
-            .map_err(|source| RunError::Listen { address, source })?;
-        let mut registry = Registry::default();
-        metrics.register(&mut registry);
-        let (health, cancel) = (options.health.clone(), cancel.clone());
-        tasks.spawn(async move {
-            endpoint::serve(listener, health, Arc::new(registry), cancel).await;
-            "endpoint"
-        });
-    }
-    let election = options.leader_election.clone();
-    let lost = lead(&api, election, &options.health, &metrics.leader, &cancel, &mut tasks).await;
-    if cancel.is_cancelled() {
-        return Ok(());
-    }
-    if options.settings.zone_upgrade == ZoneUpgrade::DryRun {
-        report_zone_upgrade(&api).await;
-    }
-    let instance = options
-        .leader_election
-        .as_ref()
-        .map_or_else(|| FIELD_MANAGER.to_owned(), |lease| lease.identity.clone());
-    let (recorder, writer) = recorder(api.clone(), COMPONENT, instance);
-    let writer_cancel = cancel.clone();
-    tasks.spawn(async move {
-        writer.run(writer_cancel).await;
-        "event recorder"
-    });
-    let executor = Executor {
-        api: api.clone(),
-        recorder,
-        metrics: metrics.clone(),
-    };
-    let inbox = inbox::open(&api, &metrics, &cancel, &mut tasks);
-    let owner = Owner::new(executor, options.clone(), inbox);
-    tracing::info!(workers = options.workers, "volume controller started");
-    let mut working = std::pin::pin!(owner.run(cancel.clone()));
-    let (result, finished) = tokio::select! {
-        () = &mut working => (unless_cancelled(&cancel, "state owner"), true),
-        // Another copy may already be at work: nothing begun is finished.
-        () = lost.cancelled() => (Err(lease_lost(&options)), true),
-        ended = tasks.join_next() => match ended {
-            Some(Ok(part)) => (unless_cancelled(&cancel, part), false),
-            Some(Err(_)) | None => (unless_cancelled(&cancel, "task"), false),
-        },
-    };
-    options.health.set_ready(false);
-    cancel.cancel();
-    if !finished {
-        working.await;
-    }
-    // The recorder writes what is left, the lease is given up.
-    while tasks.join_next().await.is_some() {}
-    tracing::info!("volume controller stopped");
-    result
-}
-
-fn unless_cancelled(cancel: &CancellationToken, part: &'static str) -> Result<(), RunError> {
-    if cancel.is_cancelled() {
-        Ok(())
-    } else {
-        Err(RunError::Ended { part })
-    }
-}
-
-fn lease_lost(options: &Options) -> RunError {
-    let (namespace, name) = options
-        .leader_election
-        .as_ref()
-        .map(|lease| (lease.namespace.clone(), lease.name.clone()))
-        .unwrap_or_default();
-    RunError::LeaseLost { namespace, name }
+    crate::component::run(client, options, cancel).await
 }
 
 /// A volume that the zone upgrade would change, and the merge patch that would change it.
@@ -217,7 +147,7 @@ pub struct PlannedUpgrade {
 /// # Errors
 /// If the volumes cannot be listed.
 pub async fn plan_zone_upgrade(client: kube::Client) -> Result<Vec<PlannedUpgrade>, ApiError> {
-    plan_upgrade(&Api::new(client, FIELD_MANAGER)).await
+    plan_upgrade(&Api::new(client, Options::FIELD_MANAGER)).await
 }
 
 /// Logs what the zone upgrade would do.

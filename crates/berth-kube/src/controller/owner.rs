@@ -3,14 +3,15 @@
 
 use super::Options;
 use super::effects::{Executor, Fresh, Next, Outcome};
-use super::inbox::{KINDS, Message};
+use crate::announce;
 use crate::backoff::Backoff;
+use crate::component;
+use crate::inbox::{Inbox, Message};
 use crate::queue::Queue;
-use crate::watch::{Change, Difference, ObjectName};
+use crate::watch::{Change, ObjectName};
 use berth_controller::{Effect, Key, NamespacedName, State, sync};
-use berth_core::api::Kind;
-use rustc_hash::FxHashSet;
-use tokio::sync::mpsc;
+use berth_core::api::{Kind, Object};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -29,31 +30,21 @@ struct Finished {
 }
 
 /// The state and everything around it.
-pub(super) struct Owner {
+pub(crate) struct Owner {
     executor: Executor,
     options: Options,
     state: State,
     queue: Queue<Key>,
-    inbox: mpsc::Receiver<Message>,
-    listed: FxHashSet<Kind>,
+    inbox: Inbox,
     workers: JoinSet<Finished>,
+    /// Whether a scheduler announces that it can bind delayed claims, if that matters.
+    announced: watch::Receiver<bool>,
+    _listening: JoinSet<()>,
 }
 
-impl Owner {
-    pub(super) fn new(executor: Executor, options: Options, inbox: mpsc::Receiver<Message>) -> Self {
-        Self {
-            executor,
-            options,
-            state: State::default(),
-            queue: Queue::new(Backoff::EFFECT),
-            inbox,
-            listed: FxHashSet::default(),
-            workers: JoinSet::new(),
-        }
-    }
-
+impl component::Owner for Owner {
     /// Works until cancelled, then lets the workers finish what they have begun.
-    pub(super) async fn run(mut self, cancel: CancellationToken) {
+    async fn run(mut self, cancel: CancellationToken) {
         let mut resync = interval_at(Instant::now() + self.options.resync, self.options.resync);
         resync.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -78,6 +69,7 @@ impl Owner {
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
                     self.queue.advance(Instant::now());
                 }
+                Ok(()) = self.announced.changed() => self.hear(),
                 _ = resync.tick() => self.resync(),
                 () = std::future::ready(()), if more_steps => {}
             }
@@ -88,9 +80,42 @@ impl Owner {
             tracing::warn!("effects were left unfinished");
         }
     }
+}
+
+impl Owner {
+    pub(super) fn new(executor: Executor, mut options: Options, inbox: Inbox) -> Self {
+        // Until it was listened for long enough, a scheduler is taken to be there.
+        let (fact, announced) = watch::channel(true);
+        let mut listening = JoinSet::new();
+        if let Some(required) = options.required_scheduler.clone() {
+            options.settings.require_delayed_binding_scheduler = true;
+            listening.spawn(announce::listen(executor.api.clone(), required, fact));
+        }
+        let mut state = State::default();
+        state.set_delay_announced(true);
+        Self {
+            executor,
+            options,
+            state,
+            queue: Queue::new(Backoff::EFFECT),
+            inbox,
+            workers: JoinSet::new(),
+            announced,
+            _listening: listening,
+        }
+    }
 
     fn can_step(&self) -> bool {
-        self.listed.len() == KINDS.len() && self.workers.len() < self.options.workers.max(1)
+        self.inbox.is_complete() && self.workers.len() < self.options.workers.max(1)
+    }
+
+    /// Takes in whether there is a scheduler that can bind delayed claims.
+    fn hear(&mut self) {
+        let announced = *self.announced.borrow_and_update();
+        self.executor.metrics.announced.set(i64::from(announced));
+        for key in self.state.set_delay_announced(announced) {
+            self.queue.push(key);
+        }
     }
 
     fn resync(&mut self) {
@@ -208,58 +233,47 @@ impl Owner {
     }
 
     fn take(&mut self, message: Message) {
-        let namespaced = |(namespace, name): ObjectName| NamespacedName::new(namespace, name);
-        match message {
-            Message::Claims(difference) => self.apply(
-                Kind::PersistentVolumeClaim,
-                difference,
-                State::apply_claim,
-                |state, name| state.remove_claim(&namespaced(name)),
-            ),
-            Message::Volumes(difference) => self.apply(
-                Kind::PersistentVolume,
-                difference,
-                State::apply_volume,
-                |state, (_, name)| state.remove_volume(&name),
-            ),
-            Message::Classes(difference) => self.apply(
-                Kind::StorageClass,
-                difference,
-                State::apply_class,
-                |state, (_, name)| state.remove_class(&name),
-            ),
-            Message::Pods(difference) => self.apply(
-                Kind::Pod,
-                difference,
-                |state, pod| state.apply_pod(&pod),
-                |state, name| state.remove_pod(&namespaced(name)),
-            ),
-            Message::Nodes(difference) => self.apply(Kind::Node, difference, State::apply_node, |state, (_, name)| {
-                state.remove_node(&name);
-                Vec::new()
-            }),
-        }
-    }
-
-    fn apply<T>(
-        &mut self,
-        kind: Kind,
-        difference: Difference<T>,
-        apply: impl Fn(&mut State, T) -> Vec<Key>,
-        remove: impl Fn(&mut State, ObjectName) -> Vec<Key>,
-    ) {
-        for change in difference.changes {
+        for change in message.difference.changes {
             let keys = match change {
-                Change::Applied(object) => apply(&mut self.state, object),
-                Change::Removed(name) => remove(&mut self.state, name),
+                Change::Applied(object) => self.apply(object),
+                Change::Removed(name) => self.remove(message.kind, name),
                 // What was known still stands: an object that cannot be read is not gone.
                 Change::Broken { .. } => Vec::new(),
             };
             keys.into_iter().for_each(|key| self.queue.push(key));
         }
-        if difference.relisted && self.listed.insert(kind) && self.listed.len() == KINDS.len() {
+        if message.difference.relisted && self.inbox.listed(message.kind) {
             tracing::info!("all objects are known");
-            self.options.health.set_ready(true);
+            self.options.process.health.set_ready(true);
+        }
+    }
+
+    fn apply(&mut self, object: Object) -> Vec<Key> {
+        let state = &mut self.state;
+        match object {
+            Object::PersistentVolumeClaim(claim) => state.apply_claim(*claim),
+            Object::PersistentVolume(volume) => state.apply_volume(*volume),
+            Object::StorageClass(class) => state.apply_class(*class),
+            Object::Pod(pod) => state.apply_pod(&pod),
+            Object::Node(node) => state.apply_node(*node),
+            // Nothing else is watched.
+            _ => Vec::new(),
+        }
+    }
+
+    fn remove(&mut self, kind: Kind, (namespace, name): ObjectName) -> Vec<Key> {
+        let state = &mut self.state;
+        match kind {
+            Kind::PersistentVolumeClaim => state.remove_claim(&NamespacedName::new(namespace, name)),
+            Kind::PersistentVolume => state.remove_volume(&name),
+            Kind::StorageClass => state.remove_class(&name),
+            Kind::Pod => state.remove_pod(&NamespacedName::new(namespace, name)),
+            Kind::Node => {
+                state.remove_node(&name);
+                Vec::new()
+            }
+            // Nothing else is watched.
+            _ => Vec::new(),
         }
     }
 }

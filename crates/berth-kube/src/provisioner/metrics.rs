@@ -1,17 +1,12 @@
 //! What a provisioner counts.
 
+use crate::component::RunMetrics;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
-
-/// The kind of object that is meant.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct KindLabel {
-    pub(super) kind: &'static str,
-}
 
 /// A change and how it went.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -48,10 +43,7 @@ pub struct Metrics {
     pub(super) in_flight: Gauge,
     pub(super) capacity_queue: Gauge,
     pub(super) capacity_published: Gauge,
-    pub(super) relists: Family<KindLabel, Counter>,
-    pub(super) watch_failures: Family<KindLabel, Counter>,
-    pub(super) broken: Family<KindLabel, Counter>,
-    pub(super) leader: Gauge,
+    pub(super) run: RunMetrics,
 }
 
 impl Default for Metrics {
@@ -64,10 +56,7 @@ impl Default for Metrics {
             in_flight: Gauge::default(),
             capacity_queue: Gauge::default(),
             capacity_published: Gauge::default(),
-            relists: Family::default(),
-            watch_failures: Family::default(),
-            broken: Family::default(),
-            leader: Gauge::default(),
+            run: RunMetrics::default(),
         }
     }
 }
@@ -86,14 +75,7 @@ impl Metrics {
         registry.register("capacity_queue_length", help, self.capacity_queue.clone());
         let help = "Objects that publish capacity";
         registry.register("capacity_objects", help, self.capacity_published.clone());
-        registry.register("relists", "Lists of all objects of a kind", self.relists.clone());
-        registry.register("watch_failures", "Watches that failed", self.watch_failures.clone());
-        registry.register(
-            "broken_objects",
-            "Objects that could not be decoded",
-            self.broken.clone(),
-        );
-        registry.register("leader", "1 while this copy leads", self.leader.clone());
+        self.run.register(registry);
     }
 
     /// How many calls to the backend there were, and how many of them failed.

@@ -1,10 +1,11 @@
 //! The one task that owns the state: it takes in what watches and workers bring, decides, and hands the work out.
 
 use super::Options;
-use super::capacity::{Publisher, Question, Write};
+use super::capacity::{Publisher, Question, Subject, Write};
 use super::effects::{Executor, Outcome};
-use super::inbox::{KINDS, Message};
 use crate::backoff::Backoff;
+use crate::component;
+use crate::inbox::{Inbox, Message};
 use crate::queue::Queue;
 use crate::watch::{Change, ObjectName};
 use berth_core::api::{CsiStorageCapacity, Kind, Object, PersistentVolume, PersistentVolumeClaim};
@@ -16,9 +17,7 @@ use berth_provisioner::request::volume_name;
 use berth_provisioner::settings::Settings;
 use berth_provisioner::state::State;
 use berth_provisioner::step::{Attempt, Decision, started, step};
-use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
-use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -41,18 +40,17 @@ enum Finished {
     /// The backend was asked about capacity.
     Asked(String, Item, Option<Available>),
     /// Capacity was written, or not.
-    Written(String, Option<Item>, bool),
+    Written(Subject, String, Option<Item>, bool),
 }
 
 /// The state and everything around it.
-pub(super) struct Owner {
+pub(crate) struct Owner {
     executor: Executor,
     options: Options,
     settings: BTreeMap<String, Settings>,
     state: State,
     queue: Queue<Key>,
-    inbox: mpsc::Receiver<Message>,
-    listed: FxHashSet<Kind>,
+    inbox: Inbox,
     workers: JoinSet<Finished>,
     publisher: Option<Publisher>,
     publishing: JoinSet<Finished>,
@@ -60,30 +58,9 @@ pub(super) struct Owner {
     early: Vec<CsiStorageCapacity>,
 }
 
-impl Owner {
-    pub(super) fn new(executor: Executor, options: Options, inbox: mpsc::Receiver<Message>) -> Self {
-        let settings = options
-            .settings
-            .iter()
-            .map(|one| (one.provisioner.clone(), one.clone()));
-        let publisher = options.capacity.clone();
-        Self {
-            executor,
-            settings: settings.collect(),
-            publisher: publisher.map(|capacity| Publisher::new(capacity, &options.settings)),
-            options,
-            state: State::default(),
-            queue: Queue::new(Backoff::CALL),
-            inbox,
-            listed: FxHashSet::default(),
-            workers: JoinSet::new(),
-            publishing: JoinSet::new(),
-            early: Vec::new(),
-        }
-    }
-
+impl component::Owner for Owner {
     /// Works until cancelled, then lets the workers finish what they have begun.
-    pub(super) async fn run(mut self, cancel: CancellationToken) {
+    async fn run(mut self, cancel: CancellationToken) {
         let mut resync = interval_at(Instant::now() + self.options.resync, self.options.resync);
         let poll = self
             .options
@@ -135,9 +112,31 @@ impl Owner {
             tracing::warn!("calls and effects were left unfinished");
         }
     }
+}
+
+impl Owner {
+    pub(super) fn new(executor: Executor, options: Options, inbox: Inbox) -> Self {
+        let settings = options
+            .settings
+            .iter()
+            .map(|one| (one.provisioner.clone(), one.clone()));
+        let publisher = options.capacity.clone();
+        Self {
+            executor,
+            settings: settings.collect(),
+            publisher: publisher.map(|capacity| Publisher::new(capacity, &options.settings)),
+            options,
+            state: State::default(),
+            queue: Queue::new(Backoff::CALL),
+            inbox,
+            workers: JoinSet::new(),
+            publishing: JoinSet::new(),
+            early: Vec::new(),
+        }
+    }
 
     fn is_ready(&self) -> bool {
-        self.listed.len() == KINDS.len()
+        self.inbox.is_complete()
     }
 
     fn next_due(&self) -> Option<Instant> {
@@ -263,12 +262,13 @@ impl Owner {
                 driver,
                 item,
                 publication,
+                subject,
             }) = publisher.next_write()
             {
                 let options = publisher.options.clone();
                 self.publishing.spawn(async move {
                     let written = executor.publish(&options, &driver, &publication).await;
-                    Finished::Written(driver, item, written)
+                    Finished::Written(subject, driver, item, written)
                 });
             } else if let Some(Question { driver, query }) = publisher.next_question() {
                 let class = self.state.class(&query.item.class).cloned();
@@ -290,8 +290,10 @@ impl Owner {
                     publisher.answered(&driver, &item, answer);
                 }
             }
-            Finished::Written(driver, item, written) => {
-                if let (Some(publisher), Some(item), false) = (&mut self.publisher, item, written) {
+            Finished::Written(subject, driver, item, written) => {
+                let Some(publisher) = &mut self.publisher else { return };
+                publisher.written(&subject);
+                if let (Some(item), false) = (item, written) {
                     publisher.write_failed(&driver, &item);
                 }
             }
@@ -377,7 +379,7 @@ impl Owner {
                 Change::Broken { .. } => {}
             }
         }
-        if message.difference.relisted && self.listed.insert(message.kind) && self.is_ready() {
+        if message.difference.relisted && self.inbox.listed(message.kind) {
             self.begin();
         }
     }
@@ -394,7 +396,7 @@ impl Owner {
             self.early.drain(..).for_each(|object| publisher.observe(&object));
         }
         tracing::info!("all objects are known");
-        self.options.health.set_ready(true);
+        self.options.process.health.set_ready(true);
     }
 
     fn apply(&mut self, object: &Object) {

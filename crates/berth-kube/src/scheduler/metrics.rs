@@ -1,5 +1,6 @@
 //! What the scheduler counts, under the names that dashboards of kube-scheduler read.
 
+use crate::component::RunMetrics;
 use berth_core::api::Object;
 use berth_scheduler::profile::Profile;
 use berth_scheduler::queue::{Place, PodKey};
@@ -15,12 +16,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
-
-/// The kind of object that is meant.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct KindLabel {
-    pub(super) kind: &'static str,
-}
 
 /// A write and how it went.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -46,6 +41,13 @@ struct QueueLabel {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TypeLabel {
+    r#type: &'static str,
+}
+
+const ASSUMED_PODS: TypeLabel = TypeLabel { r#type: "assumed_pods" };
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct IncomingLabels {
     queue: &'static str,
     event: &'static str,
@@ -59,6 +61,12 @@ struct PluginLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PointLabels {
+    extension_point: &'static str,
+    status: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OperationLabel {
     operation: &'static str,
 }
@@ -66,6 +74,11 @@ struct OperationLabel {
 /// From a tenth of a millisecond to a little under two minutes.
 fn durations() -> Histogram {
     Histogram::new(exponential_buckets(0.0001, 2.0, 20))
+}
+
+/// From a hundredth of a millisecond to five seconds: most plugins have little to do.
+fn short_durations() -> Histogram {
+    Histogram::new(exponential_buckets(0.00001, 2.0, 20))
 }
 
 /// From ten milliseconds to a little under an hour and a half, as kube-scheduler has it.
@@ -82,16 +95,16 @@ pub struct Metrics {
     algorithm: Histogram,
     attempt: Family<AttemptLabels, Histogram>,
     plugins: Family<PluginLabels, Histogram>,
+    points: Family<PointLabels, Histogram>,
     pending: Family<QueueLabel, Gauge>,
     incoming: Family<IncomingLabels, Counter>,
     preemptions: Counter,
     victims: Histogram,
     volume_errors: Family<OperationLabel, Counter>,
+    assumed: Family<TypeLabel, Gauge>,
+    woken: Counter,
     pub(super) writes: Family<WriteLabels, Counter>,
-    pub(super) relists: Family<KindLabel, Counter>,
-    pub(super) watch_failures: Family<KindLabel, Counter>,
-    pub(super) broken: Family<KindLabel, Counter>,
-    pub(super) leader: Gauge,
+    pub(super) run: RunMetrics,
 }
 
 impl Default for Metrics {
@@ -102,17 +115,17 @@ impl Default for Metrics {
             attempts_per_pod: Histogram::new(exponential_buckets(1.0, 2.0, 5)),
             algorithm: durations(),
             attempt: Family::new_with_constructor(durations),
-            plugins: Family::new_with_constructor(durations),
+            plugins: Family::new_with_constructor(short_durations),
+            points: Family::new_with_constructor(short_durations),
             pending: Family::default(),
             incoming: Family::default(),
             preemptions: Counter::default(),
             victims: Histogram::new(exponential_buckets(1.0, 2.0, 7)),
             volume_errors: Family::default(),
+            assumed: Family::default(),
+            woken: Counter::default(),
             writes: Family::default(),
-            relists: Family::default(),
-            watch_failures: Family::default(),
-            broken: Family::default(),
-            leader: Gauge::default(),
+            run: RunMetrics::default(),
         }
     }
 }
@@ -133,6 +146,8 @@ impl Metrics {
         known.register("scheduling_attempt_duration_seconds", help, self.attempt.clone());
         let help = "Time that a plugin took at an extension point";
         known.register("plugin_execution_duration_seconds", help, self.plugins.clone());
+        let help = "Time that all plugins took at an extension point, in one decision of ten";
+        known.register("framework_extension_point_duration_seconds", help, self.points.clone());
         known.register("pending_pods", "Pods that wait, by queue", self.pending.clone());
         let help = "Pods added to a queue, by event";
         known.register("queue_incoming_pods", help, self.incoming.clone());
@@ -142,16 +157,37 @@ impl Metrics {
         known.register("preemption_victims", help, self.victims.clone());
         let help = "Stages of volume scheduling that failed";
         known.register("volume_scheduling_stage_error", help, self.volume_errors.clone());
+        let help = "Objects in the scheduler's cache, by type";
+        known.register("cache_size", help, self.assumed.clone());
         let own = registry.sub_registry_with_prefix("berth_scheduler");
         own.register("api_writes", "Writes to the API server, by result", self.writes.clone());
-        own.register("relists", "Lists of all objects of a kind", self.relists.clone());
-        own.register("watch_failures", "Watches that failed", self.watch_failures.clone());
-        own.register(
-            "broken_objects",
-            "Objects that could not be decoded",
-            self.broken.clone(),
-        );
-        own.register("leader", "1 while this copy leads", self.leader.clone());
+        let help = "Sleeping pods that an event woke";
+        own.register("woken_pods", help, self.woken.clone());
+        self.run.register(own);
+    }
+
+    /// How many pods have a node that the watch does not show yet.
+    #[must_use]
+    pub fn assumed_pods(&self) -> i64 {
+        self.assumed.get_or_create(&ASSUMED_PODS).get()
+    }
+
+    /// How many pods wait in a queue: `active`, `backoff`, `unschedulable` or `gated`.
+    #[must_use]
+    pub fn pending(&self, queue: &'static str) -> i64 {
+        self.pending.get_or_create(&QueueLabel { queue }).get()
+    }
+
+    /// How often an event woke a sleeping pod.
+    #[must_use]
+    pub fn woken(&self) -> u64 {
+        self.woken.get()
+    }
+
+    /// Whether this copy leads, or needs no lease to.
+    #[must_use]
+    pub fn is_leader(&self) -> bool {
+        self.run.is_leader()
     }
 
     /// How many writes went to the API server.
@@ -170,6 +206,23 @@ impl Metrics {
             .iter()
             .flat_map(|write| results.map(|result| WriteLabels { write, result }));
         each.map(|labels| self.writes.get_or_create(&labels).get()).sum()
+    }
+
+    pub(super) fn plugin_took(&self, plugin: &'static str, extension_point: &'static str, took: Duration) {
+        let labels = PluginLabels {
+            plugin,
+            extension_point,
+            status: "Success",
+        };
+        self.plugins.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    pub(super) fn point_took(&self, extension_point: &'static str, took: Duration) {
+        let labels = PointLabels {
+            extension_point,
+            status: "Success",
+        };
+        self.points.get_or_create(&labels).observe(took.as_secs_f64());
     }
 
     pub(super) fn wrote(&self, write: &'static str, done: bool, took: Duration) {
@@ -251,6 +304,7 @@ impl Ledger {
         let before = std::mem::replace(&mut self.counts, counts);
         let woken = counts.woken - before.woken;
         if woken > 0 {
+            self.metrics.woken.inc_by(woken);
             self.incoming("active", cause, woken);
         }
         let unschedulable = counts.unschedulable > before.unschedulable;
@@ -330,5 +384,7 @@ impl Ledger {
             let count = i64::try_from(scheduler.pending(place)).unwrap_or(i64::MAX);
             self.metrics.pending.get_or_create(&QueueLabel { queue }).set(count);
         }
+        let assumed = i64::try_from(scheduler.bindings_under_way()).unwrap_or(i64::MAX);
+        self.metrics.assumed.get_or_create(&ASSUMED_PODS).set(assumed);
     }
 }

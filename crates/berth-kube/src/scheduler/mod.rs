@@ -12,18 +12,21 @@
 
 mod effects;
 mod hold;
-mod inbox;
 mod metrics;
 mod owner;
 mod pool;
+mod stopwatch;
 
 pub use metrics::Metrics;
 
+pub use crate::component::RunError;
+
 use crate::api::Api;
-use crate::endpoint::{self, Health};
-use crate::lease::{LeaseOptions, lead};
-use crate::recorder::recorder;
-use berth_core::api::Pod;
+use crate::component::{Component, ProcessOptions, RunMetrics};
+use crate::inbox::Inbox;
+use crate::lease::LeaseOptions;
+use crate::recorder::Recorder;
+use berth_core::api::{Kind, Pod};
 use berth_scheduler::profile::Profile;
 use berth_scheduler::queue::QueueTimes;
 use berth_scheduler::scheduler::DEFAULT_SCHEDULER_NAME;
@@ -31,14 +34,8 @@ use effects::Executor;
 use owner::Owner;
 use prometheus_client::registry::Registry;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
-use tokio::net::TcpListener;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-
-/// The name under which writes are recorded.
-const FIELD_MANAGER: &str = "berth-scheduler";
 
 /// Changes a pod before it is decided on, as a profile's arguments ask for.
 pub type AdaptPod = Arc<dyn Fn(&mut Pod) + Send + Sync>;
@@ -56,14 +53,13 @@ pub struct Options {
     pub seed: u64,
     /// How many writes are under way at a time.
     pub workers: usize,
-    /// Compete for this lease, and work only while holding it.
-    pub leader_election: Option<LeaseOptions>,
-    /// Answer `/metrics`, `/healthz`, `/readyz` and `/configz` here.
-    pub listen: Option<SocketAddr>,
     /// What `/configz` shows: JSON.
     pub configuration: Option<Arc<str>>,
-    /// What it tells of its readiness.
-    pub health: Health,
+    /// Keep this lease while working, to announce what this scheduler can do. With an election, the lease of that one
+    /// is for it: see [`announce`](crate::announce).
+    pub announcement: Option<LeaseOptions>,
+    /// What it has in common with other components.
+    pub process: ProcessOptions,
     /// What it counts.
     pub metrics: Metrics,
 }
@@ -86,42 +82,51 @@ impl Default for Options {
             times: QueueTimes::default(),
             seed: 0,
             // A write takes some milliseconds, so these are thousands a second; an API server serves hundreds at a time.
-            workers: 64,
-            leader_election: None,
-            listen: None,
+            workers: 128,
             configuration: None,
-            health: Health::default(),
+            announcement: None,
+            process: ProcessOptions::default(),
             metrics: Metrics::default(),
         }
     }
 }
 
-/// Why the scheduler stopped by itself.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// The address for metrics and health is not ours to use.
-    #[error("cannot listen on {address}: {source}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// What went wrong.
-        #[source]
-        source: std::io::Error,
-    },
-    /// Another copy leads now.
-    #[error("lost the lease {namespace}/{name}")]
-    LeaseLost {
-        /// Namespace of the lease.
-        namespace: String,
-        /// Name of the lease.
-        name: String,
-    },
-    /// A part of the scheduler ended that should not have.
-    #[error("the scheduler's {part} ended unexpectedly")]
-    Ended {
-        /// The part.
-        part: &'static str,
-    },
+impl Component for Options {
+    const NAME: &'static str = "scheduler";
+    const FIELD_MANAGER: &'static str = "berth-scheduler";
+    const KINDS: &'static [Kind] = Kind::ALL;
+    type Owner = Owner;
+
+    fn process(&self) -> &ProcessOptions {
+        &self.process
+    }
+
+    fn run_metrics(&self) -> &RunMetrics {
+        &self.metrics.run
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        self.metrics.register(registry);
+    }
+
+    fn configuration(&self) -> Option<Arc<str>> {
+        self.configuration.clone()
+    }
+
+    /// Events of a cluster's own scheduler come from the name of its profile; so do those of one in its place.
+    fn event_source(&self) -> String {
+        let first = self.profiles.keys().next();
+        first.map_or_else(|| Self::FIELD_MANAGER.to_owned(), String::clone)
+    }
+
+    fn owner(self, api: Api, recorder: Recorder, inbox: Inbox) -> Owner {
+        let executor = Executor {
+            api,
+            recorder,
+            metrics: self.metrics.clone(),
+        };
+        Owner::new(executor, self, inbox)
+    }
 }
 
 /// Runs the scheduler until it is cancelled, or cannot go on.
@@ -129,99 +134,5 @@ pub enum RunError {
 /// # Errors
 /// If the endpoint's address cannot be used, the lease is lost, or a part of it fails.
 pub async fn run(client: kube::Client, options: Options, cancel: CancellationToken) -> Result<(), RunError> {
-    // Whatever ends first takes the rest with it.
-    let cancel = cancel.child_token();
-    let _stop_all = cancel.clone().drop_guard();
-    let api = Api::new(client, FIELD_MANAGER);
-    let mut tasks: JoinSet<&'static str> = JoinSet::new();
-    if let Some(address) = options.listen {
-        open_endpoint(address, &options, &cancel, &mut tasks).await?;
-    }
-    let election = options.leader_election.clone();
-    let leader = &options.metrics.leader;
-    let lost = lead(&api, election, &options.health, leader, &cancel, &mut tasks).await;
-    if cancel.is_cancelled() {
-        return Ok(());
-    }
-    let owner = start(&api, &options, &cancel, &mut tasks);
-    tracing::info!(workers = options.workers, "scheduler started");
-    let mut working = std::pin::pin!(owner.run(cancel.clone()));
-    let (result, finished) = tokio::select! {
-        () = &mut working => (unless_cancelled(&cancel, "owner"), true),
-        // Another copy may already be at work: nothing begun is finished.
-        () = lost.cancelled() => (Err(lease_lost(&options)), true),
-        ended = tasks.join_next() => match ended {
-            Some(Ok(part)) => (unless_cancelled(&cancel, part), false),
-            Some(Err(_)) | None => (unless_cancelled(&cancel, "task"), false),
-        },
-    };
-    options.health.set_ready(false);
-    cancel.cancel();
-    if !finished {
-        working.await;
-    }
-    // The recorder writes what is left, the lease is given up.
-    while tasks.join_next().await.is_some() {}
-    tracing::info!("scheduler stopped");
-    result
-}
-
-async fn open_endpoint(
-    address: SocketAddr,
-    options: &Options,
-    cancel: &CancellationToken,
-    tasks: &mut JoinSet<&'static str>,
-) -> Result<(), RunError> {
-    let listener = TcpListener::bind(address)
-        .await
-        .map_err(|source| RunError::Listen { address, source })?;
-    let mut registry = Registry::default();
-    options.metrics.register(&mut registry);
-    let (health, configuration) = (options.health.clone(), options.configuration.clone());
-    let cancel = cancel.clone();
-    tasks.spawn(async move {
-        endpoint::serve_with(listener, health, Arc::new(registry), configuration, cancel).await;
-        "endpoint"
-    });
-    Ok(())
-}
-
-/// Starts the event recorder and the watches.
-fn start(api: &Api, options: &Options, cancel: &CancellationToken, tasks: &mut JoinSet<&'static str>) -> Owner {
-    let instance = options
-        .leader_election
-        .as_ref()
-        .map_or_else(|| FIELD_MANAGER.to_owned(), |lease| lease.identity.clone());
-    // Events of a cluster's own scheduler come from this name; so do those of one in its place.
-    let component = options.profiles.keys().next().map_or(FIELD_MANAGER, String::as_str);
-    let (recorder, writer) = recorder(api.clone(), component, instance);
-    let writer_cancel = cancel.clone();
-    tasks.spawn(async move {
-        writer.run(writer_cancel).await;
-        "event recorder"
-    });
-    let executor = Executor {
-        api: api.clone(),
-        recorder,
-        metrics: options.metrics.clone(),
-    };
-    let inbox = inbox::open(api, &options.metrics, cancel, tasks);
-    Owner::new(executor, options.clone(), inbox)
-}
-
-fn unless_cancelled(cancel: &CancellationToken, part: &'static str) -> Result<(), RunError> {
-    if cancel.is_cancelled() {
-        Ok(())
-    } else {
-        Err(RunError::Ended { part })
-    }
-}
-
-fn lease_lost(options: &Options) -> RunError {
-    let (namespace, name) = options
-        .leader_election
-        .as_ref()
-        .map(|lease| (lease.namespace.clone(), lease.name.clone()))
-        .unwrap_or_default();
-    RunError::LeaseLost { namespace, name }
+    crate::component::run(client, options, cancel).await
 }

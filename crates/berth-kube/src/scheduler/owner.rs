@@ -3,15 +3,18 @@
 use super::Options;
 use super::effects::{Executor, Finished};
 use super::hold::{Hold, scheduler_name};
-use super::inbox::{KINDS, Message};
 use super::metrics::Ledger;
 use super::pool::Pool;
+use super::stopwatch::{PluginTimes, Sampler};
+use crate::component;
+use crate::inbox::{Inbox, Message};
+use crate::lease::Lease;
 use crate::watch::Change;
 use berth_core::api::{Kind, Object};
 use berth_scheduler::queue::PodKey;
 use berth_scheduler::scheduler::{Effect, Scheduler, Write, WriteId, WriteOutcome};
-use rustc_hash::{FxHashMap, FxHashSet};
-use tokio::sync::mpsc;
+use rustc_hash::FxHashMap;
+use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -28,42 +31,24 @@ const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
 const GRACE: Duration = Duration::from_secs(10);
 
 /// The scheduler and everything around it.
-pub(super) struct Owner {
+pub(crate) struct Owner {
     executor: Executor,
     options: Options,
     scheduler: Scheduler,
     pool: Pool,
-    inbox: mpsc::Receiver<Message>,
-    listed: FxHashSet<Kind>,
+    inbox: Inbox,
     ledger: Ledger,
     /// Pods whose binding was sent and not yet answered, with their nodes.
     binding: FxHashMap<PodKey, (WriteId, String)>,
     hold: Hold,
+    sampler: Sampler,
     begin: Instant,
+    _announcing: JoinSet<()>,
 }
 
-impl Owner {
-    pub(super) fn new(executor: Executor, options: Options, inbox: mpsc::Receiver<Message>) -> Self {
-        Self {
-            pool: Pool::new(executor.clone(), options.workers),
-            scheduler: Scheduler::new(options.profiles.clone(), options.times, options.seed),
-            ledger: Ledger::new(options.metrics.clone()),
-            executor,
-            options,
-            inbox,
-            listed: FxHashSet::default(),
-            binding: FxHashMap::default(),
-            hold: Hold::default(),
-            begin: Instant::now(),
-        }
-    }
-
-    fn now(&self) -> Duration {
-        self.begin.elapsed()
-    }
-
+impl component::Owner for Owner {
     /// Works until cancelled, then lets the writes under way finish.
-    pub(super) async fn run(mut self, cancel: CancellationToken) {
+    async fn run(mut self, cancel: CancellationToken) {
         loop {
             self.decide();
             let more = self.can_decide() && self.scheduler.next_wakeup() == Some(Duration::ZERO);
@@ -93,6 +78,32 @@ impl Owner {
             }
         }
         self.finish_writes().await;
+    }
+}
+
+impl Owner {
+    pub(super) fn new(executor: Executor, options: Options, inbox: Inbox) -> Self {
+        let mut announcing = JoinSet::new();
+        if let Some(lease) = options.announcement.clone() {
+            announcing.spawn(Lease::new(executor.api.clone(), lease).keep());
+        }
+        Self {
+            pool: Pool::new(executor.clone(), options.workers),
+            scheduler: Scheduler::new(options.profiles.clone(), options.times, options.seed),
+            ledger: Ledger::new(options.metrics.clone()),
+            executor,
+            options,
+            inbox,
+            binding: FxHashMap::default(),
+            hold: Hold::default(),
+            sampler: Sampler::default(),
+            begin: Instant::now(),
+            _announcing: announcing,
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.begin.elapsed()
     }
 
     /// Ends what was begun. A pod whose volumes are bound is bound too; what waits for others is met by the next scheduler.
@@ -126,7 +137,7 @@ impl Owner {
     }
 
     fn can_decide(&self) -> bool {
-        self.listed.len() == KINDS && !self.pool.is_full()
+        self.inbox.is_complete() && !self.pool.is_full()
     }
 
     /// Decides about pods while there are some and their writes can be carried out.
@@ -137,7 +148,7 @@ impl Owner {
             }
             let begun = Instant::now();
             let now = self.now();
-            if !self.scheduler.step(now) {
+            if !self.step(now) {
                 break;
             }
             self.ledger.decided(begun.elapsed());
@@ -145,6 +156,23 @@ impl Owner {
         }
         self.pool.dispatch();
         self.ledger.pending(&self.scheduler);
+    }
+
+    /// Decides about one pod, and measures the plugins now and then.
+    fn step(&mut self, now: Duration) -> bool {
+        let decided = if self.sampler.is_due() {
+            let mut times = PluginTimes::new();
+            let decided = self.scheduler.step_timed(now, &mut times);
+            times.report(&self.options.metrics);
+            decided
+        } else {
+            self.scheduler.step(now)
+        };
+        // A turn without a pod is none.
+        if decided {
+            self.sampler.decided();
+        }
+        decided
     }
 
     /// Gives the effects of the last call to the pool.
@@ -191,8 +219,8 @@ impl Owner {
         self.take(message);
         for _ in 0..MESSAGES_AT_A_TIME {
             match self.inbox.try_recv() {
-                Ok(message) => self.take(message),
-                Err(_) => break,
+                Some(message) => self.take(message),
+                None => break,
             }
         }
     }
@@ -260,9 +288,9 @@ impl Owner {
         }
         self.hand_on(kind.name());
         self.let_go();
-        if difference.relisted && self.listed.insert(kind) && self.listed.len() == KINDS {
+        if difference.relisted && self.inbox.listed(kind) {
             tracing::info!("all objects are known");
-            self.options.health.set_ready(true);
+            self.options.process.health.set_ready(true);
         }
     }
 }

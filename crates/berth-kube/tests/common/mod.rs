@@ -102,7 +102,7 @@ impl Running {
 }
 
 /// Waits until a condition holds.
-pub async fn eventually<F: Future<Output = bool>>(what: &str, condition: impl Fn() -> F) {
+pub async fn eventually<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
     let deadline = Instant::now() + DEADLINE;
     while !condition().await {
         assert!(Instant::now() < deadline, "waited too long: {what}");

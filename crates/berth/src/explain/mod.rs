@@ -130,6 +130,10 @@ fn answer(
         None => &configuration.profiles[0],
     };
     profile.pod_changes.apply(&mut question.pod);
+    question
+        .cluster
+        .binder_mut()
+        .set_now(jiff::Timestamp::now().as_second());
     let report = explain_pod(&mut question.cluster, &question.pod, &profile.profile);
     Ok(Explanation { report, remarks })
 }

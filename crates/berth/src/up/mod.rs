@@ -17,6 +17,7 @@ pub use load::LoadError;
 
 use crate::cli::UpArgs;
 use crate::config::{self, Configuration};
+use crate::embedded::names;
 use crate::input::{NoProgress, Source, read_values};
 use crate::terminal::Color;
 use anyhow::Context;
@@ -98,7 +99,7 @@ async fn run(
     let client = Client::new(server.service(), "default");
     let begin = Timestamp::now();
     let nodes = load::load(&Api::new(client.clone(), FIELD_MANAGER), &chosen, objects).await?;
-    greet(color, &chosen, address, &kubeconfig, nodes)?;
+    greet(color, &chosen, address, &kubeconfig, nodes, args.filename.is_empty())?;
     tell::start(&client, begin, color, &cancel, &mut parts);
     let drivers = drivers(args, &client)?;
     start(&client, &chosen, scheduling, drivers, &cancel, &mut parts);
@@ -182,6 +183,7 @@ fn greet(
     address: SocketAddr,
     kubeconfig: &Kubeconfig,
     nodes: usize,
+    is_sample: bool,
 ) -> anyhow::Result<()> {
     let bold = anstyle::Style::new().bold();
     let version = env!("CARGO_PKG_VERSION");
@@ -194,8 +196,26 @@ fn greet(
     if nodes > 0 {
         writeln!(out, "  kubectl get nodes -L topology.kubernetes.io/zone")?;
         writeln!(out, "  kubectl get storageclasses,pv")?;
-        writeln!(out, "  kubectl apply -f examples/quickstart.yaml")?;
+        if is_sample {
+            writeln!(out, "  kubectl apply -f examples/up/database.yaml")?;
+        }
         writeln!(out, "  kubectl get pods -o wide --watch")?;
+        writeln!(out)?;
+        writeln!(
+            out,
+            "To see what a node in trouble does (the same with `{}-` undoes it):",
+            names::AGENT_MODE
+        )?;
+        writeln!(
+            out,
+            "  kubectl annotate node NODE {}=stop    falls silent, its pods go after minutes",
+            names::AGENT_MODE
+        )?;
+        writeln!(
+            out,
+            "  kubectl annotate node NODE {}=refuse  refuses pods that come",
+            names::AGENT_MODE
+        )?;
     }
     writeln!(out)?;
     writeln!(out, "Ctrl-C stops it. What happens from here on:")?;

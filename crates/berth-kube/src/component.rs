@@ -1,0 +1,254 @@
+//! What the scheduler, the volume controller and a provisioner have in common: how they start, lead and stop.
+//!
+//! ```text
+//!   endpoint ── leader election ──▶ watches ──▶ inbox ──▶ owner of the state ──▶ API server
+//! ```
+//!
+//! A component brings the owner of its state and says which kinds it watches. Whatever ends first takes the rest
+//! with it. Nothing is decided here.
+
+use crate::api::Api;
+use crate::endpoint::{self, Health};
+use crate::inbox::{self, Inbox};
+use crate::lease::{LeaseOptions, lead};
+use crate::recorder::{Recorder, recorder};
+use berth_core::api::Kind;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// How any component runs, apart from what it does.
+#[derive(Clone, Debug, Default)]
+pub struct ProcessOptions {
+    /// Compete for this lease, and work only while holding it.
+    pub leader_election: Option<LeaseOptions>,
+    /// Answer `/metrics`, `/healthz`, `/readyz` and, where there is something to show, `/configz` here.
+    pub listen: Option<SocketAddr>,
+    /// What it tells of its readiness.
+    pub health: Health,
+}
+
+/// Why a component stopped by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The address for metrics and health is not ours to use.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What went wrong.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Another copy leads now.
+    #[error("lost the lease {namespace}/{name}")]
+    LeaseLost {
+        /// Namespace of the lease.
+        namespace: String,
+        /// Name of the lease.
+        name: String,
+    },
+    /// A part of the component ended that should not have.
+    #[error("the {component}'s {part} ended unexpectedly")]
+    Ended {
+        /// The component.
+        component: &'static str,
+        /// The part.
+        part: &'static str,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabel {
+    kind: &'static str,
+}
+
+impl From<Kind> for KindLabel {
+    fn from(kind: Kind) -> Self {
+        Self { kind: kind.name() }
+    }
+}
+
+/// What every component counts. Clones count together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RunMetrics {
+    relists: Family<KindLabel, Counter>,
+    watch_failures: Family<KindLabel, Counter>,
+    broken: Family<KindLabel, Counter>,
+    leader: Gauge,
+}
+
+impl RunMetrics {
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        registry.register("relists", "Lists of all objects of a kind", self.relists.clone());
+        registry.register("watch_failures", "Watches that failed", self.watch_failures.clone());
+        let help = "Objects that could not be decoded";
+        registry.register("broken_objects", help, self.broken.clone());
+        registry.register("leader", "1 while this copy leads", self.leader.clone());
+    }
+
+    pub(crate) fn is_leader(&self) -> bool {
+        self.leader.get() == 1
+    }
+
+    pub(crate) fn relisted(&self, kind: Kind) {
+        self.relists.get_or_create(&kind.into()).inc();
+    }
+
+    pub(crate) fn watch_failed(&self, kind: Kind) {
+        self.watch_failures.get_or_create(&kind.into()).inc();
+    }
+
+    pub(crate) fn broken(&self, kind: Kind) {
+        self.broken.get_or_create(&kind.into()).inc();
+    }
+}
+
+/// The one task that owns a component's state.
+pub(crate) trait Owner {
+    /// Works until cancelled, then lets what was begun finish.
+    fn run(self, cancel: CancellationToken) -> impl Future<Output = ()> + Send;
+}
+
+/// A component, as its options describe it.
+pub(crate) trait Component: Sized + Send + Sync {
+    /// What it is called in messages.
+    const NAME: &'static str;
+    /// The name under which its writes are recorded.
+    const FIELD_MANAGER: &'static str;
+    /// The kinds that it watches. All of them are listed before it does anything.
+    const KINDS: &'static [Kind];
+    /// The owner of its state.
+    type Owner: Owner + Send;
+
+    /// How it runs.
+    fn process(&self) -> &ProcessOptions;
+
+    /// What it counts as every component does.
+    fn run_metrics(&self) -> &RunMetrics;
+
+    /// Registers all that it counts.
+    fn register(&self, registry: &mut Registry);
+
+    /// What `/configz` shows.
+    fn configuration(&self) -> Option<Arc<str>> {
+        None
+    }
+
+    /// The name under which it tells events.
+    fn event_source(&self) -> String;
+
+    /// What it does before its watches are opened.
+    fn prepare(&self, _api: &Api) -> impl Future<Output = ()> + Send {
+        async {}
+    }
+
+    /// The owner of its state.
+    fn owner(self, api: Api, recorder: Recorder, inbox: Inbox) -> Self::Owner;
+}
+
+/// Runs a component until it is cancelled, or cannot go on.
+pub(crate) async fn run<C: Component>(
+    client: kube::Client,
+    component: C,
+    cancel: CancellationToken,
+) -> Result<(), RunError> {
+    let cancel = cancel.child_token();
+    let _stop_all = cancel.clone().drop_guard();
+    let api = Api::new(client, C::FIELD_MANAGER);
+    let process = component.process().clone();
+    let mut tasks: JoinSet<&'static str> = JoinSet::new();
+    if let Some(address) = process.listen {
+        open_endpoint(address, &component, &cancel, &mut tasks).await?;
+    }
+    let election = process.leader_election.clone();
+    let leader = &component.run_metrics().leader;
+    let lost = lead(&api, election, &process.health, leader, &cancel, &mut tasks).await;
+    if cancel.is_cancelled() {
+        return Ok(());
+    }
+    component.prepare(&api).await;
+    let owner = start(api, component, &cancel, &mut tasks);
+    tracing::info!("{} started", C::NAME);
+    let mut working = std::pin::pin!(owner.run(cancel.clone()));
+    let ended = |part| {
+        let component = C::NAME;
+        cancel
+            .is_cancelled()
+            .then_some(())
+            .ok_or(RunError::Ended { component, part })
+    };
+    let (result, finished) = tokio::select! {
+        () = &mut working => (ended("state owner"), true),
+        // Another copy may already be at work: nothing begun is finished.
+        () = lost.cancelled() => (Err(lease_lost(&process)), true),
+        task = tasks.join_next() => match task {
+            Some(Ok(part)) => (ended(part), false),
+            Some(Err(_)) | None => (ended("task"), false),
+        },
+    };
+    process.health.set_ready(false);
+    cancel.cancel();
+    if !finished {
+        working.await;
+    }
+    // The recorder writes what is left, the lease is given up.
+    while tasks.join_next().await.is_some() {}
+    tracing::info!("{} stopped", C::NAME);
+    result
+}
+
+async fn open_endpoint<C: Component>(
+    address: SocketAddr,
+    component: &C,
+    cancel: &CancellationToken,
+    tasks: &mut JoinSet<&'static str>,
+) -> Result<(), RunError> {
+    let listener = TcpListener::bind(address)
+        .await
+        .map_err(|source| RunError::Listen { address, source })?;
+    let mut registry = Registry::default();
+    component.register(&mut registry);
+    let (health, configuration) = (component.process().health.clone(), component.configuration());
+    let cancel = cancel.clone();
+    tasks.spawn(async move {
+        endpoint::serve_with(listener, health, Arc::new(registry), configuration, cancel).await;
+        "endpoint"
+    });
+    Ok(())
+}
+
+/// Starts the event recorder and the watches.
+fn start<C: Component>(
+    api: Api,
+    component: C,
+    cancel: &CancellationToken,
+    tasks: &mut JoinSet<&'static str>,
+) -> C::Owner {
+    let election = component.process().leader_election.as_ref();
+    let instance = election.map_or_else(|| C::FIELD_MANAGER.to_owned(), |lease| lease.identity.clone());
+    let (recorder, writer) = recorder(api.clone(), component.event_source(), instance);
+    let writer_cancel = cancel.clone();
+    tasks.spawn(async move {
+        writer.run(writer_cancel).await;
+        "event recorder"
+    });
+    let inbox = inbox::open(&api, C::KINDS, component.run_metrics(), cancel, tasks);
+    component.owner(api, recorder, inbox)
+}
+
+fn lease_lost(process: &ProcessOptions) -> RunError {
+    let lease = process.leader_election.as_ref();
+    let (namespace, name) = lease
+        .map(|lease| (lease.namespace.clone(), lease.name.clone()))
+        .unwrap_or_default();
+    RunError::LeaseLost { namespace, name }
+}

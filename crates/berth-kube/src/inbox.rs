@@ -1,0 +1,183 @@
+//! Brings what the watches of several kinds see to the owner of a component's state, through one bounded channel.
+
+use crate::api::Api;
+use crate::component::RunMetrics;
+use crate::reported;
+use crate::resource::Watched;
+use crate::watch::{Change, Difference, Sink, watch, watch_resource};
+use berth_core::api::{self, Kind, Object};
+use rustc_hash::FxHashSet;
+use std::marker::PhantomData;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// Differences that may wait. Each holds what came together, so a few are enough; watches wait when
+/// it is full, and the API server keeps what they have not read.
+const CAPACITY: usize = 64;
+
+/// A difference of one kind.
+#[derive(Debug)]
+pub(crate) struct Message {
+    pub(crate) kind: Kind,
+    pub(crate) difference: Difference<Object>,
+}
+
+/// What the watches bring, and which kinds have yet to be listed.
+pub(crate) struct Inbox {
+    messages: mpsc::Receiver<Message>,
+    missing: FxHashSet<Kind>,
+}
+
+impl Inbox {
+    /// The next message; nothing if all watches have ended.
+    pub(crate) async fn recv(&mut self) -> Option<Message> {
+        self.messages.recv().await
+    }
+
+    /// The next message, if there is one already.
+    pub(crate) fn try_recv(&mut self) -> Option<Message> {
+        self.messages.try_recv().ok()
+    }
+
+    /// Whether every kind was listed: only then is it known what is not there.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.missing.is_empty()
+    }
+
+    /// Takes down that a kind was listed. Says whether it was the last one missing.
+    pub(crate) fn listed(&mut self, kind: Kind) -> bool {
+        self.missing.remove(&kind) && self.missing.is_empty()
+    }
+}
+
+/// Hands on what a watch brings.
+#[derive(Clone)]
+pub(crate) struct Forward<T> {
+    sender: mpsc::Sender<Message>,
+    metrics: RunMetrics,
+    kind: PhantomData<fn() -> T>,
+}
+
+impl<T: Watched> Sink<T> for Forward<T> {
+    async fn take(&mut self, difference: Difference<T>) -> bool {
+        if difference.relisted {
+            self.metrics.relisted(T::KIND);
+        }
+        let changes = difference.changes.into_iter().map(|change| match change {
+            Change::Applied(object) => Change::Applied(object.into()),
+            Change::Removed(name) => Change::Removed(name),
+            Change::Broken { name, problem } => {
+                self.metrics.broken(T::KIND);
+                let (namespace, of_name) = &name;
+                let kind = T::KIND.name();
+                tracing::warn!(
+                    kind,
+                    namespace,
+                    name = of_name,
+                    problem,
+                    "set aside an object that cannot be read"
+                );
+                Change::Broken { name, problem }
+            }
+        });
+        let message = Message {
+            kind: T::KIND,
+            difference: Difference {
+                changes: changes.collect(),
+                relisted: difference.relisted,
+            },
+        };
+        self.sender.send(message).await.is_ok()
+    }
+
+    fn problem(&mut self, _problem: &str) {
+        self.metrics.watch_failed(T::KIND);
+    }
+}
+
+/// Starts the watches of these kinds.
+pub(crate) fn open(
+    api: &Api,
+    kinds: &[Kind],
+    metrics: &RunMetrics,
+    cancel: &CancellationToken,
+    tasks: &mut JoinSet<&'static str>,
+) -> Inbox {
+    let (sender, messages) = mpsc::channel(CAPACITY);
+    let mut opener = Opener {
+        api,
+        metrics,
+        cancel,
+        tasks,
+        sender,
+    };
+    kinds.iter().for_each(|kind| opener.start_kind(*kind));
+    Inbox {
+        messages,
+        missing: kinds.iter().copied().collect(),
+    }
+}
+
+struct Opener<'a> {
+    api: &'a Api,
+    metrics: &'a RunMetrics,
+    cancel: &'a CancellationToken,
+    tasks: &'a mut JoinSet<&'static str>,
+    sender: mpsc::Sender<Message>,
+}
+
+impl Opener<'_> {
+    fn forward<T: Watched>(&self) -> Forward<T> {
+        Forward {
+            sender: self.sender.clone(),
+            metrics: self.metrics.clone(),
+            kind: PhantomData,
+        }
+    }
+
+    fn start<T: Watched>(&mut self) {
+        let forward = self.forward::<T>();
+        let (api, cancel) = (self.api.clone(), self.cancel.clone());
+        self.tasks.spawn(async move {
+            watch(api, forward, cancel).await;
+            "watch"
+        });
+    }
+
+    /// Drivers, and the custom resource in which they report where their own objects have no status.
+    fn start_drivers(&mut self) {
+        let (drivers, reports) = reported::sinks(self.forward());
+        let (api, cancel) = (self.api.clone(), self.cancel.clone());
+        self.tasks.spawn(async move {
+            watch(api, drivers, cancel).await;
+            "watch"
+        });
+        let (api, cancel) = (self.api.clone(), self.cancel.clone());
+        self.tasks.spawn(async move {
+            watch_resource(api, reported::REPORTS, reports, cancel).await;
+            "watch"
+        });
+    }
+
+    fn start_kind(&mut self, kind: Kind) {
+        match kind {
+            Kind::CsiDriver => self.start_drivers(),
+            Kind::CsiNode => self.start::<api::CsiNode>(),
+            Kind::CsiStorageCapacity => self.start::<api::CsiStorageCapacity>(),
+            Kind::Namespace => self.start::<api::Namespace>(),
+            Kind::Node => self.start::<api::Node>(),
+            Kind::PersistentVolume => self.start::<api::PersistentVolume>(),
+            Kind::PersistentVolumeClaim => self.start::<api::PersistentVolumeClaim>(),
+            Kind::Pod => self.start::<api::Pod>(),
+            Kind::PodDisruptionBudget => self.start::<api::PodDisruptionBudget>(),
+            Kind::PriorityClass => self.start::<api::PriorityClass>(),
+            Kind::ReplicaSet => self.start::<api::ReplicaSet>(),
+            Kind::ReplicationController => self.start::<api::ReplicationController>(),
+            Kind::Service => self.start::<api::Service>(),
+            Kind::StatefulSet => self.start::<api::StatefulSet>(),
+            Kind::StorageClass => self.start::<api::StorageClass>(),
+            Kind::VolumeAttachment => self.start::<api::VolumeAttachment>(),
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! Scheduler, volume controller and built-in provisioner on the embedded API server, each through its own client: the
+//! stories of the design documents, what becomes of bindings when writes fail, and several schedulers at once.
+
+// Helpers of tests fail loudly too; the lints spare only the test functions themselves.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod events;
+mod faults;
+mod interposer;
+mod objects;
+mod several;
+mod shutdown;
+mod skew;
+mod stateful;
+mod world;
