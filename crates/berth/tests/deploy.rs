@@ -13,6 +13,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// What drivers report of their pools on clusters whose drivers have no status.
+const REPORTS: (&str, &str) = ("storage.berth.dev", "csidrivercapacities");
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -174,6 +177,7 @@ fn roles_are_about_kinds_that_berth_knows() {
     let mut known: BTreeSet<(&str, &str)> = others.map(|resource| (resource.group, resource.plural)).into();
     // What owns the pod of a provisioner is read whatever it is.
     known.insert(("apps", "daemonsets"));
+    known.insert(REPORTS);
     known.extend(
         Kind::ALL
             .iter()
@@ -215,7 +219,8 @@ fn the_scheduler_may_watch_all_that_decisions_read() {
             watched.extend(resources.map(|resource| resource.as_str().unwrap().to_owned()));
         }
     }
-    let read = Kind::ALL.iter().map(|kind| Resource::of(*kind).plural.to_owned());
+    let read = Kind::ALL.iter().map(|kind| Resource::of(*kind).plural);
+    let read = read.chain([REPORTS.1]).map(str::to_owned);
     assert_eq!(watched, read.collect());
 }
 
@@ -268,6 +273,10 @@ fn the_chart_has_the_custom_resources() {
             text(&format!("deploy/crds/{name}")),
             "{name}: run deploy/render"
         );
-        assert!(text("deploy/kustomization.yaml").contains(&name), "{name}");
+        let of_manifests = text("deploy/manifests/05-custom-resources.yaml");
+        assert!(
+            of_manifests.contains(&text(&format!("deploy/crds/{name}"))),
+            "{name}: run deploy/render"
+        );
     }
 }
