@@ -37,7 +37,7 @@ pub enum OwnerError {
 /// # Errors
 /// If the pod or one of its owners is not there.
 pub async fn owner_of_pod(client: kube::Client, namespace: &str, pod: &str, level: u8) -> Result<Owner, OwnerError> {
-    let api = Api::new(client, super::FIELD_MANAGER);
+    let api = Api::new(client, "berth-provisioner");
     let mut owner = Owner {
         api_version: "v1".to_owned(),
         kind: "Pod".to_owned(),
