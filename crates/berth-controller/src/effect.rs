@@ -380,6 +380,7 @@ macro_rules! reasons {
 reasons! {
     ClaimLost,
     ClaimMisbound,
+    DelayedBindingUnavailable,
     ExternalProvisioning,
     FailedBinding,
     ProvisioningFailed,

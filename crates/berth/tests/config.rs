@@ -37,6 +37,30 @@ fn nothing_said_means_the_defaults() {
 }
 
 #[test]
+fn a_share_of_the_nodes_is_scored_if_asked_for() {
+    let share = |rest: &str| profile(rest).percentage_of_nodes_to_score.map(std::num::NonZero::get);
+    assert_eq!(share("percentageOfNodesToScore: 30\n"), Some(30));
+    assert_eq!(share("percentageOfNodesToScore: 100\n"), None, "every node");
+    assert_eq!(
+        share("percentageOfNodesToScore: 30\nprofiles: [{percentageOfNodesToScore: 7}]\n"),
+        Some(7)
+    );
+    assert_eq!(
+        share("percentageOfNodesToScore: 30\nprofiles: [{percentageOfNodesToScore: 0}]\n"),
+        None,
+        "the profile's word counts"
+    );
+    check_error(
+        "percentageOfNodesToScore: 101\n",
+        "config.yaml: percentageOfNodesToScore: found 101, expected 0 to 100",
+    );
+    check_error(
+        "profiles: [{percentageOfNodesToScore: -1}]\n",
+        "config.yaml: profiles[0].percentageOfNodesToScore: found -1, expected 0 to 100",
+    );
+}
+
+#[test]
 fn plugins_are_enabled_disabled_and_weighted() {
     let found = profile(
         "profiles:\n- plugins:\n    score:\n      disabled: [{name: ImageLocality}]\n      enabled: [{name: NodeResourcesFit, weight: 7}]\n    filter:\n      disabled: [{name: NodePorts}]\n",
@@ -214,4 +238,55 @@ proptest::proptest! {
     fn any_configuration_is_read_or_refused(rest in "(profiles|plugins|args|name|shape|[:\\-\\[\\]{} \n,0-9a-c]){0,40}") {
         let _ = read(&rest);
     }
+}
+
+/// What `/configz` shows of a configuration gives the same decisions when it is read as a file.
+#[test]
+fn what_is_shown_can_be_read_again() {
+    let full = r"
+podInitialBackoffSeconds: 2
+podMaxBackoffSeconds: 20
+profiles:
+- schedulerName: one
+  plugins:
+    multiPoint: {disabled: [{name: ImageLocality}]}
+    score: {enabled: [{name: VolumeBinding, weight: 7}]}
+  pluginConfig:
+  - name: VolumeBinding
+    args: {bindTimeoutSeconds: 30, shape: [{utilization: 0, score: 0}, {utilization: 100, score: 10}]}
+  - name: NodeResourcesFit
+    args: {scoringStrategy: {type: MostAllocated}}
+- schedulerName: two
+";
+    for text in ["", full] {
+        let configuration = read(text).unwrap();
+        let shown = configuration.shown();
+        let again = shown["kubescheduler.config.k8s.io"].to_string();
+        let again = Configuration::from_text(&"shown".into(), &again).unwrap();
+        assert_eq!(again.times, configuration.times);
+        assert_eq!(again.profiles.len(), configuration.profiles.len());
+        for (again, profile) in again.profiles.iter().zip(&configuration.profiles) {
+            assert_eq!(again.scheduler_name, profile.scheduler_name);
+            assert_eq!(again.profile, profile.profile);
+            assert_eq!(again.pod_changes, profile.pod_changes);
+        }
+        assert_eq!(shown["featureGates"]["VolumeCapacityPriority"], true);
+    }
+}
+
+#[test]
+fn backoff_is_obeyed_and_checked() {
+    let times = read("podInitialBackoffSeconds: 3\npodMaxBackoffSeconds: 30\n")
+        .unwrap()
+        .times;
+    let seconds = (times.initial_backoff.as_secs(), times.max_backoff.as_secs());
+    assert_eq!(seconds, (3, 30));
+    check_error(
+        "podInitialBackoffSeconds: 0\n",
+        "config.yaml: podInitialBackoffSeconds: found 0, expected 1 or more",
+    );
+    check_error(
+        "podInitialBackoffSeconds: 11\n",
+        "config.yaml: podMaxBackoffSeconds: found 10, expected at least podInitialBackoffSeconds, which is 11",
+    );
 }

@@ -5,13 +5,16 @@ use super::effects::{Executor, Finished};
 use super::hold::{Hold, scheduler_name};
 use super::metrics::Ledger;
 use super::pool::Pool;
+use super::stopwatch::{PluginTimes, Sampler};
 use crate::component;
 use crate::inbox::{Inbox, Message};
+use crate::lease::Lease;
 use crate::watch::Change;
 use berth_core::api::{Kind, Object};
 use berth_scheduler::queue::PodKey;
 use berth_scheduler::scheduler::{Effect, Scheduler, Write, WriteId, WriteOutcome};
 use rustc_hash::FxHashMap;
+use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -38,7 +41,9 @@ pub(crate) struct Owner {
     /// Pods whose binding was sent and not yet answered, with their nodes.
     binding: FxHashMap<PodKey, (WriteId, String)>,
     hold: Hold,
+    sampler: Sampler,
     begin: Instant,
+    _announcing: JoinSet<()>,
 }
 
 impl component::Owner for Owner {
@@ -78,6 +83,10 @@ impl component::Owner for Owner {
 
 impl Owner {
     pub(super) fn new(executor: Executor, options: Options, inbox: Inbox) -> Self {
+        let mut announcing = JoinSet::new();
+        if let Some(lease) = options.announcement.clone() {
+            announcing.spawn(Lease::new(executor.api.clone(), lease).keep());
+        }
         Self {
             pool: Pool::new(executor.clone(), options.workers),
             scheduler: Scheduler::new(options.profiles.clone(), options.times, options.seed),
@@ -87,7 +96,9 @@ impl Owner {
             inbox,
             binding: FxHashMap::default(),
             hold: Hold::default(),
+            sampler: Sampler::default(),
             begin: Instant::now(),
+            _announcing: announcing,
         }
     }
 
@@ -137,7 +148,7 @@ impl Owner {
             }
             let begun = Instant::now();
             let now = self.now();
-            if !self.scheduler.step(now) {
+            if !self.step(now) {
                 break;
             }
             self.ledger.decided(begun.elapsed());
@@ -145,6 +156,23 @@ impl Owner {
         }
         self.pool.dispatch();
         self.ledger.pending(&self.scheduler);
+    }
+
+    /// Decides about one pod, and measures the plugins now and then.
+    fn step(&mut self, now: Duration) -> bool {
+        let decided = if self.sampler.is_due() {
+            let mut times = PluginTimes::new();
+            let decided = self.scheduler.step_timed(now, &mut times);
+            times.report(&self.options.metrics);
+            decided
+        } else {
+            self.scheduler.step(now)
+        };
+        // A turn without a pod is none.
+        if decided {
+            self.sampler.decided();
+        }
+        decided
     }
 
     /// Gives the effects of the last call to the pool.
