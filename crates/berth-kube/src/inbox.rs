@@ -2,8 +2,9 @@
 
 use crate::api::Api;
 use crate::component::RunMetrics;
+use crate::reported;
 use crate::resource::Watched;
-use crate::watch::{Change, Difference, Sink, watch};
+use crate::watch::{Change, Difference, Sink, watch, watch_resource};
 use berth_core::api::{self, Kind, Object};
 use rustc_hash::FxHashSet;
 use std::marker::PhantomData;
@@ -50,7 +51,9 @@ impl Inbox {
     }
 }
 
-struct Forward<T> {
+/// Hands on what a watch brings.
+#[derive(Clone)]
+pub(crate) struct Forward<T> {
     sender: mpsc::Sender<Message>,
     metrics: RunMetrics,
     kind: PhantomData<fn() -> T>,
@@ -125,12 +128,16 @@ struct Opener<'a> {
 }
 
 impl Opener<'_> {
-    fn start<T: Watched>(&mut self) {
-        let forward = Forward::<T> {
+    fn forward<T: Watched>(&self) -> Forward<T> {
+        Forward {
             sender: self.sender.clone(),
             metrics: self.metrics.clone(),
             kind: PhantomData,
-        };
+        }
+    }
+
+    fn start<T: Watched>(&mut self) {
+        let forward = self.forward::<T>();
         let (api, cancel) = (self.api.clone(), self.cancel.clone());
         self.tasks.spawn(async move {
             watch(api, forward, cancel).await;
@@ -138,9 +145,24 @@ impl Opener<'_> {
         });
     }
 
+    /// Drivers, and the custom resource in which they report where their own objects have no status.
+    fn start_drivers(&mut self) {
+        let (drivers, reports) = reported::sinks(self.forward());
+        let (api, cancel) = (self.api.clone(), self.cancel.clone());
+        self.tasks.spawn(async move {
+            watch(api, drivers, cancel).await;
+            "watch"
+        });
+        let (api, cancel) = (self.api.clone(), self.cancel.clone());
+        self.tasks.spawn(async move {
+            watch_resource(api, reported::REPORTS, reports, cancel).await;
+            "watch"
+        });
+    }
+
     fn start_kind(&mut self, kind: Kind) {
         match kind {
-            Kind::CsiDriver => self.start::<api::CsiDriver>(),
+            Kind::CsiDriver => self.start_drivers(),
             Kind::CsiNode => self.start::<api::CsiNode>(),
             Kind::CsiStorageCapacity => self.start::<api::CsiStorageCapacity>(),
             Kind::Namespace => self.start::<api::Namespace>(),

@@ -20,6 +20,7 @@ pub mod lease;
 pub mod provisioner;
 mod queue;
 pub mod recorder;
+mod reported;
 pub mod resource;
 pub mod scheduler;
 pub mod watch;

@@ -25,6 +25,11 @@ struct Cluster {
 impl Cluster {
     /// Nodes with room, and the objects of a cluster without its nodes.
     async fn start(nodes: &[(&str, &str)], driver_arguments: &[&str], objects: &[Value]) -> Self {
+        Self::start_with(nodes, driver_arguments, objects, &[]).await
+    }
+
+    /// The same with files of further objects.
+    async fn start_with(nodes: &[(&str, &str)], driver_arguments: &[&str], objects: &[Value], files: &[&str]) -> Self {
         let directory = TempDir::new().unwrap();
         let csi = directory.path().join("csi");
         let rooms: Vec<String> = nodes.iter().map(|(name, room)| format!("{name}={room}")).collect();
@@ -44,7 +49,7 @@ impl Cluster {
         )
         .unwrap();
         let sockets = format!("unix://{}/nodes/{{node}}.sock", csi.display());
-        let arguments = [
+        let mut arguments = vec![
             "--components",
             "api,scheduler,controller,nodes",
             "-f",
@@ -53,6 +58,7 @@ impl Cluster {
             &sockets,
             "--verbose",
         ];
+        arguments.extend(files.iter().flat_map(|file| ["-f", file]));
         let up = Up::start(directory.path(), &arguments).await;
         Self {
             directory,
@@ -219,7 +225,7 @@ async fn from_yaml_to_a_running_pod_and_back() {
     })
     .await;
     assert_eq!(provisioner.stop().code(), Some(0));
-    let line = provisioner.logs("provisioner stopped");
+    let line = provisioner.logs("create_calls");
     assert_eq!((told(&line, "create_calls"), told(&line, "create_failed")), (1, 0));
 }
 
@@ -332,7 +338,7 @@ async fn each_node_has_a_provisioner_of_its_own() {
     .await;
     let made = provisioners.each_mut().map(|provisioner| {
         provisioner.stop();
-        told(&provisioner.logs("provisioner stopped"), "create_calls")
+        told(&provisioner.logs("create_calls"), "create_calls")
     });
     assert_eq!(made, [1, 2]);
 }
@@ -355,7 +361,7 @@ async fn fifty_pods_fill_four_nodes() {
     let on_nodes = nodes.map(|(node, _)| pods.iter().filter(|pod| pod["spec"]["nodeName"] == node).count());
     assert_eq!(on_nodes, [5, 10, 15, 20]);
     provisioner.stop();
-    let line = provisioner.logs("provisioner stopped");
+    let line = provisioner.logs("create_calls");
     let (calls, failed) = (told(&line, "create_calls"), told(&line, "create_failed"));
     println!("50 pods on 4 nodes with room for 50: {calls} CreateVolume calls, {failed} of them failed");
     assert_eq!(calls - failed, 50);
@@ -390,6 +396,69 @@ async fn claims_of_one_pod_are_added_up() {
     }
     up.wait_for(Kind::Pod, "more", "/status/phase", "Running").await;
     provisioner.stop();
-    let line = provisioner.logs("provisioner stopped");
+    let line = provisioner.logs("create_calls");
     assert_eq!(told(&line, "create_failed"), 0, "{line}");
+}
+
+/// Pools of the design's own form, wherever they stand and whomever they serve, decide where a pod goes.
+#[tokio::test]
+async fn pools_say_where_there_is_room() {
+    let definition = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../deploy/crds/csidrivercapacities.storage.berth.dev.yaml"
+    );
+    let reports = "/apis/storage.berth.dev/v1alpha1/csidrivercapacities/dir.berth.dev";
+    let statuses = "/apis/storage.k8s.io/v1/csidrivers/dir.berth.dev";
+    let cases: [(&[&str], &str, &str); 3] = [
+        (&["driver-status", "--capacity-fallback"], statuses, "<fallback>"),
+        (&["custom-resource"], reports, "dir"),
+        (
+            &[
+                "custom-resource",
+                "--capacity-fallback",
+                "--capacity-label-prefix",
+                "topology.dir.berth.dev/",
+            ],
+            reports,
+            "<fallback>",
+        ),
+    ];
+    for (arguments, path, class_name) in cases {
+        let mut driver = driver_object();
+        driver["spec"] = json!({"attachRequired": false, "capacityTracking": true});
+        let objects = [class(&json!({})), driver];
+        let cluster = Cluster::start_with(&[("n1", "2Gi"), ("n2", "10Gi")], &[], &objects, &[definition]).await;
+        let arguments: Vec<&str> = ["--capacity"].iter().chain(arguments).copied().collect();
+        let mut provisioner = cluster.provisioner("csi.sock", &arguments);
+        let up = &cluster.up;
+        eventually("pools are reported", async || {
+            let Ok(bytes) = up.api.get_path(path).await else {
+                return false;
+            };
+            let object: Value = serde_json::from_slice(&bytes).unwrap();
+            let storage = object["status"]["storage"].as_array().cloned().unwrap_or_default();
+            let count = |one: &Value| one["pools"].as_array().map_or(0, Vec::len);
+            storage.len() == 1 && storage[0]["storageClassName"] == class_name && count(&storage[0]) == 2
+        })
+        .await;
+        up.create(&claim("too-much", "11Gi")).await;
+        up.create(&pod("too-much", &["too-much"])).await;
+        eventually("nobody has so much", async || {
+            let pod = up.get(Kind::Pod, "too-much").await.unwrap();
+            let conditions = pod["status"]["conditions"].to_string();
+            conditions.contains("2 node(s) did not have enough free storage")
+        })
+        .await;
+        up.create(&claim("data", "4Gi")).await;
+        up.create(&pod("db", &["data"])).await;
+        let running = up.wait_for(Kind::Pod, "db", "/status/phase", "Running").await;
+        assert_eq!(running["spec"]["nodeName"], "n2", "{arguments:?}");
+        provisioner.stop();
+        let line = provisioner.logs("create_calls");
+        assert_eq!(
+            (told(&line, "create_calls"), told(&line, "create_failed")),
+            (1, 0),
+            "{arguments:?}"
+        );
+    }
 }

@@ -90,12 +90,40 @@ pub(super) enum Publication {
     Withdraw(PoolClass, String),
 }
 
+impl Publication {
+    /// What is written to: an object, or a pool of a driver.
+    fn subject(&self, driver: &str) -> Subject {
+        let (class, name) = match self {
+            Self::Object(CapacityEffect::Create(object)) => {
+                ("", object["metadata"]["name"].as_str().unwrap_or_default())
+            }
+            Self::Object(CapacityEffect::Update { name, .. } | CapacityEffect::Delete { name }) => ("", name.as_str()),
+            Self::Report(class, pool) => (class.name(), pool.name.as_str()),
+            Self::Withdraw(class, pool) => (class.name(), pool.as_str()),
+        };
+        Subject {
+            driver: driver.to_owned(),
+            class: class.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+}
+
+/// What a write is about. Two writes about the same are never under way together: the older could come last.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Subject {
+    driver: String,
+    class: String,
+    name: String,
+}
+
 /// A write that waits, and the item that it is about if it must be made good.
 #[derive(Debug)]
 pub(super) struct Write {
     pub(super) driver: String,
     pub(super) item: Option<Item>,
     pub(super) publication: Publication,
+    pub(super) subject: Subject,
 }
 
 /// A question to the backend.
@@ -111,6 +139,8 @@ pub(super) struct Publisher {
     producers: BTreeMap<String, Producer>,
     nodes: BTreeMap<String, Option<String>>,
     writes: VecDeque<Write>,
+    /// What is being written to.
+    writing: BTreeSet<Subject>,
     /// Pools that are reported, by the name of the object that they stand for.
     pools: BTreeMap<String, Item>,
     /// Nodes or classes have changed since segments were last looked for.
@@ -150,6 +180,7 @@ impl Publisher {
             nodes: settings.iter().map(node).collect(),
             options,
             writes: VecDeque::new(),
+            writing: BTreeSet::new(),
             stale: true,
             epoch: Instant::now(),
         }
@@ -170,12 +201,17 @@ impl Publisher {
                 // Pools are reported when the backend answers.
                 (_, CapacityEffect::Create(_) | CapacityEffect::Update { .. }) => continue,
             };
-            self.writes.push_back(Write {
-                driver: driver.to_owned(),
-                item: None,
-                publication,
-            });
+            self.push(driver, None, publication);
         }
+    }
+
+    fn push(&mut self, driver: &str, item: Option<Item>, publication: Publication) {
+        self.writes.push_back(Write {
+            subject: publication.subject(driver),
+            driver: driver.to_owned(),
+            item,
+            publication,
+        });
     }
 
     pub(super) fn nodes_changed(&mut self) {
@@ -261,8 +297,18 @@ impl Publisher {
         self.producers.values_mut().for_each(Producer::refresh_all);
     }
 
+    /// The next write. It ends with [`Self::written`].
     pub(super) fn next_write(&mut self) -> Option<Write> {
-        self.writes.pop_front()
+        let is_free = |write: &Write| !self.writing.contains(&write.subject);
+        let at = self.writes.iter().position(is_free)?;
+        let write = self.writes.remove(at)?;
+        self.writing.insert(write.subject.clone());
+        Some(write)
+    }
+
+    /// A write has come to its end.
+    pub(super) fn written(&mut self, subject: &Subject) {
+        self.writing.remove(subject);
     }
 
     pub(super) fn next_question(&mut self) -> Option<Question> {
@@ -300,11 +346,7 @@ impl Publisher {
                 Publication::Report(pool_class(item), self.pool(driver, item, available))
             }
         };
-        self.writes.push_back(Write {
-            driver: driver.to_owned(),
-            item: Some(item.clone()),
-            publication,
-        });
+        self.push(driver, Some(item.clone()), publication);
     }
 
     fn node_of(&self, driver: &str) -> Option<&str> {

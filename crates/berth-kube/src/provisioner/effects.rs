@@ -245,7 +245,11 @@ impl Executor {
         let path = Resource::of(Kind::CsiDriver).object("", &names::driver_object(driver));
         let content_type = "application/strategic-merge-patch+json";
         self.api
-            .patch_path(&format!("{path}/status?fieldManager=berth-provisioner"), content_type, patch)
+            .patch_path(
+                &format!("{path}/status?fieldManager=berth-provisioner"),
+                content_type,
+                patch,
+            )
             .await
     }
 

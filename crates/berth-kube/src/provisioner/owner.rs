@@ -1,7 +1,7 @@
 //! The one task that owns the state: it takes in what watches and workers bring, decides, and hands the work out.
 
 use super::Options;
-use super::capacity::{Publisher, Question, Write};
+use super::capacity::{Publisher, Question, Subject, Write};
 use super::effects::{Executor, Outcome};
 use crate::backoff::Backoff;
 use crate::component;
@@ -40,7 +40,7 @@ enum Finished {
     /// The backend was asked about capacity.
     Asked(String, Item, Option<Available>),
     /// Capacity was written, or not.
-    Written(String, Option<Item>, bool),
+    Written(Subject, String, Option<Item>, bool),
 }
 
 /// The state and everything around it.
@@ -262,12 +262,13 @@ impl Owner {
                 driver,
                 item,
                 publication,
+                subject,
             }) = publisher.next_write()
             {
                 let options = publisher.options.clone();
                 self.publishing.spawn(async move {
                     let written = executor.publish(&options, &driver, &publication).await;
-                    Finished::Written(driver, item, written)
+                    Finished::Written(subject, driver, item, written)
                 });
             } else if let Some(Question { driver, query }) = publisher.next_question() {
                 let class = self.state.class(&query.item.class).cloned();
@@ -289,8 +290,10 @@ impl Owner {
                     publisher.answered(&driver, &item, answer);
                 }
             }
-            Finished::Written(driver, item, written) => {
-                if let (Some(publisher), Some(item), false) = (&mut self.publisher, item, written) {
+            Finished::Written(subject, driver, item, written) => {
+                let Some(publisher) = &mut self.publisher else { return };
+                publisher.written(&subject);
+                if let (Some(item), false) = (item, written) {
                     publisher.write_failed(&driver, &item);
                 }
             }
