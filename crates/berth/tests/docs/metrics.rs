@@ -84,7 +84,9 @@ fn registered(source: &str) -> Vec<Metric> {
             }));
         } else if let Some((before, call)) = call.filter(|(_, call)| call.trim_start().starts_with('"')) {
             let registry = before.rsplit(' ').next().unwrap();
-            let prefix = prefixes.get(registry).unwrap_or_else(|| panic!("no registry {registry}"));
+            let prefix = prefixes
+                .get(registry)
+                .unwrap_or_else(|| panic!("no registry {registry}"));
             let mut texts = call.split('"').skip(1);
             let name = texts.next().unwrap();
             let inline = texts.nth(1);
@@ -124,7 +126,8 @@ fn label_sets(flat: &str) -> BTreeMap<&str, Vec<String>> {
     let sets = structs.filter_map(|rest| {
         let name = rest.split(' ').next()?;
         let fields = between(rest, "{", "}")?.split(',');
-        let names = fields.filter_map(|field| Some(field.split_once(':')?.0.trim().rsplit(' ').next()?.replace("r#", "")));
+        let names =
+            fields.filter_map(|field| Some(field.split_once(':')?.0.trim().rsplit(' ').next()?.replace("r#", "")));
         Some((name, names.collect()))
     });
     sets.collect()
@@ -152,7 +155,11 @@ fn what_is_rendered_is_what_is_written() {
         let bare = metrics.iter().filter(|metric| metric.labels.is_empty()).count();
         assert_eq!(seen, bare, "{name}: those without labels are rendered");
         let shared = registered(RUN).len();
-        assert_eq!(metrics.len(), source.matches(".register(").count() - 1 + shared, "{name}");
+        assert_eq!(
+            metrics.len(),
+            source.matches(".register(").count() - 1 + shared,
+            "{name}"
+        );
     }
 }
 
