@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::fields;
 use crate::error::{ApiError, FieldError};
 use crate::meta;
 use crate::store::PageQuery;
@@ -82,6 +83,18 @@ pub(super) fn validate_class(class: &Value) -> Vec<FieldError> {
     } else if !name.starts_with("system-") && value > USER_VALUE_MAX {
         let detail = format!("maximum allowed value of a user defined priority is {USER_VALUE_MAX}");
         errors.push(FieldError::forbidden("value", &detail));
+    }
+    let policies = ["PreemptLowerPriority", "Never"];
+    fields::check_one_of(class, &["preemptionPolicy"], &policies, &mut errors);
+    errors
+}
+
+pub(super) fn validate_class_update(old: &Value, new: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for field in ["value", "preemptionPolicy"] {
+        if old[field] != new[field] {
+            errors.push(FieldError::forbidden(field, "may not be changed in an update."));
+        }
     }
     errors
 }

@@ -112,6 +112,7 @@ fn generate() -> BTreeMap<String, Value> {
         core::v1::PersistentVolume,
         core::v1::PersistentVolumeClaim,
         core::v1::Pod,
+        core::v1::ReplicationController,
         core::v1::Secret,
         core::v1::Service,
         core::v1::ServiceAccount,

@@ -4,6 +4,7 @@
 
 use serde_json::{Number, Value};
 
+use super::document;
 use super::node::{Cursor, Schema, Shape};
 
 /// A value that cannot be decoded into its field.
@@ -53,7 +54,7 @@ fn known_field<'a>(cursor: Cursor<'a>, name: &str) -> Option<Cursor<'a>> {
     cursor.field(name).or(implied.then(Cursor::any))
 }
 
-fn join(path: &str, name: &str) -> String {
+pub(super) fn join(path: &str, name: &str) -> String {
     if path.is_empty() {
         name.to_owned()
     } else {
@@ -80,13 +81,24 @@ fn prune(value: &mut Value, cursor: Cursor<'_>) {
     }
 }
 
-/// `strict decoding error: unknown field "spec.foo", unknown field "spec.bar"`, or nothing.
-pub fn strict_decoding_error(unknown_fields: &[String]) -> Option<String> {
-    let fields: Vec<_> = unknown_fields
-        .iter()
-        .map(|path| format!("unknown field \"{path}\""))
-        .collect();
-    (!fields.is_empty()).then(|| format!("strict decoding error: {}", fields.join(", ")))
+/// What is odd about the fields of an object, such as `unknown field "spec.foo"` or `duplicate field "data.a"`, in the
+/// order in which they stand in `document`: the object as it was sent, or empty if it was not sent whole.
+pub(crate) fn odd_fields(value: &Value, schema: &Schema, document: &[u8], has_duplicates: bool) -> Vec<String> {
+    let mut unknown = unknown_fields(value, schema);
+    let unknown_text = |path: &String| format!("unknown field \"{path}\"");
+    if (unknown.is_empty() && !has_duplicates) || document.is_empty() {
+        return unknown.iter().map(unknown_text).collect();
+    }
+    let mut odd = Vec::new();
+    for (path, twice) in document::fields(document) {
+        if twice {
+            odd.push(format!("duplicate field \"{path}\""));
+        } else if let Some(index) = unknown.iter().position(|found| *found == path) {
+            odd.push(unknown_text(&unknown.remove(index)));
+        }
+    }
+    odd.extend(unknown.iter().map(unknown_text));
+    odd
 }
 
 /// The values that are not of their field's type. Null is of every type.
@@ -189,18 +201,25 @@ fn fits(number: &Number, bits: u8) -> bool {
     number.as_i64().is_some_and(|n| range.contains(&n))
 }
 
+/// What Go's decoder calls the type of a value.
+pub(crate) fn json_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
 fn mismatch(value: &Value, cursor: Cursor<'_>, place: &Place<'_>) -> String {
     let found = match value {
-        Value::Null => "null".to_owned(),
-        Value::Bool(_) => "bool".to_owned(),
-        Value::String(_) => "string".to_owned(),
-        Value::Array(_) => "array".to_owned(),
-        Value::Object(_) => "object".to_owned(),
         // A number of the wrong kind is quoted, one in the wrong place is not.
         Value::Number(n) if matches!(cursor.shape(), Shape::Integer(_) | Shape::IntOrString) => {
             format!("number {n}")
         }
-        Value::Number(_) => "number".to_owned(),
+        other => json_type(other).to_owned(),
     };
     let expected = go_type(cursor);
     match place.owner.and_then(|owner| owner.rsplit('.').next()) {
@@ -366,14 +385,15 @@ mod tests {
     }
 
     #[test]
-    fn strict_errors_list_every_field() {
-        let fields = ["spec.a".to_owned(), "spec.b".to_owned()];
-        let error = strict_decoding_error(&fields).unwrap();
+    fn odd_fields_come_in_the_order_of_the_document() {
+        let document = br#"{"spec": {"b": 1, "a": 2}, "data": {"x": "1", "x": "2"}}"#;
+        let value: Value = serde_json::from_slice(document).unwrap();
+        let odd = |document, twice| odd_fields(&value, schema("", "ConfigMap"), document, twice);
         assert_eq!(
-            error,
-            "strict decoding error: unknown field \"spec.a\", unknown field \"spec.b\""
+            odd(document, true),
+            ["unknown field \"spec\"", "duplicate field \"data.x\""]
         );
-        assert_eq!(strict_decoding_error(&[]), None);
+        assert_eq!(odd(b"", false), ["unknown field \"spec\""]);
     }
 
     #[test]
