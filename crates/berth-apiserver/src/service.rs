@@ -331,12 +331,7 @@ impl ApiService {
     async fn delete_collection(&self, call: &Call, served: Arc<Served>, path: ResourcePath) -> Answer {
         let options = DeleteOptions::parse(&call.json()?, &call.parameters)?;
         let filter = filter_of(call, &served, &path)?;
-        let query = PageQuery {
-            prefix: filter.prefix(),
-            after: None,
-            limit: usize::MAX,
-            at: None,
-        };
+        let query = PageQuery::all(filter.prefix());
         let page = self
             .api
             .store

@@ -40,12 +40,7 @@ pub(super) fn set_default_class(api: &Api, claim: &mut Value) {
     if has_class(claim) {
         return;
     }
-    let all = PageQuery {
-        prefix: "",
-        after: None,
-        limit: usize::MAX,
-        at: None,
-    };
+    let all = PageQuery::all("");
     let Ok(page) = api.store.list(CLASSES, &all) else {
         return;
     };

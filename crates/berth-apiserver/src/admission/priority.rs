@@ -58,12 +58,7 @@ pub(super) fn admit_pod(change: &Change<'_>, pod: &mut Value) -> Result<(), ApiE
 }
 
 fn global_default(change: &Change<'_>) -> Option<Value> {
-    let all = PageQuery {
-        prefix: "",
-        after: None,
-        limit: usize::MAX,
-        at: None,
-    };
+    let all = PageQuery::all("");
     let page = change.api.store.list(CLASSES, &all).ok()?;
     let defaults = page
         .objects

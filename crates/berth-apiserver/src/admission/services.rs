@@ -42,12 +42,7 @@ pub(super) fn allocate_address(api: &Api, service: &mut Value) {
     if !given.is_null() {
         return meta::default(service, &["spec", "clusterIPs"], json!([given]));
     }
-    let all = PageQuery {
-        prefix: "",
-        after: None,
-        limit: usize::MAX,
-        at: None,
-    };
+    let all = PageQuery::all("");
     let services = api
         .store
         .list("services", &all)

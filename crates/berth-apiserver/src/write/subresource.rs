@@ -86,12 +86,7 @@ impl Change<'_> {
 
     fn take_from_budgets(&self, pod: &Value, dry_run: bool) -> Result<(), ApiError> {
         let prefix = format!("{}/", self.namespace);
-        let query = PageQuery {
-            prefix: &prefix,
-            after: None,
-            limit: usize::MAX,
-            at: None,
-        };
+        let query = PageQuery::all(&prefix);
         let page = self
             .api
             .store

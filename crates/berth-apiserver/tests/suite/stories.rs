@@ -140,54 +140,29 @@ impl Teller {
         }
     }
 
-    async fn tell(&mut self, step: &Step) -> Answer {
+    fn request(&self, step: &Step) -> Request<Body> {
         let (method, path) = step.ask.split_once(' ').unwrap();
-        let text = if step.raw.is_empty() {
-            step.body.to_string()
-        } else {
-            step.raw.clone()
+        let body = match (step.body.is_null(), step.raw.as_str()) {
+            (true, raw) => self.fill(raw),
+            (false, _) => self.fill(&step.body.to_string()),
         };
-        let body = if step.body.is_null() && step.raw.is_empty() {
-            String::new()
-        } else {
-            self.fill(&text)
-        };
-        let media = match step.media.as_str() {
-            "" => "application/json",
-            "apply" => "application/apply-patch+yaml",
-            patch @ ("merge" | "json" | "strategic") => match patch {
-                "merge" => "application/merge-patch+json",
-                "json" => "application/json-patch+json",
-                _ => "application/strategic-merge-patch+json",
-            },
-            other => other,
-        };
-        let accept = match step.accept.as_str() {
-            "" => "application/json",
-            "table" => "application/json;as=Table;v=v1;g=meta.k8s.io",
-            "metadata" => "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
-            "metadata-list" => "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
-            other => other,
-        };
-        let mut request = Request::builder()
+        let request = Request::builder()
             .method(method)
             .uri(self.fill(path))
-            .header("accept", accept);
-        if !body.is_empty() {
-            request = request.header("content-type", media);
-        }
-        let request = request
             .header("user-agent", "suite/1")
-            .body(Body::from(body.into_bytes()))
-            .unwrap();
-        let response = self.client.send(request).await.unwrap();
+            .header("accept", accept(&step.accept));
+        let request = match body.is_empty() {
+            true => request,
+            false => request.header("content-type", media_type(&step.media)),
+        };
+        request.body(Body::from(body.into_bytes())).unwrap()
+    }
+
+    async fn tell(&mut self, step: &Step) -> Answer {
+        let response = self.client.send(self.request(step)).await.unwrap();
         let code = response.status().as_u16();
-        let warnings = response
-            .headers()
-            .get_all("warning")
-            .iter()
-            .map(|value| value.to_str().unwrap().to_owned());
-        let warnings: Vec<String> = warnings.collect();
+        let warnings = response.headers().get_all("warning").iter();
+        let warnings = warnings.map(|value| self.plain(value.to_str().unwrap())).collect();
         let body = if step.lines > 0 {
             lines(response.into_body(), step.lines).await
         } else {
@@ -195,7 +170,6 @@ impl Teller {
             serde_json::from_slice(&bytes).unwrap_or_else(|_| String::from_utf8_lossy(&bytes).into_owned().into())
         };
         self.answers.insert(step.what.clone(), body.clone());
-        let warnings = warnings.iter().map(|warning| self.plain(warning)).collect();
         Answer {
             what: step.what.clone(),
             code,
@@ -270,6 +244,27 @@ impl Teller {
             }
             other => other,
         }
+    }
+}
+
+fn media_type(name: &str) -> &str {
+    match name {
+        "" => "application/json",
+        "apply" => "application/apply-patch+yaml",
+        "json" => "application/json-patch+json",
+        "merge" => "application/merge-patch+json",
+        "strategic" => "application/strategic-merge-patch+json",
+        other => other,
+    }
+}
+
+fn accept(form: &str) -> &str {
+    match form {
+        "" => "application/json",
+        "table" => "application/json;as=Table;v=v1;g=meta.k8s.io",
+        "metadata" => "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+        "metadata-list" => "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+        other => other,
     }
 }
 
