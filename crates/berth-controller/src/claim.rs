@@ -124,6 +124,22 @@ pub fn sync_claim(claim: &PersistentVolumeClaim, state: &State, settings: &Setti
 
 /// An unbound claim that leaves the choice to us.
 fn find_volume(claim: &PersistentVolumeClaim, state: &State, settings: &Settings) -> Vec<Effect> {
+    let mut effects = Vec::new();
+    if state.is_undelayed(claim, settings) {
+        let message = "no scheduler announces that it can bind delayed claims: this one is bound at once, wherever its \
+                       pod may run";
+        effects.push(event(
+            claim,
+            EventType::Warning,
+            Reason::DelayedBindingUnavailable,
+            message.to_owned(),
+        ));
+    }
+    effects.extend(choose_volume(claim, state, settings));
+    effects
+}
+
+fn choose_volume(claim: &PersistentVolumeClaim, state: &State, settings: &Settings) -> Vec<Effect> {
     let delayed = state.is_delayed(claim, settings);
     if let Some(volume) = state.best_volume(claim, delayed) {
         return bind(volume, claim);

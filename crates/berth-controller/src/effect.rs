@@ -365,6 +365,9 @@ macro_rules! reasons {
         pub enum Reason { $(#[doc = concat!("`", stringify!($name), "`")] $name,)* }
 
         impl Reason {
+            /// Every reason.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
             /// As Kubernetes spells it.
             #[must_use]
             pub fn as_str(self) -> &'static str {
@@ -377,6 +380,7 @@ macro_rules! reasons {
 reasons! {
     ClaimLost,
     ClaimMisbound,
+    DelayedBindingUnavailable,
     ExternalProvisioning,
     FailedBinding,
     ProvisioningFailed,

@@ -30,6 +30,9 @@ pub enum Protection {
 pub struct Settings {
     /// Feature gate `VolumeScheduling`. Off: every claim is bound at once, whatever its class says.
     pub volume_scheduling: bool,
+    /// Delay a claim only while a scheduler announces that it can bind such claims
+    /// ([`State::set_delay_announced`](crate::State::set_delay_announced)). Without one they are bound at once.
+    pub require_delayed_binding_scheduler: bool,
     /// Bind or provision the delayed claims of pods that were given a node without a scheduler.
     pub bind_for_placed_pods: bool,
     /// Turn zone labels into node affinity.
@@ -57,6 +60,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             volume_scheduling: true,
+            require_delayed_binding_scheduler: false,
             bind_for_placed_pods: true,
             zone_upgrade: ZoneUpgrade::Off,
             protection: Protection::Off,

@@ -91,6 +91,8 @@ pub struct State {
     waiting: BTreeMap<String, BTreeSet<NamespacedName>>,
     /// The claim that was last woken, by class.
     woken: FxHashMap<String, NamespacedName>,
+    /// A scheduler announces that it can bind delayed claims.
+    delay_announced: bool,
 }
 
 impl State {
@@ -172,14 +174,34 @@ impl State {
         })
     }
 
-    /// Whether the claim is bound only when a pod that uses it is scheduled.
+    /// Whether a claim is bound only when a scheduler asks for it.
     #[must_use]
     pub fn is_delayed(&self, claim: &PersistentVolumeClaim, settings: &Settings) -> bool {
-        settings.volume_scheduling
-            && claim
-                .class_name()
-                .and_then(|name| self.class(name))
-                .is_some_and(StorageClass::is_delayed)
+        settings.volume_scheduling && self.wants_delay(claim) && !self.lacks_scheduler(claim, settings)
+    }
+
+    /// Whether a claim would be delayed, were there a scheduler that can bind it.
+    pub(crate) fn is_undelayed(&self, claim: &PersistentVolumeClaim, settings: &Settings) -> bool {
+        settings.volume_scheduling && self.wants_delay(claim) && self.lacks_scheduler(claim, settings)
+    }
+
+    fn wants_delay(&self, claim: &PersistentVolumeClaim) -> bool {
+        let class = claim.class_name().and_then(|name| self.class(name));
+        class.is_some_and(StorageClass::is_delayed)
+    }
+
+    /// A claim for which a node was selected has a scheduler, whether or not that one announces anything.
+    fn lacks_scheduler(&self, claim: &PersistentVolumeClaim, settings: &Settings) -> bool {
+        settings.require_delayed_binding_scheduler && !self.delay_announced && claim.selected_node().is_none()
+    }
+
+    /// Takes in whether a scheduler announces that it can bind delayed claims. Gives the claims to look at again.
+    pub fn set_delay_announced(&mut self, announced: bool) -> Vec<Key> {
+        if std::mem::replace(&mut self.delay_announced, announced) == announced {
+            return Vec::new();
+        }
+        let waiting = self.waiting.values().flatten();
+        waiting.cloned().map(Key::Claim).collect()
     }
 
     /// The best volume for an unbound claim that names none: of the volumes with the fewest access

@@ -48,6 +48,13 @@ impl Story {
         self
     }
 
+    /// A scheduler is heard of, or no more.
+    fn announced(mut self, announced: bool) -> Self {
+        let keys = self.controller.state.set_delay_announced(announced);
+        keys.into_iter().for_each(|key| self.controller.enqueue(key));
+        self.run()
+    }
+
     fn delete_claim(mut self, name: &str) -> Self {
         self.cluster
             .delete(&Cluster::id(Kind::PersistentVolumeClaim, "ns", name));
@@ -401,6 +408,33 @@ fn with_the_gate_off_every_claim_is_bound_at_once() {
             "volume.kubernetes.io/storage-provisioner",
             Some("disk.example.com"),
         );
+}
+
+#[test]
+fn a_required_scheduler_must_be_announced_before_claims_are_delayed() {
+    let settings = Settings {
+        require_delayed_binding_scheduler: true,
+        ..Settings::default()
+    };
+    let class = |object: Value| object.with("/spec/storageClassName", json!("wait"));
+    let selected = json!({"volume.kubernetes.io/selected-node": "n1"});
+    Story::with(settings)
+        .announced(true)
+        .create(class(mk_volume("v", "5Gi")))
+        .create(class(mk_claim("c", "5Gi")))
+        .claim("c", "Pending", "")
+        .told("c", "WaitForFirstConsumer", "waiting for first consumer")
+        // A node was selected: some scheduler is at it, whether it announces itself or not.
+        .create(class(mk_claim("d", "50Gi")).with("/metadata/annotations", selected))
+        .announced(false)
+        .claim("c", "Bound", "v")
+        .told("c", "DelayedBindingUnavailable", "bound at once")
+        .not_told("d", "DelayedBindingUnavailable")
+        .announced(true)
+        .create(class(mk_volume("w", "5Gi")))
+        .create(class(mk_claim("e", "5Gi")))
+        .claim("e", "Pending", "")
+        .not_told("e", "DelayedBindingUnavailable");
 }
 
 #[test]

@@ -96,6 +96,12 @@ impl Pools {
         pools.iter().find(|pool| &*pool.name == name)
     }
 
+    /// Whether any pool stops counting at some time.
+    pub(crate) fn expire(&self) -> bool {
+        let mut pools = self.by_key.values().flat_map(FxHashMap::values).flatten();
+        pools.any(|pool| pool.expires.is_some())
+    }
+
     pub(crate) fn serves(&self, key: PoolKey) -> bool {
         self.by_key.contains_key(&key)
     }

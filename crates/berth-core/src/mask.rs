@@ -124,19 +124,22 @@ impl NodeMask {
         self.words.iter().all(|word| *word == 0)
     }
 
+    /// The nodes of one word of the set, by id.
+    pub fn in_word(&self, index: usize) -> impl Iterator<Item = NodeId> + use<> {
+        let mut left = self.words.get(index).copied().unwrap_or(0);
+        std::iter::from_fn(move || {
+            if left == 0 {
+                return None;
+            }
+            let bit = left.trailing_zeros();
+            left &= left - 1;
+            Some(NodeId(index as u32 * 64 + bit))
+        })
+    }
+
     /// The nodes of the set, by id.
     pub fn iter(&self) -> impl Iterator<Item = NodeId> + '_ {
-        self.words.iter().enumerate().flat_map(|(index, word)| {
-            let mut left = *word;
-            std::iter::from_fn(move || {
-                if left == 0 {
-                    return None;
-                }
-                let bit = left.trailing_zeros();
-                left &= left - 1;
-                Some(NodeId(index as u32 * 64 + bit))
-            })
-        })
+        (0..self.words.len()).flat_map(|index| self.in_word(index))
     }
 }
 

@@ -269,6 +269,8 @@ pub struct Class {
     pub allowed_topologies: SelectorId,
     /// Its weight in the capacity score, if it says one.
     pub weight: Option<i64>,
+    /// Another one whenever anything of this changed, or the class was gone in between.
+    pub(crate) number: u64,
 }
 
 /// The resource version as a number; 0 if it is none, as in files.

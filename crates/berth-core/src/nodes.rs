@@ -5,6 +5,7 @@
 //! that a hundred thousand local volumes on as many nodes cost one look-up each, not a product.
 
 use crate::api;
+use crate::journal::Journal;
 use crate::label::{LabelRequirement, Labels};
 use crate::node_selector::{NodeRequirement, NodeSelector, NodeSelectorTerm};
 use crate::symbols::{Symbol, Symbols};
@@ -81,7 +82,8 @@ pub struct Nodes {
     anchored: FxHashMap<Anchor, RoaringBitmap>,
     /// Selectors with a term that no anchor finds.
     unanchored: RoaringBitmap,
-    epoch: u64,
+    /// Nodes that came, went or changed their labels.
+    changes: Journal<NodeId>,
 }
 
 impl Default for Nodes {
@@ -96,7 +98,7 @@ impl Default for Nodes {
             selector_ids: FxHashMap::default(),
             anchored: FxHashMap::default(),
             unanchored: RoaringBitmap::new(),
-            epoch: 0,
+            changes: Journal::default(),
         }
     }
 }
@@ -131,7 +133,7 @@ impl Nodes {
     }
 
     fn attach(&mut self, symbols: &Symbols, id: NodeId, name: Symbol, labels: Labels) {
-        self.epoch += 1;
+        self.changes.push(id);
         for pair in labels.iter() {
             self.by_label.entry(pair).or_default().insert(id.0);
         }
@@ -162,7 +164,7 @@ impl Nodes {
     }
 
     fn detach(&mut self, id: NodeId) {
-        self.epoch += 1;
+        self.changes.push(id);
         let Some(entry) = self.entries[id.index()].take() else {
             return;
         };
@@ -229,7 +231,14 @@ impl Nodes {
     /// Grows whenever a node comes, goes or changes its labels.
     #[must_use]
     pub fn epoch(&self) -> u64 {
-        self.epoch
+        self.changes.next()
+    }
+
+    /// The nodes that came, went or changed their labels since an epoch, some of them repeatedly. None if that is too
+    /// long ago to tell.
+    #[must_use]
+    pub fn changed_since(&self, epoch: u64) -> Option<&[NodeId]> {
+        self.changes.since(epoch)
     }
 
     /// The nodes with a label of this value.
@@ -279,6 +288,13 @@ impl Nodes {
         };
         self.selector_ids.insert(selector.clone(), SelectorId(id));
         SelectorId(id)
+    }
+
+    /// Holds a selector that somebody holds already once more.
+    pub fn hold(&mut self, id: SelectorId) {
+        if id != SelectorId::ALL {
+            self.selectors[id.0 as usize].holders += 1;
+        }
     }
 
     /// Lets go of a selector; with its last holder it is dropped, and its id will stand for another.

@@ -4,15 +4,18 @@
 
 use crate::resource::Resource;
 use bytes::Bytes;
-use http::{Method, Request, header};
+use http::{Method, Request, Response, StatusCode, header};
 use kube::client::Body;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::time::Duration;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// How long an answer may take. API servers give up on ordinary requests after a minute themselves.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How often a request is sent again that the server was too busy to look at. It says itself when to come back.
+const BUSY_RETRIES: u32 = 10;
 
 /// Why a request did not do what it should.
 #[derive(Debug, thiserror::Error)]
@@ -70,6 +73,12 @@ impl ApiError {
         self.code() == Some(404)
     }
 
+    /// This user may not do that.
+    #[must_use]
+    pub fn is_forbidden(&self) -> bool {
+        self.code() == Some(403)
+    }
+
     /// The object is in another version, or already there.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
@@ -85,6 +94,32 @@ impl ApiError {
 
 fn timed_out(path: &str) -> ApiError {
     ApiError::TimedOut { path: path.to_owned() }
+}
+
+/// When to come back, if the server was too busy to look at the request at all.
+fn retry_after(response: &Response<Body>) -> Option<Duration> {
+    let header = response.headers().get(header::RETRY_AFTER)?;
+    let seconds = header.to_str().ok()?.parse().ok()?;
+    (response.status() == StatusCode::TOO_MANY_REQUESTS).then(|| Duration::from_secs(seconds).min(REQUEST_TIMEOUT))
+}
+
+async fn refusal(method: Method, path: &str, response: Response<Body>) -> ApiError {
+    let code = response.status().as_u16();
+    let body = match response.into_body().collect_bytes().await {
+        Ok(body) => body,
+        Err(source) => {
+            return ApiError::Transport {
+                path: path.to_owned(),
+                source: Box::new(source),
+            };
+        }
+    };
+    let mut answer: Status = serde_json::from_slice(&body).unwrap_or_default();
+    answer.code = code;
+    if answer.message.is_empty() {
+        answer.message = String::from_utf8_lossy(&body).chars().take(200).collect();
+    }
+    answer.refusal(method, path)
 }
 
 /// What the server says when it refuses.
@@ -134,11 +169,37 @@ impl Api {
     }
 
     async fn send(&self, method: Method, path: &str, body: Option<(&str, Vec<u8>)>) -> Result<Body, ApiError> {
+        // It goes out several times at most, and is the same each time.
+        let body = body.map(|(content_type, content)| (content_type, Bytes::from(content)));
+        let mut busy = 0;
+        loop {
+            let response = self.send_once(&method, path, body.clone()).await?;
+            let status = response.status();
+            if status.is_success() {
+                return Ok(response.into_body());
+            }
+            match retry_after(&response).filter(|_| busy < BUSY_RETRIES) {
+                Some(delay) => {
+                    busy += 1;
+                    tracing::debug!(path, ?delay, "the server is busy");
+                    sleep(delay).await;
+                }
+                None => return Err(refusal(method, path, response).await),
+            }
+        }
+    }
+
+    async fn send_once(
+        &self,
+        method: &Method,
+        path: &str,
+        body: Option<(&str, Bytes)>,
+    ) -> Result<Response<Body>, ApiError> {
         let mut request = Request::builder()
             .method(method.clone())
             .uri(path)
             .header(header::ACCEPT, "application/json");
-        let mut bytes = Vec::new();
+        let mut bytes = Bytes::new();
         if let Some((content_type, content)) = body {
             request = request.header(header::CONTENT_TYPE, content_type);
             bytes = content;
@@ -152,18 +213,7 @@ impl Api {
             source: Box::new(source),
         };
         let sent = timeout(REQUEST_TIMEOUT, self.client.send(request)).await;
-        let response = sent.map_err(|_| timed_out(path))?.map_err(transport)?;
-        let status = response.status();
-        if status.is_success() {
-            return Ok(response.into_body());
-        }
-        let body = response.into_body().collect_bytes().await.map_err(transport)?;
-        let mut answer: Status = serde_json::from_slice(&body).unwrap_or_default();
-        answer.code = status.as_u16();
-        if answer.message.is_empty() {
-            answer.message = String::from_utf8_lossy(&body).chars().take(200).collect();
-        }
-        Err(answer.refusal(method, path))
+        sent.map_err(|_| timed_out(path))?.map_err(transport)
     }
 
     async fn call(&self, method: Method, path: &str, body: Option<(&str, Vec<u8>)>) -> Result<Bytes, ApiError> {
@@ -347,9 +397,16 @@ impl Api {
         name: &str,
         options: &Value,
     ) -> Result<Bytes, ApiError> {
-        let path = resource.object(namespace, name);
-        let body = Self::encode(&path, options)?;
-        self.call(Method::DELETE, &path, Some(("application/json", body))).await
+        self.delete_path(&resource.object(namespace, name), options).await
+    }
+
+    /// Deletes an object by its path, with options of one's own. Gives the answer: the object if it is still there.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses.
+    pub async fn delete_path(&self, path: &str, options: &Value) -> Result<Bytes, ApiError> {
+        let body = Self::encode(path, options)?;
+        self.call(Method::DELETE, path, Some(("application/json", body))).await
     }
 
     /// Applies a patch of any type to a path.

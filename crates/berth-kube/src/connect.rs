@@ -37,15 +37,7 @@ pub enum ConnectError {
 /// # Errors
 /// If the file cannot be read or makes no client.
 pub async fn from_kubeconfig(path: &Path) -> Result<Client, ConnectError> {
-    let broken = |cause| ConnectError::Kubeconfig {
-        path: path.to_owned(),
-        cause: Box::new(cause),
-    };
-    let kubeconfig = Kubeconfig::read_from(path).map_err(broken)?;
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-        .await
-        .map_err(broken)?;
-    client(config)
+    to_context(Some(path), None).await
 }
 
 /// A client for the cluster of the environment: `KUBECONFIG`, the user's kubeconfig, or the pod's own.
@@ -53,10 +45,41 @@ pub async fn from_kubeconfig(path: &Path) -> Result<Client, ConnectError> {
 /// # Errors
 /// If there is no such cluster, or its configuration makes no client.
 pub async fn infer() -> Result<Client, ConnectError> {
-    let config = Config::infer()
-        .await
-        .map_err(|cause| ConnectError::Infer { cause: Box::new(cause) })?;
-    client(config)
+    to_context(None, None).await
+}
+
+/// A client for a context of a kubeconfig. Without a file: as [`infer`]; without a context: the current one.
+///
+/// # Errors
+/// If there is no such file or context, or it makes no client.
+pub async fn to_context(path: Option<&Path>, context: Option<&str>) -> Result<Client, ConnectError> {
+    client(config(path, context).await?)
+}
+
+/// The namespace that such a context is set to, `default` if to none.
+///
+/// # Errors
+/// If there is no such file or context.
+pub async fn namespace_of(path: Option<&Path>, context: Option<&str>) -> Result<String, ConnectError> {
+    Ok(config(path, context).await?.default_namespace)
+}
+
+async fn config(path: Option<&Path>, context: Option<&str>) -> Result<Config, ConnectError> {
+    if path.is_none() && context.is_none() {
+        let inferred = Config::infer().await;
+        return inferred.map_err(|cause| ConnectError::Infer { cause: Box::new(cause) });
+    }
+    let broken = |cause| ConnectError::Kubeconfig {
+        path: path.unwrap_or(Path::new("of the user")).to_owned(),
+        cause: Box::new(cause),
+    };
+    let kubeconfig = path.map_or_else(Kubeconfig::read, Kubeconfig::read_from);
+    let options = KubeConfigOptions {
+        context: context.map(str::to_owned),
+        ..KubeConfigOptions::default()
+    };
+    let chosen = Config::from_custom_kubeconfig(kubeconfig.map_err(broken)?, &options).await;
+    chosen.map_err(broken)
 }
 
 fn client(mut config: Config) -> Result<Client, ConnectError> {

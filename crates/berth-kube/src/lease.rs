@@ -9,6 +9,7 @@ use crate::resource::Resource;
 use jiff::Timestamp;
 use prometheus_client::metrics::gauge::Gauge;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -32,6 +33,10 @@ pub struct LeaseOptions {
     pub renew_deadline: Duration,
     /// How often to try.
     pub retry: Duration,
+    /// Labels that the lease gets.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations that the lease gets from its holder.
+    pub annotations: BTreeMap<String, String>,
 }
 
 impl LeaseOptions {
@@ -45,8 +50,19 @@ impl LeaseOptions {
             duration: Duration::from_secs(15),
             renew_deadline: Duration::from_secs(10),
             retry: Duration::from_secs(2),
+            labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
         }
     }
+}
+
+/// What a lease is written for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Aim {
+    /// To lead alone.
+    Lead,
+    /// To tell that somebody is there.
+    Announce,
 }
 
 /// A lease that somebody competes for.
@@ -107,8 +123,22 @@ impl Lease {
         }
     }
 
+    /// Keeps the lease without competing for it: whoever is there says so.
+    pub(crate) async fn keep(mut self) {
+        loop {
+            if let Err(error) = self.try_to(Aim::Announce).await {
+                tracing::warn!(%error, "could not keep the lease that announces the scheduler");
+            }
+            sleep(self.options.retry).await;
+        }
+    }
+
     /// Takes or renews the lease if it is ours to take. `false` if another one leads.
     async fn try_once(&mut self) -> Result<bool, ApiError> {
+        self.try_to(Aim::Lead).await
+    }
+
+    async fn try_to(&mut self, aim: Aim) -> Result<bool, ApiError> {
         let LeaseOptions { namespace, name, .. } = &self.options.clone();
         let Some(bytes) = self.api.get(Resource::LEASES, namespace, name).await? else {
             let created = self.api.create(Resource::LEASES, namespace, &self.record(None)).await;
@@ -122,7 +152,7 @@ impl Lease {
             path: Resource::LEASES.object(namespace, name),
             problem: error.to_string(),
         })?;
-        if self.is_held_by_another(&current) {
+        if aim == Aim::Lead && self.is_held_by_another(&current) {
             return Ok(false);
         }
         let record = self.record(Some(&current));
@@ -163,6 +193,14 @@ impl Lease {
                 "metadata": {"name": self.options.name, "namespace": self.options.namespace},
             })
         });
+        for (field, entries) in [
+            ("labels", &self.options.labels),
+            ("annotations", &self.options.annotations),
+        ] {
+            for (key, value) in entries {
+                record["metadata"][field][key] = json!(value);
+            }
+        }
         record["spec"] = json!({
             "holderIdentity": self.options.identity,
             "leaseDurationSeconds": self.options.duration.as_secs().max(1),

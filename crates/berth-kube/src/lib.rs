@@ -4,10 +4,11 @@
 //! controller and the scheduler alike. It decides nothing: decisions are made by the pure crates.
 //!
 //! Map: [`connect`] makes clients; [`api`] sends single requests; [`watch`] keeps up with a kind of object; [`recorder`] writes
-//! events for users; [`lease`] elects a leader; [`endpoint`] answers `/metrics`, `/healthz` and
+//! events for users; [`lease`] elects a leader; in [`announce`] schedulers tell what they can do; [`endpoint`] answers `/metrics`, `/healthz` and
 //! `/readyz`; [`component`] starts, leads and stops on all of these: [`controller`] and [`provisioner`] run the volume controller and a
 //! provisioner by it, and [`scheduler`] the scheduler.
 
+pub mod announce;
 pub mod api;
 pub mod backoff;
 pub mod component;

@@ -115,6 +115,20 @@ struct Line<'a> {
     object: &'a RawValue,
 }
 
+/// A line as nearly all are: decoded in one go, without looking for the object's end first.
+#[derive(Deserialize)]
+struct TypedLine<'a, T> {
+    r#type: &'a str,
+    object: T,
+}
+
+/// The object of a line, unless the line tells an error or its object cannot be decoded.
+fn typed<T: Watchable>(line: &[u8]) -> Option<(&str, T)> {
+    let line: TypedLine<'_, T> = serde_json::from_slice(line).ok()?;
+    // What tells an error is no object of the kind, though it may look like an empty one.
+    (line.r#type != "ERROR").then_some((line.r#type, line.object))
+}
+
 #[derive(Deserialize)]
 struct OnlyMetadata {
     #[serde(default)]
@@ -255,12 +269,16 @@ impl<T: Watchable> Watcher<T> {
             let mut changes = Vec::new();
             let mut ended = None;
             for line in chunk[..].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+                if let Some((kind, object)) = typed::<T>(line) {
+                    self.take_decoded(kind, Ok(object), &mut changes);
+                    continue;
+                }
                 let line: Line<'_> = serde_json::from_slice(line).map_err(|error| malformed(&path, &error))?;
                 if line.r#type == "ERROR" {
                     ended = serde_json::from_str::<Status>(line.object.get()).ok();
                     break;
                 }
-                self.take_line(&line, &mut changes);
+                self.take_decoded(line.r#type, decode::<T>(line.object), &mut changes);
             }
             let relisted = false;
             if !changes.is_empty() && !sink.take(Difference { changes, relisted }).await {
@@ -279,8 +297,8 @@ impl<T: Watchable> Watcher<T> {
         Ok(Ended::Continue)
     }
 
-    fn take_line(&mut self, line: &Line<'_>, changes: &mut Vec<Change<T>>) {
-        let (name, version, change) = match (line.r#type, decode::<T>(line.object)) {
+    fn take_decoded(&mut self, kind: &str, object: Result<T, (LooseMeta, String)>, changes: &mut Vec<Change<T>>) {
+        let (name, version, change) = match (kind, object) {
             ("BOOKMARK", Ok(object)) => {
                 self.version = Some(object.metadata().resource_version.clone());
                 return;

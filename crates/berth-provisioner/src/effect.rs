@@ -265,6 +265,14 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Every reason.
+    pub const ALL: &[Self] = &[
+        Self::Provisioning,
+        Self::ProvisioningSucceeded,
+        Self::ProvisioningFailed,
+        Self::VolumeFailedDelete,
+    ];
+
     /// As Kubernetes spells it.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -1,18 +1,24 @@
 //! Finds the best node for a pod: the nodes are narrowed down by every filter plugin, then scored.
 //!
-//! Every node is looked at; there is no sampling. What is needed from pod to pod is kept in a [`Scratch`], so that a
-//! decision does not allocate for each node.
+//! Verdicts and scores that depend on the pod's class and the node alone are kept (see
+//! [`equivalence`](crate::equivalence)); the rest is worked out here. Every node is looked at, unless the profile asks
+//! for a sample. What is needed from pod to pod is kept in a [`Scratch`], so that a decision does not allocate for each
+//! node.
 
 use crate::cluster::Cluster;
 use crate::diagnose::{self, Diagnosis};
+use crate::equivalence::{self, Verdicts};
 use crate::framework::{Code, PluginName, PreFilter, Refusal};
 use crate::nominated::{Nominated, Question};
-use crate::plugins::{self, FilterState, ScoreContext};
+use crate::plugins::{self, FilterState, Outlook, ScoreContext};
 use crate::pod::Pod;
 use crate::profile::Profile;
+use crate::sampler::Sampler;
+use crate::stopwatch::{ExtensionPoint, NoStopwatch, Stopwatch};
 use berth_core::mask::NodeMask;
 use berth_core::nodes::NodeId;
 use berth_core::symbols::Symbol;
+use smallvec::SmallVec;
 
 /// What comes of a pod.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,7 +40,7 @@ pub struct Placement {
     pub fitting: usize,
 }
 
-/// What decisions keep from pod to pod: buffers, and the source of chance that breaks ties.
+/// What decisions keep from pod to pod: buffers, where sampling goes on, and the source of chance that breaks ties.
 #[derive(Clone, Debug)]
 pub struct Scratch {
     /// What the filter plugins found out about the last pod.
@@ -43,6 +49,7 @@ pub struct Scratch {
     nodes: Vec<NodeId>,
     scores: Vec<i64>,
     totals: Vec<i64>,
+    sampler: Sampler,
     chance: u64,
 }
 
@@ -56,6 +63,7 @@ impl Scratch {
             nodes: Vec::new(),
             scores: Vec::new(),
             totals: Vec::new(),
+            sampler: Sampler::default(),
             chance: seed,
         }
     }
@@ -91,53 +99,58 @@ pub fn decide_beside(
     scratch: &mut Scratch,
     nominated: &Nominated<'_>,
 ) -> Decision {
+    decide_timed(cluster, pod, profile, scratch, nominated, &mut NoStopwatch)
+}
+
+/// The same, and says how long the plugins take.
+pub fn decide_timed(
+    cluster: &mut Cluster,
+    pod: &Pod,
+    profile: &Profile,
+    scratch: &mut Scratch,
+    nominated: &Nominated<'_>,
+    watch: &mut impl Stopwatch,
+) -> Decision {
+    let pre_filtered = pre_filter(cluster, pod, profile, &mut scratch.states, watch);
     let mut promised = Vec::new();
-    let pre_filtered = pre_filter(cluster, pod, profile, &mut scratch.states);
-    scratch.nodes.clear();
     if pre_filtered.refusal.is_none() {
-        scratch.mask.copy_from(cluster.all_nodes());
-        for (_, names) in &pre_filtered.only_nodes {
-            keep_only(cluster, names, &mut scratch.mask);
-        }
-        for state in &scratch.states {
-            state.narrow(cluster, &mut scratch.mask);
-        }
-        let question = Question {
+        let (states, only_nodes) = (&scratch.states, &pre_filtered.only_nodes);
+        let (place, verdicts) = equivalence::verdicts_for(cluster, pod, profile, states, only_nodes, watch);
+        let mut search = Search {
+            cluster,
             pod,
             profile,
-            states: &scratch.states,
-            nominated,
+            scratch,
+            verdicts: &verdicts,
         };
-        for node in nominated.nodes() {
-            if scratch.mask.contains(node)
-                && let Some(refusal) = question.refusal_beside(cluster, node)
-            {
-                scratch.mask.remove(node);
-                promised.push((node, refusal));
-            }
-        }
-        match nominated.own.filter(|own| scratch.mask.contains(*own)) {
-            Some(own) => scratch.nodes.push(own),
-            None => scratch.nodes.extend(scratch.mask.iter()),
+        let placement = search.find(nominated, &mut promised, watch);
+        cluster.equivalence_mut().put_back(place, verdicts);
+        if let Some(placement) = placement {
+            return Decision::Place(placement);
         }
     }
-    if scratch.nodes.is_empty() {
-        let diagnosis = diagnose::diagnose(cluster, &scratch.states, pre_filtered, &promised);
-        return Decision::Refuse(Box::new(diagnosis));
-    }
-    score(cluster, pod, profile, scratch);
-    Decision::Place(choose(scratch))
+    let diagnosis = diagnose::diagnose(cluster, &scratch.states, pre_filtered, &promised);
+    Decision::Refuse(Box::new(diagnosis))
 }
 
 /// Asks every filter plugin about the pod. A refusal that nothing can resolve ends the asking, another one does not.
-fn pre_filter(cluster: &mut Cluster, pod: &Pod, profile: &Profile, states: &mut Vec<FilterState>) -> PreFiltered {
+fn pre_filter(
+    cluster: &mut Cluster,
+    pod: &Pod,
+    profile: &Profile,
+    states: &mut Vec<FilterState>,
+    watch: &mut impl Stopwatch,
+) -> PreFiltered {
     states.clear();
+    watch.begin();
     let mut pre_filtered = PreFiltered {
         refusal: None,
         only_nodes: Vec::new(),
     };
     for plugin in &profile.filters {
-        match plugins::pre_filter(*plugin, cluster, pod, profile) {
+        let verdict = plugins::pre_filter(*plugin, cluster, pod, profile);
+        watch.lap(*plugin, ExtensionPoint::PreFilter);
+        match verdict {
             PreFilter::Skip => {}
             PreFilter::Refused(refusal) => {
                 let resolvable = refusal.code == Code::Unschedulable;
@@ -156,34 +169,162 @@ fn pre_filter(cluster: &mut Cluster, pod: &Pod, profile: &Profile, states: &mut 
     pre_filtered
 }
 
-fn keep_only(cluster: &Cluster, names: &[Symbol], mask: &mut NodeMask) {
-    let mut named = NodeMask::none(cluster.nodes());
-    for node in names.iter().filter_map(|name| cluster.nodes().id(*name)) {
-        named.insert(node);
-    }
-    mask.intersect(&named);
+/// The search for the best node of one pod, among those that the kept verdicts allow.
+struct Search<'a> {
+    cluster: &'a mut Cluster,
+    pod: &'a Pod,
+    profile: &'a Profile,
+    scratch: &'a mut Scratch,
+    verdicts: &'a Verdicts,
 }
 
-fn score(cluster: &mut Cluster, pod: &Pod, profile: &Profile, scratch: &mut Scratch) {
-    scratch.totals.clear();
-    scratch.totals.resize(scratch.nodes.len(), 0);
-    if scratch.nodes.len() == 1 {
-        return;
+impl Search<'_> {
+    /// The best node, or none. Nodes that would do but for pods that were promised room there are told.
+    fn find(
+        &mut self,
+        nominated: &Nominated<'_>,
+        promised: &mut Vec<(NodeId, Refusal)>,
+        watch: &mut impl Stopwatch,
+    ) -> Option<Placement> {
+        if self.verdicts.fitting() == 0 {
+            return None;
+        }
+        watch.begin();
+        let scorers = self.scorers();
+        let is_plain = nominated.own.is_none()
+            && nominated.others.is_empty()
+            && self.profile.percentage_of_nodes_to_score.is_none()
+            && !self.filters().any(|_| true);
+        if is_plain && scorers.plugins.is_empty() {
+            return self.best_kept(scorers.same);
+        }
+        self.narrow(nominated, promised, watch);
+        if self.scratch.nodes.is_empty() {
+            return None;
+        }
+        self.score(&scorers, watch);
+        Some(choose(self.scratch))
     }
-    let mut context = ScoreContext {
-        cluster,
-        pod,
-        profile,
-        states: &scratch.states,
-        nodes: &scratch.nodes,
-    };
-    for (plugin, weight) in &profile.scores {
-        if plugins::score(*plugin, &mut context, &mut scratch.scores) {
-            for (total, score) in scratch.totals.iter_mut().zip(&scratch.scores) {
-                *total += weight * score;
+
+    /// The best node by the kept scores, if no other plugin has anything to add but the same for all nodes.
+    fn best_kept(&mut self, same: i64) -> Option<Placement> {
+        let (best, equals) = self.verdicts.best();
+        let place = match equals {
+            0 | 1 => 0,
+            equals => self.scratch.next_number() % equals,
+        };
+        let fitting = self.verdicts.fitting();
+        Some(Placement {
+            node: self.verdicts.nth_best(best, place)?,
+            // A single node need not be scored.
+            total: if fitting == 1 { 0 } else { best + same },
+            fitting,
+        })
+    }
+
+    /// The filter plugins that are asked for this pod alone.
+    fn filters(&self) -> impl Iterator<Item = &FilterState> {
+        let claims = self.verdicts.keep_claims();
+        self.scratch.states.iter().filter(move |state| match state {
+            FilterState::VolumeBinding(state) if claims => state.prepared().is_bound_to_nodes(),
+            other => !equivalence::keeps_verdicts(other.plugin(), claims),
+        })
+    }
+
+    /// Puts the nodes that fit into the list.
+    fn narrow(&mut self, nominated: &Nominated<'_>, promised: &mut Vec<(NodeId, Refusal)>, watch: &mut impl Stopwatch) {
+        let mut mask = std::mem::take(&mut self.scratch.mask);
+        mask.copy_from(self.verdicts.fits());
+        for state in self.filters() {
+            match state {
+                FilterState::VolumeBinding(state) if self.verdicts.keep_claims() => {
+                    state.narrow_by_bound(self.cluster, &mut mask);
+                }
+                other => other.narrow(self.cluster, &mut mask),
+            }
+            watch.lap(state.plugin(), ExtensionPoint::Filter);
+        }
+        let question = Question {
+            pod: self.pod,
+            profile: self.profile,
+            states: &self.scratch.states,
+            nominated,
+        };
+        for node in nominated.nodes() {
+            if mask.contains(node)
+                && let Some(refusal) = question.refusal_beside(self.cluster, node)
+            {
+                mask.remove(node);
+                promised.push((node, refusal));
+            }
+        }
+        let nodes = &mut self.scratch.nodes;
+        nodes.clear();
+        match (nominated.own, self.profile.percentage_of_nodes_to_score) {
+            (Some(own), _) if mask.contains(own) => nodes.push(own),
+            (_, Some(percentage)) => {
+                let sampler = &mut self.scratch.sampler;
+                sampler.take(self.cluster.all_nodes(), &mask, percentage, nodes);
+            }
+            (_, None) => nodes.extend(mask.iter()),
+        }
+        self.scratch.mask = mask;
+    }
+
+    /// The score plugins that have something to say about this pod alone.
+    fn scorers(&mut self) -> Scorers {
+        let mut scorers = Scorers::default();
+        for (plugin, weight) in &self.profile.scores {
+            if equivalence::keeps_scores(*plugin, self.verdicts.keep_claims()) {
+                continue;
+            }
+            match plugins::outlook(*plugin, self.cluster, self.pod, self.profile) {
+                Outlook::Skips => {}
+                Outlook::Same(score) => scorers.same += weight * score,
+                Outlook::Each => scorers.plugins.push((*plugin, *weight)),
+            }
+        }
+        scorers
+    }
+
+    fn score(&mut self, scorers: &Scorers, watch: &mut impl Stopwatch) {
+        let Scratch {
+            states,
+            nodes,
+            scores,
+            totals,
+            ..
+        } = &mut *self.scratch;
+        totals.clear();
+        if nodes.len() == 1 {
+            totals.push(0);
+            return;
+        }
+        totals.extend(nodes.iter().map(|node| self.verdicts.total(*node) + scorers.same));
+        let mut context = ScoreContext {
+            cluster: self.cluster,
+            pod: self.pod,
+            profile: self.profile,
+            states,
+            nodes,
+        };
+        for (plugin, weight) in &scorers.plugins {
+            if plugins::score(*plugin, &mut context, scores) {
+                for (total, score) in totals.iter_mut().zip(&*scores) {
+                    *total += weight * score;
+                }
+                watch.lap(*plugin, ExtensionPoint::Score);
             }
         }
     }
+}
+
+/// The score plugins that are asked for one pod alone.
+#[derive(Default)]
+struct Scorers {
+    plugins: SmallVec<[(PluginName, i64); 4]>,
+    /// What the others add to every node.
+    same: i64,
 }
 
 /// The highest total; of several, one by chance.

@@ -9,6 +9,7 @@
 pub mod cluster;
 pub mod decide;
 pub mod diagnose;
+pub mod equivalence;
 pub mod events;
 pub mod examine;
 pub mod framework;
@@ -19,4 +20,6 @@ pub mod preemption;
 pub mod profile;
 pub mod queue;
 pub mod reason;
+mod sampler;
 pub mod scheduler;
+pub mod stopwatch;

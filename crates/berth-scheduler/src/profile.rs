@@ -4,6 +4,7 @@
 
 use crate::framework::PluginName;
 use berth_core::binder::{CapacityScore, ScoreGate};
+use std::num::NonZero;
 use std::time::Duration;
 
 pub use berth_core::score::ShapePoint;
@@ -25,6 +26,8 @@ pub struct Profile {
     pub ignore_preferred_terms_of_existing_pods: bool,
     /// How pods without spread constraints are spread.
     pub default_spread: DefaultSpread,
+    /// Stop looking for nodes when so many in a hundred fit, from 1 to 99. None looks at every node.
+    pub percentage_of_nodes_to_score: Option<NonZero<u8>>,
     /// Arguments of VolumeBinding.
     pub volume_binding: VolumeBindingArgs,
     /// Feature gates.
@@ -48,6 +51,7 @@ impl Default for Profile {
             hard_pod_affinity_weight: 1,
             ignore_preferred_terms_of_existing_pods: false,
             default_spread: DefaultSpread::System,
+            percentage_of_nodes_to_score: None,
             volume_binding: VolumeBindingArgs::default(),
             gates: FeatureGates::default(),
         }

@@ -1,7 +1,10 @@
 //! The command line.
 
+use crate::cluster::ClusterArgs;
 use crate::csi_driver::CsiDriverArgs;
+use crate::man::ManArgs;
 use crate::provisioner::{ProvisionerArgs, duration};
+use crate::snapshot::SnapshotArgs;
 use crate::terminal::Color;
 use crate::up::Component;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -14,7 +17,9 @@ const AFTER_HELP: &str = "\
 Examples:
   berth simulate -f examples/quickstart.yaml
   berth explain -f cluster.yaml --pod default/db-0
-  kubectl get nodes,pods,pv,pvc,sc,csinodes -A -o json | berth explain -f - --pod shop/db-0
+  berth explain --pod shop/db-0
+  berth snapshot -o cluster.yaml
+  berth up
   berth bench decide --nodes 5000 --volumes-per-node 10 --pods 2000 --claims 1
 
 Exit status: 0 done (explain: the pod fits somewhere; simulate: every pod has a node), 1 explain: the pod fits nowhere; \
@@ -22,7 +27,9 @@ simulate: some pod is left pending, 2 bad input or usage.";
 
 const EXPLAIN_AFTER_HELP: &str = "\
 Examples:
-  berth explain --pod default/db-0
+  berth explain pod/db-0 -n shop
+  berth explain pod/db-0 --context staging -o json
+  berth explain pod/new -f new-pod.yaml --on-cluster
   berth explain -f cluster/ --pod default/db-0
   berth explain -f nodes.yaml -f storage.yaml -f pods.yaml --pod db-0 -o json
   kubectl get nodes,pods,pv,pvc,sc,csinodes,csidrivers,csistoragecapacities,ns -A -o json \\
@@ -34,13 +41,61 @@ Exit status: 0 the pod fits on some node, 1 it fits on none, 2 bad input or usag
 const SIMULATE_AFTER_HELP: &str = "\
 Examples:
   berth simulate -f examples/quickstart.yaml
+  berth simulate
+  berth simulate -f new-workload.yaml --on-cluster --context staging
   berth simulate -f cluster/ -f new-workload.yaml -o json
+  berth simulate -f cluster/ --scenario examples/scenarios/zone-loss.yaml -o html > report.html
   kubectl get nodes,pods,pv,pvc,sc,csinodes,csidrivers,csistoragecapacities,ns,deploy,sts,rs,jobs -A -o json \\
     | berth simulate -f - -f new-workload.yaml
 
 A driver that is not built in is stood in for by one that makes a volume in the zone of the selected node.
 
 Exit status: 0 every pod has a node, 1 some pod is left pending, 2 bad input or usage.";
+
+const SNAPSHOT_AFTER_HELP: &str = "\
+Examples:
+  berth snapshot -o cluster.yaml
+  berth snapshot --context staging --anonymize -o cluster.yaml
+  berth snapshot -n shop -n kube-system | berth explain -f - --pod shop/db-0
+  berth snapshot | berth simulate -f - -f new-workload.yaml
+
+Written are nodes, pods, claims, volumes, classes, CSI nodes, drivers, capacity and attachments, namespaces, priority classes, \
+services, budgets and workloads, in a stable order, and of each only what decisions read. Secrets and config maps are not \
+asked for; environments, commands, parameters of drivers and annotations of other programs are left out. Names and labels are \
+in the file unless --anonymize replaces them. A kind that the server does not have, or that this user may not list, is named on \
+standard error and in the file. A new file can be read by its owner only.
+
+Exit status: 0 done, 2 bad usage, no cluster, or the file cannot be written.";
+
+const BENCH_AFTER_HELP: &str = "\
+Examples:
+  berth bench decide --nodes 5000 --volumes-per-node 10 --pods 2000 --claims 1
+
+Exit status: 0 done, 2 bad usage.";
+
+const COMPLETIONS_AFTER_HELP: &str = "\
+Examples:
+  source <(berth completions bash)
+  berth completions bash > ~/.local/share/bash-completion/completions/berth
+  berth completions zsh > ~/.zfunc/_berth
+  berth completions fish > ~/.config/fish/completions/berth.fish
+
+Exit status: 0 done, 2 bad usage.";
+
+const MAN_AFTER_HELP: &str = "\
+Examples:
+  berth man | man -l -
+  berth man explain | man -l -
+  berth man bench decide | man -l -
+  berth man --dir ~/.local/share/man/man1
+
+Exit status: 0 done, 2 bad usage, or the pages cannot be written.";
+
+const VERSION_AFTER_HELP: &str = "\
+Examples:
+  berth version
+
+Exit status: 0 done.";
 
 const UP_AFTER_HELP: &str = "\
 Examples:
@@ -52,6 +107,10 @@ Examples:
 Without files a sample cluster is made: 9 nodes in 3 zones and 3 racks, local disks, and classes for local, rack, zonal \
 and regional storage. Node agents stand in for kubelets: no container is started. The kubeconfig is written to \
 --kubeconfig, to DIR/kubeconfig with --data-dir, or to a directory that goes when berth stops.
+
+The agent of a node does as the annotation berth.dev/agent of the node says: stop (it falls silent; after 50 s the node is not \
+ready, after 5 min more its pods are deleted), refuse (it refuses pods that come), cordon, or run. For example: \
+kubectl annotate node node-a1 berth.dev/agent=stop. kubectl cordon, uncordon and drain work too.
 
 Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 bad input or usage, or a part failed.";
 
@@ -105,6 +164,16 @@ with all plugins and every node, on one thread, and takes its node and volumes b
 
 Exit status: 0 done, 2 bad usage.";
 
+const BENCH_SIMULATE_AFTER_HELP: &str = "\
+Examples:
+  berth bench simulate --nodes 1000 --pods 10000
+  berth bench simulate --nodes 1000 --pods 10000 --write-input cluster.json && berth simulate -f cluster.json -o html
+
+The cluster is made up: nodes in three zones of ten racks with six local disks each, and StatefulSets whose pods have a claim \
+each. Every second set wants local disks, the others zonal volumes that are made for them; every third is started in order.
+
+Exit status: 0 done, 2 bad usage.";
+
 /// Puts Kubernetes pods where their storage can be, and storage where the pods can run.
 #[derive(Debug, Parser)]
 #[command(name = "berth", version, after_help = AFTER_HELP, max_term_width = 100, propagate_version = true)]
@@ -133,6 +202,12 @@ pub enum Command {
     /// changed anywhere.
     #[command(after_help = SIMULATE_AFTER_HELP)]
     Simulate(SimulateArgs),
+    /// Write the cluster of the kubeconfig to a file that explain and simulate read.
+    ///
+    /// Lists the kinds that decisions read, page by page, and keeps of each object what decisions read: the file can be
+    /// handed to somebody else. Secrets are never asked for. Nothing is changed anywhere.
+    #[command(after_help = SNAPSHOT_AFTER_HELP)]
+    Snapshot(SnapshotArgs),
     /// Start a whole control plane in this process: kubectl works on it.
     ///
     /// An embedded Kubernetes API over TLS on loopback, scheduler, volume and workload controllers, built-in provisioners
@@ -155,23 +230,24 @@ pub enum Command {
     #[command(after_help = CSI_DRIVER_AFTER_HELP)]
     CsiDriver(CsiDriverArgs),
     /// Measure Berth.
-    #[command(after_help = DECIDE_AFTER_HELP)]
+    #[command(after_help = BENCH_AFTER_HELP)]
     Bench {
         /// What to measure.
         #[command(subcommand)]
         what: Bench,
     },
     /// Print a script that completes berth's arguments in a shell.
-    ///
-    /// For example, for bash: berth completions bash > ~/.local/share/bash-completion/completions/berth
-    #[command(after_help = "Example:\n  source <(berth completions bash)")]
+    #[command(after_help = COMPLETIONS_AFTER_HELP)]
     Completions {
         /// The shell.
         #[arg(value_enum)]
         shell: clap_complete::Shell,
     },
+    /// Print a manual page, or write those of all commands.
+    #[command(after_help = MAN_AFTER_HELP)]
+    Man(ManArgs),
     /// Print the version.
-    #[command(after_help = "Example:\n  berth version")]
+    #[command(after_help = VERSION_AFTER_HELP)]
     Version,
 }
 
@@ -181,6 +257,9 @@ pub enum Bench {
     /// The decision path alone, in memory: where does each pod go, and with which volumes?
     #[command(after_help = DECIDE_AFTER_HELP)]
     Decide(DecideArgs),
+    /// A whole cluster in virtual time: how long does it take, and how much memory?
+    #[command(after_help = BENCH_SIMULATE_AFTER_HELP)]
+    Simulate(BenchSimulateArgs),
 }
 
 /// The form of the output.
@@ -193,6 +272,18 @@ pub enum Output {
     Json,
 }
 
+/// The form of the output of a simulation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum SimulateOutput {
+    /// For people.
+    #[default]
+    Table,
+    /// For scripts: one JSON object.
+    Json,
+    /// For a browser: one page that needs nothing else, with a picture of the topology.
+    Html,
+}
+
 /// Arguments of `berth explain`.
 #[derive(Args, Debug)]
 pub struct ExplainArgs {
@@ -203,12 +294,15 @@ pub struct ExplainArgs {
     /// Without any, the cluster of the kubeconfig is read.
     #[arg(short, long = "filename", value_name = "FILE|DIR|-")]
     pub filename: Vec<OsString>,
-    /// The kubeconfig of the cluster, if there are no files. Without it: KUBECONFIG, or the user's own.
-    #[arg(long, value_name = "FILE", conflicts_with = "filename")]
-    pub kubeconfig: Option<PathBuf>,
-    /// The pod. Without a namespace: default.
+    /// Which cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// The pod, as kubectl names it: pod/NAME, pod NAME, or NAME.
+    #[arg(value_name = "POD", num_args = 1..=2, required_unless_present = "pod", conflicts_with = "pod")]
+    pub target: Vec<String>,
+    /// The pod, with its namespace.
     #[arg(long, value_name = "[NAMESPACE/]NAME")]
-    pub pod: String,
+    pub pod: Option<String>,
     /// The form of the output.
     #[arg(short, long, value_enum, default_value = "table", value_name = "FORM")]
     pub output: Output,
@@ -232,11 +326,21 @@ pub struct SimulateArgs {
     ///
     /// Files hold YAML documents or JSON, single objects or Lists, as kubectl prints them: nodes, storage, pods, and
     /// the workloads that make pods (Deployment, StatefulSet, ReplicaSet, Job).
-    #[arg(short, long = "filename", value_name = "FILE|DIR|-", required = true)]
+    /// Without any, the cluster of the kubeconfig is read.
+    #[arg(short, long = "filename", value_name = "FILE|DIR|-")]
     pub filename: Vec<OsString>,
+    /// Which cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
     /// The form of the output.
     #[arg(short, long, value_enum, default_value = "table", value_name = "FORM")]
-    pub output: Output,
+    pub output: SimulateOutput,
+    /// What is done to the cluster, and when: a file of kind Scenario with steps over virtual time.
+    ///
+    /// For example: add or drain nodes, lose a zone and bring it back, scale a workload, delete a claim, fill a pool. See
+    /// docs/scenarios.md.
+    #[arg(long, value_name = "FILE")]
+    pub scenario: Option<PathBuf>,
     /// Breaks ties between nodes and names pods: the same seed gives the same outcome.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -271,6 +375,29 @@ pub struct DecideArgs {
     /// Where chance begins: the same seed makes the same cluster.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+    /// The form of the output.
+    #[arg(short, long, value_enum, default_value = "table", value_name = "FORM")]
+    pub output: Output,
+}
+
+/// Arguments of `berth bench simulate`.
+#[derive(Args, Debug)]
+pub struct BenchSimulateArgs {
+    /// How many nodes.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub nodes: u32,
+    /// How many pods, each with a claim.
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    pub pods: u32,
+    /// How many pods each StatefulSet has.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub replicas: u32,
+    /// The seed of the simulation.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Write the cluster to this file as a List, for berth simulate, and measure nothing.
+    #[arg(long, value_name = "FILE")]
+    pub write_input: Option<PathBuf>,
     /// The form of the output.
     #[arg(short, long, value_enum, default_value = "table", value_name = "FORM")]
     pub output: Output,
@@ -374,6 +501,10 @@ pub struct ControllerArgs {
     /// What components have in common.
     #[command(flatten)]
     pub component: ComponentArgs,
+    /// Delay WaitForFirstConsumer claims only while a scheduler announces in its lease (in the namespace of leases) that
+    /// it can bind them; without one for a minute, bind them at once. kube-scheduler does not announce it.
+    #[arg(long)]
+    pub require_delayed_binding_scheduler: bool,
     /// The configuration.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,

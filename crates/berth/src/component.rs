@@ -10,12 +10,12 @@ use crate::input;
 use crate::terminal::Color;
 use anyhow::Context;
 use berth_controller::{Protection, Settings, ZoneUpgrade};
+use berth_kube::announce::{RequiredScheduler, announcing};
 use berth_kube::component::ProcessOptions;
 use berth_kube::lease::LeaseOptions;
 use berth_kube::{CancellationToken, Client, connect, controller, scheduler};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::json;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::Path;
@@ -35,7 +35,8 @@ pub fn scheduler(args: &SchedulerArgs, color: Color) -> anyhow::Result<()> {
     configuration.set_feature_gates(&config::feature_gates(&args.feature_gates)?);
     let options = scheduler::Options {
         seed: args.seed,
-        process: process(&args.component, "berth-scheduler"),
+        announcement: announcement(&args.component, &configuration),
+        process: announced(process(&args.component, "berth-scheduler")),
         ..scheduler_options(&configuration)
     };
     on_cluster(&args.component, color, |client, cancel| async move {
@@ -48,10 +49,6 @@ pub fn scheduler(args: &SchedulerArgs, color: Color) -> anyhow::Result<()> {
 pub fn scheduler_options(configuration: &Configuration) -> scheduler::Options {
     let profiles = configuration.profiles.iter();
     let by_name = |profile: &config::SchedulerProfile| (profile.scheduler_name.clone(), profile.profile.clone());
-    let shown = profiles
-        .clone()
-        .map(|profile| json!({"schedulerName": profile.scheduler_name, "profile": format!("{:?}", profile.profile)}));
-    let shown = json!({"componentconfig": {"profiles": shown.collect::<Vec<_>>()}});
     let changes = configuration.clone();
     scheduler::Options {
         profiles: profiles.map(by_name).collect::<BTreeMap<_, _>>(),
@@ -60,7 +57,8 @@ pub fn scheduler_options(configuration: &Configuration) -> scheduler::Options {
                 profile.pod_changes.apply(pod);
             }
         })),
-        configuration: Some(shown.to_string().into()),
+        times: configuration.times,
+        configuration: Some(configuration.shown().to_string().into()),
         ..scheduler::Options::default()
     }
 }
@@ -71,6 +69,7 @@ pub fn scheduler_options(configuration: &Configuration) -> scheduler::Options {
 struct ControllerFile {
     volume_scheduling: Option<bool>,
     bind_for_placed_pods: Option<bool>,
+    require_delayed_binding_scheduler: Option<bool>,
     zone_upgrade: Option<ZoneUpgradeName>,
     protection: Option<ProtectionName>,
     ephemeral_claims: Option<bool>,
@@ -109,6 +108,7 @@ impl ControllerFile {
                 Some(ProtectionName::Bound) => Protection::Bound,
             },
             ephemeral_claims: self.ephemeral_claims.unwrap_or(usual.ephemeral_claims),
+            ..usual
         }
     }
 }
@@ -120,12 +120,15 @@ impl ControllerFile {
 pub fn controller(args: &ControllerArgs, color: Color) -> anyhow::Result<()> {
     let file: ControllerFile = read(args.config.as_deref())?;
     let usual = controller::Options::default();
+    let of_file = file.require_delayed_binding_scheduler.unwrap_or(false);
+    let required = args.require_delayed_binding_scheduler || of_file;
     let options = controller::Options {
         settings: file.settings(),
         workers: file.workers.unwrap_or(usual.workers),
         resync: file
             .resync_seconds
             .map_or(usual.resync, |seconds| Duration::from_secs(seconds.max(1))),
+        required_scheduler: required.then(|| RequiredScheduler::new(&args.component.leader_elect_namespace)),
         process: process(&args.component, "berth-controller"),
         ..usual
     };
@@ -149,16 +152,34 @@ pub(crate) fn read<T: DeserializeOwned + Default>(path: Option<&Path>) -> anyhow
         .map_err(|error| anyhow::anyhow!("{name}: {}: {}", error.path(), error.inner()))
 }
 
-/// How a component runs, with a lease whose times are in the proportions that Kubernetes components use.
-pub(crate) fn process(args: &ComponentArgs, lease: &str) -> ProcessOptions {
+/// The scheduler's lease, telling what the scheduler can do.
+fn announced(mut process: ProcessOptions) -> ProcessOptions {
+    process.leader_election = process.leader_election.map(announcing);
+    process
+}
+
+/// The lease by which a scheduler that does not compete for one announces itself.
+fn announcement(args: &ComponentArgs, configuration: &Configuration) -> Option<LeaseOptions> {
+    let first = configuration.profiles.first()?;
+    let name = format!("berth-scheduler.{}", first.scheduler_name);
+    let lease = LeaseOptions::new(&args.leader_elect_namespace, name, identity());
+    (!args.leader_elect).then(|| announcing(lease))
+}
+
+fn identity() -> String {
     let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "berth".to_owned());
-    let identity = format!("{host}_{}", std::process::id());
+    format!("{host}_{}", std::process::id())
+}
+
+/// How a component runs, with the lease that its copies compete for: times are in the proportions that Kubernetes
+/// components use.
+pub(crate) fn process(args: &ComponentArgs, lease: &str) -> ProcessOptions {
     let duration = args.leader_elect_lease_duration;
     let lease = || LeaseOptions {
         duration,
         renew_deadline: duration * 2 / 3,
         retry: duration * 2 / 15,
-        ..LeaseOptions::new(&args.leader_elect_namespace, lease, identity)
+        ..LeaseOptions::new(&args.leader_elect_namespace, lease, identity())
     };
     ProcessOptions {
         leader_election: args.leader_elect.then(lease),

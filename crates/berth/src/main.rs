@@ -1,8 +1,15 @@
 //! The `berth` command.
 
-use clap::Parser;
+use berth::cli::Cli;
+use berth::plugin;
+use clap::FromArgMatches;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    berth::run::run(&berth::cli::Cli::parse())
+    let program = std::env::args_os().next();
+    let matches = plugin::command(program.as_deref()).get_matches();
+    match Cli::from_arg_matches(&matches) {
+        Ok(cli) => berth::run::run(&cli),
+        Err(error) => error.exit(),
+    }
 }

@@ -1,13 +1,17 @@
 //! Runs a command: arguments in, output and exit status out.
 
 use crate::bench;
-use crate::cli::{Bench, Cli, Command, DecideArgs, ExplainArgs, Output, SimulateArgs};
+use crate::cli::{
+    Bench, BenchSimulateArgs, Cli, Command, DecideArgs, ExplainArgs, Output, SimulateArgs, SimulateOutput,
+};
 use crate::component;
 use crate::csi_driver;
 use crate::explain;
 use crate::input::Progress as _;
+use crate::man;
 use crate::provisioner;
 use crate::simulate;
+use crate::snapshot;
 use crate::terminal::{self, Color, ProgressLine};
 use crate::up;
 use anyhow::Context;
@@ -48,6 +52,12 @@ fn dispatch(cli: &Cli) -> anyhow::Result<u8> {
     match &cli.command {
         Command::Explain(args) => explain(args, cli.color),
         Command::Simulate(args) => simulate(args, cli.color),
+        Command::Snapshot(args) => {
+            for warning in snapshot::snapshot(args)? {
+                writeln!(cli.color.stderr(), "missing: {warning}")?;
+            }
+            Ok(EXIT_DONE)
+        }
         Command::Up(args) => {
             component::log(args.verbose.then_some(tracing::Level::INFO), cli.color);
             up::up(args, cli.color).map(|()| EXIT_DONE)
@@ -59,12 +69,16 @@ fn dispatch(cli: &Cli) -> anyhow::Result<u8> {
         Command::Bench {
             what: Bench::Decide(args),
         } => decide(args, cli.color),
+        Command::Bench {
+            what: Bench::Simulate(args),
+        } => bench_simulate(args, cli.color),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "berth", &mut script);
             io::stdout().write_all(&script)?;
             Ok(EXIT_DONE)
         }
+        Command::Man(args) => man::man(args, Cli::command(), &mut io::stdout()).map(|()| EXIT_DONE),
         Command::Version => {
             writeln!(io::stdout(), "berth {}", env!("CARGO_PKG_VERSION"))?;
             Ok(EXIT_DONE)
@@ -86,20 +100,30 @@ fn explain(args: &ExplainArgs, color: Color) -> anyhow::Result<u8> {
 }
 
 fn simulate(args: &SimulateArgs, color: Color) -> anyhow::Result<u8> {
-    let (mut simulation, summary) = simulate::load(args, &mut io::stdin().lock(), &mut ProgressLine::new())?;
-    let remark = summary.to_string();
+    let loaded = simulate::load(args, &mut io::stdin().lock(), &mut ProgressLine::new())?;
+    let remark = loaded.summary.to_string();
     if !remark.is_empty() {
         writeln!(color.stderr(), "{remark}")?;
     }
+    let mut simulation = loaded.simulation;
     let mut progress = ProgressLine::new();
-    simulation.run(&mut |scheduled| {
+    let mut tell = |scheduled| {
         progress.step("placed", usize::try_from(scheduled).unwrap_or(usize::MAX), "pods");
-    });
+    };
+    let played = match &loaded.scenario {
+        Some(scenario) => simulation.play(scenario, &mut tell, &mut |_| {}),
+        None => {
+            simulation.run(&mut tell);
+            Ok(())
+        }
+    };
     progress.done();
+    played?;
     let outcome = simulation.outcome();
     match args.output {
-        Output::Table => write!(color.stdout(), "{}", simulate::render(&outcome, terminal::width()))?,
-        Output::Json => write_json(&outcome)?,
+        SimulateOutput::Table => write!(color.stdout(), "{}", simulate::render(&outcome, terminal::width()))?,
+        SimulateOutput::Json => write_json(&outcome)?,
+        SimulateOutput::Html => io::stdout().write_all(simulate::render_html(&outcome).as_bytes())?,
     }
     Ok(if outcome.summary.pending == 0 {
         EXIT_DONE
@@ -117,6 +141,27 @@ fn decide(args: &DecideArgs, color: Color) -> anyhow::Result<u8> {
         seed: args.seed,
     };
     let measurement = bench::measure(&size, &mut ProgressLine::new());
+    match args.output {
+        Output::Table => write!(color.stdout(), "{}", measurement.table())?,
+        Output::Json => write_json(&measurement)?,
+    }
+    Ok(EXIT_DONE)
+}
+
+fn bench_simulate(args: &BenchSimulateArgs, color: Color) -> anyhow::Result<u8> {
+    let size = bench::simulation::Size {
+        nodes: args.nodes,
+        pods: args.pods,
+        replicas: args.replicas,
+        seed: args.seed,
+    };
+    if let Some(path) = &args.write_input {
+        let items: Vec<_> = bench::simulation::objects(&size).collect();
+        let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": items});
+        std::fs::write(path, list.to_string()).with_context(|| format!("cannot write {}", path.display()))?;
+        return Ok(EXIT_DONE);
+    }
+    let measurement = bench::simulation::measure(&size, &mut ProgressLine::new())?;
     match args.output {
         Output::Table => write!(color.stdout(), "{}", measurement.table())?,
         Output::Json => write_json(&measurement)?,

@@ -215,3 +215,54 @@ proptest::proptest! {
         let _ = read(&rest);
     }
 }
+
+/// What `/configz` shows of a configuration gives the same decisions when it is read as a file.
+#[test]
+fn what_is_shown_can_be_read_again() {
+    let full = r"
+podInitialBackoffSeconds: 2
+podMaxBackoffSeconds: 20
+profiles:
+- schedulerName: one
+  plugins:
+    multiPoint: {disabled: [{name: ImageLocality}]}
+    score: {enabled: [{name: VolumeBinding, weight: 7}]}
+  pluginConfig:
+  - name: VolumeBinding
+    args: {bindTimeoutSeconds: 30, shape: [{utilization: 0, score: 0}, {utilization: 100, score: 10}]}
+  - name: NodeResourcesFit
+    args: {scoringStrategy: {type: MostAllocated}}
+- schedulerName: two
+";
+    for text in ["", full] {
+        let configuration = read(text).unwrap();
+        let shown = configuration.shown();
+        let again = shown["kubescheduler.config.k8s.io"].to_string();
+        let again = Configuration::from_text(&"shown".into(), &again).unwrap();
+        assert_eq!(again.times, configuration.times);
+        assert_eq!(again.profiles.len(), configuration.profiles.len());
+        for (again, profile) in again.profiles.iter().zip(&configuration.profiles) {
+            assert_eq!(again.scheduler_name, profile.scheduler_name);
+            assert_eq!(again.profile, profile.profile);
+            assert_eq!(again.pod_changes, profile.pod_changes);
+        }
+        assert_eq!(shown["featureGates"]["VolumeCapacityPriority"], true);
+    }
+}
+
+#[test]
+fn backoff_is_obeyed_and_checked() {
+    let times = read("podInitialBackoffSeconds: 3\npodMaxBackoffSeconds: 30\n")
+        .unwrap()
+        .times;
+    let seconds = (times.initial_backoff.as_secs(), times.max_backoff.as_secs());
+    assert_eq!(seconds, (3, 30));
+    check_error(
+        "podInitialBackoffSeconds: 0\n",
+        "config.yaml: podInitialBackoffSeconds: found 0, expected 1 or more",
+    );
+    check_error(
+        "podInitialBackoffSeconds: 11\n",
+        "config.yaml: podMaxBackoffSeconds: found 10, expected at least podInitialBackoffSeconds, which is 11",
+    );
+}

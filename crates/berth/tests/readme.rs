@@ -1,4 +1,5 @@
 //! Keeps the output that README.md prints true: every `$ berth …` in it is run, and what follows must be what comes out.
+//! The session with kubectl, which needs kubectl, is played by `e2e/readme/run`.
 //!
 //! `BERTH_UPDATE_README=1 cargo test -p berth --test readme` writes the new output into README.md.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -28,9 +29,11 @@ fn refreshed(readme: &str) -> (String, Vec<String>) {
     let mut out = Vec::new();
     let mut commands = Vec::new();
     let mut lines = readme.lines();
+    let mut in_session = false;
     while let Some(line) = lines.next() {
         out.push(line.to_owned());
-        if line != "```console" {
+        in_session |= line.starts_with("<!-- session: ");
+        if line != "```console" || std::mem::take(&mut in_session) {
             continue;
         }
         for line in lines.by_ref() {
@@ -63,4 +66,18 @@ fn what_the_readme_prints_is_what_berth_prints() {
         );
     }
     assert_eq!(readme, now);
+}
+
+#[test]
+fn the_readme_has_a_session_to_play() {
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let (_, session) = readme
+        .split_once("<!-- session: berth up ")
+        .expect("the mark of the session");
+    let (_, session) = session.split_once("```console\n").unwrap();
+    let (session, _) = session.split_once("\n```").unwrap();
+    assert!(
+        session.lines().filter(|line| line.starts_with("$ kubectl ")).count() >= 3,
+        "{session}"
+    );
 }

@@ -9,7 +9,8 @@ mod support;
 use berth_core::api::Kind;
 use serde_json::{Value, json};
 use std::process::Command;
-use support::{Berth, Up, eventually};
+use std::time::{Duration, Instant};
+use support::{Berth, DEADLINE, Up, eventually};
 use tempfile::TempDir;
 
 #[tokio::test]
@@ -29,9 +30,67 @@ async fn pods_run_on_the_sample_cluster_and_the_state_survives() {
     up.berth.read_until("Successfully assigned default/");
     assert_eq!(up.berth.stop().code(), Some(0));
     up.berth.read_until("stopped");
-    let again = Up::start(directory.path(), &arguments).await;
+    let mut again = Up::start(directory.path(), &arguments).await;
     again.wait_for(Kind::Pod, "regional", "/status/phase", "Running").await;
     assert!(again.get(Kind::Node, "node-c3").await.is_some());
+    // A crash: what was answered is there, and work goes on.
+    again.create_pod_with_claim("last", "zonal").await;
+    again.berth.signal("KILL");
+    assert!(!again.berth.child.wait().unwrap().success());
+    let crashed = Up::start(directory.path(), &arguments).await;
+    crashed.wait_for(Kind::Pod, "last", "/status/phase", "Running").await;
+    crashed
+        .wait_for(Kind::Pod, "regional", "/status/phase", "Running")
+        .await;
+}
+
+#[tokio::test]
+async fn agents_do_as_annotations_say_and_budgets_are_kept() {
+    let directory = TempDir::new().unwrap();
+    let up = Up::start(directory.path(), &[]).await;
+    let nodes = Resource::of(Kind::Node);
+    let refuse = json!({"metadata": {"annotations": {"berth.dev/agent": "refuse"}}});
+    for zone in ["a", "b", "c"] {
+        for rack in [1, 2, 3] {
+            let name = format!("node-{zone}{rack}");
+            up.api.merge_patch(nodes, "", &name, None, &refuse).await.unwrap();
+        }
+    }
+    up.create_pod_with_claim("refused", "zonal").await;
+    let refused = up.wait_for(Kind::Pod, "refused", "/status/phase", "Failed").await;
+    assert_eq!(refused["status"]["reason"], "UnexpectedAdmissionError");
+    let node = refused["spec"]["nodeName"].as_str().unwrap();
+    let run = json!({"metadata": {"annotations": {"berth.dev/agent": null}}});
+    up.api.merge_patch(nodes, "", node, None, &run).await.unwrap();
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "kept", "namespace": "default", "labels": {"app": "kept"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}], "nodeSelector": {"kubernetes.io/hostname": node}}});
+    up.api.create(Resource::of(Kind::Pod), "default", &pod).await.unwrap();
+    let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "kept", "namespace": "default"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "kept"}}}});
+    let budgets = Resource::of(Kind::PodDisruptionBudget);
+    up.api.create(budgets, "default", &budget).await.unwrap();
+    up.wait_for(Kind::Pod, "kept", "/status/phase", "Running").await;
+    let deadline = Instant::now() + DEADLINE;
+    while up.get(Kind::PodDisruptionBudget, "kept").await.unwrap()["status"]["currentHealthy"] != 1 {
+        assert!(Instant::now() < deadline, "nobody looks after the budget");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let eviction =
+        json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "kept", "namespace": "default"}});
+    let path = "/api/v1/namespaces/default/pods/kept/eviction";
+    assert!(
+        up.api.post_path(path, &eviction).await.is_err(),
+        "the budget allows no eviction"
+    );
+    let fewer = json!({"spec": {"minAvailable": 0}});
+    up.api
+        .merge_patch(budgets, "default", "kept", None, &fewer)
+        .await
+        .unwrap();
+    while up.api.post_path(path, &eviction).await.is_err() {
+        assert!(Instant::now() < deadline, "the budget allows one");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 #[tokio::test]

@@ -273,7 +273,7 @@ impl Controller {
         self.seen.insert(kind, end);
     }
 
-    fn enqueue(&mut self, key: Key) {
+    pub fn enqueue(&mut self, key: Key) {
         if !self.queue.contains(&key) {
             self.queue.push_back(key);
         }

@@ -2,8 +2,8 @@
 
 use super::{PodClaims, VolumeBinder};
 use crate::capacity::{PoolKey, fit_together};
-use crate::free::MatchSet;
 use crate::mask::NodeMask;
+use crate::matches::MatchSet;
 use crate::model::{Claim, ClaimId, ClaimShape, Disk, VolumeId};
 use crate::nodes::{NodeId, SelectorId};
 use crate::reason::VolumeReason;
@@ -36,15 +36,21 @@ impl NodeVolumes {
 pub struct PreparedPod {
     bound: BoundClaims,
     /// Claims that wait for a volume to be made for a node that was chosen before.
-    selected: SmallVec<[(Need, Symbol); 1]>,
+    pub(super) selected: SmallVec<[(Need, Symbol); 1]>,
     /// Claims for which volumes are reserved: these volumes, or none.
-    reserved: SmallVec<[(Need, SmallVec<[VolumeId; 1]>); 1]>,
+    pub(super) reserved: SmallVec<[(Need, SmallVec<[VolumeId; 1]>); 1]>,
     /// Claims that take any free volume of their class, by class.
-    open: SmallVec<[OpenClaims; 1]>,
-    inline: SmallVec<[(Symbol, i64); 1]>,
+    pub(super) open: SmallVec<[OpenClaims; 1]>,
+    pub(super) inline: SmallVec<[(Symbol, i64); 1]>,
 }
 
 impl PreparedPod {
+    /// Whether claims that are bound already keep the pod off any node.
+    #[must_use]
+    pub fn is_bound_to_nodes(&self) -> bool {
+        self.bound.missing || self.bound.reachable.is_some() || !self.bound.broken.is_empty()
+    }
+
     /// Whether the pod has claims for which a volume must be found or made.
     #[must_use]
     pub fn has_unbound_claims(&self) -> bool {
@@ -65,11 +71,11 @@ struct BoundClaims {
 
 /// A claim for which a volume must be found or made.
 #[derive(Clone, Copy, Debug)]
-struct Need {
+pub(super) struct Need {
     claim: ClaimId,
     /// Its place among the pod's claims.
     position: usize,
-    class: Symbol,
+    pub(super) class: Symbol,
     request: i64,
     provision: Provision,
 }
@@ -85,10 +91,10 @@ struct Provision {
 
 /// The claims of one class that take any free volume of it.
 #[derive(Clone, Debug)]
-struct OpenClaims {
-    matches: Arc<MatchSet>,
+pub(super) struct OpenClaims {
+    pub(super) matches: Arc<MatchSet>,
     /// In the order of the set's shapes: the smallest request first.
-    needs: SmallVec<[Need; 2]>,
+    pub(super) needs: SmallVec<[Need; 2]>,
 }
 
 impl OpenClaims {
@@ -300,7 +306,7 @@ impl VolumeBinder {
         pod.bound.reachable.as_ref().is_none_or(|nodes| nodes.contains(node.0))
     }
 
-    fn unbound_on_node(&self, pod: &PreparedPod, node: NodeId) -> Result<NodeVolumes, VolumeReason> {
+    pub(super) fn unbound_on_node(&self, pod: &PreparedPod, node: NodeId) -> Result<NodeVolumes, VolumeReason> {
         let mut volumes = NodeVolumes::default();
         let mut to_provision: SmallVec<[&Need; 4]> = SmallVec::new();
         for (need, selected) in &pod.selected {
@@ -323,7 +329,7 @@ impl VolumeBinder {
             let matches = open.matches.on_node(node);
             for (index, need) in open.needs.iter().enumerate() {
                 match matches.get(index).copied().flatten() {
-                    Some(found) => volumes.bindings.push((need.claim, found.volume)),
+                    Some(found) => volumes.bindings.push((need.claim, found.volume())),
                     None => to_provision.push(need),
                 }
             }
@@ -384,8 +390,14 @@ impl VolumeBinder {
 
     /// Keeps the nodes that [`Self::on_node`] would accept, without the words.
     pub fn narrow(&self, pod: &PreparedPod, nodes: &mut NodeMask) {
+        self.narrow_by_bound(pod, nodes);
+        self.narrow_by_unbound(pod, nodes);
+    }
+
+    /// The same for the claims that are bound already alone.
+    pub fn narrow_by_bound(&self, pod: &PreparedPod, nodes: &mut NodeMask) {
         if pod.bound.missing {
-            *nodes = NodeMask::default();
+            nodes.words_mut().fill(0);
             return;
         }
         for (broken, _) in &pod.bound.broken {
@@ -394,6 +406,10 @@ impl VolumeBinder {
         if let Some(reachable) = &pod.bound.reachable {
             nodes.intersect(&NodeMask::of(&self.nodes, reachable));
         }
+    }
+
+    /// The same for the claims that are not bound, and for inline volumes.
+    pub fn narrow_by_unbound(&self, pod: &PreparedPod, nodes: &mut NodeMask) {
         if !pod.has_unbound_claims() && pod.inline.is_empty() {
             return;
         }

@@ -11,12 +11,14 @@
 //! scheduler assumed lies over what was watched until a newer watched object arrives, or the
 //! assumption is reverted. It never does I/O and never looks at a clock: see [`VolumeBinder::set_now`].
 
+mod alike;
 mod assume;
 mod claims;
 mod find;
 mod objects;
 mod survey;
 
+pub use alike::{AlikeClaims, ReadUpTo};
 pub use assume::{AssumeError, Assumption};
 pub use claims::{PodClaim, PodClaims, PodVolumes};
 pub use find::{CapacityScore, NodeVolumes, PreparedPod, ScoreGate};
@@ -26,6 +28,7 @@ pub use survey::{ClaimSurvey, PoolSurvey};
 use crate::api;
 use crate::capacity::Pools;
 use crate::free::FreeVolumes;
+use crate::journal::Journal;
 use crate::migration::InTreePlugin;
 use crate::model::{Claim, ClaimId, Class, Volume, VolumeId};
 use crate::node_selector::NodeSelector;
@@ -133,6 +136,9 @@ pub struct VolumeBinder {
     drivers: FxHashMap<Symbol, Driver>,
     capacities: FxHashMap<Box<str>, CapacityObject>,
     pools: Pools,
+    /// The nodes that can reach pools which changed.
+    pool_changes: Journal<NodeId>,
+    class_changes: u64,
     attachments: FxHashMap<Symbol, FxHashMap<Box<str>, Attachment>>,
     attachment_nodes: FxHashMap<Box<str>, Symbol>,
     now: i64,
@@ -168,6 +174,11 @@ impl VolumeBinder {
         self.nodes.acquire(&self.symbols, selector)
     }
 
+    /// Holds a selector that somebody holds already once more.
+    pub fn hold_selector(&mut self, selector: SelectorId) {
+        self.nodes.hold(selector);
+    }
+
     /// Lets go of a selector over nodes.
     pub fn release_selector(&mut self, selector: SelectorId) {
         if self.nodes.release(selector) {
@@ -179,6 +190,9 @@ impl VolumeBinder {
 
     /// Says what time it is, in seconds since 1970: pools that have expired do not count.
     pub fn set_now(&mut self, seconds: i64) {
+        if self.now != seconds && self.pools.expire() {
+            self.pool_changes.forget();
+        }
         self.now = seconds;
     }
 

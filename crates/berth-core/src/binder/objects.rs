@@ -49,6 +49,9 @@ pub(super) struct Driver {
 /// The pool that a capacity object became; none if no node can reach it.
 pub(super) type CapacityObject = Option<(PoolKey, SelectorId)>;
 
+/// A change of a pool that more nodes can reach than this is told as a change of all pools.
+const MAX_POOL_NODES: u64 = 1024;
+
 impl VolumeBinder {
     /// Adds a node, or replaces what is known of it.
     pub fn upsert_node(&mut self, node: &api::Node) -> NodeId {
@@ -268,7 +271,8 @@ impl VolumeBinder {
             self.acquire_selector(&selector)
         };
         let weight = class.metadata.annotation(names::CLASS_WEIGHT);
-        let new = Class {
+        let known = self.classes.get(&name).map_or(0, |known| known.number);
+        let mut new = Class {
             provisioner: self.symbols.intern(&class.provisioner),
             driver: self.symbols.intern(&names::driver_object(&class.provisioner)),
             provisions: !class.provisioner.is_empty() && class.provisioner != names::NO_PROVISIONER,
@@ -277,7 +281,12 @@ impl VolumeBinder {
             weight: weight
                 .and_then(|weight| weight.parse().ok())
                 .filter(|weight| *weight >= 0),
+            number: known,
         };
+        if self.classes.get(&name) != Some(&new) {
+            self.class_changes += 1;
+            new.number = self.class_changes;
+        }
         if let Some(old) = self.classes.insert(name, new) {
             self.release_selector(old.allowed_topologies);
         }
@@ -294,6 +303,7 @@ impl VolumeBinder {
     /// Adds a driver, or replaces what is known of it.
     pub fn upsert_driver(&mut self, driver: &api::CsiDriver) {
         self.remove_driver(&driver.metadata.name);
+        self.pool_changes.forget();
         let name = self.symbols.intern(&driver.metadata.name);
         let mut new = Driver {
             publishes_objects: driver.spec.storage_capacity == Some(true),
@@ -323,6 +333,10 @@ impl VolumeBinder {
     /// Removes a driver with its pools.
     pub fn remove_driver(&mut self, name: &str) {
         let removed = self.symbols.get(name).and_then(|name| self.drivers.remove(&name));
+        if removed.is_some() {
+            // Claims of its classes can be provisioned anywhere now, or nowhere.
+            self.pool_changes.forget();
+        }
         for (key, name, nodes) in removed.into_iter().flat_map(|driver| driver.pools) {
             self.pools.remove(key, &name, nodes);
             self.release_selector(nodes);
@@ -346,6 +360,7 @@ impl VolumeBinder {
         let full_name = metadata.full_name();
         let known = capacity.node_topology.as_ref().map(|topology| {
             let nodes = self.acquire_labels(topology);
+            self.pool_changed(nodes);
             self.pools.insert(
                 key,
                 Pool {
@@ -365,8 +380,20 @@ impl VolumeBinder {
     pub fn remove_capacity(&mut self, namespace: &str, name: &str) {
         let full_name = format!("{namespace}/{name}");
         if let Some(Some((key, nodes))) = self.capacities.remove(full_name.as_str()) {
+            self.pool_changed(nodes);
             self.pools.remove(key, &full_name, nodes);
             self.release_selector(nodes);
+        }
+    }
+
+    /// A pool that these nodes can reach changed.
+    fn pool_changed(&mut self, nodes: SelectorId) {
+        let nodes = self.nodes.matching(nodes);
+        // Past some point it is no use to tell one by one.
+        if nodes.len() > MAX_POOL_NODES {
+            self.pool_changes.forget();
+        } else {
+            nodes.iter().for_each(|node| self.pool_changes.push(NodeId(node)));
         }
     }
 

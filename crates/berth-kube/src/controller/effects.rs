@@ -116,6 +116,9 @@ impl Executor {
 
     /// Tells a user, in the recorder's own time.
     pub(super) fn emit(&self, event: Event) {
+        if event.reason == Reason::DelayedBindingUnavailable {
+            self.metrics.undelayed.inc();
+        }
         let about = event.about;
         let resource = Resource::of(about.kind);
         self.recorder.tell(Told {

@@ -22,6 +22,8 @@ pub struct Metrics {
     pub(super) bound: Counter,
     pub(super) queue: Gauge,
     pub(super) in_flight: Gauge,
+    pub(super) announced: Gauge,
+    pub(super) undelayed: Counter,
     pub(super) run: RunMetrics,
 }
 
@@ -39,6 +41,10 @@ impl Metrics {
             "Lists of effects being carried out",
             metrics.in_flight.clone(),
         );
+        let help = "1 while a scheduler that can bind delayed claims is taken to be there, if one is required";
+        registry.register("delayed_binding_announced", help, metrics.announced.clone());
+        let help = "Warnings that a delayed claim is bound at once for want of a scheduler";
+        registry.register("undelayed_claims", help, metrics.undelayed.clone());
         metrics.run.register(registry);
     }
 
@@ -46,6 +52,12 @@ impl Metrics {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.queue.get() == 0 && self.in_flight.get() == 0
+    }
+
+    /// How often it was told that a delayed claim is bound at once for want of a scheduler.
+    #[must_use]
+    pub fn undelayed(&self) -> u64 {
+        self.undelayed.get()
     }
 
     /// How many steps there were.

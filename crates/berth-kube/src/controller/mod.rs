@@ -18,6 +18,7 @@ pub use metrics::Metrics;
 
 pub use crate::component::RunError;
 
+use crate::announce::RequiredScheduler;
 use crate::api::{Api, ApiError};
 use crate::component::{Component, ProcessOptions, RunMetrics};
 use crate::inbox::Inbox;
@@ -45,6 +46,8 @@ pub struct Options {
     pub workers: usize,
     /// How often everything is looked at, whether or not it changed.
     pub resync: Duration,
+    /// Delay claims only while a scheduler announces that it can bind them.
+    pub required_scheduler: Option<RequiredScheduler>,
     /// What it has in common with other components.
     pub process: ProcessOptions,
     /// What it counts.
@@ -55,8 +58,10 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             settings: Settings::default(),
-            workers: 16,
+            // Each binding is four writes one after the other, so it takes many at a time to keep an API server busy.
+            workers: 128,
             resync: Duration::from_secs(15),
+            required_scheduler: None,
             process: ProcessOptions::default(),
             metrics: Metrics::default(),
         }

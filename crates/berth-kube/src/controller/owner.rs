@@ -3,6 +3,7 @@
 
 use super::Options;
 use super::effects::{Executor, Fresh, Next, Outcome};
+use crate::announce;
 use crate::backoff::Backoff;
 use crate::component;
 use crate::inbox::{Inbox, Message};
@@ -10,6 +11,7 @@ use crate::queue::Queue;
 use crate::watch::{Change, ObjectName};
 use berth_controller::{Effect, Key, NamespacedName, State, sync};
 use berth_core::api::{Kind, Object};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -35,6 +37,9 @@ pub(crate) struct Owner {
     queue: Queue<Key>,
     inbox: Inbox,
     workers: JoinSet<Finished>,
+    /// Whether a scheduler announces that it can bind delayed claims, if that matters.
+    announced: watch::Receiver<bool>,
+    _listening: JoinSet<()>,
 }
 
 impl component::Owner for Owner {
@@ -64,6 +69,7 @@ impl component::Owner for Owner {
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
                     self.queue.advance(Instant::now());
                 }
+                Ok(()) = self.announced.changed() => self.hear(),
                 _ = resync.tick() => self.resync(),
                 () = std::future::ready(()), if more_steps => {}
             }
@@ -77,19 +83,39 @@ impl component::Owner for Owner {
 }
 
 impl Owner {
-    pub(super) fn new(executor: Executor, options: Options, inbox: Inbox) -> Self {
+    pub(super) fn new(executor: Executor, mut options: Options, inbox: Inbox) -> Self {
+        // Until it was listened for long enough, a scheduler is taken to be there.
+        let (fact, announced) = watch::channel(true);
+        let mut listening = JoinSet::new();
+        if let Some(required) = options.required_scheduler.clone() {
+            options.settings.require_delayed_binding_scheduler = true;
+            listening.spawn(announce::listen(executor.api.clone(), required, fact));
+        }
+        let mut state = State::default();
+        state.set_delay_announced(true);
         Self {
             executor,
             options,
-            state: State::default(),
+            state,
             queue: Queue::new(Backoff::EFFECT),
             inbox,
             workers: JoinSet::new(),
+            announced,
+            _listening: listening,
         }
     }
 
     fn can_step(&self) -> bool {
         self.inbox.is_complete() && self.workers.len() < self.options.workers.max(1)
+    }
+
+    /// Takes in whether there is a scheduler that can bind delayed claims.
+    fn hear(&mut self) {
+        let announced = *self.announced.borrow_and_update();
+        self.executor.metrics.announced.set(i64::from(announced));
+        for key in self.state.set_delay_announced(announced) {
+            self.queue.push(key);
+        }
     }
 
     fn resync(&mut self) {

@@ -1,6 +1,7 @@
 //! Finds what published objects go away with: the pod of the provisioner, or whoever owns it.
 
 use crate::api::{Api, ApiError};
+use crate::component::Component as _;
 use berth_provisioner::capacity::Owner;
 use serde_json::Value;
 
@@ -37,7 +38,7 @@ pub enum OwnerError {
 /// # Errors
 /// If the pod or one of its owners is not there.
 pub async fn owner_of_pod(client: kube::Client, namespace: &str, pod: &str, level: u8) -> Result<Owner, OwnerError> {
-    let api = Api::new(client, "berth-provisioner");
+    let api = Api::new(client, super::Options::FIELD_MANAGER);
     let mut owner = Owner {
         api_version: "v1".to_owned(),
         kind: "Pod".to_owned(),

@@ -23,6 +23,7 @@ pub use crate::component::RunError;
 use crate::api::Api;
 use crate::component::{Component, ProcessOptions, RunMetrics};
 use crate::inbox::Inbox;
+use crate::lease::LeaseOptions;
 use crate::recorder::Recorder;
 use berth_core::api::{Kind, Pod};
 use berth_scheduler::profile::Profile;
@@ -53,6 +54,9 @@ pub struct Options {
     pub workers: usize,
     /// What `/configz` shows: JSON.
     pub configuration: Option<Arc<str>>,
+    /// Keep this lease while working, to announce what this scheduler can do. With an election, the lease of that one
+    /// is for it: see [`announce`](crate::announce).
+    pub announcement: Option<LeaseOptions>,
     /// What it has in common with other components.
     pub process: ProcessOptions,
     /// What it counts.
@@ -77,8 +81,9 @@ impl Default for Options {
             times: QueueTimes::default(),
             seed: 0,
             // A write takes some milliseconds, so these are thousands a second; an API server serves hundreds at a time.
-            workers: 64,
+            workers: 128,
             configuration: None,
+            announcement: None,
             process: ProcessOptions::default(),
             metrics: Metrics::default(),
         }

@@ -7,11 +7,13 @@ use super::metrics::Ledger;
 use super::pool::Pool;
 use crate::component;
 use crate::inbox::{Inbox, Message};
+use crate::lease::Lease;
 use crate::watch::Change;
 use berth_core::api::{Kind, Object};
 use berth_scheduler::queue::PodKey;
 use berth_scheduler::scheduler::{Effect, Scheduler, Write, WriteId, WriteOutcome};
 use rustc_hash::FxHashMap;
+use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -39,6 +41,7 @@ pub(crate) struct Owner {
     binding: FxHashMap<PodKey, (WriteId, String)>,
     hold: Hold,
     begin: Instant,
+    _announcing: JoinSet<()>,
 }
 
 impl component::Owner for Owner {
@@ -78,6 +81,10 @@ impl component::Owner for Owner {
 
 impl Owner {
     pub(super) fn new(executor: Executor, options: Options, inbox: Inbox) -> Self {
+        let mut announcing = JoinSet::new();
+        if let Some(lease) = options.announcement.clone() {
+            announcing.spawn(Lease::new(executor.api.clone(), lease).keep());
+        }
         Self {
             pool: Pool::new(executor.clone(), options.workers),
             scheduler: Scheduler::new(options.profiles.clone(), options.times, options.seed),
@@ -88,6 +95,7 @@ impl Owner {
             binding: FxHashMap::default(),
             hold: Hold::default(),
             begin: Instant::now(),
+            _announcing: announcing,
         }
     }
 

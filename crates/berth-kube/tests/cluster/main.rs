@@ -11,5 +11,7 @@ mod faults;
 mod interposer;
 mod objects;
 mod several;
+mod shutdown;
+mod skew;
 mod stateful;
 mod world;

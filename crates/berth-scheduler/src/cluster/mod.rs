@@ -29,9 +29,11 @@ pub use taints::{TaintList, Taints};
 pub use topology::{Topology, TopologyColumn};
 pub use workloads::Workloads;
 
+use crate::equivalence::{self, Equivalence, SharingCounts};
 use crate::pod::{Footprint, Pod, Taint};
 use berth_core::api::{self, Kind, Object};
 use berth_core::binder::VolumeBinder;
+use berth_core::journal::Journal;
 use berth_core::label::Labels;
 use berth_core::mask::NodeMask;
 use berth_core::nodes::{NodeId, Nodes};
@@ -71,6 +73,9 @@ pub struct Cluster {
     workloads: Workloads,
     budgets: Budgets,
     assumptions: u64,
+    /// Nodes whose pods changed, or which changed themselves.
+    touched: Journal<NodeId>,
+    equivalence: Equivalence,
 }
 
 /// A pod that was assumed to run on a node. [`Cluster::forget`] takes it back.
@@ -181,6 +186,7 @@ impl Cluster {
         let known = self.nodes().id(name).is_some();
         let epoch = self.nodes().epoch();
         let id = self.binder.upsert_node(node);
+        self.touched.push(id);
         let length = self.nodes().column_length();
         self.resources.grow(length);
         self.taints.grow(length);
@@ -221,6 +227,7 @@ impl Cluster {
             self.displace(pod);
         }
         self.binder.remove_node(name);
+        self.touched.push(id);
         self.resources.clear_allocatable(id);
         self.taints.set(id, Vec::new());
         self.images.set(id, Box::default());
@@ -268,6 +275,7 @@ impl Cluster {
             return;
         };
         running.node = Some(node);
+        self.touched.push(node);
         let footprint = &running.footprint;
         self.resources.count(node, footprint, 1);
         self.ports.add(node, &footprint.ports);
@@ -285,6 +293,7 @@ impl Cluster {
         let Some(node) = running.node.take() else {
             return;
         };
+        self.touched.push(node);
         let footprint = &running.footprint;
         self.resources.count(node, footprint, -1);
         self.ports.remove(node, &footprint.ports);
@@ -458,6 +467,36 @@ impl Cluster {
     /// The namespaces that have an object, with their labels.
     pub fn namespaces(&self) -> impl Iterator<Item = (Symbol, &Labels)> {
         self.namespaces.iter().map(|(name, labels)| (*name, labels))
+    }
+
+    /// The nodes whose pods changed, or which changed themselves.
+    pub(crate) fn touched(&self) -> &Journal<NodeId> {
+        &self.touched
+    }
+
+    /// The verdicts that alike pods share.
+    pub(crate) fn equivalence_mut(&mut self) -> &mut Equivalence {
+        &mut self.equivalence
+    }
+
+    /// How often alike pods shared verdicts, and what that took.
+    #[must_use]
+    pub fn sharing(&self) -> SharingCounts {
+        self.equivalence.counts()
+    }
+
+    /// Drops the verdicts that alike pods share. Decisions are the same without them, and take longer.
+    pub fn forget_verdicts(&mut self) {
+        equivalence::forget_all(self);
+    }
+
+    /// Keeps the nodes of these names in a set.
+    pub(crate) fn keep_named(&self, names: &[Symbol], mask: &mut NodeMask) {
+        let mut named = NodeMask::none(self.nodes());
+        for node in names.iter().filter_map(|name| self.nodes().id(*name)) {
+            named.insert(node);
+        }
+        mask.intersect(&named);
     }
 
     /// Services and workloads.

@@ -73,20 +73,28 @@ impl Workloads {
     /// are neither.
     #[must_use]
     pub fn selector_for(&self, pod: &Pod) -> Option<LabelSelector> {
+        let requirements: Vec<LabelRequirement> = self.requirements_for(pod).cloned().collect();
+        (!requirements.is_empty()).then(|| LabelSelector::of(requirements))
+    }
+
+    /// Whether [`Self::selector_for`] finds one.
+    #[must_use]
+    pub fn has_selector_for(&self, pod: &Pod) -> bool {
+        self.requirements_for(pod).next().is_some()
+    }
+
+    fn requirements_for<'a>(&'a self, pod: &'a Pod) -> impl Iterator<Item = &'a LabelRequirement> + 'a {
         let footprint = &pod.footprint;
         let candidates = self.anchors.candidates(&footprint.labels);
         let services = candidates.filter_map(|id| self.services[id as usize].as_ref());
-        let own = services
-            .filter(|service| service.namespace == footprint.namespace && service.selector.matches(&footprint.labels));
-        let mut requirements: Vec<LabelRequirement> = own
-            .flat_map(|service| service.selector.requirements())
-            .cloned()
-            .collect();
-        if let Some((kind, name)) = &pod.controller {
-            let owner = self.owners.get(&(*kind, footprint.namespace, name.clone()));
-            requirements.extend(owner.into_iter().flat_map(LabelSelector::requirements).cloned());
-        }
-        (!requirements.is_empty()).then(|| LabelSelector::of(requirements))
+        let own = services.filter(move |service| {
+            service.namespace == footprint.namespace && service.selector.matches(&footprint.labels)
+        });
+        let controller = pod.controller.as_ref().filter(|_| !self.owners.is_empty());
+        let owner = controller.and_then(|(kind, name)| self.owners.get(&(*kind, footprint.namespace, name.clone())));
+        own.map(|service| &service.selector)
+            .chain(owner)
+            .flat_map(LabelSelector::requirements)
     }
 }
 

@@ -252,11 +252,7 @@ impl Scoring {
 
     /// What running pods prefer about the pod.
     fn add_running(&mut self, cluster: &mut Cluster, pod: &Footprint, hard_weight: i64) {
-        let counts = |kind: TermKind| match kind {
-            TermKind::Required => hard_weight > 0,
-            TermKind::RequiredAnti => false,
-            TermKind::Preferred | TermKind::PreferredAnti => true,
-        };
+        let counts = |kind| is_scored(kind, hard_weight);
         for key in matching_keys(cluster, pod, counts) {
             cluster.ensure_topology(key);
         }
@@ -274,6 +270,28 @@ impl Scoring {
             self.add(cluster, running.term.topology_key, weights);
         }
     }
+}
+
+/// Whether terms of running pods of a kind are scored.
+fn is_scored(kind: TermKind, hard_weight: i64) -> bool {
+    match kind {
+        TermKind::Required => hard_weight > 0,
+        TermKind::RequiredAnti => false,
+        TermKind::Preferred | TermKind::PreferredAnti => true,
+    }
+}
+
+/// Whether a pod prefers to be near some pods or away from them, or running pods prefer so about it.
+#[must_use]
+pub fn has_preferences(cluster: &Cluster, pod: &Pod, profile: &Profile) -> bool {
+    let terms = pod.footprint.terms.as_deref();
+    if terms.is_some_and(|terms| !terms.preferred.is_empty() || !terms.preferred_anti.is_empty()) {
+        return true;
+    }
+    let labels = cluster.namespace_labels(pod.footprint.namespace);
+    let mut matching = cluster.running_terms().matching(&pod.footprint, labels);
+    !profile.ignore_preferred_terms_of_existing_pods
+        && matching.any(|running| is_scored(running.kind, profile.hard_pod_affinity_weight))
 }
 
 /// Scores nodes by the weights of the pods near them; skips pods to which no pod nearby matters.

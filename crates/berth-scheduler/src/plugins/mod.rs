@@ -110,6 +110,38 @@ pub struct ScoreContext<'a> {
     pub nodes: &'a [NodeId],
 }
 
+/// What can be said about a plugin's scores of a pod before any node is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outlook {
+    /// It skips the pod.
+    Skips,
+    /// Every node gets the same score.
+    Same(i64),
+    /// Nodes have to be looked at.
+    Each,
+}
+
+/// Asks a score plugin what it will say about a pod. It may skip the pod even so.
+pub fn outlook(plugin: PluginName, cluster: &Cluster, pod: &Pod, profile: &Profile) -> Outlook {
+    let each = |looks: bool| if looks { Outlook::Each } else { Outlook::Skips };
+    match plugin {
+        PluginName::TaintToleration => taint_toleration::outlook(cluster, pod, profile),
+        PluginName::NodeAffinity => each(pod.preferred_nodes.is_some()),
+        PluginName::PodTopologySpread => each(pod_topology_spread::has_soft_constraints(cluster, pod, profile)),
+        PluginName::InterPodAffinity => each(inter_pod_affinity::has_preferences(cluster, pod, profile)),
+        PluginName::NodeResourcesFit
+        | PluginName::NodeResourcesBalancedAllocation
+        | PluginName::ImageLocality
+        | PluginName::VolumeBinding => Outlook::Each,
+        PluginName::NodeUnschedulable
+        | PluginName::NodeName
+        | PluginName::NodePorts
+        | PluginName::VolumeRestrictions
+        | PluginName::NodeVolumeLimits
+        | PluginName::VolumeZone => Outlook::Skips,
+    }
+}
+
 /// Asks a score plugin for its normalized scores of the nodes that fit, in their order. False means that it skips the pod.
 pub fn score(plugin: PluginName, context: &mut ScoreContext<'_>, out: &mut Vec<i64>) -> bool {
     out.clear();

@@ -179,6 +179,15 @@ enum SoftCounts {
     ByNode(Option<QueryId>),
 }
 
+/// Whether a pod is scored: it has soft constraints, or those by default.
+#[must_use]
+pub fn has_soft_constraints(cluster: &Cluster, pod: &Pod, profile: &Profile) -> bool {
+    if pod.has_spread_constraints() {
+        return !pod.soft_spread.is_empty();
+    }
+    profile.default_spread == DefaultSpread::System && cluster.workloads().has_selector_for(pod)
+}
+
 /// Scores nodes by how few pods their domains have; skips pods without soft constraints.
 pub fn score(cluster: &mut Cluster, pod: &Pod, profile: &Profile, nodes: &[NodeId], out: &mut Vec<i64>) -> bool {
     let own = pod.has_spread_constraints();

@@ -1,5 +1,6 @@
 //! TaintToleration: taints that keep a pod away, and taints that make a node worse.
 
+use super::Outlook;
 use crate::cluster::{Cluster, TaintList};
 use crate::framework::{MAX_NODE_SCORE, PluginName, PreFilter, Refusal};
 use crate::pod::{Effect, Pod, Taint};
@@ -56,16 +57,28 @@ pub fn tolerates_all(cluster: &Cluster, pod: &Pod, profile: &Profile, list: &Tai
     hard.all(|taint| tolerates(cluster, pod, profile, taint))
 }
 
+/// How many taints of each list the pod had better avoid.
+fn soft_counts<'a>(cluster: &'a Cluster, pod: &'a Pod, profile: &'a Profile) -> impl Iterator<Item = i64> + 'a {
+    let soft = |taint: &&Taint| taint.effect == Effect::PreferNoSchedule;
+    cluster.taints().lists().iter().map(move |list| {
+        let soft = list.taints.iter().filter(soft);
+        soft.filter(|taint| !tolerates(cluster, pod, profile, taint)).count() as i64
+    })
+}
+
+/// Where there is nothing to avoid, all nodes are the best.
+#[must_use]
+pub fn outlook(cluster: &Cluster, pod: &Pod, profile: &Profile) -> Outlook {
+    if soft_counts(cluster, pod, profile).all(|count| count == 0) {
+        Outlook::Same(MAX_NODE_SCORE)
+    } else {
+        Outlook::Each
+    }
+}
+
 /// Scores nodes by how few taints they have that the pod had better avoid.
 pub fn score(cluster: &Cluster, pod: &Pod, profile: &Profile, nodes: &[NodeId], out: &mut Vec<i64>) -> bool {
-    let soft = |taint: &&Taint| taint.effect == Effect::PreferNoSchedule;
-    let lists = cluster.taints().lists().iter();
-    let counts: Vec<i64> = lists
-        .map(|list| {
-            let soft = list.taints.iter().filter(soft);
-            soft.filter(|taint| !tolerates(cluster, pod, profile, taint)).count() as i64
-        })
-        .collect();
+    let counts: Vec<i64> = soft_counts(cluster, pod, profile).collect();
     let of_node = |node: &NodeId| cluster.taints().list_of(*node);
     let worst = if counts.iter().all(|count| *count == 0) {
         0

@@ -41,6 +41,26 @@ impl State {
         cluster.binder().narrow(&self.prepared, mask);
     }
 
+    /// The pod's claims, prepared.
+    pub(crate) fn prepared(&self) -> &PreparedPod {
+        &self.prepared
+    }
+
+    /// Keeps the nodes that are not refused for claims that are not bound.
+    pub(crate) fn narrow_by_unbound(&self, cluster: &Cluster, mask: &mut NodeMask) {
+        cluster.binder().narrow_by_unbound(&self.prepared, mask);
+    }
+
+    /// Keeps the nodes that are not refused for claims that are bound.
+    pub(crate) fn narrow_by_bound(&self, cluster: &Cluster, mask: &mut NodeMask) {
+        cluster.binder().narrow_by_bound(&self.prepared, mask);
+    }
+
+    /// Whether a node is not refused for claims that are not bound.
+    pub(crate) fn accepts_unbound(&self, cluster: &Cluster, node: NodeId) -> bool {
+        cluster.binder().accepts_unbound(&self.prepared, node)
+    }
+
     /// The volumes that the pod would use on a node.
     ///
     /// # Errors

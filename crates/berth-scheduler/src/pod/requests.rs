@@ -14,7 +14,7 @@ pub const DEFAULT_CPU_MILLI: i64 = 100;
 pub const DEFAULT_MEMORY_BYTES: i64 = 200 << 20;
 
 /// What a pod asks for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Requests {
     /// Processor time in millicores.
     pub cpu_milli: i64,
@@ -49,7 +49,7 @@ impl Requests {
 }
 
 /// What scoring takes a pod to ask for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ScoringRequests {
     /// Processor time in millicores.
     pub cpu_milli: i64,

@@ -54,7 +54,7 @@ impl Taint {
 }
 
 /// How a toleration compares values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Operator {
     Equal,
     Exists,
@@ -64,7 +64,7 @@ enum Operator {
 }
 
 /// A toleration of a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Toleration {
     key: Symbol,
     operator: Operator,

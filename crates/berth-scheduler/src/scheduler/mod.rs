@@ -135,6 +135,12 @@ impl Scheduler {
         &self.cluster
     }
 
+    /// Says what time it is on the clock that people use, in seconds since 1970: storage pools that have expired do not
+    /// count. All other times are since the scheduler was made.
+    pub fn set_now(&mut self, seconds: i64) {
+        self.cluster.binder_mut().set_now(seconds);
+    }
+
     /// What was done so far.
     #[must_use]
     pub fn counts(&self) -> Counts {

@@ -4,6 +4,7 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a broken generator fails the test")]
 
 mod objects;
+mod sharing;
 
 use berth_core::api::{self, Object};
 use berth_core::mask::NodeMask;

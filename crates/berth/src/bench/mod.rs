@@ -1,7 +1,8 @@
-//! `berth bench decide`: how fast decisions are, in memory and with placement.
+//! `berth bench`: how fast decisions are, in memory and with placement, and how fast simulations are.
 
 mod cluster;
 mod random;
+pub mod simulation;
 
 pub use cluster::Size;
 

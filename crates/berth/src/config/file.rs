@@ -26,10 +26,8 @@ pub(super) struct File {
     enable_contention_profiling: Option<bool>,
     #[allow(dead_code, reason = "read so that it is a known field; every node is considered")]
     percentage_of_nodes_to_score: Option<i32>,
-    #[allow(dead_code, reason = "read so that it is a known field; one decision has no queue")]
-    pod_initial_backoff_seconds: Option<i64>,
-    #[allow(dead_code, reason = "read so that it is a known field; one decision has no queue")]
-    pod_max_backoff_seconds: Option<i64>,
+    pub(super) pod_initial_backoff_seconds: Option<i64>,
+    pub(super) pod_max_backoff_seconds: Option<i64>,
     #[allow(dead_code, reason = "read so that it is a known field; files have no leader")]
     delay_cache_until_active: Option<bool>,
     pub(super) profiles: Option<Vec<ProfileFile>>,

@@ -7,18 +7,21 @@ mod adapt;
 mod args;
 mod file;
 mod plugins;
+mod show;
 
 pub use adapt::PodChanges;
 
 use crate::input;
 use berth_core::api;
 use berth_scheduler::profile::{FeatureGates, Profile};
+use berth_scheduler::queue::QueueTimes;
 use file::{File, ProfileFile};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
 const KIND: &str = "KubeSchedulerConfiguration";
@@ -94,6 +97,8 @@ pub struct SchedulerProfile {
     pub profile: Profile,
     /// What is changed in pods before.
     pub pod_changes: PodChanges,
+    /// The arguments of plugins as the file gives them, by plugin.
+    pub plugin_args: BTreeMap<String, Value>,
 }
 
 impl Default for SchedulerProfile {
@@ -102,6 +107,7 @@ impl Default for SchedulerProfile {
             scheduler_name: DEFAULT_SCHEDULER_NAME.to_owned(),
             profile: Profile::default(),
             pod_changes: PodChanges::default(),
+            plugin_args: BTreeMap::new(),
         }
     }
 }
@@ -111,12 +117,15 @@ impl Default for SchedulerProfile {
 pub struct Configuration {
     /// The profiles.
     pub profiles: Vec<SchedulerProfile>,
+    /// How long pods wait between attempts.
+    pub times: QueueTimes,
 }
 
 impl Default for Configuration {
     fn default() -> Self {
         Self {
             profiles: vec![SchedulerProfile::default()],
+            times: QueueTimes::default(),
         }
     }
 }
@@ -228,15 +237,22 @@ impl Reader {
 
     fn configuration(&mut self, value: Value) -> Result<Configuration, ConfigError> {
         let file: File = self.typed("", value)?;
-        if file.extenders.is_some_and(|extenders| !extenders.is_empty()) {
+        if file.extenders.as_ref().is_some_and(|extenders| !extenders.is_empty()) {
             let problem = "found extenders, which Berth does not call; take them out";
             return Err(self.error("extenders", problem));
         }
+        let times = self.times(&file)?;
         let Some(profiles) = file.profiles.filter(|profiles| !profiles.is_empty()) else {
-            return Ok(Configuration::default());
+            return Ok(Configuration {
+                times,
+                ..Configuration::default()
+            });
         };
         let mut names = BTreeSet::new();
-        let mut configuration = Configuration { profiles: Vec::new() };
+        let mut configuration = Configuration {
+            profiles: Vec::new(),
+            times,
+        };
         for (index, profile) in profiles.into_iter().enumerate() {
             let at = format!("profiles[{index}]");
             let profile = self.profile(&at, profile)?;
@@ -250,6 +266,27 @@ impl Reader {
             configuration.profiles.push(profile);
         }
         Ok(configuration)
+    }
+
+    /// How long pods wait between attempts: 1 s, doubled up to 10 s, unless the file says otherwise.
+    fn times(&self, file: &File) -> Result<QueueTimes, ConfigError> {
+        let mut times = QueueTimes::default();
+        let positive = |field: &str, seconds: i64| match u64::try_from(seconds) {
+            Ok(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds)),
+            _ => Err(self.error(field, format!("found {seconds}, expected 1 or more"))),
+        };
+        if let Some(seconds) = file.pod_initial_backoff_seconds {
+            times.initial_backoff = positive("podInitialBackoffSeconds", seconds)?;
+        }
+        if let Some(seconds) = file.pod_max_backoff_seconds {
+            times.max_backoff = positive("podMaxBackoffSeconds", seconds)?;
+        }
+        if times.max_backoff < times.initial_backoff {
+            let (least, found) = (times.initial_backoff.as_secs(), times.max_backoff.as_secs());
+            let problem = format!("found {found}, expected at least podInitialBackoffSeconds, which is {least}");
+            return Err(self.error("podMaxBackoffSeconds", problem));
+        }
+        Ok(times)
     }
 
     fn profile(&mut self, at: &str, file: ProfileFile) -> Result<SchedulerProfile, ConfigError> {
@@ -267,7 +304,9 @@ impl Reader {
                 let problem = format!("found {:?} a second time, expected one entry for a plugin", config.name);
                 return Err(self.error(format!("{at}.name"), problem));
             }
+            let args = (config.name.clone(), config.args.clone());
             self.plugin_config(&at, config, &mut profile)?;
+            profile.plugin_args.extend([args]);
         }
         Ok(profile)
     }

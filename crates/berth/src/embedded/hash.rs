@@ -31,8 +31,13 @@ impl Fnv {
 
 /// The hash of a text.
 pub(crate) fn of_text(text: &str) -> u64 {
+    of_bytes(text.as_bytes())
+}
+
+/// The hash of bytes.
+pub(crate) fn of_bytes(bytes: &[u8]) -> u64 {
     let mut hash = Fnv::new();
-    hash.write(text.as_bytes());
+    hash.write(bytes);
     hash.finish()
 }
 

@@ -16,6 +16,7 @@
 //! not see the pod it has just created would create another.
 
 pub mod agent;
+pub mod disruption;
 pub mod effect;
 pub mod expect;
 pub(crate) mod field;
@@ -26,12 +27,13 @@ pub mod memory;
 pub mod names;
 pub mod objects;
 pub mod sample;
-mod status;
+pub(crate) mod status;
 pub mod workloads;
 
 #[cfg(test)]
 mod testing;
 
 pub use effect::{Effect, Event, EventType, Step, Target};
+pub(crate) use hash::of_bytes as hash_of;
 pub use memory::{Change, MemoryCluster};
 pub use objects::{Key, Objects, View};

@@ -14,9 +14,10 @@ pub use report::Report;
 pub use table::render;
 
 use crate::cli::ExplainArgs;
-use crate::cluster::{self, ClusterError};
+use crate::cluster::ClusterError;
 use crate::config::{self, ConfigError, Configuration, FeatureGateError};
 use crate::input::{Progress, ReadError, Source};
+use crate::overlay;
 use berth_core::api;
 use berth_core::binder::PodVolumes;
 use berth_core::nodes::NodeId;
@@ -28,7 +29,7 @@ use berth_scheduler::plugins::{FilterState, volume_binding};
 use berth_scheduler::pod::Pod;
 use berth_scheduler::profile::Profile;
 use berth_scheduler::reason::Reason;
-use question::{Question, as_if_new, held_back};
+use question::{AskedPod, PodName, Question, as_if_new, held_back};
 use report::{NodeReport, NodeVolumes, Refusal};
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -51,6 +52,9 @@ pub enum ExplainError {
     /// The pod's name is broken.
     #[error("--pod: found {0:?}, expected NAMESPACE/NAME, or NAME for the namespace default")]
     PodName(String),
+    /// What is asked about is not a pod.
+    #[error("found {0:?}, expected pod/NAME: only pods can be explained; -n names the namespace")]
+    NotPod(String),
     /// The pod is not in the input.
     #[error("there is no pod {pod} in the input; {hint}")]
     NoPod {
@@ -79,18 +83,40 @@ pub fn explain(
     standard_input: &mut dyn Read,
     progress: &mut dyn Progress,
 ) -> Result<Explanation, ExplainError> {
+    let asked = AskedPod::of(args)?;
+    let gathered = overlay::gather(&args.cluster, &args.filename, &[], standard_input, progress)?;
+    let pod = asked.in_namespace(&gathered.namespace);
+    answer(args, &pod, &gathered.sources, standard_input, progress)
+}
+
+/// Explains the pod on the cluster that the sources hold, whatever the arguments say about where to read.
+///
+/// # Errors
+/// As [`explain`].
+pub fn explain_sources(
+    args: &ExplainArgs,
+    sources: &[Source],
+    standard_input: &mut dyn Read,
+    progress: &mut dyn Progress,
+) -> Result<Explanation, ExplainError> {
+    let pod = AskedPod::of(args)?.in_namespace(&args.cluster.namespace(false)?);
+    answer(args, &pod, sources, standard_input, progress)
+}
+
+fn answer(
+    args: &ExplainArgs,
+    pod: &PodName,
+    sources: &[Source],
+    standard_input: &mut dyn Read,
+    progress: &mut dyn Progress,
+) -> Result<Explanation, ExplainError> {
     let gates = config::feature_gates(&args.feature_gates)?;
     let mut configuration = match &args.config {
         Some(path) => Configuration::from_file(path)?,
         None => Configuration::default(),
     };
     configuration.set_feature_gates(&gates);
-    let sources: Vec<Source> = if args.filename.is_empty() {
-        cluster::sources(args.kubeconfig.as_deref())?
-    } else {
-        args.filename.iter().map(|name| name.as_os_str().into()).collect()
-    };
-    let mut question = Question::read(&args.pod, &sources, standard_input, progress)?;
+    let mut question = Question::read(pod, sources, standard_input, progress)?;
     let mut remarks = Vec::new();
     let summary = question.summary.to_string();
     if !summary.is_empty() {
@@ -104,6 +130,10 @@ pub fn explain(
         None => &configuration.profiles[0],
     };
     profile.pod_changes.apply(&mut question.pod);
+    question
+        .cluster
+        .binder_mut()
+        .set_now(jiff::Timestamp::now().as_second());
     let report = explain_pod(&mut question.cluster, &question.pod, &profile.profile);
     Ok(Explanation { report, remarks })
 }

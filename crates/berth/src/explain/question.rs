@@ -1,6 +1,7 @@
 //! What is asked: the cluster as the files have it, and the pod.
 
 use super::{ExplainError, layout};
+use crate::cli::ExplainArgs;
 use crate::input::{self, Progress, Source, Summary};
 use berth_core::api::{self, Object};
 use berth_scheduler::cluster::Cluster;
@@ -12,6 +13,56 @@ const NEAR_MATCHES: usize = 3;
 /// How alike names must be to be named, from 0 to 1.
 const NEAR_ENOUGH: f64 = 0.75;
 
+/// The pod that is asked about, as the arguments name it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct AskedPod {
+    namespace: Option<String>,
+    name: String,
+}
+
+/// Full name of a pod.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct PodName {
+    namespace: String,
+    name: String,
+}
+
+impl AskedPod {
+    /// Takes `--pod [NAMESPACE/]NAME`, or what kubectl takes: `pod/NAME`, `pod NAME` or `NAME`.
+    pub(super) fn of(args: &ExplainArgs) -> Result<Self, ExplainError> {
+        if let Some(pod) = &args.pod {
+            let (namespace, name) = match pod.split_once('/') {
+                Some((namespace, name)) => (Some(namespace), name),
+                None => (None, pod.as_str()),
+            };
+            return Self::new(namespace, name).ok_or_else(|| ExplainError::PodName(pod.clone()));
+        }
+        let words: Vec<&str> = args.target.iter().flat_map(|word| word.split('/')).collect();
+        let named = match words.as_slice() {
+            [name] => Self::new(None, name),
+            ["pod" | "pods" | "po", name] => Self::new(None, name),
+            _ => None,
+        };
+        named.ok_or_else(|| ExplainError::NotPod(args.target.join(" ")))
+    }
+
+    fn new(namespace: Option<&str>, name: &str) -> Option<Self> {
+        let good = |word: &str| !word.is_empty() && !word.contains('/');
+        (good(name) && namespace.is_none_or(good)).then(|| Self {
+            namespace: namespace.map(str::to_owned),
+            name: name.to_owned(),
+        })
+    }
+
+    /// The pod's full name, in this namespace unless it names one itself.
+    pub(super) fn in_namespace(self, namespace: &str) -> PodName {
+        PodName {
+            namespace: self.namespace.unwrap_or_else(|| namespace.to_owned()),
+            name: self.name,
+        }
+    }
+}
+
 /// A cluster as it was read, and the pod that is asked about.
 pub(super) struct Question {
     pub(super) cluster: Cluster,
@@ -22,21 +73,20 @@ pub(super) struct Question {
 impl Question {
     /// Reads the input, and sets the pod apart from the rest.
     pub(super) fn read(
-        pod: &str,
+        pod: &PodName,
         sources: &[Source],
         standard_input: &mut dyn Read,
         progress: &mut dyn Progress,
     ) -> Result<Self, ExplainError> {
-        let (namespace, name) = pod.split_once('/').unwrap_or(("default", pod));
-        if namespace.is_empty() || name.is_empty() || name.contains('/') {
-            return Err(ExplainError::PodName(pod.to_owned()));
-        }
+        let PodName { namespace, name } = pod;
         let mut cluster = Cluster::default();
         let mut found = None;
         let mut others = Vec::new();
         let mut priorities = Priorities::default();
         let summary = input::read(sources, standard_input, progress, &mut |object| match object {
-            Object::Pod(pod) if pod.metadata.name == name && pod.metadata.namespace == namespace => found = Some(*pod),
+            Object::Pod(pod) if pod.metadata.name == *name && pod.metadata.namespace == *namespace => {
+                found = Some(*pod);
+            }
             object => {
                 match &object {
                     Object::Pod(pod) => others.push(pod.metadata.full_name()),

@@ -29,12 +29,19 @@ pub(super) enum Sink<'a> {
     Values(&'a mut dyn FnMut(Value)),
 }
 
-/// Kinds that decisions do not read, but that make pods.
-const WORKLOADS: [&str; 2] = ["Deployment", "Job"];
+/// Kinds that decisions do not read, but that make pods, and what those keep of their past.
+const WORKLOADS: [&str; 3] = ["ControllerRevision", "Deployment", "Job"];
+
+/// The namespace of objects that name none, unless another one is asked for.
+const DEFAULT_NAMESPACE: &str = "default";
 
 pub(super) struct Gather<'a> {
     sink: Sink<'a>,
     progress: &'a mut dyn Progress,
+    /// Of objects that name none.
+    namespace: &'a str,
+    /// Hand on objects of other kinds too.
+    keeps_others: bool,
     places: HashMap<Identity, Place>,
     /// Items of the list at hand that do not say what they are, until the list has said it.
     untyped: Vec<(Place, Value)>,
@@ -48,11 +55,24 @@ impl<'a> Gather<'a> {
         Self {
             sink,
             progress,
+            namespace: DEFAULT_NAMESPACE,
+            keeps_others: false,
             places: HashMap::new(),
             untyped: Vec::new(),
             summary: Summary::default(),
             problems: Vec::new(),
             more_problems: 0,
+        }
+    }
+
+    pub(super) fn in_namespace(self, namespace: &'a str) -> Self {
+        Self { namespace, ..self }
+    }
+
+    pub(super) fn with_others(self) -> Self {
+        Self {
+            keeps_others: true,
+            ..self
         }
     }
 
@@ -149,10 +169,15 @@ impl<'a> Gather<'a> {
         if is_list_of_ours(&kind) && value.get("items").is_none_or(Value::is_null) {
             return;
         }
+        if self.namespace != DEFAULT_NAMESPACE && is_namespaced(&kind) {
+            name_namespace(&mut value, self.namespace);
+        }
         let raw = matches!(self.sink, Sink::Values(_)).then(|| value.clone());
         match (Object::decode(value), raw) {
             (Ok(Some(object)), raw) => self.accept(place, object, raw),
-            (Ok(None), Some(raw)) if WORKLOADS.contains(&kind.as_str()) => self.hand_on(raw, "default"),
+            (Ok(None), Some(raw)) if WORKLOADS.contains(&kind.as_str()) => self.hand_on(raw, DEFAULT_NAMESPACE),
+            // Whether it lives in a namespace is for the server to say.
+            (Ok(None), Some(raw)) if self.keeps_others => self.hand_on(raw, ""),
             (Ok(None), _) => *self.summary.skipped.entry(kind).or_default() += 1,
             (Err(error), _) => {
                 let hint = hint(&error);
@@ -164,9 +189,7 @@ impl<'a> Gather<'a> {
     /// Gives an object on as it was written, but for the namespace that it did not say.
     fn hand_on(&mut self, mut value: Value, namespace: &str) {
         if let Sink::Values(sink) = &mut self.sink {
-            if !namespace.is_empty() && value["metadata"]["namespace"].as_str().is_none_or(str::is_empty) {
-                value["metadata"]["namespace"] = Value::String(namespace.to_owned());
-            }
+            name_namespace(&mut value, namespace);
             self.summary.objects += 1;
             sink(value);
         }
@@ -206,6 +229,22 @@ impl<'a> Gather<'a> {
             }
             (Sink::Values(_), None) => {}
         }
+    }
+}
+
+/// Whether objects of a kind live in namespaces.
+fn is_namespaced(kind: &str) -> bool {
+    WORKLOADS.contains(&kind) || Kind::ALL.iter().any(|one| one.name() == kind && one.is_namespaced())
+}
+
+/// Puts an object into a namespace if it names none.
+fn name_namespace(value: &mut Value, namespace: &str) {
+    let Some(Value::Object(metadata)) = value.get_mut("metadata") else {
+        return;
+    };
+    let named = metadata.get("namespace").and_then(Value::as_str);
+    if !namespace.is_empty() && named.is_none_or(str::is_empty) {
+        metadata.insert("namespace".to_owned(), Value::String(namespace.to_owned()));
     }
 }
 

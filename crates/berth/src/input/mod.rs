@@ -123,7 +123,36 @@ pub fn read_values(
     progress: &mut dyn Progress,
     sink: &mut dyn FnMut(serde_json::Value),
 ) -> Result<Summary, ReadError> {
-    read_into(sources, standard_input, Gather::new(Sink::Values(sink), progress))
+    read_values_in("default", sources, standard_input, progress, sink)
+}
+
+/// The same, with a namespace for objects that name none.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_values_in(
+    namespace: &str,
+    sources: &[Source],
+    standard_input: &mut dyn Read,
+    progress: &mut dyn Progress,
+    sink: &mut dyn FnMut(serde_json::Value),
+) -> Result<Summary, ReadError> {
+    let gather = Gather::new(Sink::Values(sink), progress).in_namespace(namespace);
+    read_into(sources, standard_input, gather)
+}
+
+/// Reads all sources like [`read_values`], and objects of all other kinds beside: for a server that keeps them.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_all_values(
+    sources: &[Source],
+    standard_input: &mut dyn Read,
+    progress: &mut dyn Progress,
+    sink: &mut dyn FnMut(serde_json::Value),
+) -> Result<Summary, ReadError> {
+    let gather = Gather::new(Sink::Values(sink), progress).with_others();
+    read_into(sources, standard_input, gather)
 }
 
 fn read_into(sources: &[Source], standard_input: &mut dyn Read, mut gather: Gather<'_>) -> Result<Summary, ReadError> {

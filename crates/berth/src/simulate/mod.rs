@@ -11,25 +11,41 @@
 //!          └───── MemoryCluster ◀───┘        nothing changed? on to the next moment
 //! ```
 
+mod agents;
+mod drain;
+mod fit;
+mod html;
 mod load;
 mod outcome;
+mod pending;
+mod place;
 mod placing;
+mod pools;
+pub mod scenario;
+mod steps;
 mod table;
 mod volumes;
 
-pub use load::{LoadError, load};
+pub use fit::{Fit, NodeOutcome, ZoneOutcome};
+pub use html::render as render_html;
+pub use load::{LoadError, Loaded, load};
 pub use outcome::{ClaimOutcome, EventOutcome, Outcome, PodOutcome, Summary, VolumeOutcome};
+pub use pending::{PendingOutcome, RefusedNodes};
+pub use place::VolumePlace;
+pub use steps::StepOutcome;
 pub use table::render;
 
-use crate::embedded::agent::{self, Mode};
 use crate::embedded::memory::Change;
 use crate::embedded::workloads::{self, Workloads};
-use crate::embedded::{Effect, Event, EventType, Key, MemoryCluster, Target, View};
+use crate::embedded::{Effect, Event, EventType, Key, MemoryCluster, Target, View, disruption, field};
+use agents::Agents;
 use berth_core::api::Object;
 use berth_scheduler::profile::Profile;
 use berth_scheduler::queue::QueueTimes;
 use berth_scheduler::scheduler::Scheduler;
+use drain::Drains;
 use jiff::{SignedDuration, Timestamp};
+use pools::Pools;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -71,32 +87,45 @@ pub struct Simulation {
     now: Timestamp,
     changed_at: Timestamp,
     scheduler: Scheduler,
+    profiles: BTreeMap<String, Profile>,
     controller: ControllerRun,
     provisioners: ProvisionerRun,
     workloads: Workloads,
     /// Workloads to look after.
     busy: BTreeSet<Key>,
-    /// Pods on a node that do not run yet, or are to go.
-    starting: BTreeSet<Key>,
-    /// Moments at which a workload or a pod is to be looked at again.
+    agents: Agents,
+    pools: Pools,
+    drains: Drains,
+    /// Disruption budgets to look after.
+    budgets: BTreeSet<Key>,
+    /// Moments at which a workload, a pod or a node is to be looked at again.
     due: BTreeMap<Timestamp, BTreeSet<Key>>,
+    /// What came of the steps of the scenario so far.
+    steps: Vec<StepOutcome>,
 }
 
 impl Simulation {
     /// An empty cluster.
     #[must_use]
     pub fn new(options: Options) -> Self {
+        let mut scheduler = Scheduler::new(options.profiles.clone(), QueueTimes::default(), options.seed);
+        scheduler.set_now(START.as_second());
         Self {
             cluster: MemoryCluster::default(),
             now: START,
             changed_at: START,
-            scheduler: Scheduler::new(options.profiles, QueueTimes::default(), options.seed),
+            scheduler,
+            profiles: options.profiles,
             controller: ControllerRun::default(),
             provisioners: ProvisionerRun::default(),
             workloads: Workloads::new(options.seed),
             busy: BTreeSet::new(),
-            starting: BTreeSet::new(),
+            agents: Agents::default(),
+            pools: Pools::default(),
+            drains: Drains::default(),
+            budgets: BTreeSet::new(),
             due: BTreeMap::new(),
+            steps: Vec::new(),
         }
     }
 
@@ -132,16 +161,32 @@ impl Simulation {
 
     /// Lets time pass until nothing moves any more. Tells how many pods were bound meanwhile, now and then.
     pub fn run(&mut self, progress: &mut dyn FnMut(u64)) {
+        self.run_until(None, progress);
+    }
+
+    /// Lets time pass until a moment, or until nothing moves any more. What is due at the very moment has not happened
+    /// when this returns.
+    fn run_until(&mut self, end: Option<Timestamp>, progress: &mut dyn FnMut(u64)) {
+        let begin = self.now;
+        // Whatever is done at the beginning is a change, even if nobody has seen it yet.
+        self.changed_at = self.changed_at.max(begin);
         loop {
             while self.settle() {
                 progress(self.scheduler.counts().scheduled);
             }
-            match self.next_moment() {
-                Some(next) if next.duration_since(self.changed_at) <= REST && next.duration_since(START) <= LONGEST => {
-                    self.now = self.now.max(next);
-                }
-                _ => return,
-            }
+            let is_near = |next: &Timestamp| {
+                end.is_none_or(|end| *next < end)
+                    && next.duration_since(self.changed_at) <= REST
+                    && next.duration_since(begin) <= LONGEST
+            };
+            let Some(next) = self.next_moment().filter(is_near) else {
+                break;
+            };
+            self.now = self.now.max(next);
+            self.wake_due();
+        }
+        if let Some(end) = end {
+            self.now = self.now.max(end);
             self.wake_due();
         }
     }
@@ -154,6 +199,8 @@ impl Simulation {
         moved |= self.run_workloads();
         moved |= self.run_scheduler();
         moved |= self.run_agents();
+        moved |= self.run_budgets();
+        moved |= self.run_drains();
         moved
     }
 
@@ -175,6 +222,14 @@ impl Simulation {
             let view = self.cluster.objects();
             for object in present.iter().chain(&gone) {
                 self.busy.extend(workloads::concerned(view, object));
+                if field::kind(object) == "Pod" {
+                    let budgets = view.of_kind("PodDisruptionBudget").map(Key::of);
+                    self.budgets
+                        .extend(budgets.filter(|budget| budget.namespace == key.namespace));
+                }
+            }
+            if key.kind == "PodDisruptionBudget" {
+                self.budgets.insert(key.clone());
             }
             match present {
                 Some(value) => self.take_in(&key, value),
@@ -185,9 +240,7 @@ impl Simulation {
     }
 
     fn take_in(&mut self, key: &Key, value: Value) {
-        if key.kind == "Pod" && value.pointer("/spec/nodeName").is_some_and(|node| node != "") {
-            self.starting.insert(key.clone());
-        }
+        self.agents.upsert(key, &value, self.cluster.objects());
         let Ok(Some(object)) = Object::decode(value) else {
             return;
         };
@@ -198,7 +251,7 @@ impl Simulation {
     }
 
     fn take_out(&mut self, key: &Key) {
-        self.starting.remove(key);
+        self.agents.remove(key);
         let kind = berth_core::api::Kind::ALL.iter().find(|kind| kind.name() == key.kind);
         let Some(kind) = kind else {
             return;
@@ -219,28 +272,15 @@ impl Simulation {
         any
     }
 
-    /// Node agents look at the pods that do not run yet, whatever changed: they may wait for a claim or a volume.
-    fn run_agents(&mut self) -> bool {
+    fn run_budgets(&mut self) -> bool {
         let mut moved = false;
-        for key in std::mem::take(&mut self.starting) {
+        for key in std::mem::take(&mut self.budgets) {
             let view = self.cluster.objects();
-            let Some(pod) = view.get(&key.kind, &key.namespace, &key.name) else {
-                continue;
-            };
-            let node = pod
-                .pointer("/spec/nodeName")
-                .and_then(Value::as_str)
-                .unwrap_or_default();
-            let mode = view.get("Node", "", node).and_then(Mode::of_node).unwrap_or_default();
-            let step = agent::pod_step(view, pod, mode, &agent::Settings::default(), self.now);
-            let waits = step.effects.is_empty() && step.wake.is_none();
-            let runs = pod.pointer("/status/phase").is_some_and(|phase| phase != "Pending");
-            if waits && !runs {
-                self.starting.insert(key);
-                continue;
+            let budget = view.get(&key.kind, &key.namespace, &key.name);
+            if let Some(effect) = budget.and_then(|budget| disruption::step(view, budget, self.now)) {
+                // A budget that has changed meanwhile is looked at again because it has.
+                moved |= self.cluster.carry_out(&effect, self.now).is_ok();
             }
-            moved |= !step.effects.is_empty();
-            self.carry_out_step(&key, step);
         }
         moved
     }
@@ -270,8 +310,12 @@ impl Simulation {
             START.checked_add(after).ok()
         });
         let due = self.due.keys().next().copied();
-        let others = self.controller.due().into_iter().chain(self.provisioners.due());
-        scheduler.into_iter().chain(due).chain(others).min()
+        let others = [self.controller.due(), self.provisioners.due(), self.drains.due()];
+        scheduler
+            .into_iter()
+            .chain(due)
+            .chain(others.into_iter().flatten())
+            .min()
     }
 
     fn wake_due(&mut self) {
@@ -281,17 +325,23 @@ impl Simulation {
                 break;
             }
             for key in keys {
-                if key.kind == "Pod" {
-                    self.starting.insert(key);
-                } else {
-                    self.busy.insert(key);
+                match key.kind.as_str() {
+                    "Pod" | "Node" => self.agents.wake(key),
+                    _ => {
+                        self.busy.insert(key);
+                    }
                 }
             }
         }
         let now = self.since_start();
+        self.scheduler.set_now(self.now.as_second());
         self.scheduler.tick(now);
         self.controller.wake(self.now);
         self.provisioners.wake(self.now);
+    }
+
+    fn get(&self, key: &Key) -> Option<&Value> {
+        self.cluster.objects().get(&key.kind, &key.namespace, &key.name)
     }
 
     /// Patches an object; `None` if it is not there or is another one.

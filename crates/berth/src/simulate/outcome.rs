@@ -1,11 +1,18 @@
-//! What came of a simulation, as data.
+//! What came of a simulation, as data: what the JSON output is, and what the table and the page are made of.
+//!
+//! The field names are a contract with users' scripts.
 
 use super::Simulation;
-use crate::embedded::View;
+use super::agents::{claims_of, is_silent};
+use super::fit::{self, Fit, NodeOutcome, ZoneOutcome};
+use super::pending::PendingOutcome;
+use super::place::VolumePlace;
+use super::steps::StepOutcome;
+use crate::embedded::{Event, EventType, field};
 use berth_core::quantity::Quantity;
 use serde::Serialize;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What came of a simulation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -20,6 +27,15 @@ pub struct Outcome {
     pub events: Vec<EventOutcome>,
     /// All in all.
     pub summary: Summary,
+    /// Every zone that nodes name, by name.
+    pub zones: Vec<ZoneOutcome>,
+    /// Every node, by name.
+    pub nodes: Vec<NodeOutcome>,
+    /// Why pods have no node: those with the same reason together.
+    pub pending: Vec<PendingOutcome>,
+    /// What each step of the scenario changed, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<StepOutcome>,
 }
 
 /// What came of a pod.
@@ -33,6 +49,9 @@ pub struct PodOutcome {
     pub message: String,
     /// `Pending`, `Running`, ...
     pub phase: String,
+    /// The claims it uses, as `namespace/name`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub claims: Vec<String>,
 }
 
 /// What came of a claim.
@@ -47,6 +66,10 @@ pub struct ClaimOutcome {
     /// What it asked for, in bytes.
     #[serde(rename = "requestedBytes")]
     pub requested_bytes: i64,
+    /// Its class; empty if it names none.
+    pub class: String,
+    /// What was last said about it, if it is not bound.
+    pub message: String,
 }
 
 /// What came of a volume.
@@ -61,6 +84,10 @@ pub struct VolumeOutcome {
     /// Its size in bytes.
     #[serde(rename = "capacityBytes")]
     pub capacity_bytes: i64,
+    /// Its class; empty if it names none.
+    pub class: String,
+    /// Where it can be used.
+    pub place: VolumePlace,
 }
 
 /// Something that was told to users.
@@ -93,12 +120,9 @@ pub struct Summary {
     pub claims: usize,
     /// How many of them are bound.
     pub bound_claims: usize,
-    /// What the bound claims asked for.
-    pub requested_bytes: i64,
-    /// What their volumes hold.
-    pub taken_bytes: i64,
-    /// Asked over taken, in percent; how well the volumes fit.
-    pub fit_percent: Option<f64>,
+    /// What the bound claims asked for, what their volumes hold, and how well that fits.
+    #[serde(flatten)]
+    pub fit: Fit,
     /// Pods by node.
     pub pods_per_node: BTreeMap<String, usize>,
     /// Pods by zone, where nodes say their zone.
@@ -112,26 +136,78 @@ impl Simulation {
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         let view = self.objects();
-        let pods: Vec<_> = view.of_kind("Pod").map(|pod| pod_outcome(self, pod)).collect();
-        let claims: Vec<_> = view.of_kind("PersistentVolumeClaim").map(claim_outcome).collect();
-        let volumes: Vec<_> = view.of_kind("PersistentVolume").map(volume_outcome).collect();
-        let summary = summary(self, &pods, &claims, &volumes);
+        let (pods, claims) = self.pods_and_claims();
+        let volumes = self.volume_outcomes();
+        let (zones, nodes) = fit::places(view, &pods, &claims, &volumes);
+        let mut summary = summary(&pods, &claims, &volumes, &zones, &nodes);
+        summary.virtual_seconds = self.moved_for().as_millis() as f64 / 1000.0;
         Outcome {
+            pending: self.pending(&pods),
             pods,
             claims,
             volumes,
             events: events(self),
             summary,
+            zones,
+            nodes,
+            steps: self.steps.clone(),
         }
+    }
+
+    /// What came of every pod and every claim so far, each by name.
+    pub(super) fn pods_and_claims(&self) -> (Vec<PodOutcome>, Vec<ClaimOutcome>) {
+        let view = self.objects();
+        let said = Said::of(self.events());
+        let pods = view.of_kind("Pod").map(|pod| pod_outcome(self, &said, pod));
+        let claims = view
+            .of_kind("PersistentVolumeClaim")
+            .map(|claim| claim_outcome(&said, claim));
+        (pods.collect(), claims.collect())
+    }
+
+    /// What came of every volume so far, by name.
+    pub(super) fn volume_outcomes(&self) -> Vec<VolumeOutcome> {
+        self.objects().of_kind("PersistentVolume").map(volume_outcome).collect()
     }
 }
 
-fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+/// The last thing that was said about each pod and claim.
+struct Said<'a> {
+    last: BTreeMap<(&'a str, &'a str, &'a str), &'a Event>,
+    last_warning: BTreeMap<(&'a str, &'a str, &'a str), &'a Event>,
+}
+
+impl<'a> Said<'a> {
+    fn of(events: &'a [Event]) -> Self {
+        let mut said = Self {
+            last: BTreeMap::new(),
+            last_warning: BTreeMap::new(),
+        };
+        for event in events {
+            let about = &event.regarding;
+            let key = (about.kind.as_str(), about.namespace.as_str(), about.name.as_str());
+            match key.0 {
+                "PersistentVolumeClaim" => {
+                    said.last.insert(key, event);
+                }
+                "Pod" if event.event_type == EventType::Warning => {
+                    said.last_warning.insert(key, event);
+                }
+                _ => {}
+            }
+        }
+        said
+    }
+
+    fn about(&self, object: &Value) -> String {
+        let key = (field::kind(object), field::namespace(object), field::name(object));
+        let event = self.last_warning.get(&key).or_else(|| self.last.get(&key));
+        event.map_or_else(String::new, |event| event.message.clone())
+    }
 }
 
 fn full_name(object: &Value) -> String {
-    join(text(object, "/metadata/namespace"), text(object, "/metadata/name"))
+    join(field::namespace(object), field::name(object))
 }
 
 fn join(namespace: &str, name: &str) -> String {
@@ -142,87 +218,112 @@ fn join(namespace: &str, name: &str) -> String {
     }
 }
 
-fn bytes(object: &Value, pointer: &str) -> i64 {
-    let quantity = text(object, pointer).parse::<Quantity>();
+fn bytes(object: &Value, path: &str) -> i64 {
+    let quantity = field::text(object, path).parse::<Quantity>();
     quantity.map_or(0, Quantity::value)
 }
 
-fn pod_outcome(simulation: &Simulation, pod: &Value) -> PodOutcome {
-    let node = text(pod, "/spec/nodeName").to_owned();
+fn pod_outcome(simulation: &Simulation, said: &Said<'_>, pod: &Value) -> PodOutcome {
     let name = full_name(pod);
-    let conditions = pod.pointer("/status/conditions").and_then(Value::as_array);
-    let mut refused = conditions
-        .into_iter()
-        .flatten()
-        .filter(|condition| condition["type"] == "PodScheduled" && condition["status"] == "False");
-    let message = if node.is_empty() {
-        let said = refused.next().map(|condition| text(condition, "/message").to_owned());
-        said.or_else(|| simulation.scheduler.message(&name).map(str::to_owned))
-            .unwrap_or_else(|| waiting(pod))
-    } else {
-        let told = simulation.events().iter().rev();
-        let mut about = told.filter(|event| {
-            event.regarding.kind == "Pod"
-                && event.regarding.name == text(pod, "/metadata/name")
-                && event.regarding.namespace == text(pod, "/metadata/namespace")
-        });
-        let stuck = text(pod, "/status/phase") == "Pending";
-        let warning = about.find(|event| event.event_type == crate::embedded::EventType::Warning);
-        warning
-            .filter(|_| stuck)
-            .map_or_else(String::new, |event| event.message.clone())
-    };
+    let namespace = field::namespace(pod);
     PodOutcome {
+        node: field::text(pod, "/spec/nodeName").to_owned(),
+        message: why_not_running(simulation, said, pod, &name),
+        phase: field::text(pod, "/status/phase").to_owned(),
+        claims: claims_of(pod).map(|claim| join(namespace, &claim)).collect(),
         pod: name,
-        node,
-        message,
-        phase: text(pod, "/status/phase").to_owned(),
+    }
+}
+
+/// Why a pod has no node, or what keeps it from running there; empty if it runs.
+fn why_not_running(simulation: &Simulation, said: &Said<'_>, pod: &Value, name: &str) -> String {
+    let node = field::text(pod, "/spec/nodeName");
+    if node.is_empty() {
+        let refused = field::items(pod, "/status/conditions")
+            .iter()
+            .find(|condition| condition["type"] == "PodScheduled" && condition["status"] == "False");
+        let message = refused.map(|condition| field::text(condition, "/message").to_owned());
+        return message
+            .or_else(|| simulation.scheduler.message(name).map(str::to_owned))
+            .unwrap_or_else(|| waiting(pod));
+    }
+    if is_silent(simulation.objects(), node) {
+        return if field::is_deleting(pod) {
+            format!("is to go, but the agent of node {node} does not answer")
+        } else {
+            format!("the agent of node {node} does not answer")
+        };
+    }
+    match field::text(pod, "/status/phase") {
+        "Pending" => said.about(pod),
+        _ => String::new(),
     }
 }
 
 /// Why nobody has looked at a pod that waits.
 fn waiting(pod: &Value) -> String {
-    let gates = pod.pointer("/spec/schedulingGates").and_then(Value::as_array);
-    let gates: Vec<_> = gates.into_iter().flatten().map(|gate| text(gate, "/name")).collect();
+    let gates = field::items(pod, "/spec/schedulingGates").iter();
+    let gates: Vec<_> = gates.map(|gate| field::text(gate, "/name")).collect();
     if !gates.is_empty() {
         return format!("waiting for scheduling gates: {}", gates.join(", "));
     }
-    match text(pod, "/spec/schedulerName") {
+    match field::text(pod, "/spec/schedulerName") {
         "" => "no scheduler has looked at it".to_owned(),
         name => format!("no scheduler named {name:?} runs here"),
     }
 }
 
-fn claim_outcome(claim: &Value) -> ClaimOutcome {
+fn claim_outcome(said: &Said<'_>, claim: &Value) -> ClaimOutcome {
+    let phase = field::text(claim, "/status/phase").to_owned();
     ClaimOutcome {
         claim: full_name(claim),
-        phase: text(claim, "/status/phase").to_owned(),
-        volume: text(claim, "/spec/volumeName").to_owned(),
+        volume: field::text(claim, "/spec/volumeName").to_owned(),
         requested_bytes: bytes(claim, "/spec/resources/requests/storage"),
+        class: class_of(claim),
+        message: if phase == "Bound" {
+            String::new()
+        } else {
+            said.about(claim)
+        },
+        phase,
     }
 }
 
 fn volume_outcome(volume: &Value) -> VolumeOutcome {
-    let claim = volume.pointer("/spec/claimRef");
     VolumeOutcome {
-        volume: text(volume, "/metadata/name").to_owned(),
-        phase: text(volume, "/status/phase").to_owned(),
-        claim: claim.map_or_else(String::new, |claim| {
-            join(text(claim, "/namespace"), text(claim, "/name"))
-        }),
+        volume: field::name(volume).to_owned(),
+        phase: field::text(volume, "/status/phase").to_owned(),
+        claim: join(
+            field::text(volume, "/spec/claimRef/namespace"),
+            field::text(volume, "/spec/claimRef/name"),
+        ),
         capacity_bytes: bytes(volume, "/spec/capacity/storage"),
+        class: class_of(volume),
+        place: VolumePlace::of(volume),
     }
 }
 
+/// The class of a claim or volume: by its field, or by the annotation from before there was one.
+fn class_of(object: &Value) -> String {
+    let annotation = field::annotation(object, berth_core::names::STORAGE_CLASS_BETA);
+    annotation
+        .unwrap_or_else(|| field::text(object, "/spec/storageClassName"))
+        .to_owned()
+}
+
 fn events(simulation: &Simulation) -> Vec<EventOutcome> {
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     let mut events = Vec::new();
     for event in simulation.events() {
         let about = &event.regarding;
-        let object = format!("{}/{}", about.kind, join(&about.namespace, &about.name));
-        if seen.insert((object.clone(), event.reason, event.message.clone())) {
+        let known = (
+            (&*about.kind, &*about.namespace, &*about.name),
+            event.reason,
+            &*event.message,
+        );
+        if seen.insert(known) {
             events.push(EventOutcome {
-                object,
+                object: format!("{}/{}", about.kind, join(&about.namespace, &about.name)),
                 event_type: event.event_type.name(),
                 reason: event.reason,
                 message: event.message.clone(),
@@ -233,49 +334,28 @@ fn events(simulation: &Simulation) -> Vec<EventOutcome> {
 }
 
 fn summary(
-    simulation: &Simulation,
     pods: &[PodOutcome],
     claims: &[ClaimOutcome],
     volumes: &[VolumeOutcome],
+    zones: &[ZoneOutcome],
+    nodes: &[NodeOutcome],
 ) -> Summary {
-    let view = simulation.objects();
-    let placed = pods.iter().filter(|pod| !pod.node.is_empty());
+    let placed = pods.iter().filter(|pod| !pod.node.is_empty()).count();
     let mut pods_per_node = BTreeMap::new();
-    let mut pods_per_zone = BTreeMap::new();
-    for pod in placed.clone() {
+    for pod in pods.iter().filter(|pod| !pod.node.is_empty()) {
         *pods_per_node.entry(pod.node.clone()).or_default() += 1;
-        if let Some(zone) = zone_of(view, &pod.node) {
-            *pods_per_zone.entry(zone).or_default() += 1;
-        }
     }
-    let capacities: BTreeMap<&str, i64> = volumes
-        .iter()
-        .map(|volume| (&*volume.volume, volume.capacity_bytes))
-        .collect();
-    let bound = claims.iter().filter(|claim| claim.phase == "Bound");
-    let requested_bytes = bound.clone().map(|claim| claim.requested_bytes).sum();
-    let taken_bytes = bound.clone().filter_map(|claim| capacities.get(&*claim.volume)).sum();
+    let with_pods = zones.iter().filter(|zone| zone.pods > 0);
     Summary {
         pods: pods.len(),
-        placed: placed.clone().count(),
-        pending: pods.len() - placed.count(),
-        nodes: view.of_kind("Node").count(),
+        placed,
+        pending: pods.len() - placed,
+        nodes: nodes.len(),
         claims: claims.len(),
-        bound_claims: bound.count(),
-        requested_bytes,
-        taken_bytes,
-        fit_percent: (taken_bytes > 0).then(|| (requested_bytes as f64 * 1000.0 / taken_bytes as f64).round() / 10.0),
+        bound_claims: claims.iter().filter(|claim| claim.phase == "Bound").count(),
+        fit: fit::overall(claims, volumes),
         pods_per_node,
-        pods_per_zone,
-        virtual_seconds: simulation.moved_for().as_millis() as f64 / 1000.0,
+        pods_per_zone: with_pods.map(|zone| (zone.zone.clone(), zone.pods)).collect(),
+        virtual_seconds: 0.0,
     }
-}
-
-/// The zone of a node, by today's label or the older one.
-pub(super) fn zone_of(view: &dyn View, node: &str) -> Option<String> {
-    let labels = view.get("Node", "", node)?.pointer("/metadata/labels")?;
-    let zone = [berth_core::names::ZONE, berth_core::names::ZONE_BETA]
-        .iter()
-        .find_map(|key| labels.get(*key)?.as_str());
-    zone.map(str::to_owned)
 }

@@ -246,7 +246,10 @@ impl Simulation {
                 Decision::Nothing(_) => continue,
                 Decision::Act { effects, retry } => (effects, retry),
                 Decision::Ask(attempt) => {
-                    let answer = self.provisioners.ask(&attempt);
+                    let answer = self.draw(&attempt).and_then(|()| self.provisioners.ask(&attempt));
+                    if answer.is_err() {
+                        self.give_back(&attempt.request.name);
+                    }
                     let conclusion = answer::conclude(&attempt, &answer, &settings);
                     let mut effects = attempt.before.clone();
                     effects.extend(conclusion.effects);
@@ -315,7 +318,10 @@ impl Simulation {
                     let _ = self.cluster.carry_out(&effect, self.now);
                 }
             }
-            Provisioning::DeleteBacking(backing) => self.provisioners.builtin.delete(&backing.handle),
+            Provisioning::DeleteBacking(backing) => {
+                self.provisioners.builtin.delete(&backing.handle);
+                self.give_back(&backing.handle);
+            }
             Provisioning::Emit(event) => {
                 let about = &event.about;
                 let at = Key::new(about.kind.name(), &about.namespace, &about.name);

@@ -23,15 +23,13 @@ pub(super) fn resources() -> Vec<Resource> {
         Resource::DEPLOYMENTS,
         Resource::JOBS,
         Resource::CONTROLLER_REVISIONS,
+        Resource::of(Kind::PodDisruptionBudget),
+        Resource::LEASES,
     ]
 }
 
 fn resource_of(kind: &str) -> Option<Resource> {
-    let written_only = [Resource::LEASES];
-    resources()
-        .into_iter()
-        .chain(written_only)
-        .find(|resource| resource.kind == kind)
+    resources().into_iter().find(|resource| resource.kind == kind)
 }
 
 /// Where effects go.

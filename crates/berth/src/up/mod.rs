@@ -17,7 +17,8 @@ pub use load::LoadError;
 
 use crate::cli::UpArgs;
 use crate::config::{self, Configuration};
-use crate::input::{NoProgress, Source, read_values};
+use crate::embedded::names;
+use crate::input::{NoProgress, Source, read_all_values};
 use crate::terminal::Color;
 use anyhow::Context;
 use berth_apiserver::{Server, Tls};
@@ -48,7 +49,7 @@ pub fn up(args: &UpArgs, color: Color) -> anyhow::Result<()> {
     let chosen = Chosen::new(&args.components);
     let mut objects = Vec::new();
     let sources: Vec<Source> = args.filename.iter().map(|name| name.as_os_str().into()).collect();
-    read_values(&sources, &mut io::stdin().lock(), &mut NoProgress, &mut |object| {
+    read_all_values(&sources, &mut io::stdin().lock(), &mut NoProgress, &mut |object| {
         objects.push(object);
     })?;
     let scheduling = scheduler_options(args)?;
@@ -196,6 +197,22 @@ fn greet(
         writeln!(out, "  kubectl get storageclasses,pv")?;
         writeln!(out, "  kubectl apply -f examples/quickstart.yaml")?;
         writeln!(out, "  kubectl get pods -o wide --watch")?;
+        writeln!(out)?;
+        writeln!(
+            out,
+            "To see what a node in trouble does (the same with `{}-` undoes it):",
+            names::AGENT_MODE
+        )?;
+        writeln!(
+            out,
+            "  kubectl annotate node NODE {}=stop    falls silent, its pods go after minutes",
+            names::AGENT_MODE
+        )?;
+        writeln!(
+            out,
+            "  kubectl annotate node NODE {}=refuse  refuses pods that come",
+            names::AGENT_MODE
+        )?;
     }
     writeln!(out)?;
     writeln!(out, "Ctrl-C stops it. What happens from here on:")?;

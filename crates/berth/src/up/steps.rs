@@ -8,8 +8,9 @@ use super::components::{Chosen, Component};
 use super::csi::{Concerned, Drivers};
 use super::{FIELD_MANAGER, Parts};
 use crate::embedded::agent::{self, Mode};
+use crate::embedded::names::NODE_LEASES;
 use crate::embedded::workloads::{self, Workloads};
-use crate::embedded::{Effect, Key, Objects, Step, View, field};
+use crate::embedded::{Effect, Key, Objects, Step, View, disruption, field, lifecycle};
 use berth_kube::api::Api;
 use berth_kube::backoff::Backoff;
 use berth_kube::resource::{Resource, Whole};
@@ -34,6 +35,8 @@ const MOUNT_PATIENCE: jiff::SignedDuration = jiff::SignedDuration::from_millis(5
 enum Work {
     /// A workload. Before nodes and pods, because those are the end of the way.
     Workload(Key),
+    /// A disruption budget.
+    Budget(Key),
     /// A node, its lease and its pods.
     Node(String),
     /// One pod of a node.
@@ -205,6 +208,7 @@ impl Owner {
         if self.workloads.is_some() {
             let workloads = workloads::concerned(&self.view, object).into_iter();
             self.work.extend(workloads.map(Work::Workload));
+            self.concern_budgets(object);
         }
         if self.agents.is_none() {
             return;
@@ -219,8 +223,26 @@ impl Owner {
             "Pod" if !field::text(object, "/spec/nodeName").is_empty() => {
                 self.work.insert(Work::Pod(Key::of(object)));
             }
+            "Lease" if field::namespace(object) == NODE_LEASES => {
+                self.work.insert(Work::Node(field::name(object).to_owned()));
+            }
             "PersistentVolumeClaim" | "PersistentVolume" => {
                 self.work.extend(self.waiting_pods.keys().cloned().map(Work::Pod));
+            }
+            _ => {}
+        }
+    }
+
+    fn concern_budgets(&mut self, object: &Value) {
+        match field::kind(object) {
+            "PodDisruptionBudget" => {
+                self.work.insert(Work::Budget(Key::of(object)));
+            }
+            "Pod" => {
+                let budgets = self.view.of_kind("PodDisruptionBudget");
+                let budgets = budgets.filter(|budget| disruption::covers(budget, object)).map(Key::of);
+                let budgets: Vec<Key> = budgets.collect();
+                self.work.extend(budgets.into_iter().map(Work::Budget));
             }
             _ => {}
         }
@@ -278,7 +300,15 @@ impl Owner {
     fn step(&mut self, work: &Work, now: Timestamp) -> Step {
         match (work, &mut self.workloads, &self.agents) {
             (Work::Workload(key), Some(workloads), _) => workloads.reconcile(&self.view, key, now),
-            (Work::Node(name), _, Some(settings)) => {
+            (Work::Budget(key), Some(_), _) => {
+                let budget = self.view.get(&key.kind, &key.namespace, &key.name);
+                let effect = budget.and_then(|budget| disruption::step(&self.view, budget, now));
+                Step {
+                    effects: effect.into_iter().collect(),
+                    wake: None,
+                }
+            }
+            (Work::Node(name), controllers, Some(settings)) => {
                 let Some(node) = self.view.get("Node", "", name) else {
                     return Step::default();
                 };
@@ -288,11 +318,16 @@ impl Owner {
                 if before == Some(Mode::Cordon) && mode != Mode::Cordon {
                     step.effects.push(agent::uncordon(node));
                 }
+                let silent = step.effects.is_empty();
                 if self.drivers.is_some() {
                     // Pods may have to wait for a driver, each on its own.
                     step.effects.retain(|effect| !is_about_pod(effect));
                     let pods = self.view.pods_on(name).map(Key::of);
                     self.work.extend(pods.map(Work::Pod));
+                }
+                // What the agent says comes first: a node that is back after a while is not lost once more.
+                if controllers.is_some() && silent {
+                    step.append(lifecycle::step(&self.view, name, now));
                 }
                 step
             }

@@ -15,9 +15,7 @@ mod stateful_set;
 #[cfg(test)]
 mod tests;
 
-#[cfg(test)]
-pub(crate) use pods::Selector;
-pub(crate) use pods::is_over;
+pub(crate) use pods::{Selector, is_over};
 
 use super::effect::Step;
 use super::field;
@@ -94,10 +92,7 @@ pub fn concerned(view: &dyn View, object: &Value) -> Vec<Key> {
         keys.extend([Some(owner), above].into_iter().flatten());
     } else if matches!(field::kind(object), "Pod" | "PersistentVolumeClaim") {
         // A pod or claim that no workload made can stand in the way of a StatefulSet that wants its name.
-        let sets = view
-            .of_kind("StatefulSet")
-            .filter(|set| field::namespace(set) == namespace);
-        keys.extend(sets.filter(|set| stateful_set::wants_name(set, object)).map(Key::of));
+        keys.extend(stateful_set::wanting(view, object));
     }
     keys.retain(|key| KINDS.contains(&key.kind.as_str()));
     keys

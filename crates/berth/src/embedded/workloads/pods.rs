@@ -62,7 +62,12 @@ pub(crate) struct Selector(Option<api::LabelSelector>);
 impl Selector {
     /// The selector of a workload. One that cannot be read selects nothing.
     pub(crate) fn of(workload: &Value) -> Self {
-        Self(field::typed(workload, "/spec/selector"))
+        Self::at(workload, "/spec/selector")
+    }
+
+    /// The selector at a path of any object.
+    pub(crate) fn at(object: &Value, path: &str) -> Self {
+        Self(field::typed(object, path))
     }
 
     pub(crate) fn selects(&self, object: &Value) -> bool {

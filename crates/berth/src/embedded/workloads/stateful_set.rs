@@ -15,7 +15,7 @@ use super::revisions::Revisions;
 use crate::embedded::effect::{Effect, Event, Step};
 use crate::embedded::field;
 use crate::embedded::names;
-use crate::embedded::objects::View;
+use crate::embedded::objects::{Key, View};
 use crate::embedded::status::Status;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -57,8 +57,23 @@ pub(super) fn reconcile(view: &dyn View, set: &Value, now: Timestamp) -> Step {
     step
 }
 
+/// The StatefulSets that need the name of an object for a pod or a claim. Such a name ends with the name of the set and
+/// a number, so a few look-ups find them among any number of sets.
+pub(super) fn wanting(view: &dyn View, object: &Value) -> Vec<Key> {
+    let Some((base, _)) = field::name(object).rsplit_once('-') else {
+        return Vec::new();
+    };
+    let endings = base.match_indices('-').map(|(at, _)| &base[at + 1..]);
+    std::iter::once(base)
+        .chain(endings)
+        .filter_map(|name| view.get("StatefulSet", field::namespace(object), name))
+        .filter(|set| wants_name(set, object))
+        .map(Key::of)
+        .collect()
+}
+
 /// Whether an object has a name that a StatefulSet needs for a pod or a claim.
-pub(super) fn wants_name(set: &Value, object: &Value) -> bool {
+fn wants_name(set: &Value, object: &Value) -> bool {
     let name = field::name(object);
     match field::kind(object) {
         "Pod" => ordinal(field::name(set), name).is_some(),

@@ -1,0 +1,32 @@
+# syntax=docker/dockerfile:1
+# An image that holds one static binary and nothing else: no shell, no libraries, no files to write to.
+#
+#   docker build -t registry.example.com/berth:0.1.0 --build-arg REVISION="$(git rev-parse HEAD)" .
+
+# The version that rust-toolchain.toml names; a test compares them.
+FROM rust:1.95.0-slim-bookworm AS build
+# ring compiles some C and assembly; musl-tools has the compiler for a static C library.
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends musl-tools \
+ && rm -rf /var/lib/apt/lists/* \
+ && rustup target add "$(uname -m)-unknown-linux-musl"
+WORKDIR /src
+COPY . .
+# Line tables are for profiles; a static image is for running.
+ENV CARGO_PROFILE_RELEASE_DEBUG=none CARGO_PROFILE_RELEASE_STRIP=symbols
+RUN --mount=type=cache,target=/usr/local/cargo/registry \
+    --mount=type=cache,target=/src/target \
+    cargo build --release --locked --package berth --target "$(uname -m)-unknown-linux-musl" \
+ && cp "target/$(uname -m)-unknown-linux-musl/release/berth" /berth
+
+FROM scratch
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="berth" \
+      org.opencontainers.image.description="Puts Kubernetes pods where their storage can be, and storage where the pods can run" \
+      org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.revision="$REVISION" \
+      org.opencontainers.image.licenses="Apache-2.0"
+COPY --from=build /berth /berth
+# By number, so that the kubelet can tell that it is not root.
+USER 65532:65532
+ENTRYPOINT ["/berth"]

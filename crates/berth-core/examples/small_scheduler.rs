@@ -1,0 +1,159 @@
+//! A small scheduler that uses the volume binder directly: find, choose, assume, and revert if binding fails.
+//!
+//! `cargo run -p berth-core --example small_scheduler`
+
+use berth_core::api::{Object, Pod};
+use berth_core::binder::{Assumption, PodVolumes, VolumeBinder};
+use serde_json::{Value, json};
+use std::error::Error;
+
+/// A scheduler that knows nothing but volumes: of the nodes that fit, it takes the first by name.
+#[derive(Default)]
+pub struct SmallScheduler {
+    binder: VolumeBinder,
+    nodes: Vec<String>,
+}
+
+/// Where a pod goes. Until the writes are made, the volumes are held by the assumption.
+pub struct Placement {
+    /// The node.
+    pub node: String,
+    /// Claims with the volumes that exist for them.
+    pub static_volumes: Vec<(String, String)>,
+    /// Claims for which a volume is to be made.
+    pub to_provision: Vec<String>,
+    /// Holds all of it.
+    pub assumption: Assumption,
+}
+
+impl SmallScheduler {
+    /// Takes in an object as a watch brings it. Kinds that have nothing to do with volumes cost nothing.
+    pub fn watch(&mut self, object: Value) -> Result<(), Box<dyn Error>> {
+        if let Some(object) = Object::decode(object)? {
+            if let Object::Node(node) = &object {
+                self.nodes.push(node.metadata.name.clone());
+                self.nodes.sort();
+            }
+            self.binder.upsert(&object);
+        }
+        Ok(())
+    }
+
+    /// Finds a node for a pod and takes its volumes, or says why there is none.
+    pub fn place(&mut self, pod: &Pod) -> Result<Placement, String> {
+        let volumes = PodVolumes::new(self.binder.symbols_mut(), pod);
+        // A refusal here holds for every node: a claim that is missing, say.
+        let claims = self.binder.claims(&volumes).map_err(|reason| reason.to_string())?;
+        let prepared = self.binder.prepare(&claims);
+        let mut refusals = Vec::new();
+        for name in &self.nodes {
+            let Some(node) = self.binder.node(name) else { continue };
+            let found = match self.binder.on_node(&prepared, node) {
+                Ok(found) => found,
+                Err(reasons) => {
+                    let words: Vec<String> = reasons.iter().map(ToString::to_string).collect();
+                    refusals.push(format!("{name}: {}", words.join(", ")));
+                    continue;
+                }
+            };
+            let (bindings, provisions) = self.binder.describe(&found);
+            let static_volumes = bindings
+                .into_iter()
+                .map(|(claim, volume)| (claim.to_owned(), volume.to_owned()))
+                .collect();
+            let to_provision = provisions.into_iter().map(str::to_owned).collect();
+            // From here on no other pod gets these volumes.
+            let assumption = self.binder.assume(node, &found).map_err(|error| error.to_string())?;
+            return Ok(Placement {
+                node: name.clone(),
+                static_volumes,
+                to_provision,
+                assumption,
+            });
+        }
+        Err(refusals.join("; "))
+    }
+
+    /// Binding failed: the volumes are free again.
+    pub fn give_back(&mut self, placement: Placement) {
+        self.binder.revert(placement.assumption);
+    }
+}
+
+fn disk(name: &str, node: &str, size: &str) -> Value {
+    let here = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": [node]});
+    json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
+        "spec": {"capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"], "storageClassName": "local",
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}}},
+        "status": {"phase": "Available"}})
+}
+
+fn claim(name: &str, size: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
+        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "local",
+            "resources": {"requests": {"storage": size}}}})
+}
+
+fn pod(name: &str, claims: &[&str]) -> Result<Pod, serde_json::Error> {
+    let volume = |claim: &&str| json!({"name": claim, "persistentVolumeClaim": {"claimName": claim}});
+    let volumes: Vec<Value> = claims.iter().map(volume).collect();
+    serde_json::from_value(json!({"metadata": {"name": name, "namespace": "default"}, "spec": {"volumes": volumes}}))
+}
+
+/// Plays a small story and returns what happened.
+pub fn play() -> Result<Vec<String>, Box<dyn Error>> {
+    let mut scheduler = SmallScheduler::default();
+    for node in ["n1", "n2"] {
+        let labels = json!({"kubernetes.io/hostname": node});
+        scheduler.watch(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node, "labels": labels}}))?;
+    }
+    scheduler.watch(
+        json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "local"},
+        "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"}),
+    )?;
+    for volume in [
+        disk("n1-small", "n1", "10Gi"),
+        disk("n2-small", "n2", "10Gi"),
+        disk("n2-large", "n2", "100Gi"),
+    ] {
+        scheduler.watch(volume)?;
+    }
+    for claim in [
+        claim("data", "50Gi"),
+        claim("log", "5Gi"),
+        claim("cache", "5Gi"),
+        claim("other", "5Gi"),
+    ] {
+        scheduler.watch(claim)?;
+    }
+
+    let mut told = Vec::new();
+    // Both claims must be met on one node: n1 has a disk for the log, but none for the data.
+    let placement = scheduler.place(&pod("db", &["data", "log"])?)?;
+    told.push(format!(
+        "db runs on {} with {:?}",
+        placement.node, placement.static_volumes
+    ));
+    // The disks of n2 are taken, though nothing was written yet.
+    let cache = scheduler.place(&pod("cache", &["cache"])?)?;
+    told.push(format!("cache runs on {} with {:?}", cache.node, cache.static_volumes));
+    if let Err(refusal) = scheduler.place(&pod("other", &["other"])?) {
+        told.push(format!("other waits: {refusal}"));
+    }
+    // Binding the database fails: its disks are there for others.
+    scheduler.give_back(placement);
+    let other = scheduler.place(&pod("other", &["other"])?)?;
+    told.push(format!("other runs on {} with {:?}", other.node, other.static_volumes));
+    // What was written stays: the watch will show it.
+    cache.assumption.keep();
+    other.assumption.keep();
+    Ok(told)
+}
+
+#[allow(clippy::print_stdout, reason = "it is what an example is for")]
+fn main() -> Result<(), Box<dyn Error>> {
+    for line in play()? {
+        println!("{line}");
+    }
+    Ok(())
+}

@@ -1,0 +1,92 @@
+//! The latest of a sequence of changes, so that whoever keeps an answer can mend it where it is no longer true.
+//!
+//! A reader remembers the number up to which it has read. What it missed is either still there, or so long ago that
+//! working the answer out anew costs less than mending it.
+
+/// How many changes are remembered at least, unless said otherwise. A reader that missed more starts anew, which costs
+/// one evaluation a node: about what mending in so many places does.
+const DEFAULT_LIMIT: usize = 4096;
+
+/// A sequence of changes of which the latest are remembered.
+///
+/// ```
+/// use berth_core::journal::Journal;
+/// let mut journal = Journal::default();
+/// let seen = journal.next();
+/// journal.push('a');
+/// journal.push('b');
+/// assert_eq!(journal.since(seen), Some(&['a', 'b'][..]));
+/// journal.forget();
+/// assert_eq!(journal.since(seen), None);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Journal<T> {
+    /// The first one has the number `before`.
+    entries: Vec<T>,
+    before: u64,
+    limit: usize,
+}
+
+impl<T> Default for Journal<T> {
+    fn default() -> Self {
+        Self::with_limit(DEFAULT_LIMIT)
+    }
+}
+
+impl<T> Journal<T> {
+    /// A journal that remembers at least so many changes, and at most twice as many.
+    #[must_use]
+    pub fn with_limit(limit: usize) -> Self {
+        Self {
+            entries: Vec::new(),
+            before: 0,
+            limit,
+        }
+    }
+
+    /// The number of the change that comes next: what a reader who has read everything remembers.
+    #[must_use]
+    pub fn next(&self) -> u64 {
+        self.before + self.entries.len() as u64
+    }
+
+    /// Adds a change.
+    pub fn push(&mut self, change: T) {
+        if self.entries.len() >= 2 * self.limit {
+            self.before += self.limit as u64;
+            self.entries.drain(..self.limit);
+        }
+        self.entries.push(change);
+    }
+
+    /// Counts a change that cannot be told: every reader has to start anew.
+    pub fn forget(&mut self) {
+        self.before = self.next() + 1;
+        self.entries.clear();
+    }
+
+    /// The changes from a number on, or nothing if some of them are forgotten.
+    #[must_use]
+    pub fn since(&self, number: u64) -> Option<&[T]> {
+        let skip = usize::try_from(number.checked_sub(self.before)?).ok()?;
+        self.entries.get(skip..)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_changes_are_remembered() {
+        let mut journal = Journal::with_limit(2);
+        for change in 0..5 {
+            journal.push(change);
+        }
+        assert_eq!(journal.next(), 5);
+        assert_eq!(journal.since(5), Some(&[][..]));
+        assert_eq!(journal.since(3), Some(&[3, 4][..]));
+        assert_eq!(journal.since(1), None, "it is forgotten");
+        assert_eq!(journal.since(6), None, "it has not happened");
+    }
+}

@@ -1,0 +1,250 @@
+//! For each mix of claims that pods come with: which free volumes they would get on every node.
+//!
+//! An answer is worked out once and then mended where a group of volumes or a node changed, so the cost of a decision
+//! does not grow with the number of volumes, and a thousand alike pods cost little more than one. Which nodes were
+//! mended is kept too, for those who keep answers that rest on these.
+
+use crate::assign::assign;
+use crate::free::{FreeVolume, FreeVolumes};
+use crate::journal::Journal;
+use crate::model::{ClaimShape, VolumeId};
+use crate::nodes::{NodeId, Nodes};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::num::NonZero;
+use std::sync::Arc;
+
+/// How much the match sets of a class may hold together. A set holds 16 bytes a node and claim, so this is room for
+/// 80 mixes of one claim on 50,000 nodes, and for some hundred mixes of three on 5,000.
+const MAX_BYTES: usize = 64 << 20;
+
+/// How many mended nodes a set remembers: a tenth of that is mended between two uses of a set that is used at all.
+const MAX_MENDED: usize = 1024;
+
+/// What a set holds besides its answers, at most.
+const BYTES_PER_SET: usize = 512 + 2 * MAX_MENDED * size_of::<NodeId>();
+
+/// The match sets of one class that were used lately, by the claims that they are for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MatchSets {
+    sets: FxHashMap<Box<[ClaimShape]>, Arc<MatchSet>>,
+    uses: u64,
+    built: u64,
+}
+
+impl MatchSets {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sets.is_empty()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.sets.clear();
+    }
+
+    /// The match set for claims of these shapes, up to date. The shapes must be in order, so that the
+    /// same claims always mean the same set. A set that is still held elsewhere is copied.
+    pub(crate) fn prepare(&mut self, free: &FreeVolumes, nodes: &Nodes, shapes: &[ClaimShape]) -> Arc<MatchSet> {
+        self.uses += 1;
+        if !self.sets.contains_key(shapes) {
+            self.make_room(bytes(nodes, shapes.len()), nodes);
+        }
+        let set = match self.sets.get_mut(shapes) {
+            Some(set) => set,
+            None => self.sets.entry(shapes.into()).or_default(),
+        };
+        let mended = Arc::make_mut(set);
+        mended.used = self.uses;
+        if !mended.mend(free, nodes, shapes) {
+            self.built += 1;
+            mended.build(free, nodes, shapes, self.built);
+        }
+        Arc::clone(set)
+    }
+
+    /// Drops the sets that were not used for the longest time, until so many bytes are left for another one.
+    fn make_room(&mut self, wanted: usize, nodes: &Nodes) {
+        let mut held: usize = self.sets.keys().map(|shapes| bytes(nodes, shapes.len())).sum();
+        while held + wanted > MAX_BYTES {
+            let oldest = self.sets.iter().min_by_key(|(_, set)| set.used);
+            let Some(oldest) = oldest.map(|(shapes, _)| shapes.clone()) else {
+                return;
+            };
+            held = held.saturating_sub(bytes(nodes, oldest.len()));
+            self.sets.remove(&oldest);
+        }
+    }
+}
+
+fn bytes(nodes: &Nodes, width: usize) -> usize {
+    BYTES_PER_SET + nodes.column_length() * width * size_of::<Option<Match>>()
+}
+
+/// For claims of given shapes and one class: which free volumes they would get on each node.
+#[derive(Clone, Debug)]
+pub(crate) struct MatchSet {
+    /// How many claims it is for.
+    width: usize,
+    /// By node and claim: the volume assigned.
+    by_node: Vec<Option<Match>>,
+    /// The number of the first change of free volumes that is not yet seen.
+    seen: u64,
+    nodes_epoch: u64,
+    used: u64,
+    /// No two answers that were worked out anew have the same; 0 for none.
+    number: u64,
+    mended: Journal<NodeId>,
+}
+
+impl Default for MatchSet {
+    fn default() -> Self {
+        Self {
+            width: 0,
+            by_node: Vec::new(),
+            seen: 0,
+            nodes_epoch: 0,
+            used: 0,
+            number: 0,
+            mended: Journal::with_limit(MAX_MENDED),
+        }
+    }
+}
+
+/// A free volume for a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Match {
+    /// One more than the volume's id, so that having none takes no room.
+    volume: NonZero<u32>,
+    pub(crate) capacity: i64,
+}
+
+impl Match {
+    fn of(volume: &FreeVolume) -> Self {
+        Self {
+            volume: NonZero::<u32>::MIN.saturating_add(volume.id.0),
+            capacity: volume.capacity,
+        }
+    }
+
+    pub(crate) fn volume(self) -> VolumeId {
+        VolumeId(self.volume.get() - 1)
+    }
+}
+
+/// By group: the smallest volumes for each claim, for as long as a set is mended. Many nodes may share a group.
+type Smallest<'a> = FxHashMap<u32, SmallVec<[SmallVec<[&'a FreeVolume; 1]>; 1]>>;
+
+impl MatchSet {
+    /// Which answers these are: they share nothing with those of another number.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The nodes on which the assignment changed.
+    pub(crate) fn mended(&self) -> &Journal<NodeId> {
+        &self.mended
+    }
+
+    /// The volumes for the claims on a node, in the order of the shapes.
+    pub(crate) fn on_node(&self, node: NodeId) -> &[Option<Match>] {
+        let first = node.index() * self.width;
+        self.by_node.get(first..first + self.width).unwrap_or(&[])
+    }
+
+    /// Works everything out anew.
+    fn build(&mut self, free: &FreeVolumes, nodes: &Nodes, shapes: &[ClaimShape], number: u64) {
+        self.number = number;
+        self.width = shapes.len();
+        self.mended.forget();
+        self.by_node.clear();
+        self.by_node.resize(nodes.column_length() * self.width, None);
+        let mut smallest = Smallest::default();
+        for node in nodes.ids() {
+            self.assign_on(free, nodes, shapes, node, &mut smallest);
+        }
+        self.seen = free.changes().next();
+        self.nodes_epoch = nodes.epoch();
+    }
+
+    /// Works out anew what changed; false if that cannot be told, or is nearly everything.
+    fn mend(&mut self, free: &FreeVolumes, nodes: &Nodes, shapes: &[ClaimShape]) -> bool {
+        let groups = free.changes().since(self.seen).filter(|_| self.number != 0);
+        let Some((groups, changed)) = groups.zip(nodes.changed_since(self.nodes_epoch)) else {
+            return false;
+        };
+        if groups.is_empty() && changed.is_empty() {
+            return true;
+        }
+        let mut affinities: SmallVec<[_; 8]> = groups.iter().map(|group| free.affinity(*group)).collect();
+        affinities.sort_unstable();
+        affinities.dedup();
+        let mut stale: Vec<NodeId> = changed.to_vec();
+        for affinity in affinities {
+            stale.extend(nodes.matching(affinity).iter().map(NodeId));
+        }
+        stale.sort_unstable();
+        stale.dedup();
+        self.by_node.resize(nodes.column_length() * self.width, None);
+        let mut smallest = Smallest::default();
+        for node in stale {
+            if self.assign_on(free, nodes, shapes, node, &mut smallest) {
+                self.mended.push(node);
+            }
+        }
+        self.seen = free.changes().next();
+        self.nodes_epoch = nodes.epoch();
+        true
+    }
+
+    /// Assigns volumes to the claims on a node, and tells whether they are others than before.
+    fn assign_on<'a>(
+        &mut self,
+        free: &'a FreeVolumes,
+        nodes: &Nodes,
+        shapes: &[ClaimShape],
+        node: NodeId,
+        smallest: &mut Smallest<'a>,
+    ) -> bool {
+        let mut groups: SmallVec<[u32; 4]> = SmallVec::new();
+        for group in free.groups_of(nodes, node) {
+            smallest
+                .entry(group)
+                .or_insert_with(|| free.smallest_each(group, shapes));
+            groups.push(group);
+        }
+        let (groups, smallest) = (&groups, &*smallest);
+        let of_claim = |claim: usize| groups.iter().flat_map(move |group| &smallest[group][claim]).copied();
+        let assigned: SmallVec<[Option<Match>; 4]> = if let [_] = shapes {
+            [of_claim(0).min().map(Match::of)].into_iter().collect()
+        } else {
+            assign_together(shapes.len(), of_claim)
+        };
+        let first = node.index() * self.width;
+        let Some(known) = self.by_node.get_mut(first..first + self.width) else {
+            return false;
+        };
+        let changed = *known != assigned[..];
+        known.copy_from_slice(&assigned);
+        changed
+    }
+}
+
+/// Assigns volumes to several claims, each of which could use some.
+fn assign_together<'a, V: Iterator<Item = &'a FreeVolume>>(
+    width: usize,
+    of_claim: impl Fn(usize) -> V,
+) -> SmallVec<[Option<Match>; 4]> {
+    let mut volumes: SmallVec<[&FreeVolume; 8]> = (0..width).flat_map(&of_claim).collect();
+    if volumes.is_empty() {
+        return std::iter::repeat_n(None, width).collect();
+    }
+    volumes.sort_unstable();
+    volumes.dedup();
+    let position = |volume: &'a FreeVolume| volumes.binary_search(&volume).ok();
+    let candidates: Vec<Vec<usize>> = (0..width)
+        .map(|claim| of_claim(claim).filter_map(position).collect())
+        .collect();
+    assign(volumes.len(), &candidates)
+        .into_iter()
+        .map(|volume| volume.map(|volume| Match::of(volumes[volume])))
+        .collect()
+}

@@ -1,0 +1,298 @@
+//! Pods that are alike share their verdicts: which nodes fit, and what they score.
+//!
+//! ```text
+//!   pod ──traits──▶ class ──▶ verdicts by node ◀──mended── nodes touched by pods and node objects
+//!                               │      ▲                   nodes on which claims of the class find other volumes
+//!                               │      └──────built anew── published capacity, drivers, images: see `Stand`
+//!                               ▼
+//!              narrowed and scored further by the plugins that look at other nodes
+//! ```
+//!
+//! Plugins whose verdict on a node depends on the pod's traits and on that node alone are kept. The others depend on
+//! pods of other nodes, on the volumes that a claim is bound to, or on which nodes fit; they are asked for every pod
+//! and skip most of them. So every decision goes this way, and nothing has to be known to leave it.
+//!
+//! A claim that comes, changes or goes changes the class of its pods, not the verdicts of a class. A volume that
+//! comes, changes or goes changes the verdicts of the classes with claims like that, on the nodes that can reach it.
+//! A storage class that changes or goes leaves no pod in the classes of its claims. Nothing else is dropped.
+
+mod traits;
+mod verdicts;
+
+pub(crate) use verdicts::Verdicts;
+
+use crate::cluster::Cluster;
+use crate::framework::PluginName;
+use crate::plugins::FilterState;
+use crate::pod::Pod;
+use crate::profile::Profile;
+use crate::stopwatch::Stopwatch;
+use berth_core::binder::AlikeClaims;
+use berth_core::nodes::NodeId;
+use berth_core::symbols::Symbol;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use traits::{KeptTraits, Traits, held_images};
+use verdicts::Asked;
+
+/// How much the verdicts may hold together. A class takes 8 bytes a node: this is room for 80 classes on 100,000 nodes.
+const MAX_BYTES: usize = 64 << 20;
+/// How many classes are kept on small clusters, where memory is no limit but looking for the oldest would be.
+const MAX_CLASSES: usize = 1024;
+/// How many profiles are told apart. A scheduler has a handful.
+const MAX_PROFILES: usize = 16;
+/// Verdicts are built anew if more than one in so many nodes is stale: then walking columns is faster.
+const STALE_SHARE: usize = 4;
+
+/// Whether the verdicts of a plugin on nodes are kept. `claims` says whether the pod's claims are like others'.
+pub(crate) fn keeps_verdicts(plugin: PluginName, claims: bool) -> bool {
+    match plugin {
+        PluginName::NodeUnschedulable
+        | PluginName::NodeName
+        | PluginName::TaintToleration
+        | PluginName::NodeAffinity
+        | PluginName::NodePorts
+        | PluginName::NodeResourcesFit => true,
+        PluginName::VolumeBinding => claims,
+        PluginName::VolumeRestrictions
+        | PluginName::NodeVolumeLimits
+        | PluginName::VolumeZone
+        | PluginName::PodTopologySpread
+        | PluginName::InterPodAffinity
+        | PluginName::NodeResourcesBalancedAllocation
+        | PluginName::ImageLocality => false,
+    }
+}
+
+/// Whether the scores of a plugin are kept. Those that depend on which nodes fit are not.
+pub(crate) fn keeps_scores(plugin: PluginName, claims: bool) -> bool {
+    match plugin {
+        PluginName::NodeResourcesFit | PluginName::NodeResourcesBalancedAllocation | PluginName::ImageLocality => true,
+        PluginName::VolumeBinding => claims,
+        _ => false,
+    }
+}
+
+/// What verdicts rest on beside single nodes. If it is another, they are built anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Stand {
+    /// Resources beyond the fixed ones that anybody offers or asks for.
+    scalars: usize,
+    /// If the pod's images matter: how many nodes there are, and how many of them hold each.
+    images: Option<(usize, SmallVec<[usize; 1]>)>,
+}
+
+/// How often verdicts were used, and what that took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SharingCounts {
+    /// Decisions that found verdicts of their class.
+    pub found: u64,
+    /// Times that the verdicts of a class were built anew.
+    pub built: u64,
+    /// Verdicts on single nodes that were mended.
+    pub mended: u64,
+    /// Classes that were dropped to make room.
+    pub dropped: u64,
+}
+
+/// The verdicts of the classes that pods were of lately.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Equivalence {
+    profiles: Vec<Profile>,
+    classes: Vec<Verdicts>,
+    by_hash: FxHashMap<u64, SmallVec<[u32; 1]>>,
+    uses: u64,
+    counts: SharingCounts,
+}
+
+impl Equivalence {
+    pub(crate) fn counts(&self) -> SharingCounts {
+        self.counts
+    }
+
+    /// Gives verdicts back that were taken out.
+    pub(crate) fn put_back(&mut self, place: usize, verdicts: Verdicts) {
+        if let Some(slot) = self.classes.get_mut(place) {
+            *slot = verdicts;
+        }
+    }
+
+    fn find(&self, traits: &Traits<'_>, hash: u64) -> Option<usize> {
+        let places = self.by_hash.get(&hash)?.iter().map(|place| *place as usize);
+        let mut places = places.filter(|place| self.classes[*place].traits.as_ref() == *traits);
+        places.next()
+    }
+
+    fn insert(&mut self, verdicts: Verdicts) -> usize {
+        let place = self.classes.len();
+        self.by_hash.entry(verdicts.hash).or_default().push(place as u32);
+        self.classes.push(verdicts);
+        place
+    }
+
+    /// Takes out the class that was not used for the longest time.
+    fn drop_oldest(&mut self) -> Option<KeptTraits> {
+        let (oldest, _) = self.classes.iter().enumerate().min_by_key(|(_, class)| class.used)?;
+        let dropped = self.classes.swap_remove(oldest);
+        let moved = self.classes.len() as u32;
+        if let Some(places) = self.by_hash.get_mut(&dropped.hash) {
+            places.retain(|place| *place as usize != oldest);
+            if places.is_empty() {
+                self.by_hash.remove(&dropped.hash);
+            }
+        }
+        if let Some(class) = self.classes.get(oldest)
+            && let Some(places) = self.by_hash.get_mut(&class.hash)
+            && let Some(place) = places.iter_mut().find(|place| **place == moved)
+        {
+            *place = oldest as u32;
+        }
+        self.counts.dropped += 1;
+        Some(dropped.traits)
+    }
+}
+
+/// Takes out the verdicts of a pod's class, up to date, with the place to [put them back](Equivalence::put_back) to.
+pub(crate) fn verdicts_for(
+    cluster: &mut Cluster,
+    pod: &Pod,
+    profile: &Profile,
+    states: &[FilterState],
+    only_nodes: &[(PluginName, Box<[Symbol]>)],
+    watch: &mut impl Stopwatch,
+) -> (usize, Verdicts) {
+    let claims = alike_claims(cluster, states);
+    let asked = Asked {
+        pod,
+        profile,
+        states,
+        only_nodes,
+        claims_kept: claims.is_some(),
+    };
+    let images = held_images(cluster, pod);
+    let number = profile_number(cluster, profile);
+    let traits = Traits::of(number, pod, &images, claims.as_ref());
+    let (place, mut verdicts) = take_out(cluster, &traits);
+    watch.begin();
+    refresh(cluster, &mut verdicts, &asked, &images, watch);
+    (place, verdicts)
+}
+
+/// The number of a profile. Everything is forgotten if there are too many.
+fn profile_number(cluster: &mut Cluster, profile: &Profile) -> usize {
+    let known = &cluster.equivalence_mut().profiles;
+    if let Some(number) = known.iter().position(|known| known == profile) {
+        return number;
+    }
+    if known.len() == MAX_PROFILES {
+        forget_all(cluster);
+    }
+    let known = &mut cluster.equivalence_mut().profiles;
+    known.push(profile.clone());
+    known.len() - 1
+}
+
+/// Drops all verdicts, and lets go of what they hold.
+pub(crate) fn forget_all(cluster: &mut Cluster) {
+    let counts = cluster.equivalence_mut().counts;
+    let forgotten = std::mem::take(cluster.equivalence_mut());
+    cluster.equivalence_mut().counts = counts;
+    for selector in forgotten.classes.iter().flat_map(|class| class.traits.selectors()) {
+        cluster.binder_mut().release_selector(selector);
+    }
+}
+
+/// The open claims that the pod's class is told by. Pods without volumes have none, which are alike too.
+fn alike_claims(cluster: &Cluster, states: &[FilterState]) -> Option<AlikeClaims> {
+    match FilterState::volume_binding(states) {
+        Some(state) => cluster.binder().alike(state.prepared()),
+        None => Some(AlikeClaims::default()),
+    }
+}
+
+fn take_out(cluster: &mut Cluster, traits: &Traits<'_>) -> (usize, Verdicts) {
+    let length = cluster.nodes().column_length();
+    let hash = traits.hash();
+    let kept = cluster.equivalence_mut();
+    kept.uses += 1;
+    if let Some(place) = kept.find(traits, hash) {
+        kept.counts.found += 1;
+        let mut verdicts = std::mem::take(&mut kept.classes[place]);
+        verdicts.used = kept.uses;
+        return (place, verdicts);
+    }
+    let room = (MAX_BYTES / Verdicts::bytes(length)).clamp(1, MAX_CLASSES);
+    while cluster.equivalence_mut().classes.len() >= room {
+        let Some(dropped) = cluster.equivalence_mut().drop_oldest() else {
+            break;
+        };
+        for selector in dropped.selectors() {
+            cluster.binder_mut().release_selector(selector);
+        }
+    }
+    let new = Verdicts::new(traits.keep(), hash, cluster.equivalence_mut().uses);
+    for selector in new.traits.selectors() {
+        cluster.binder_mut().hold_selector(selector);
+    }
+    let kept = cluster.equivalence_mut();
+    let place = kept.insert(new);
+    (place, std::mem::take(&mut kept.classes[place]))
+}
+
+/// Brings verdicts up to date: on the nodes that changed, or on all.
+fn refresh(
+    cluster: &mut Cluster,
+    verdicts: &mut Verdicts,
+    asked: &Asked<'_>,
+    images: &[Symbol],
+    watch: &mut impl Stopwatch,
+) {
+    let stand = stand(cluster, images);
+    let stale = (verdicts.stand.as_ref() == Some(&stand))
+        .then(|| stale_nodes(cluster, verdicts, asked))
+        .flatten();
+    match stale {
+        Some(stale) => {
+            verdicts.mend(cluster, asked, &stale, watch);
+            cluster.equivalence_mut().counts.mended += stale.len() as u64;
+        }
+        None => {
+            verdicts.build(cluster, asked, watch);
+            verdicts.stand = Some(stand);
+            cluster.equivalence_mut().counts.built += 1;
+        }
+    }
+    verdicts.nodes_read = cluster.touched().next();
+    if let Some(state) = asked.open_claims() {
+        verdicts.volumes_read = cluster.binder().read_up_to(state.prepared());
+    }
+}
+
+fn stand(cluster: &Cluster, images: &[Symbol]) -> Stand {
+    let holders = |image: &Symbol| cluster.images().holders(*image).map_or(0, |holders| holders.count());
+    Stand {
+        scalars: cluster.resources().scalars.len(),
+        images: (!images.is_empty()).then(|| (cluster.all_nodes().len(), images.iter().map(holders).collect())),
+    }
+}
+
+/// The nodes on which verdicts may have changed, in order, each once. None if they are too many, or not known.
+fn stale_nodes(cluster: &Cluster, verdicts: &Verdicts, asked: &Asked<'_>) -> Option<Vec<NodeId>> {
+    let touched = cluster.touched().since(verdicts.nodes_read)?;
+    let mut stale = touched.to_vec();
+    if let Some(state) = asked.open_claims()
+        && !cluster
+            .binder()
+            .stale_nodes(state.prepared(), &verdicts.volumes_read, &mut stale)
+    {
+        return None;
+    }
+    stale.sort_unstable();
+    stale.dedup();
+    let length = cluster.nodes().column_length();
+    stale.retain(|node| node.index() < length);
+    (stale.len() * STALE_SHARE <= length + BLOCKS_WORTH).then_some(stale)
+}
+
+/// On small clusters so many nodes are mended one by one in any case.
+const BLOCKS_WORTH: usize = 64;

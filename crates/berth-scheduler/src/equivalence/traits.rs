@@ -1,0 +1,128 @@
+//! What the kept verdicts about a pod depend on: pods with the same traits are of one equivalence class.
+//!
+//! Names, labels and namespaces are not among them. Only plugins read those that look at other pods, and these are
+//! asked for each pod anew; see [`keeps_verdicts`](super::keeps_verdicts).
+
+use crate::cluster::Cluster;
+use crate::pod::{HostPort, Pod, Requests, ScoringRequests, Toleration};
+use berth_core::binder::AlikeClaims;
+use berth_core::nodes::SelectorId;
+use berth_core::symbols::Symbol;
+use rustc_hash::FxHasher;
+use smallvec::SmallVec;
+use std::hash::{Hash, Hasher};
+
+/// The traits of a pod, in the pod.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Traits<'a> {
+    /// The number of its profile.
+    profile: usize,
+    requests: &'a Requests,
+    scoring: ScoringRequests,
+    node_name: Option<Symbol>,
+    node_selector: Option<SelectorId>,
+    node_affinity: Option<SelectorId>,
+    only_nodes: Option<&'a [Symbol]>,
+    tolerations: &'a [Toleration],
+    ports: &'a [HostPort],
+    /// Those of its images that any node holds, and how many containers share them.
+    images: &'a [Symbol],
+    container_count: i64,
+    /// Its open claims; none if they are its own affair.
+    claims: Option<&'a AlikeClaims>,
+}
+
+/// The traits of a pod, kept when the pod is gone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct KeptTraits {
+    profile: usize,
+    requests: Requests,
+    scoring: ScoringRequests,
+    node_name: Option<Symbol>,
+    node_selector: Option<SelectorId>,
+    node_affinity: Option<SelectorId>,
+    only_nodes: Option<Box<[Symbol]>>,
+    tolerations: Box<[Toleration]>,
+    ports: Box<[HostPort]>,
+    images: SmallVec<[Symbol; 1]>,
+    container_count: i64,
+    claims: Option<AlikeClaims>,
+}
+
+impl<'a> Traits<'a> {
+    pub(super) fn of(profile: usize, pod: &'a Pod, images: &'a [Symbol], claims: Option<&'a AlikeClaims>) -> Self {
+        Self {
+            profile,
+            requests: &pod.footprint.requests,
+            scoring: pod.scoring,
+            node_name: pod.node_name,
+            node_selector: pod.node_selector,
+            node_affinity: pod.node_affinity,
+            only_nodes: pod.only_nodes.as_deref(),
+            tolerations: &pod.tolerations,
+            ports: &pod.footprint.ports,
+            images,
+            container_count: if images.is_empty() { 0 } else { pod.container_count },
+            claims,
+        }
+    }
+
+    pub(super) fn hash(&self) -> u64 {
+        let mut hasher = FxHasher::default();
+        Hash::hash(self, &mut hasher);
+        hasher.finish()
+    }
+
+    pub(super) fn keep(&self) -> KeptTraits {
+        KeptTraits {
+            profile: self.profile,
+            requests: self.requests.clone(),
+            scoring: self.scoring,
+            node_name: self.node_name,
+            node_selector: self.node_selector,
+            node_affinity: self.node_affinity,
+            only_nodes: self.only_nodes.map(Into::into),
+            tolerations: self.tolerations.into(),
+            ports: self.ports.into(),
+            images: self.images.into(),
+            container_count: self.container_count,
+            claims: self.claims.cloned(),
+        }
+    }
+}
+
+impl KeptTraits {
+    pub(super) fn as_ref(&self) -> Traits<'_> {
+        Traits {
+            profile: self.profile,
+            requests: &self.requests,
+            scoring: self.scoring,
+            node_name: self.node_name,
+            node_selector: self.node_selector,
+            node_affinity: self.node_affinity,
+            only_nodes: self.only_nodes.as_deref(),
+            tolerations: &self.tolerations,
+            ports: &self.ports,
+            images: &self.images,
+            container_count: self.container_count,
+            claims: self.claims.as_ref(),
+        }
+    }
+
+    pub(super) fn keep_claims(&self) -> bool {
+        self.claims.is_some()
+    }
+
+    /// The node selectors that the traits name. Whoever keeps them holds these, since their numbers are used again.
+    pub(super) fn selectors(&self) -> impl Iterator<Item = SelectorId> {
+        self.node_selector.into_iter().chain(self.node_affinity)
+    }
+}
+
+/// Those images of a pod that any node holds.
+pub(super) fn held_images(cluster: &Cluster, pod: &Pod) -> SmallVec<[Symbol; 1]> {
+    let images = pod.images.iter().copied();
+    images
+        .filter(|image| cluster.images().holders(*image).is_some())
+        .collect()
+}

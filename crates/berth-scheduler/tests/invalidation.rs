@@ -1,0 +1,294 @@
+//! What drops the verdicts that alike pods share: each event of the design's list, placements, and nothing else.
+//!
+//! Each test has a decision that is kept, an event, and a decision that must know of it. How many verdicts were worked out
+//! for that is counted.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "a broken story fails the test")]
+
+use berth_core::api::{self, Kind, Object};
+use berth_scheduler::cluster::Cluster;
+use berth_scheduler::decide::{Decision, Scratch, decide};
+use berth_scheduler::equivalence::SharingCounts;
+use berth_scheduler::plugins::FilterState;
+use berth_scheduler::profile::Profile;
+use serde_json::{Value, json};
+
+fn decoded(value: &Value) -> Object {
+    let object = Object::decode(value.clone()).unwrap_or_else(|error| panic!("{error}: {value}"));
+    object.expect("the kind is known")
+}
+
+fn mk_node(index: usize) -> Object {
+    let name = format!("n{index}");
+    decoded(&json!({"apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+        "status": {"allocatable": {"cpu": "64", "memory": "64Gi", "pods": "110"}}}))
+}
+
+fn mk_class(name: &str) -> Object {
+    decoded(
+        &json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
+        "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"}),
+    )
+}
+
+fn mk_volume(name: &str, class: &str, node: usize, gi: u32) -> Object {
+    let term = json!({"matchExpressions": [
+        {"key": "kubernetes.io/hostname", "operator": "In", "values": [format!("n{node}")]}]});
+    decoded(
+        &json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
+        "spec": {"capacity": {"storage": format!("{gi}Gi")}, "accessModes": ["ReadWriteOnce"], "storageClassName": class,
+                 "local": {"path": "/d"}, "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}},
+        "status": {"phase": "Available"}}),
+    )
+}
+
+fn mk_claim(name: &str, class: &str, gi: u32) -> Object {
+    decoded(
+        &json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": "default"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": class,
+                 "resources": {"requests": {"storage": format!("{gi}Gi")}}}}),
+    )
+}
+
+fn mk_pod(name: &str, claim: &str) -> api::Pod {
+    let pod = decoded(&json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "labels": {"pod": name}},
+        "spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "10m"}}}],
+                 "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": claim}}]}}));
+    match pod {
+        Object::Pod(pod) => *pod,
+        other => panic!("expected a pod, found a {}", other.kind()),
+    }
+}
+
+const NODES: usize = 400;
+
+/// A cluster of many nodes and two classes of volumes, and what was decided on it.
+struct Story {
+    cluster: Cluster,
+    scratch: Scratch,
+    before: SharingCounts,
+}
+
+impl Story {
+    /// Volumes `a1` on n1 and `a2` on n2 of class `a`, one `b3` of class `b`, and the claims `a` and `b` of these classes.
+    fn begin() -> Self {
+        let mut cluster = Cluster::default();
+        (0..NODES).for_each(|index| cluster.upsert(&mk_node(index)));
+        for object in [
+            mk_class("a"),
+            mk_class("b"),
+            mk_volume("a1", "a", 1, 10),
+            mk_volume("a2", "a", 2, 20),
+            mk_volume("b3", "b", 3, 10),
+            mk_claim("a", "a", 5),
+            mk_claim("b", "b", 5),
+        ] {
+            cluster.upsert(&object);
+        }
+        let mut story = Self {
+            cluster,
+            scratch: Scratch::new(1),
+            before: SharingCounts::default(),
+        };
+        // What is kept of both classes of pods from here on.
+        story.check("a", Ok("n1"));
+        story.check("b", Ok("n3"));
+        story.before = story.cluster.sharing();
+        story
+    }
+
+    fn decide(&mut self, pod: &api::Pod) -> Result<String, String> {
+        let pod = self.cluster.compile(pod);
+        let decision = decide(&mut self.cluster, &pod, &Profile::default(), &mut self.scratch);
+        self.cluster.release(&pod);
+        match decision {
+            Decision::Place(placement) => {
+                let name = self.cluster.nodes().name(placement.node);
+                Ok(self.cluster.symbols().text(name).to_owned())
+            }
+            Decision::Refuse(diagnosis) => Err(diagnosis.message()),
+        }
+    }
+
+    #[track_caller]
+    fn check(&mut self, claim: &str, expected: Result<&str, &str>) {
+        let found = self.decide(&mk_pod(&format!("pod-of-{claim}"), claim));
+        assert_eq!(found.as_deref().map_err(String::as_str), expected);
+    }
+
+    /// How many classes were built anew, and how many nodes mended, since the beginning or the last call.
+    #[track_caller]
+    fn check_work(&mut self, built: u64, mended: u64) {
+        let now = self.cluster.sharing();
+        let work = (now.built - self.before.built, now.mended - self.before.mended);
+        assert_eq!(work, (built, mended), "built anew, and mended");
+        self.before = now;
+    }
+}
+
+/// PVC add: a claim of its own shape makes a class; the others' verdicts stay.
+#[test]
+fn claim_added() {
+    let mut story = Story::begin();
+    story.check(
+        "new",
+        Err("0/400 nodes are available: persistentvolumeclaim \"new\" not found."),
+    );
+    story.cluster.upsert(&mk_claim("new", "a", 15));
+    story.check("new", Ok("n2"));
+    story.check_work(1, 0);
+    story.cluster.upsert(&mk_claim("alike", "a", 5));
+    story.check("alike", Ok("n1"));
+    story.check("a", Ok("n1"));
+    story.check("b", Ok("n3"));
+    story.check_work(0, 0);
+}
+
+/// PVC delete: the pod that used it is refused; alike pods keep their verdicts.
+#[test]
+fn claim_deleted() {
+    let mut story = Story::begin();
+    story.cluster.upsert(&mk_claim("alike", "a", 5));
+    story.cluster.remove(Kind::PersistentVolumeClaim, "default", "a");
+    story.check(
+        "a",
+        Err("0/400 nodes are available: persistentvolumeclaim \"a\" not found."),
+    );
+    story.check("alike", Ok("n1"));
+    story.check_work(0, 0);
+}
+
+/// PVC update: the pod is of another class from now on.
+#[test]
+fn claim_updated() {
+    let mut story = Story::begin();
+    story.cluster.upsert(&mk_claim("a", "a", 15));
+    story.check("a", Ok("n2"));
+    story.check_work(1, 0);
+    story.cluster.upsert(&mk_claim("a", "a", 5));
+    story.check("a", Ok("n1"));
+    story.check("b", Ok("n3"));
+    story.check_work(0, 0);
+}
+
+/// PV add: mended where it can be reached, in the classes with claims like that.
+#[test]
+fn volume_added() {
+    let mut story = Story::begin();
+    story.cluster.upsert(&mk_volume("a0", "a", 0, 5));
+    story.check("a", Ok("n0"));
+    story.check_work(0, 1);
+    story.check("b", Ok("n3"));
+    story.check_work(0, 0);
+}
+
+/// PV delete: as when it is added.
+#[test]
+fn volume_deleted() {
+    let mut story = Story::begin();
+    // Another one keeps the selector of the node in use.
+    story.cluster.upsert(&mk_volume("other", "b", 1, 100));
+    story.check("b", Ok("n3"));
+    story.check_work(0, 1);
+    story.cluster.remove(Kind::PersistentVolume, "", "a1");
+    story.check("a", Ok("n2"));
+    story.check("b", Ok("n3"));
+    story.check_work(0, 1);
+}
+
+/// PV delete, and with it goes the last mention of its node: the class starts anew.
+#[test]
+fn last_volume_of_a_node_deleted() {
+    let mut story = Story::begin();
+    story.cluster.remove(Kind::PersistentVolume, "", "a1");
+    story.check("a", Ok("n2"));
+    story.check("b", Ok("n3"));
+    story.check_work(1, 0);
+}
+
+/// PV update: of its size, and of whom it is for.
+#[test]
+fn volume_updated() {
+    let mut story = Story::begin();
+    story.cluster.upsert(&mk_volume("a1", "a", 1, 4));
+    story.check("a", Ok("n2"));
+    story.check_work(0, 1);
+    let Object::PersistentVolume(mut taken) = mk_volume("a2", "a", 2, 20) else {
+        panic!("a volume was made");
+    };
+    taken.spec.claim_ref = serde_json::from_value(json!({"name": "x", "namespace": "default", "uid": "u"})).ok();
+    story.cluster.upsert(&Object::PersistentVolume(taken));
+    let nowhere = "0/400 nodes are available: 400 node(s) didn't find available persistent volumes to bind.";
+    story.check("a", Err(nowhere));
+    story.check("b", Ok("n3"));
+    story.check_work(0, 1);
+}
+
+/// StorageClass delete: its claims are in immediate binding mode. When it is back, nothing of before counts.
+#[test]
+fn class_deleted() {
+    let mut story = Story::begin();
+    story.cluster.remove(Kind::StorageClass, "", "a");
+    story.check(
+        "a",
+        Err("0/400 nodes are available: pod has unbound immediate PersistentVolumeClaims."),
+    );
+    story.check("b", Ok("n3"));
+    story.check_work(0, 0);
+    story.cluster.upsert(&mk_class("a"));
+    story.check("a", Ok("n1"));
+    story.check_work(1, 0);
+}
+
+/// A class that is told again, a claim of somebody else, a service: nothing is dropped.
+#[test]
+fn other_events_drop_nothing() {
+    let mut story = Story::begin();
+    story.cluster.upsert(&mk_class("a"));
+    story.cluster.upsert(&mk_claim("of-nobody", "a", 77));
+    story
+        .cluster
+        .remove(Kind::PersistentVolumeClaim, "default", "of-nobody");
+    story
+        .cluster
+        .upsert(&decoded(&json!({"apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": "s", "namespace": "elsewhere"}, "spec": {"selector": {"app": "x"}}})));
+    story.check("a", Ok("n1"));
+    story.check("b", Ok("n3"));
+    story.check_work(0, 0);
+    story.cluster.upsert(&mk_node(1));
+    story.check("a", Ok("n1"));
+    story.check_work(0, 1);
+}
+
+/// A placement touches the verdicts on its node, so that a thousand replicas cost little more than one.
+#[test]
+fn placements_touch_their_node() {
+    let mut cluster = Cluster::default();
+    cluster.upsert(&mk_class("a"));
+    for index in 0..NODES {
+        cluster.upsert(&mk_node(index));
+        (0..3).for_each(|disk| cluster.upsert(&mk_volume(&format!("v{index}-{disk}"), "a", index, 10)));
+    }
+    let mut scratch = Scratch::new(1);
+    for number in 0..1000 {
+        let claim = format!("c{number}");
+        cluster.upsert(&mk_claim(&claim, "a", 5));
+        let pod = cluster.compile(&mk_pod(&format!("replica-{number}"), &claim));
+        let Decision::Place(placement) = decide(&mut cluster, &pod, &Profile::default(), &mut scratch) else {
+            panic!("there is room for all");
+        };
+        let state = FilterState::volume_binding(&scratch.states).expect("it has a claim");
+        let volumes = state.on_node(&cluster, placement.node).expect("the node fits");
+        let assumption = cluster.binder_mut().assume(placement.node, &volumes);
+        assumption.expect("nothing changed since").keep();
+        let _ = cluster.assume_pod(&pod, placement.node);
+        cluster.release(&pod);
+    }
+    let SharingCounts {
+        found, built, mended, ..
+    } = cluster.sharing();
+    assert_eq!((found, built, mended), (999, 1, 999), "of 1000 pods on 400 nodes");
+}

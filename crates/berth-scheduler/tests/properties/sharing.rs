@@ -1,0 +1,197 @@
+//! Alike pods share their verdicts, and nobody can tell: whatever comes, changes, goes or is placed in between, a
+//! decision is the one that is made without any verdict kept.
+
+use super::{as_pod, cluster_of, profile};
+use crate::objects::{objects, pod};
+use berth_core::api::{Kind, Object};
+use berth_scheduler::cluster::Cluster;
+use berth_scheduler::decide::{Decision, Scratch, decide};
+use berth_scheduler::plugins::FilterState;
+use berth_scheduler::profile::Profile;
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+use serde_json::{Value, json};
+use std::num::NonZero;
+
+fn decoded(value: &Value) -> Object {
+    let object = Object::decode(value.clone()).unwrap_or_else(|error| panic!("{error}: {value}"));
+    object.expect("the kind is known")
+}
+
+/// A volume that claims may take: on a node, in a zone, or anywhere.
+fn free_volume() -> impl Strategy<Value = Object> {
+    let place = prop_oneof![
+        4 => (0..6_usize).prop_map(|node| Some(("kubernetes.io/hostname", format!("n{node}")))),
+        1 => select(&["a", "b"][..]).prop_map(|zone| Some(("topology.kubernetes.io/zone", zone.to_owned()))),
+        1 => Just(None),
+    ];
+    let phase = select(&["Available", "Available", "Available", "Released"][..]);
+    (0..8_usize, place, 1..5_u32, phase).prop_map(|(index, place, size, phase)| {
+        let mut volume = json!({
+            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": format!("free{index}")},
+            "spec": {"capacity": {"storage": format!("{size}Gi")}, "accessModes": ["ReadWriteOnce"],
+                     "storageClassName": "local", "local": {"path": "/d"}},
+            "status": {"phase": phase},
+        });
+        if let Some((key, value)) = place {
+            let term = json!({"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]});
+            volume["spec"]["nodeAffinity"] = json!({"required": {"nodeSelectorTerms": [term]}});
+        }
+        decoded(&volume)
+    })
+}
+
+/// A claim that waits for its pod.
+fn open_claim() -> impl Strategy<Value = Object> {
+    (6..10_usize, 1..5_u32, select(&["local", "local", "late"][..])).prop_map(|(index, size, class)| {
+        decoded(&json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": format!("c{index}"), "namespace": "default"},
+            "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": class,
+                     "resources": {"requests": {"storage": format!("{size}Gi")}}},
+        }))
+    })
+}
+
+fn class() -> impl Strategy<Value = Object> {
+    let topologies = select(vec![
+        json!([]),
+        json!([{"matchLabelExpressions": [{"key": "rack", "values": ["r1"]}]}]),
+    ]);
+    prop_oneof![
+        Just(
+            json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "local"},
+                    "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"})
+        ),
+        topologies.prop_map(
+            |topologies| json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "late"},
+                    "provisioner": "disk.example.com", "volumeBindingMode": "WaitForFirstConsumer",
+                    "allowedTopologies": topologies})
+        ),
+    ]
+    .prop_map(|class| decoded(&class))
+}
+
+/// What a driver says about the room that it has.
+fn capacity() -> impl Strategy<Value = Object> {
+    let driver = any::<bool>().prop_map(|publishes| {
+        json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": "disk.example.com"},
+               "spec": {"storageCapacity": publishes}})
+    });
+    let published = (0..3_usize, select(&["r1", "r2"][..]), 1..6_u32).prop_map(|(index, rack, size)| {
+        json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIStorageCapacity",
+               "metadata": {"name": format!("cap{index}"), "namespace": "default"}, "storageClassName": "late",
+               "nodeTopology": {"matchLabels": {"rack": rack}}, "capacity": format!("{size}Gi")})
+    });
+    prop_oneof![1 => driver, 2 => published].prop_map(|object| decoded(&object))
+}
+
+/// One of a few pods that are much alike, with claims of its own or of all.
+fn replica() -> impl Strategy<Value = Object> {
+    let alike = (select(&["500m", "1"][..]), proptest::collection::vec(6..10_usize, 0..3)).prop_map(|(cpu, claims)| {
+        let volumes: Vec<_> = claims
+            .iter()
+            .enumerate()
+            .map(|(index, claim)| {
+                json!({"name": format!("v{index}"), "persistentVolumeClaim": {"claimName": format!("c{claim}")}})
+            })
+            .collect();
+        decoded(&json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "replica", "namespace": "default"},
+            "spec": {"containers": [{"name": "main", "image": "app1", "resources": {"requests": {"cpu": cpu}}}],
+                     "volumes": volumes},
+        }))
+    });
+    prop_oneof![3 => alike, 1 => pod("replica".to_owned(), false)]
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Upsert(Object),
+    /// One of the objects of another cluster.
+    Change(Index),
+    Remove(Index),
+    Decide(Object),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let object = prop_oneof![4 => free_volume(), 3 => open_claim(), 1 => class(), 1 => capacity()];
+    prop_oneof![
+        3 => object.prop_map(Step::Upsert),
+        2 => any::<Index>().prop_map(Step::Change),
+        1 => any::<Index>().prop_map(Step::Remove),
+        6 => replica().prop_map(Step::Decide),
+    ]
+}
+
+/// Places a pod as a scheduler does.
+fn assume(cluster: &mut Cluster, scratch: &Scratch, pod: &berth_scheduler::pod::Pod, decision: &Decision) {
+    let Decision::Place(placement) = decision else {
+        return;
+    };
+    if let Some(state) = FilterState::volume_binding(&scratch.states) {
+        let volumes = state.on_node(cluster, placement.node).expect("the node fits");
+        let assumption = cluster.binder_mut().assume(placement.node, &volumes);
+        assumption.expect("nothing changed since").keep();
+    }
+    let _ = cluster.assume_pod(pod, placement.node);
+}
+
+fn check(before: &[Object], other: &[Object], steps: &[Step], profile: &Profile) -> Result<(), TestCaseError> {
+    let mut cluster = cluster_of(before);
+    let mut known: Vec<(Kind, String, String)> = Vec::new();
+    let name = |object: &Object| {
+        let metadata = object.metadata();
+        (object.kind(), metadata.namespace.clone(), metadata.name.clone())
+    };
+    known.extend(before.iter().map(name));
+    let mut scratch = Scratch::new(1);
+    for (number, step) in steps.iter().enumerate() {
+        match step {
+            Step::Upsert(object) => {
+                known.push(name(object));
+                cluster.upsert(object);
+            }
+            Step::Change(index) => {
+                let object = index.get(other);
+                known.push(name(object));
+                cluster.upsert(object);
+            }
+            Step::Remove(index) => {
+                let (kind, namespace, name) = index.get(&known);
+                cluster.remove(*kind, namespace, name);
+            }
+            Step::Decide(object) => {
+                let mut pod = as_pod(object).clone();
+                pod.metadata.name = format!("replica-{number}");
+                let pod = cluster.compile(&pod);
+                let (mut without, mut alone) = (cluster.clone(), scratch.clone());
+                without.forget_verdicts();
+                let expected = decide(&mut without, &pod, profile, &mut alone);
+                let decision = decide(&mut cluster, &pod, profile, &mut scratch);
+                prop_assert_eq!(&decision, &expected, "step {}", number);
+                assume(&mut cluster, &scratch, &pod, &decision);
+                cluster.release(&pod);
+            }
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(192))]
+
+    /// With and without kept verdicts: the same node, the same total, the same reasons.
+    #[test]
+    fn sharing_changes_no_decision(
+        before in objects(),
+        other in objects(),
+        steps in proptest::collection::vec(step(), 1..40),
+        scoring: bool,
+        percentage in proptest::option::of(1..100_u8),
+    ) {
+        let mut profile = if scoring { profile() } else { Profile::default() };
+        profile.percentage_of_nodes_to_score = percentage.and_then(NonZero::new);
+        check(&before, &other, &steps, &profile)?;
+    }
+}

@@ -1,0 +1,276 @@
+//! `berth bench simulate`: how long a whole cluster in virtual time takes, and how much memory.
+//!
+//! The cluster is made up: nodes in three zones of ten racks with local disks, and StatefulSets whose pods have a claim
+//! each. Every second set wants local disks, the others a volume that is made in the zone of its node; every third is
+//! started in order, pod after pod.
+
+use super::{memory, seconds_on_processor};
+use crate::embedded::names::RACK;
+use crate::input::Progress;
+use crate::simulate::{Options, Simulation};
+use berth_core::names::{HOSTNAME, NO_PROVISIONER, ZONE};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::time::Instant;
+
+const ZONES: u32 = 3;
+const RACKS: u32 = 10;
+/// Disks on each node: their sizes in Gi.
+const DISKS: [u32; 6] = [100, 200, 200, 500, 500, 1000];
+
+/// How large a simulation is to be made up.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// Nodes.
+    pub nodes: u32,
+    /// Pods, each with a claim.
+    pub pods: u32,
+    /// Pods of each StatefulSet.
+    pub replicas: u32,
+    /// The seed of the simulation.
+    pub seed: u64,
+}
+
+/// What was measured. The field names are a contract with users' scripts.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Measurement {
+    /// Nodes in the cluster.
+    pub nodes: usize,
+    /// Pods at the end.
+    pub pods: usize,
+    /// Pods that have a node.
+    pub placed: usize,
+    /// Claims that are bound.
+    pub bound_claims: usize,
+    /// Volumes at the end, made ones too.
+    pub volumes: usize,
+    /// Events that were told.
+    pub events: usize,
+    /// Seconds to make up the objects and create them.
+    pub load_s: f64,
+    /// Seconds to run until nothing moved.
+    pub run_s: f64,
+    /// The part of it in which a processor worked on it; less if other programs took turns.
+    pub run_cpu_s: f64,
+    /// Seconds to gather the outcome and write it as JSON.
+    pub outcome_s: f64,
+    /// Seconds to draw it as a page.
+    pub html_s: f64,
+    /// Bytes of the page.
+    pub html_bytes: usize,
+    /// The hash of the outcome's JSON: the same seed gives the same.
+    pub outcome_hash: String,
+    /// Memory of the process at the end.
+    pub rss_bytes: u64,
+    /// The most memory that the process had.
+    pub peak_rss_bytes: u64,
+}
+
+/// The objects of a simulation of this size.
+pub fn objects(size: &Size) -> impl Iterator<Item = Value> {
+    let size = *size;
+    let sets = size.pods.div_ceil(size.replicas.max(1));
+    let nodes = (0..size.nodes).flat_map(|number| std::iter::once(node(number)).chain(disks(number)));
+    let sets = (0..sets).map(move |set| {
+        let replicas = size.replicas.max(1).min(size.pods - set * size.replicas.max(1));
+        stateful_set(set, replicas)
+    });
+    classes().into_iter().chain(nodes).chain(sets)
+}
+
+fn classes() -> [Value; 2] {
+    [("local", NO_PROVISIONER), ("zonal", "berth.dev/zonal")].map(|(name, provisioner)| {
+        json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
+            "provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"})
+    })
+}
+
+fn node_name(number: u32) -> String {
+    format!("node-{number:05}")
+}
+
+fn node(number: u32) -> Value {
+    let name = node_name(number);
+    json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {
+            HOSTNAME: name,
+            ZONE: format!("zone-{}", number % ZONES),
+            RACK: format!("rack-{}", number / ZONES % RACKS),
+        }},
+        "status": {"allocatable": {"cpu": "16", "memory": "64Gi", "pods": "110"}},
+    })
+}
+
+fn disks(number: u32) -> impl Iterator<Item = Value> {
+    (1..).zip(DISKS).map(move |(disk, size)| {
+        let node = node_name(number);
+        json!({
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": format!("{node}-disk{disk}")},
+            "spec": {
+                "capacity": {"storage": format!("{size}Gi")},
+                "accessModes": ["ReadWriteOnce"],
+                "persistentVolumeReclaimPolicy": "Retain",
+                "storageClassName": "local",
+                "local": {"path": format!("/mnt/disks/{disk}")},
+                "nodeAffinity": {"required": {"nodeSelectorTerms": [
+                    {"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": [node]}]},
+                ]}},
+            },
+            "status": {"phase": "Available"},
+        })
+    })
+}
+
+fn stateful_set(number: u32, replicas: u32) -> Value {
+    let name = format!("set-{number:04}");
+    let labels = json!({"app": name});
+    let (class, gibibytes) = if number.is_multiple_of(2) {
+        ("local", 50 + number % 7 * 25)
+    } else {
+        ("zonal", 10)
+    };
+    let policy = if number.is_multiple_of(3) {
+        "OrderedReady"
+    } else {
+        "Parallel"
+    };
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "replicas": replicas,
+            "serviceName": name,
+            "podManagementPolicy": policy,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [
+                {"name": "main", "image": "registry.example/main:1", "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}},
+            ]}},
+            "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "storageClassName": class,
+                "resources": {"requests": {"storage": format!("{gibibytes}Gi")}},
+            }}],
+        },
+    })
+}
+
+/// Makes up a cluster, simulates it until nothing moves, and measures.
+///
+/// # Errors
+/// If the outcome cannot be written as JSON.
+pub fn measure(size: &Size, progress: &mut dyn Progress) -> serde_json::Result<Measurement> {
+    let begun = Instant::now();
+    let mut simulation = Simulation::new(Options {
+        seed: size.seed,
+        ..Options::default()
+    });
+    for object in objects(size) {
+        // No two objects of a made-up cluster share a name.
+        let _ = simulation.create(object);
+    }
+    let load_s = begun.elapsed().as_secs_f64();
+    let (begun, worked) = (Instant::now(), seconds_on_processor());
+    simulation.run(&mut |scheduled| progress.step("placed", usize::try_from(scheduled).unwrap_or(usize::MAX), "pods"));
+    progress.done();
+    let (run_s, run_cpu_s) = (begun.elapsed().as_secs_f64(), seconds_on_processor() - worked);
+    let begun = Instant::now();
+    let outcome = simulation.outcome();
+    let json = serde_json::to_vec(&outcome)?;
+    let outcome_s = begun.elapsed().as_secs_f64();
+    let begun = Instant::now();
+    let html_bytes = crate::simulate::render_html(&outcome).len();
+    let html_s = begun.elapsed().as_secs_f64();
+    let memory = memory();
+    Ok(Measurement {
+        nodes: outcome.summary.nodes,
+        pods: outcome.summary.pods,
+        placed: outcome.summary.placed,
+        bound_claims: outcome.summary.bound_claims,
+        volumes: outcome.volumes.len(),
+        events: outcome.events.len(),
+        load_s,
+        run_s,
+        run_cpu_s,
+        outcome_s,
+        html_s,
+        html_bytes,
+        outcome_hash: format!("{:016x}", crate::embedded::hash_of(&json)),
+        rss_bytes: memory.now,
+        peak_rss_bytes: memory.peak,
+    })
+}
+
+impl Measurement {
+    /// The measurement for a person.
+    #[must_use]
+    pub fn table(&self) -> String {
+        let mebibytes = |bytes: u64| format!("{:.0} MiB", bytes as f64 / (1 << 20) as f64);
+        let rows = [
+            ("nodes", self.nodes.to_string()),
+            ("pods", format!("{}, {} placed", self.pods, self.placed)),
+            (
+                "claims",
+                format!("{} bound, {} volumes", self.bound_claims, self.volumes),
+            ),
+            ("load", format!("{:.2} s", self.load_s)),
+            (
+                "run",
+                format!("{:.2} s ({:.2} s on the processor)", self.run_s, self.run_cpu_s),
+            ),
+            (
+                "outcome",
+                format!("{:.2} s, hash {}", self.outcome_s, self.outcome_hash),
+            ),
+            (
+                "page",
+                format!("{:.2} s, {:.1} MB", self.html_s, self.html_bytes as f64 / 1e6),
+            ),
+            (
+                "memory",
+                format!(
+                    "{}, at most {}",
+                    mebibytes(self.rss_bytes),
+                    mebibytes(self.peak_rss_bytes)
+                ),
+            ),
+        ];
+        let mut out = String::new();
+        for (label, text) in rows {
+            // Writing to a string cannot fail.
+            let _ = writeln!(out, "{label:<9}{text}");
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::NoProgress;
+
+    #[test]
+    fn the_same_seed_gives_the_same_bytes_and_every_pod_a_node() {
+        let size = Size {
+            nodes: 40,
+            pods: 230,
+            replicas: 50,
+            seed: 3,
+        };
+        let first = measure(&size, &mut NoProgress).unwrap();
+        assert_eq!(
+            (first.nodes, first.pods, first.placed, first.bound_claims),
+            (40, 230, 230, 230)
+        );
+        let second = measure(&size, &mut NoProgress).unwrap();
+        assert_eq!(first.outcome_hash, second.outcome_hash);
+        let other = measure(&Size { seed: 4, ..size }, &mut NoProgress).unwrap();
+        assert_ne!(first.outcome_hash, other.outcome_hash, "the seed breaks ties");
+        assert!(first.table().contains("230 placed"));
+    }
+}

@@ -1,0 +1,84 @@
+//! The configuration in effect, as `/configz` shows it: in the form of the file, defaults included.
+
+use super::{API_VERSION, Configuration, KIND, SchedulerProfile};
+use berth_scheduler::profile::FeatureGates;
+use serde_json::{Map, Value, json};
+
+impl Configuration {
+    /// The configuration under the name that kube-scheduler shows its own by, and the feature gates. Read as a file, it
+    /// gives this configuration again.
+    #[must_use]
+    pub fn shown(&self) -> Value {
+        let profiles: Vec<_> = self.profiles.iter().map(shown_profile).collect();
+        let gates = self.profiles.first().map(|profile| shown_gates(&profile.profile.gates));
+        json!({
+            "kubescheduler.config.k8s.io": {
+                "apiVersion": API_VERSION,
+                "kind": KIND,
+                "podInitialBackoffSeconds": self.times.initial_backoff.as_secs(),
+                "podMaxBackoffSeconds": self.times.max_backoff.as_secs(),
+                "profiles": profiles,
+            },
+            "featureGates": gates,
+        })
+    }
+}
+
+fn shown_gates(gates: &FeatureGates) -> Value {
+    json!({
+        "VolumeCapacityPriority": gates.volume_capacity_priority,
+        "StorageCapacityScoring": gates.storage_capacity_scoring,
+    })
+}
+
+fn shown_profile(profile: &SchedulerProfile) -> Value {
+    let decides = &profile.profile;
+    let filters: Vec<_> = decides
+        .filters
+        .iter()
+        .map(|name| json!({"name": name.as_str()}))
+        .collect();
+    let scores = decides.scores.iter();
+    let scores: Vec<_> = scores
+        .map(|(name, weight)| json!({"name": name.as_str(), "weight": weight}))
+        .collect();
+    let config = default_args().into_iter().map(|(plugin, mut args)| {
+        if let Some(Value::Object(given)) = profile.plugin_args.get(plugin) {
+            args.extend(given.clone());
+        }
+        args.insert("apiVersion".to_owned(), json!(API_VERSION));
+        args.insert("kind".to_owned(), json!(format!("{plugin}Args")));
+        json!({"name": plugin, "args": args})
+    });
+    json!({
+        "schedulerName": profile.scheduler_name,
+        // All that is enabled stands at its point.
+        "plugins": {
+            "multiPoint": {"disabled": [{"name": "*"}]},
+            "filter": {"enabled": filters},
+            "score": {"enabled": scores},
+        },
+        "pluginConfig": config.collect::<Vec<_>>(),
+    })
+}
+
+/// The arguments of the plugins that take some, where a file gives none.
+fn default_args() -> Vec<(&'static str, Map<String, Value>)> {
+    let resources = json!([{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1}]);
+    let args = [
+        ("InterPodAffinity", json!({"hardPodAffinityWeight": 1})),
+        ("NodeAffinity", json!({})),
+        ("NodeResourcesBalancedAllocation", json!({"resources": resources})),
+        (
+            "NodeResourcesFit",
+            json!({"scoringStrategy": {"type": "LeastAllocated", "resources": resources}}),
+        ),
+        ("PodTopologySpread", json!({"defaultingType": "System"})),
+        ("VolumeBinding", json!({"bindTimeoutSeconds": 600})),
+    ];
+    let fields = args.map(|(plugin, args)| match args {
+        Value::Object(fields) => (plugin, fields),
+        _ => (plugin, Map::new()),
+    });
+    fields.into()
+}

@@ -1,0 +1,180 @@
+//! The outcome of a simulation as one page for a browser: a picture of the topology with volumes, pods and refusals.
+//!
+//! A pure function from the outcome to a text. The page needs nothing from anywhere: no fonts, no scripts, no pictures from
+//! other places, and no script at all for what it says; the one it holds only colours nodes by why they refuse a pod.
+//! Everything that comes from the input goes through [`Escaped`].
+
+mod pending;
+mod tables;
+mod timeline;
+mod topology;
+
+use super::outcome::Outcome;
+use super::table::size;
+use std::fmt::{self, Write as _};
+
+const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("script.js");
+
+/// How many nodes are drawn with their pods and volumes in sight. Beyond, a node is a small square, and the rest is told
+/// when it is pointed at: a thousand nodes fit on a screen so.
+const MAX_LARGE_NODES: usize = 60;
+
+/// A text as HTML shows it. Quotes are escaped too, so that it can stand in an attribute.
+struct Escaped<'a>(&'a str);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for letter in self.0.chars() {
+            match letter {
+                '&' => f.write_str("&amp;")?,
+                '<' => f.write_str("&lt;")?,
+                '>' => f.write_str("&gt;")?,
+                '"' => f.write_str("&quot;")?,
+                '\'' => f.write_str("&#39;")?,
+                letter if letter.is_control() && letter != '\n' => f.write_char('\u{fffd}')?,
+                letter => f.write_char(letter)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn e(text: &str) -> Escaped<'_> {
+    Escaped(text)
+}
+
+/// `1 pod`, `2 pods`
+fn count(number: usize, what: &str) -> String {
+    match number {
+        1 => format!("1 {what}"),
+        number => format!("{number} {what}s"),
+    }
+}
+
+/// The whole page.
+#[must_use]
+pub fn render(outcome: &Outcome) -> String {
+    let mut out = String::new();
+    let verdict = verdict(outcome);
+    let _ = write!(
+        out,
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n\
+         <link rel=\"icon\" href=\"data:,\">\n\
+         <title>Berth: {}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
+         <a class=\"skip\" href=\"#topology\">To the topology</a>\n",
+        e(&verdict)
+    );
+    header(&mut out, outcome, &verdict);
+    out.push_str("<main>\n");
+    pending::render(&mut out, outcome);
+    topology::render(&mut out, outcome);
+    timeline::render(&mut out, &outcome.steps);
+    tables::render(&mut out, outcome);
+    let version = env!("CARGO_PKG_VERSION");
+    let _ = write!(
+        out,
+        "</main>\n<footer>Made by berth {version}. The same objects and the same seed give the same page.</footer>\n\
+         <script>\n{SCRIPT}</script>\n</body>\n</html>\n"
+    );
+    out
+}
+
+fn verdict(outcome: &Outcome) -> String {
+    match outcome.summary.pending {
+        0 => "every pod has a node".to_owned(),
+        1 => "1 pod is left pending".to_owned(),
+        pending => format!("{pending} pods are left pending"),
+    }
+}
+
+fn header(out: &mut String, outcome: &Outcome, verdict: &str) {
+    let summary = &outcome.summary;
+    let state = if summary.pending == 0 { "good" } else { "bad" };
+    let _ = write!(
+        out,
+        "<header>\n<p class=\"brand\"><svg viewBox=\"0 0 32 32\" aria-hidden=\"true\"><path d=\"M16 3v20M9 9h14M5 18c1 7 6 10 11 10s10-3 11-10\"/><circle cx=\"16\" cy=\"5\" r=\"2.6\"/></svg>berth simulate</p>\n\
+         <h1 class=\"{state}\">{}</h1>\n<dl class=\"figures\">\n",
+        e(&sentence(verdict))
+    );
+    figure(
+        out,
+        "Pods placed",
+        &share(summary.placed, summary.pods),
+        Some(percent(summary.placed, summary.pods)),
+    );
+    figure(
+        out,
+        "Claims bound",
+        &share(summary.bound_claims, summary.claims),
+        Some(percent(summary.bound_claims, summary.claims)),
+    );
+    let ready = outcome.nodes.iter().filter(|node| node.ready).count();
+    figure(
+        out,
+        "Nodes ready",
+        &share(ready, summary.nodes),
+        Some(percent(ready, summary.nodes)),
+    );
+    if let Some(fit) = summary.fit.fit_percent {
+        let words = format!(
+            "{fit}% <small class=\"line\">{} asked, {} taken</small>",
+            e(&size(summary.fit.requested_bytes)),
+            e(&size(summary.fit.taken_bytes))
+        );
+        figure(out, "Volumes fit", &words, Some(fit));
+    }
+    figure(out, "Virtual time", &duration(summary.virtual_seconds), None);
+    out.push_str("</dl>\n</header>\n");
+}
+
+/// One figure; `words` is HTML already.
+fn figure(out: &mut String, name: &str, words: &str, percent: Option<f64>) {
+    let _ = write!(out, "<div><dt>{name}</dt><dd>{words}</dd>");
+    if let Some(percent) = percent {
+        let _ = write!(
+            out,
+            "<dd class=\"bar\" aria-hidden=\"true\"><i style=\"width:{:.1}%\"></i></dd>",
+            percent.clamp(0.0, 100.0)
+        );
+    }
+    out.push_str("</div>\n");
+}
+
+fn share(part: usize, whole: usize) -> String {
+    format!("{part} <small>of {whole}</small>")
+}
+
+fn percent(part: usize, whole: usize) -> f64 {
+    match whole {
+        0 => 0.0,
+        whole => part as f64 * 100.0 / whole as f64,
+    }
+}
+
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    letters
+        .next()
+        .map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// A time in the units that people use.
+fn duration(seconds: f64) -> String {
+    let whole = seconds as u64;
+    match whole {
+        0..60 => format!("{} <small>s</small>", (seconds * 10.0).round() / 10.0),
+        60..3600 => format!("{} <small>min</small> {} <small>s</small>", whole / 60, whole % 60),
+        _ => format!(
+            "{} <small>h</small> {} <small>min</small>",
+            whole / 3600,
+            whole % 3600 / 60
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests;

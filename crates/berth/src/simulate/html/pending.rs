@@ -1,0 +1,136 @@
+//! The pods that wait, with the nodes that refuse them and what would help.
+
+use super::{count, e};
+use crate::simulate::outcome::Outcome;
+use crate::simulate::pending::PendingOutcome;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// How many names are listed before the rest is counted.
+const NAMES: usize = 8;
+/// How many groups of pods are shown; the JSON output has all.
+const GROUPS: usize = 20;
+
+pub(super) fn render(out: &mut String, outcome: &Outcome) {
+    if !outcome.pending.is_empty() {
+        out.push_str(
+            "<section id=\"pending\" aria-labelledby=\"pending-title\">\n<h2 id=\"pending-title\">Left pending</h2>\n",
+        );
+        for (index, group) in outcome.pending.iter().take(GROUPS).enumerate() {
+            card(out, index, group);
+        }
+        let more = outcome.pending.len().saturating_sub(GROUPS);
+        if more > 0 {
+            let _ = writeln!(
+                out,
+                "<p class=\"more\">and {more} more reasons; -o json has them all</p>"
+            );
+        }
+        refusals(out, outcome);
+        out.push_str("</section>\n");
+    }
+    stuck(out, outcome);
+}
+
+fn card(out: &mut String, index: usize, group: &PendingOutcome) {
+    let _ = write!(
+        out,
+        "<article class=\"group\">\n<h3>{}</h3>\n<p class=\"names\">{}</p>\n<p>{}</p>\n",
+        count(group.pods.len(), "pod"),
+        names(&group.pods),
+        e(&group.message)
+    );
+    if !group.refused.is_empty() {
+        let _ = write!(
+            out,
+            "<button type=\"button\" class=\"show\" data-group=\"{index}\" aria-pressed=\"false\" hidden>Show in the topology</button>\n\
+             <details><summary>Why nodes refuse</summary>\n<ul class=\"reasons\">\n"
+        );
+        for refused in &group.refused {
+            let _ = writeln!(
+                out,
+                "<li><b>{}</b> {} <span class=\"plugin\">{}</span><br><span class=\"names\">{}</span></li>",
+                count(refused.nodes.len(), "node"),
+                e(&refused.reason),
+                e(&refused.plugin),
+                names(&refused.nodes)
+            );
+        }
+        out.push_str("</ul></details>\n");
+    }
+    if !group.advice.is_empty() {
+        out.push_str("<p class=\"help\">What would help</p>\n<ul>\n");
+        for advice in &group.advice {
+            let _ = writeln!(out, "<li>{}</li>", e(advice));
+        }
+        out.push_str("</ul>\n");
+    }
+    out.push_str("</article>\n");
+}
+
+fn names(names: &[String]) -> String {
+    let told: Vec<String> = names.iter().take(NAMES).map(|name| e(name).to_string()).collect();
+    let more = names.len().saturating_sub(NAMES);
+    let more = if more > 0 {
+        format!(" and {more} more")
+    } else {
+        String::new()
+    };
+    format!("{}{more}", told.join(", "))
+}
+
+/// For the script: by group, the reasons, and by node the numbers of the reasons that it has. Nodes are numbered as the
+/// topology numbers them.
+fn refusals(out: &mut String, outcome: &Outcome) {
+    let numbers: BTreeMap<&str, usize> = outcome
+        .nodes
+        .iter()
+        .enumerate()
+        .map(|(index, node)| (&*node.node, index))
+        .collect();
+    let groups: Vec<_> = outcome
+        .pending
+        .iter()
+        .take(GROUPS)
+        .map(|group| {
+            let reasons: Vec<_> = group.refused.iter().map(|refused| refused.reason.as_str()).collect();
+            let nodes: Vec<Vec<usize>> = group
+                .refused
+                .iter()
+                .map(|refused| refused.nodes.iter().filter_map(|node| numbers.get(&**node).copied()).collect())
+                .collect();
+            serde_json::json!({"pods": group.pods.iter().take(NAMES).collect::<Vec<_>>(), "reasons": reasons, "nodes": nodes})
+        })
+        .collect();
+    // Within a script element only `<` can end it.
+    let text = serde_json::Value::from(groups).to_string().replace('<', "\\u003c");
+    let _ = writeln!(out, "<script type=\"application/json\" id=\"refusals\">{text}</script>");
+}
+
+/// Pods that have a node and do not run there.
+fn stuck(out: &mut String, outcome: &Outcome) {
+    let mut by_message: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for pod in outcome
+        .pods
+        .iter()
+        .filter(|pod| !pod.node.is_empty() && !pod.message.is_empty())
+    {
+        by_message.entry(&pod.message).or_default().push(pod.pod.clone());
+    }
+    if by_message.is_empty() {
+        return;
+    }
+    out.push_str(
+        "<section id=\"stuck\" aria-labelledby=\"stuck-title\">\n<h2 id=\"stuck-title\">Placed, but not running</h2>\n",
+    );
+    for (message, pods) in by_message.into_iter().take(GROUPS) {
+        let _ = write!(
+            out,
+            "<article class=\"group\">\n<h3>{}</h3>\n<p class=\"names\">{}</p>\n<p>{}</p>\n</article>\n",
+            count(pods.len(), "pod"),
+            names(&pods),
+            e(message)
+        );
+    }
+    out.push_str("</section>\n");
+}

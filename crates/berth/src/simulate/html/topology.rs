@@ -1,0 +1,321 @@
+//! The picture: zones, their racks, the nodes in them, and on each node its pods and volumes with their fill.
+
+use super::{MAX_LARGE_NODES, count, e, percent};
+use crate::simulate::fit::{Fit, NodeOutcome};
+use crate::simulate::outcome::{ClaimOutcome, Outcome, PodOutcome, VolumeOutcome};
+use crate::simulate::table::size;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// How many pods or volumes of a node are drawn, and told when it is pointed at.
+const SHOWN: usize = 12;
+/// How many pods have their name on the node.
+const CHIPS: usize = 6;
+/// How many volumes of a zone are drawn.
+const SHOWN_IN_ZONE: usize = 48;
+/// How many refusals a node tells of.
+const REFUSALS: usize = 4;
+
+/// A volume with what was asked of it.
+struct Filled<'a> {
+    volume: &'a VolumeOutcome,
+    claim: Option<&'a ClaimOutcome>,
+}
+
+impl Filled<'_> {
+    fn percent(&self) -> f64 {
+        let asked = self.claim.map_or(0, |claim| claim.requested_bytes);
+        match self.volume.capacity_bytes {
+            0 => 0.0,
+            capacity => (asked as f64 * 100.0 / capacity as f64).clamp(0.0, 100.0),
+        }
+    }
+
+    fn words(&self) -> String {
+        let capacity = size(self.volume.capacity_bytes);
+        match self.claim {
+            Some(claim) => format!("{} asked of {capacity}, {}", size(claim.requested_bytes), claim.claim),
+            None => format!("{capacity}, {}", self.volume.phase.to_lowercase()),
+        }
+    }
+
+    fn bar(&self, out: &mut String) {
+        let class = if self.claim.is_some() { "vol" } else { "vol free" };
+        let _ = write!(
+            out,
+            "<li class=\"{class}\" title=\"{}: {}\"><span>{}</span><i><u style=\"width:{:.0}%\"></u></i><em>{}</em></li>",
+            e(&self.volume.volume),
+            e(&self.words()),
+            e(short(&self.volume.volume)),
+            self.percent(),
+            e(&match self.claim {
+                Some(claim) => format!("{}/{}", size(claim.requested_bytes), size(self.volume.capacity_bytes)),
+                None => size(self.volume.capacity_bytes),
+            })
+        );
+    }
+}
+
+/// The last part of a name that a machine made: its beginning is the same for all.
+fn short(name: &str) -> &str {
+    match name.strip_prefix("pvc-") {
+        Some(uid) if uid.len() == 36 && uid.is_ascii() => &uid[24..],
+        _ => name,
+    }
+}
+
+/// What is where, by the place it is drawn in.
+#[derive(Default)]
+struct Places<'a> {
+    pods: BTreeMap<&'a str, Vec<&'a PodOutcome>>,
+    of_node: BTreeMap<&'a str, Vec<Filled<'a>>>,
+    of_rack: BTreeMap<(String, String), Vec<Filled<'a>>>,
+    of_zone: BTreeMap<&'a str, Vec<Filled<'a>>>,
+    shared: Vec<Filled<'a>>,
+    refusals: BTreeMap<&'a str, Vec<String>>,
+}
+
+impl<'a> Places<'a> {
+    fn of(outcome: &'a Outcome) -> Self {
+        let mut places = Self::default();
+        for pod in &outcome.pods {
+            places.pods.entry(&pod.node).or_default().push(pod);
+        }
+        let claims: BTreeMap<&str, &ClaimOutcome> = outcome
+            .claims
+            .iter()
+            .filter(|claim| claim.phase == "Bound")
+            .map(|claim| (&*claim.volume, claim))
+            .collect();
+        let known: BTreeMap<&str, ()> = outcome.nodes.iter().map(|node| (&*node.node, ())).collect();
+        for volume in &outcome.volumes {
+            let filled = Filled {
+                volume,
+                claim: claims.get(&*volume.volume).copied(),
+            };
+            let place = &volume.place;
+            let only = |set: &'a std::collections::BTreeSet<String>| (set.len() == 1).then(|| set.first()).flatten();
+            match (only(&place.nodes), only(&place.racks), only(&place.zones)) {
+                (Some(node), _, _) if known.contains_key(&**node) => {
+                    places.of_node.entry(node).or_default().push(filled)
+                }
+                (None, Some(rack), Some(zone)) => {
+                    places
+                        .of_rack
+                        .entry((zone.clone(), rack.clone()))
+                        .or_default()
+                        .push(filled);
+                }
+                (None, _, Some(zone)) => places.of_zone.entry(zone).or_default().push(filled),
+                _ => places.shared.push(filled),
+            }
+        }
+        for group in &outcome.pending {
+            let name = group.pods.first().map_or("", String::as_str);
+            for refused in &group.refused {
+                for node in &refused.nodes {
+                    let told = places.refusals.entry(node).or_default();
+                    if told.len() < REFUSALS {
+                        told.push(format!("{name}: {}", refused.reason));
+                    }
+                }
+            }
+        }
+        places
+    }
+}
+
+pub(super) fn render(out: &mut String, outcome: &Outcome) {
+    let places = Places::of(outcome);
+    let form = if outcome.nodes.len() > MAX_LARGE_NODES {
+        "small"
+    } else {
+        "large"
+    };
+    let _ = write!(
+        out,
+        "<section id=\"topology\" aria-labelledby=\"topology-title\" class=\"{form}\">\n<h2 id=\"topology-title\">Topology</h2>\n\
+         <p class=\"legend\"><span class=\"key pod\"></span>pod <span class=\"key vol\"><u></u></span>volume, filled by what was asked \
+         <span class=\"key free\"></span>free volume <span class=\"key cordoned\"></span>cordoned \
+         <span class=\"key notready\"></span>not ready</p>\n<p id=\"refusal-legend\" class=\"legend\" aria-live=\"polite\" hidden></p>\n<div class=\"zones\">\n"
+    );
+    let mut zones: BTreeMap<&str, BTreeMap<&str, Vec<(usize, &NodeOutcome)>>> = BTreeMap::new();
+    for (index, node) in outcome.nodes.iter().enumerate() {
+        zones
+            .entry(&node.zone)
+            .or_default()
+            .entry(&node.rack)
+            .or_default()
+            .push((index, node));
+    }
+    // A volume of a zone whose nodes are gone still is there.
+    for zone in places.of_zone.keys() {
+        zones.entry(zone).or_default();
+    }
+    for (zone, racks) in &zones {
+        self::zone(out, outcome, &places, zone, racks);
+    }
+    out.push_str("</div>\n");
+    if !places.shared.is_empty() {
+        out.push_str("<div class=\"shared\">\n<h3>Volumes of several zones, of none, or of nodes that are gone</h3>\n");
+        volumes(out, &places.shared, SHOWN_IN_ZONE);
+        out.push_str("</div>\n");
+    }
+    out.push_str("</section>\n");
+}
+
+fn zone(
+    out: &mut String,
+    outcome: &Outcome,
+    places: &Places<'_>,
+    name: &str,
+    racks: &BTreeMap<&str, Vec<(usize, &NodeOutcome)>>,
+) {
+    let found = outcome.zones.iter().find(|zone| zone.zone == name);
+    let title = if name.is_empty() { "Without a zone" } else { name };
+    let _ = write!(out, "<section class=\"zone\">\n<h3>{}</h3>\n", e(title));
+    if let Some(zone) = found {
+        let _ = write!(
+            out,
+            "<p class=\"sub\">{} · {} · {}</p>\n",
+            count(zone.nodes, "node"),
+            count(zone.pods, "pod"),
+            fit(&zone.fit)
+        );
+    }
+    out.push_str("<div class=\"racks\">\n");
+    for (rack, nodes) in racks {
+        out.push_str("<div class=\"rack\">\n");
+        if !rack.is_empty() {
+            let _ = writeln!(out, "<h4>{}</h4>", e(rack));
+        }
+        out.push_str("<ul class=\"nodes\">\n");
+        for (index, node) in nodes {
+            self::node(out, places, *index, node);
+        }
+        out.push_str("</ul>\n");
+        if let Some(found) = places.of_rack.get(&(name.to_owned(), (*rack).to_owned())) {
+            volumes(out, found, SHOWN_IN_ZONE);
+        }
+        out.push_str("</div>\n");
+    }
+    out.push_str("</div>\n");
+    if let Some(found) = places.of_zone.get(name) {
+        out.push_str("<h4>Volumes of the zone</h4>\n");
+        volumes(out, found, SHOWN_IN_ZONE);
+    }
+    out.push_str("</section>\n");
+}
+
+fn fit(fit: &Fit) -> String {
+    match fit.fit_percent {
+        Some(percent) => format!("{percent}% of {} used", e(&size(fit.taken_bytes))),
+        None => "no volumes".to_owned(),
+    }
+}
+
+fn volumes(out: &mut String, found: &[Filled<'_>], shown: usize) {
+    out.push_str("<ul class=\"vols\">");
+    for filled in found.iter().take(shown) {
+        filled.bar(out);
+    }
+    if found.len() > shown {
+        let _ = write!(out, "<li class=\"more\">and {} more</li>", found.len() - shown);
+    }
+    out.push_str("</ul>\n");
+}
+
+fn node(out: &mut String, places: &Places<'_>, index: usize, node: &NodeOutcome) {
+    let state = match (node.ready, node.schedulable) {
+        (true, true) => "ready",
+        (true, false) => "cordoned",
+        (false, _) => "notready",
+    };
+    let pods = places.pods.get(&*node.node).map_or(&[][..], Vec::as_slice);
+    let own = places.of_node.get(&*node.node).map_or(&[][..], Vec::as_slice);
+    let used = own.iter().filter(|filled| filled.claim.is_some()).count();
+    let mut words = format!("{} · {}", count(node.pods, "pod"), fit_words(node));
+    if !own.is_empty() {
+        let _ = write!(words, " · {used} of {} local volumes taken", own.len());
+    }
+    let _ = write!(
+        out,
+        "<li class=\"node {state}\" tabindex=\"0\" data-node=\"{index}\" style=\"--fill:{:.0}%\">\
+         <span class=\"head\"><b>{}</b><small>{}</small></span>",
+        node_fill(node, own, used),
+        e(&node.node),
+        e(match state {
+            "ready" => "",
+            "cordoned" => "cordoned",
+            _ => "not ready",
+        })
+    );
+    out.push_str("<span class=\"pods\" aria-hidden=\"true\">");
+    for pod in pods.iter().take(CHIPS) {
+        let class = if pod.message.is_empty() { "pod" } else { "pod stuck" };
+        let name = pod.pod.split_once('/').map_or(pod.pod.as_str(), |(_, name)| name);
+        let _ = write!(out, "<i class=\"{class}\">{}</i>", e(name));
+    }
+    if pods.len() > CHIPS {
+        let _ = write!(out, "<small>+{}</small>", pods.len() - CHIPS);
+    }
+    out.push_str("</span>");
+    if !own.is_empty() {
+        volumes(out, own, SHOWN);
+    }
+    inspector(out, places, node, pods, &words);
+    out.push_str("</li>\n");
+}
+
+/// How much of a node's square is coloured: the taken ones of its local volumes, or how well its pods' volumes fit.
+fn node_fill(node: &NodeOutcome, own: &[Filled<'_>], used: usize) -> f64 {
+    match own.len() {
+        0 => node.fit.fit_percent.unwrap_or(0.0).clamp(0.0, 100.0),
+        all => percent(used, all),
+    }
+}
+
+fn fit_words(node: &NodeOutcome) -> String {
+    match node.fit.fit_percent {
+        Some(percent) => format!(
+            "{} asked, {} taken ({percent}%)",
+            size(node.fit.requested_bytes),
+            size(node.fit.taken_bytes)
+        ),
+        None => "no volumes".to_owned(),
+    }
+}
+
+/// What is told when a node is pointed at or has the focus.
+fn inspector(out: &mut String, places: &Places<'_>, node: &NodeOutcome, pods: &[&PodOutcome], words: &str) {
+    let place = [node.zone.as_str(), node.rack.as_str()];
+    let place: Vec<&str> = place.into_iter().filter(|part| !part.is_empty()).collect();
+    let _ = write!(
+        out,
+        "<div class=\"tip\" role=\"note\"><b>{}</b> <span class=\"names\">{}</span><p>{}</p>",
+        e(&node.node),
+        e(&place.join(" · ")),
+        e(words)
+    );
+    if !pods.is_empty() {
+        out.push_str("<ul>");
+        for pod in pods.iter().take(SHOWN) {
+            let _ = match pod.message.as_str() {
+                "" => write!(out, "<li>{}</li>", e(&pod.pod)),
+                message => write!(out, "<li class=\"warn\">{}: {}</li>", e(&pod.pod), e(message)),
+            };
+        }
+        if pods.len() > SHOWN {
+            let _ = write!(out, "<li class=\"more\">and {} more</li>", pods.len() - SHOWN);
+        }
+        out.push_str("</ul>");
+    }
+    if let Some(refusals) = places.refusals.get(&*node.node) {
+        out.push_str("<p class=\"refuses\">Refuses</p><ul>");
+        for refusal in refusals {
+            let _ = write!(out, "<li>{}</li>", e(refusal));
+        }
+        out.push_str("</ul>");
+    }
+    out.push_str("</div>");
+}

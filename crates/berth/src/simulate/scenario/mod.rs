@@ -1,0 +1,473 @@
+//! A scenario: what is done to a simulated cluster, and when.
+//!
+//! ```yaml
+//! apiVersion: berth.dev/v1alpha1
+//! kind: Scenario
+//! metadata: {name: zone-loss}
+//! steps:
+//! - at: 10m
+//!   name: zone-a goes dark
+//!   do:
+//!   - stopNodes: {zone: zone-a}
+//! ```
+//!
+//! `at` counts from the start of the simulation, and steps stand in the order of time. Between two steps the cluster does
+//! whatever it does. This module reads and checks; `perform` does.
+
+mod perform;
+
+pub use perform::PerformError;
+
+use crate::input::{self, NoProgress, ReadError, Source};
+use berth_core::quantity::Quantity;
+use jiff::SignedDuration;
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What a scenario says it is.
+pub const API_VERSION: &str = "berth.dev/v1alpha1";
+/// What a scenario says it is.
+pub const KIND: &str = "Scenario";
+
+/// The most nodes that one action adds: more than clusters have, so that a typing error does not fill the memory.
+const MAX_ADDED_NODES: u32 = 100_000;
+
+/// Why a scenario cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ScenarioError {
+    /// The file cannot be read.
+    #[error("{file}: {error}; check the path and its permissions")]
+    Unreadable {
+        /// The file.
+        file: Arc<str>,
+        /// What the system said.
+        #[source]
+        error: std::io::Error,
+    },
+    /// The file is not YAML.
+    #[error(transparent)]
+    Syntax(#[from] Box<input::Problem>),
+    /// It is something else.
+    #[error("{file}: found apiVersion {api_version:?} and kind {kind:?}, expected {API_VERSION:?} and {KIND:?}")]
+    OtherKind {
+        /// The file.
+        file: Arc<str>,
+        /// What it says.
+        api_version: String,
+        /// What it says.
+        kind: String,
+    },
+    /// A field is broken.
+    #[error("{file}: {field}: {problem}")]
+    Field {
+        /// The file.
+        file: Arc<str>,
+        /// The path of the field.
+        field: String,
+        /// What was found and what was expected.
+        problem: String,
+    },
+    /// Objects to apply are broken.
+    #[error("{file}: {field}: {error}")]
+    Objects {
+        /// The file.
+        file: Arc<str>,
+        /// The path of the field.
+        field: String,
+        /// What is wrong with them.
+        #[source]
+        error: ReadError,
+    },
+}
+
+/// What is done to a cluster, and when.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// The file it was read from.
+    pub file: Arc<str>,
+    /// Its steps, in the order of time.
+    pub steps: Vec<Step>,
+}
+
+/// What is done at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// When, from the start.
+    pub at: SignedDuration,
+    /// What to call it.
+    pub name: String,
+    /// What is done, in this order.
+    pub actions: Vec<Action>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct File {
+    #[allow(dead_code, reason = "read so that it is a known field; checked before")]
+    api_version: String,
+    #[allow(dead_code, reason = "read so that it is a known field; checked before")]
+    kind: String,
+    #[allow(dead_code, reason = "read so that it is a known field")]
+    metadata: Option<Value>,
+    steps: Vec<StepFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct StepFile {
+    at: String,
+    name: Option<String>,
+    #[serde(rename = "do")]
+    actions: Vec<Action>,
+}
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Action {
+    /// Add nodes.
+    AddNodes(AddNodes),
+    /// Delete nodes; their pods go with them.
+    DeleteNodes(Nodes),
+    /// Let no new pods come to nodes.
+    Cordon(Nodes),
+    /// Let new pods come again.
+    Uncordon(Nodes),
+    /// Cordon nodes and evict their pods, as far as disruption budgets allow.
+    Drain(Drain),
+    /// Nodes fall silent, as when they lose power or their network.
+    StopNodes(Nodes),
+    /// Silent and refusing nodes are well again.
+    StartNodes(Nodes),
+    /// The agents of nodes refuse pods that come.
+    RefusePods(Nodes),
+    /// Set the replicas of a workload.
+    Scale(Scale),
+    /// Delete an object.
+    Delete(ObjectName),
+    /// Create objects, or change those that are there.
+    Apply(Apply),
+    /// Set how much room storage pools have.
+    SetCapacity(SetCapacity),
+}
+
+/// Nodes by name, zone or labels; those that meet all that is said.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct Nodes {
+    /// Their names.
+    pub nodes: Vec<String>,
+    /// Their zone.
+    pub zone: Option<String>,
+    /// Labels that they have.
+    pub node_selector: BTreeMap<String, String>,
+}
+
+/// Nodes to drain.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct Drain {
+    nodes: Vec<String>,
+    zone: Option<String>,
+    node_selector: BTreeMap<String, String>,
+    /// Evict pods whatever disruption budgets say.
+    pub disable_eviction: bool,
+}
+
+impl Drain {
+    /// The nodes.
+    #[must_use]
+    pub fn nodes(&self) -> Nodes {
+        Nodes {
+            nodes: self.nodes.clone(),
+            zone: self.zone.clone(),
+            node_selector: self.node_selector.clone(),
+        }
+    }
+}
+
+/// Nodes to add: copies of a node that is there, or made from a template.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AddNodes {
+    /// How many.
+    #[serde(default = "one")]
+    pub count: u32,
+    /// Their names begin so; a number follows.
+    pub generate_name: String,
+    /// The node to copy.
+    pub like: Option<String>,
+    /// A Node without a name.
+    pub template: Option<Value>,
+    /// Labels that they have besides, or instead.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn default_namespace() -> String {
+    "default".to_owned()
+}
+
+/// A workload and how many pods it shall have.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Scale {
+    /// `Deployment`, `StatefulSet` or `ReplicaSet`.
+    pub kind: String,
+    /// Its namespace.
+    #[serde(default = "default_namespace")]
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// How many pods.
+    pub replicas: u32,
+}
+
+/// An object by its name.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ObjectName {
+    /// Its kind.
+    pub kind: String,
+    /// Its namespace; without one `default`, for kinds that live in namespaces.
+    pub namespace: Option<String>,
+    /// Its name.
+    pub name: String,
+}
+
+/// Objects to create or change.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct Apply {
+    /// A file or directory, relative to the scenario's.
+    pub filename: Option<String>,
+    /// The objects themselves. Those of the file are added when the scenario is read.
+    pub objects: Vec<Value>,
+}
+
+/// Pools of a class and the room that they shall have.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SetCapacity {
+    /// The class.
+    pub storage_class: String,
+    /// Labels of the pools' node topology; without any, all pools of the class.
+    #[serde(default)]
+    pub node_topology: BTreeMap<String, String>,
+    /// The room that is left, `"0"` for a full pool.
+    pub capacity: String,
+}
+
+impl Scenario {
+    /// Reads a scenario from a file, with the manifests that it names.
+    ///
+    /// # Errors
+    /// If it cannot be read or something in it is broken: the error names file, step and field.
+    pub fn from_file(path: &Path) -> Result<Self, ScenarioError> {
+        let file: Arc<str> = path.display().to_string().into();
+        let text = std::fs::read_to_string(path).map_err(|error| ScenarioError::Unreadable {
+            file: Arc::clone(&file),
+            error,
+        })?;
+        let folder = path.parent().unwrap_or_else(|| Path::new(""));
+        Self::from_text(&file, &text, folder)
+    }
+
+    /// Reads a scenario from a text; manifests that it names are looked for in a folder.
+    ///
+    /// # Errors
+    /// As [`Self::from_file`].
+    pub fn from_text(file: &Arc<str>, text: &str, folder: &Path) -> Result<Self, ScenarioError> {
+        let value = input::value_of(file, text)?;
+        let said = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
+        if said("apiVersion") != API_VERSION || said("kind") != KIND {
+            return Err(ScenarioError::OtherKind {
+                file: Arc::clone(file),
+                api_version: said("apiVersion"),
+                kind: said("kind"),
+            });
+        }
+        let read: File = serde_path_to_error::deserialize(value).map_err(|error| ScenarioError::Field {
+            file: Arc::clone(file),
+            field: error.path().to_string(),
+            problem: error.into_inner().to_string(),
+        })?;
+        let mut reader = Reader { file, folder };
+        let mut steps: Vec<Step> = Vec::new();
+        for (index, step) in read.steps.into_iter().enumerate() {
+            let earliest = steps.last().map(|step| step.at).unwrap_or_default();
+            steps.push(reader.step(index, step, earliest)?);
+        }
+        if steps.is_empty() {
+            return Err(reader.broken(
+                "steps".to_owned(),
+                "there is none; expected at least one step".to_owned(),
+            ));
+        }
+        Ok(Self {
+            file: Arc::clone(file),
+            steps,
+        })
+    }
+}
+
+struct Reader<'a> {
+    file: &'a Arc<str>,
+    folder: &'a Path,
+}
+
+impl Reader<'_> {
+    fn broken(&self, field: String, problem: String) -> ScenarioError {
+        ScenarioError::Field {
+            file: Arc::clone(self.file),
+            field,
+            problem,
+        }
+    }
+
+    fn step(&mut self, index: usize, step: StepFile, earliest: SignedDuration) -> Result<Step, ScenarioError> {
+        let field = |name: &str| format!("steps[{index}].{name}");
+        let at: SignedDuration = step.at.parse().map_err(|_| {
+            let problem = format!(
+                "found {:?}, expected a time from the start, such as 90s, 10m or 1h30m",
+                step.at
+            );
+            self.broken(field("at"), problem)
+        })?;
+        if at < earliest {
+            let problem = format!(
+                "{} is before the step above, at {earliest:#}; write steps in the order of time",
+                step.at
+            );
+            return Err(self.broken(field("at"), problem));
+        }
+        if step.actions.is_empty() {
+            return Err(self.broken(
+                field("do"),
+                "there is nothing to do; expected at least one action".to_owned(),
+            ));
+        }
+        let mut actions = step.actions;
+        for (number, action) in actions.iter_mut().enumerate() {
+            self.check(action, &field(&format!("do[{number}]")))?;
+        }
+        let words: Vec<&str> = actions.iter().map(Action::verb).collect();
+        Ok(Step {
+            at,
+            name: step.name.unwrap_or_else(|| words.join(", ")),
+            actions,
+        })
+    }
+
+    /// Checks what the form of an action does not say, and reads the manifests that it names.
+    fn check(&self, action: &mut Action, at: &str) -> Result<(), ScenarioError> {
+        let verb = action.verb();
+        let field = |name: &str| format!("{at}.{verb}.{name}");
+        match action {
+            Action::DeleteNodes(nodes)
+            | Action::Cordon(nodes)
+            | Action::Uncordon(nodes)
+            | Action::StopNodes(nodes)
+            | Action::StartNodes(nodes)
+            | Action::RefusePods(nodes) => self.check_nodes(nodes, &format!("{at}.{verb}")),
+            Action::Drain(drain) => self.check_nodes(&drain.nodes(), &format!("{at}.{verb}")),
+            Action::AddNodes(add) => {
+                if add.like.is_some() == add.template.is_some() {
+                    let problem = "expected either `like`, the name of a node to copy, or `template`";
+                    return Err(self.broken(format!("{at}.{verb}"), problem.to_owned()));
+                }
+                if !(1..=MAX_ADDED_NODES).contains(&add.count) {
+                    let problem = format!("found {}, expected 1 to {MAX_ADDED_NODES}", add.count);
+                    return Err(self.broken(field("count"), problem));
+                }
+                Ok(())
+            }
+            Action::Scale(scale) => {
+                let known = ["Deployment", "StatefulSet", "ReplicaSet"];
+                if known.contains(&scale.kind.as_str()) {
+                    return Ok(());
+                }
+                let problem = format!("found {:?}, expected {}", scale.kind, known.join(", "));
+                Err(self.broken(field("kind"), problem))
+            }
+            Action::Delete(_) => Ok(()),
+            Action::Apply(apply) => self.read_objects(apply, &format!("{at}.{verb}")),
+            Action::SetCapacity(set) => match set.capacity.parse::<Quantity>() {
+                Ok(_) => Ok(()),
+                Err(error) => Err(self.broken(field("capacity"), error.to_string())),
+            },
+        }
+    }
+
+    fn check_nodes(&self, nodes: &Nodes, at: &str) -> Result<(), ScenarioError> {
+        if *nodes == Nodes::default() {
+            let problem = "it names no nodes; expected `nodes`, `zone` or `nodeSelector`";
+            return Err(self.broken(at.to_owned(), problem.to_owned()));
+        }
+        Ok(())
+    }
+
+    fn read_objects(&self, apply: &mut Apply, at: &str) -> Result<(), ScenarioError> {
+        let mut sources = Vec::new();
+        if let Some(name) = &apply.filename {
+            sources.push(Source::Path(self.folder.join(name)));
+        }
+        if !apply.objects.is_empty() {
+            let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": apply.objects});
+            sources.push(Source::Text {
+                name: "objects".into(),
+                bytes: list.to_string().into_bytes(),
+            });
+        }
+        if sources.is_empty() {
+            let problem = "expected `filename` or `objects`";
+            return Err(self.broken(at.to_owned(), problem.to_owned()));
+        }
+        let mut objects = Vec::new();
+        let read = input::read_values(&sources, &mut std::io::empty(), &mut NoProgress, &mut |object| {
+            objects.push(object);
+        });
+        let summary = read.map_err(|error| ScenarioError::Objects {
+            file: Arc::clone(self.file),
+            field: at.to_owned(),
+            error,
+        })?;
+        if objects.is_empty() {
+            let skipped = summary.to_string();
+            return Err(self.broken(at.to_owned(), format!("there is no object to apply; {skipped}")));
+        }
+        apply.objects = objects;
+        Ok(())
+    }
+}
+
+impl Action {
+    /// As it is written in a scenario.
+    #[must_use]
+    pub fn verb(&self) -> &'static str {
+        match self {
+            Self::AddNodes(_) => "addNodes",
+            Self::DeleteNodes(_) => "deleteNodes",
+            Self::Cordon(_) => "cordon",
+            Self::Uncordon(_) => "uncordon",
+            Self::Drain(_) => "drain",
+            Self::StopNodes(_) => "stopNodes",
+            Self::StartNodes(_) => "startNodes",
+            Self::RefusePods(_) => "refusePods",
+            Self::Scale(_) => "scale",
+            Self::Delete(_) => "delete",
+            Self::Apply(_) => "apply",
+            Self::SetCapacity(_) => "setCapacity",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

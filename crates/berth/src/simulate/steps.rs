@@ -1,0 +1,249 @@
+//! Plays a scenario, and tells what each of its steps changed.
+
+use super::Simulation;
+use super::outcome::{ClaimOutcome, PodOutcome};
+use super::scenario::{PerformError, Scenario};
+use super::{Fit, START, fit};
+use jiff::SignedDuration;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// What one step of a scenario changed, from its moment until the next step or until nothing moved.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StepOutcome {
+    /// What it is called; `start` before the first one.
+    pub name: String,
+    /// When it was, from the start, as people write it.
+    pub at: String,
+    /// When it was, in virtual seconds from the start.
+    pub at_seconds: f64,
+    /// When the last thing moved before the next step.
+    pub moved_until_seconds: f64,
+    /// What was done, a line for each action.
+    pub did: Vec<String>,
+    /// What became of pods.
+    pub pods: PodChanges,
+    /// What became of claims.
+    pub claims: ClaimChanges,
+    /// How things stood at the end of the step.
+    pub summary: StepSummary,
+}
+
+/// What became of pods during a step.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PodChanges {
+    /// Pods of the same name on another node than before.
+    pub moved: Vec<Moved>,
+    /// Pods that had no node, or were not there.
+    pub placed: Vec<Placed>,
+    /// Pods that are no more.
+    pub gone: Vec<String>,
+    /// Pods that do not run at the end of the step, and why.
+    pub pending: Vec<Waiting>,
+}
+
+/// A pod that moved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Moved {
+    /// `namespace/name`
+    pub pod: String,
+    /// The node it was on.
+    pub from: String,
+    /// The node it is on.
+    pub to: String,
+}
+
+/// A pod that got a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Placed {
+    /// `namespace/name`
+    pub pod: String,
+    /// Its node.
+    pub node: String,
+}
+
+/// A pod that does not run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Waiting {
+    /// `namespace/name`
+    pub pod: String,
+    /// Its node; empty if it has none.
+    pub node: String,
+    /// Why it does not run.
+    pub message: String,
+}
+
+/// What became of claims during a step.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ClaimChanges {
+    /// Claims that got a volume, or another one.
+    pub bound: Vec<BoundClaim>,
+    /// Claims that are no more.
+    pub gone: Vec<String>,
+    /// Claims that have no volume at the end of the step.
+    pub pending: Vec<String>,
+}
+
+/// A claim that got a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BoundClaim {
+    /// `namespace/name`
+    pub claim: String,
+    /// Its volume.
+    pub volume: String,
+}
+
+/// How things stood at the end of a step.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StepSummary {
+    /// How many pods there were.
+    pub pods: usize,
+    /// How many of them had a node.
+    pub placed: usize,
+    /// How many had none.
+    pub pending: usize,
+    /// How many nodes there were.
+    pub nodes: usize,
+    /// How many of them were ready.
+    pub ready_nodes: usize,
+    /// How many claims there were.
+    pub claims: usize,
+    /// How many of them were bound.
+    pub bound_claims: usize,
+    /// How well their volumes fitted.
+    #[serde(flatten)]
+    pub fit: Fit,
+    /// Pods by zone.
+    pub pods_per_zone: BTreeMap<String, usize>,
+}
+
+/// Pods and claims at one moment.
+#[derive(Default)]
+struct Picture {
+    pods: Vec<PodOutcome>,
+    claims: Vec<ClaimOutcome>,
+}
+
+impl Simulation {
+    /// Plays a scenario until nothing moves any more after its last step. At the end of each step, of the start too,
+    /// `after` may look at the cluster.
+    ///
+    /// # Errors
+    /// If something is to be done to an object that is not there.
+    pub fn play(
+        &mut self,
+        scenario: &Scenario,
+        progress: &mut dyn FnMut(u64),
+        after: &mut dyn FnMut(&Self),
+    ) -> Result<(), PerformError> {
+        let mut before = Picture::default();
+        let mut did = Vec::new();
+        let mut name = "start".to_owned();
+        let mut at = SignedDuration::ZERO;
+        for (index, step) in scenario.steps.iter().enumerate() {
+            let moment = START.checked_add(step.at).unwrap_or(self.now);
+            self.run_until(Some(moment), progress);
+            before = self.conclude(name, at, did, before);
+            after(self);
+            did = self.perform(&scenario.file, index, step)?;
+            (name, at) = (step.name.clone(), step.at);
+        }
+        self.run_until(None, progress);
+        self.conclude(name, at, did, before);
+        after(self);
+        Ok(())
+    }
+
+    /// What came of the steps of the scenario so far.
+    #[must_use]
+    pub fn steps(&self) -> &[StepOutcome] {
+        &self.steps
+    }
+
+    /// Takes down what has changed since the picture before, and gives the one of now.
+    fn conclude(&mut self, name: String, at: SignedDuration, did: Vec<String>, before: Picture) -> Picture {
+        let (pods, claims) = self.pods_and_claims();
+        let now = Picture { pods, claims };
+        self.steps.push(StepOutcome {
+            name,
+            at: format!("{at:#}"),
+            at_seconds: at.as_secs_f64(),
+            moved_until_seconds: self.moved_for().as_millis() as f64 / 1000.0,
+            did,
+            pods: pod_changes(&before.pods, &now.pods),
+            claims: claim_changes(&before.claims, &now.claims),
+            summary: self.step_summary(&now),
+        });
+        now
+    }
+
+    fn step_summary(&self, now: &Picture) -> StepSummary {
+        let volumes = self.volume_outcomes();
+        let (zones, nodes) = fit::places(self.objects(), &now.pods, &now.claims, &volumes);
+        let placed = now.pods.iter().filter(|pod| !pod.node.is_empty()).count();
+        StepSummary {
+            pods: now.pods.len(),
+            placed,
+            pending: now.pods.len() - placed,
+            nodes: self.objects().of_kind("Node").count(),
+            ready_nodes: nodes.iter().filter(|node| node.ready).count(),
+            claims: now.claims.len(),
+            bound_claims: now.claims.iter().filter(|claim| claim.phase == "Bound").count(),
+            fit: fit::overall(&now.claims, &volumes),
+            pods_per_zone: zones.into_iter().map(|zone| (zone.zone, zone.pods)).collect(),
+        }
+    }
+}
+
+fn pod_changes(before: &[PodOutcome], now: &[PodOutcome]) -> PodChanges {
+    let known: BTreeMap<&str, &str> = before.iter().map(|pod| (&*pod.pod, &*pod.node)).collect();
+    let left: BTreeMap<&str, ()> = now.iter().map(|pod| (&*pod.pod, ())).collect();
+    let mut changes = PodChanges::default();
+    for pod in now {
+        match known.get(&*pod.pod).copied().unwrap_or_default() {
+            from if from == pod.node => {}
+            "" => changes.placed.push(Placed {
+                pod: pod.pod.clone(),
+                node: pod.node.clone(),
+            }),
+            from => changes.moved.push(Moved {
+                pod: pod.pod.clone(),
+                from: from.to_owned(),
+                to: pod.node.clone(),
+            }),
+        }
+        if pod.node.is_empty() || !pod.message.is_empty() {
+            changes.pending.push(Waiting {
+                pod: pod.pod.clone(),
+                node: pod.node.clone(),
+                message: pod.message.clone(),
+            });
+        }
+    }
+    // A pod that lost its node waits; it has not moved.
+    changes.moved.retain(|moved| !moved.to.is_empty());
+    let gone = before.iter().filter(|pod| !left.contains_key(&*pod.pod));
+    changes.gone = gone.map(|pod| pod.pod.clone()).collect();
+    changes
+}
+
+fn claim_changes(before: &[ClaimOutcome], now: &[ClaimOutcome]) -> ClaimChanges {
+    let known: BTreeMap<&str, &str> = before.iter().map(|claim| (&*claim.claim, &*claim.volume)).collect();
+    let left: BTreeMap<&str, ()> = now.iter().map(|claim| (&*claim.claim, ())).collect();
+    let mut changes = ClaimChanges::default();
+    for claim in now {
+        if claim.phase != "Bound" {
+            changes.pending.push(claim.claim.clone());
+        } else if known.get(&*claim.claim) != Some(&&*claim.volume) {
+            changes.bound.push(BoundClaim {
+                claim: claim.claim.clone(),
+                volume: claim.volume.clone(),
+            });
+        }
+    }
+    let gone = before.iter().filter(|claim| !left.contains_key(&*claim.claim));
+    changes.gone = gone.map(|claim| claim.claim.clone()).collect();
+    changes
+}

@@ -1,0 +1,137 @@
+//! Rows in columns that are as wide as they must be; columns of names are cut where the terminal is too narrow.
+
+use super::paint;
+use anstyle::Style;
+use std::fmt::Write as _;
+
+/// How many rows a table has at most; the JSON output has them all.
+const MAX_ROWS: usize = 40;
+/// A name is not cut below this.
+const MIN_NAME: usize = 12;
+const GAP: usize = 2;
+
+/// A column: its head, and what stands in it.
+#[derive(Clone, Copy)]
+pub(super) struct Column {
+    head: &'static str,
+    is_number: bool,
+    may_be_cut: bool,
+}
+
+impl Column {
+    /// Names, which can be long.
+    pub(super) fn names(head: &'static str) -> Self {
+        Self {
+            head,
+            is_number: false,
+            may_be_cut: true,
+        }
+    }
+
+    /// Short words.
+    pub(super) fn text(head: &'static str) -> Self {
+        Self {
+            head,
+            is_number: false,
+            may_be_cut: false,
+        }
+    }
+
+    /// Numbers: they end under each other.
+    pub(super) fn number(head: &'static str) -> Self {
+        Self {
+            head,
+            is_number: true,
+            may_be_cut: false,
+        }
+    }
+}
+
+/// A table on its way.
+pub(super) struct Columns {
+    columns: Vec<Column>,
+    rows: Vec<Vec<String>>,
+    total: usize,
+}
+
+impl Columns {
+    pub(super) fn new(columns: &[Column]) -> Self {
+        Self {
+            columns: columns.to_vec(),
+            rows: Vec::new(),
+            total: 0,
+        }
+    }
+
+    pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.total += 1;
+        if self.rows.len() < MAX_ROWS {
+            self.rows.push(cells.into_iter().collect());
+        }
+    }
+
+    /// Writes the table with its head, or nothing if it has no rows.
+    pub(super) fn render(self, out: &mut String, width: usize) {
+        if self.rows.is_empty() {
+            return;
+        }
+        let widths = self.widths(width);
+        let heads: Vec<String> = self.columns.iter().map(|column| column.head.to_owned()).collect();
+        let _ = writeln!(out, "\n{}", paint(Style::new().bold(), &self.line(&heads, &widths)));
+        for row in &self.rows {
+            let _ = writeln!(out, "{}", self.line(row, &widths));
+        }
+        if self.total > self.rows.len() {
+            let _ = writeln!(
+                out,
+                "  … and {} more (-o json has them all)",
+                self.total - self.rows.len()
+            );
+        }
+    }
+
+    fn widths(&self, width: usize) -> Vec<usize> {
+        let widest = |(index, column): (usize, &Column)| {
+            let cells = self.rows.iter().filter_map(|row| row.get(index));
+            let cells = cells.map(|cell| cell.chars().count());
+            cells.chain([column.head.len()]).max().unwrap_or(0)
+        };
+        let mut widths: Vec<usize> = self.columns.iter().enumerate().map(widest).collect();
+        let needed = |widths: &[usize]| widths.iter().map(|width| width + GAP).sum::<usize>();
+        // The longest names give way first.
+        while needed(&widths) > width {
+            let names = (0..widths.len()).filter(|index| self.columns[*index].may_be_cut && widths[*index] > MIN_NAME);
+            let Some(longest) = names.max_by_key(|index| widths[*index]) else {
+                break;
+            };
+            widths[longest] -= 1;
+        }
+        widths
+    }
+
+    fn line(&self, cells: &[String], widths: &[usize]) -> String {
+        let mut line = String::new();
+        for ((cell, width), column) in cells.iter().zip(widths).zip(&self.columns) {
+            let width = *width;
+            let text = if cell.chars().count() <= width {
+                cell.clone()
+            } else {
+                cut(cell, width)
+            };
+            let _ = match column.is_number {
+                true => write!(line, "{:GAP$}{text:>width$}", ""),
+                false => write!(line, "{:GAP$}{text:<width$}", ""),
+            };
+        }
+        line.trim_end().to_owned()
+    }
+}
+
+/// A name without its middle: those that machines make differ at the end, those that people make at the beginning.
+fn cut(name: &str, width: usize) -> String {
+    let kept = width.saturating_sub(1);
+    let letters: Vec<char> = name.chars().collect();
+    let head = letters.iter().take(kept / 2);
+    let tail = letters.iter().skip(letters.len().saturating_sub(kept - kept / 2));
+    head.chain(std::iter::once(&'…')).chain(tail).collect()
+}

@@ -1,0 +1,237 @@
+//! The outcome of a simulation as a table for people.
+
+mod columns;
+mod steps;
+
+use super::fit::Fit;
+use super::outcome::{Outcome, PodOutcome};
+use anstyle::{AnsiColor, Style};
+use berth_core::quantity::Bytes;
+use columns::{Column, Columns};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// How many names a line tells before it counts the rest.
+const NAMES_TOLD: usize = 5;
+
+/// Renders an outcome for a terminal of this width: the verdict first, then what is left pending and why, then what each
+/// step of the scenario did, then where everything is.
+#[must_use]
+pub fn render(outcome: &Outcome, width: usize) -> String {
+    let mut out = String::new();
+    verdict(&mut out, outcome, width);
+    not_running(&mut out, outcome, width);
+    not_bound(&mut out, outcome, width);
+    advice(&mut out, outcome, width);
+    steps::render(&mut out, &outcome.steps, width);
+    pods(&mut out, outcome, width);
+    claims(&mut out, outcome, width);
+    zones(&mut out, outcome, width);
+    nodes(&mut out, outcome, width);
+    out
+}
+
+fn paint(style: Style, text: &str) -> String {
+    format!("{style}{text}{style:#}")
+}
+
+fn title(out: &mut String, text: &str) {
+    let _ = writeln!(out, "\n{}", paint(Style::new().bold(), text));
+}
+
+fn verdict(out: &mut String, outcome: &Outcome, width: usize) {
+    let summary = &outcome.summary;
+    let (style, word) = if summary.pending == 0 {
+        (AnsiColor::Green.on_default().bold(), "Every pod has a node")
+    } else {
+        (AnsiColor::Red.on_default().bold(), "Some pods are left pending")
+    };
+    let text = format!(
+        "{word}: {} of {} pods placed on {} nodes, {} of {} claims bound, after {} s of virtual time.",
+        summary.placed, summary.pods, summary.nodes, summary.bound_claims, summary.claims, summary.virtual_seconds,
+    );
+    // The verdict is shorter than any width, so it is whole in the first line.
+    for line in wrapped(&text, width) {
+        let _ = writeln!(out, "{}", line.replacen(word, &paint(style, word), 1));
+    }
+    if let Some(fit) = summary.fit.fit_percent {
+        let text = format!(
+            "Claims asked for {} and took volumes of {}: {fit}% of what was taken is used.",
+            size(summary.fit.requested_bytes),
+            size(summary.fit.taken_bytes),
+        );
+        for line in wrapped(&text, width) {
+            let _ = writeln!(out, "{line}");
+        }
+    }
+}
+
+/// A size in the largest unit in which it is at least one, with one decimal at most.
+pub(super) fn size(bytes: i64) -> String {
+    let exact = Bytes(bytes).to_string();
+    if exact.len() <= 6 {
+        return exact;
+    }
+    for (suffix, power) in [("Pi", 50), ("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10)] {
+        if bytes >= 1 << power {
+            return format!("{:.1}{suffix}", bytes as f64 / (1_i64 << power) as f64);
+        }
+    }
+    exact
+}
+
+/// Pods that do not run, grouped by why: the same reason is told once.
+fn not_running(out: &mut String, outcome: &Outcome, width: usize) {
+    let mut by_message: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let waits = |pod: &&PodOutcome| pod.node.is_empty() || !pod.message.is_empty();
+    for pod in outcome.pods.iter().filter(waits) {
+        by_message.entry(&pod.message).or_default().push(&pod.pod);
+    }
+    reasons(out, "NOT RUNNING", by_message, width);
+}
+
+/// Claims without a volume of which something was said, grouped by what.
+fn not_bound(out: &mut String, outcome: &Outcome, width: usize) {
+    let mut by_message: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for claim in outcome.claims.iter().filter(|claim| claim.phase != "Bound") {
+        if !claim.message.is_empty() {
+            by_message.entry(&claim.message).or_default().push(&claim.claim);
+        }
+    }
+    reasons(out, "NOT BOUND", by_message, width);
+}
+
+/// What would help the pods that wait, for as many groups as fit on a screen.
+fn advice(out: &mut String, outcome: &Outcome, width: usize) {
+    let told = outcome.pending.iter().filter(|group| !group.advice.is_empty());
+    let mut told = told.take(NAMES_TOLD).peekable();
+    if told.peek().is_none() {
+        return;
+    }
+    title(out, "WHAT WOULD HELP");
+    for group in told {
+        let names: Vec<&str> = group.pods.iter().map(String::as_str).collect();
+        indented(out, 2, &names_of(&names), width);
+        for step in &group.advice {
+            indented(out, 4, &format!("- {step}"), width);
+        }
+    }
+}
+
+fn reasons(out: &mut String, head: &str, by_message: BTreeMap<&str, Vec<&str>>, width: usize) {
+    if by_message.is_empty() {
+        return;
+    }
+    title(out, head);
+    for (message, names) in by_message {
+        indented(out, 2, &names_of(&names), width);
+        indented(out, 4, message, width);
+    }
+}
+
+/// `a, b and 7 more`
+fn names_of(names: &[&str]) -> String {
+    let told = names.iter().take(NAMES_TOLD).copied().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(NAMES_TOLD) {
+        0 => told,
+        more => format!("{told} and {more} more"),
+    }
+}
+
+fn indented(out: &mut String, indent: usize, text: &str, width: usize) {
+    for line in wrapped(text, width.saturating_sub(indent).max(20)) {
+        let _ = writeln!(out, "{:indent$}{line}", "");
+    }
+}
+
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+fn pods(out: &mut String, outcome: &Outcome, width: usize) {
+    let mut table = Columns::new(&[Column::names("POD"), Column::names("NODE"), Column::text("PHASE")]);
+    for pod in outcome.pods.iter().filter(|pod| !pod.node.is_empty()) {
+        table.row([pod.pod.clone(), pod.node.clone(), pod.phase.clone()]);
+    }
+    table.render(out, width);
+}
+
+fn claims(out: &mut String, outcome: &Outcome, width: usize) {
+    let capacities: BTreeMap<&str, i64> = outcome
+        .volumes
+        .iter()
+        .map(|volume| (&*volume.volume, volume.capacity_bytes))
+        .collect();
+    let mut table = Columns::new(&[
+        Column::names("CLAIM (ASKED)"),
+        Column::names("VOLUME (SIZE)"),
+        Column::text("PHASE"),
+    ]);
+    for claim in &outcome.claims {
+        let volume = match capacities.get(&*claim.volume) {
+            Some(capacity) => format!("{} ({})", claim.volume, Bytes(*capacity)),
+            None => claim.volume.clone(),
+        };
+        let asked = format!("{} ({})", claim.claim, Bytes(claim.requested_bytes));
+        table.row([asked, volume, claim.phase.clone()]);
+    }
+    table.render(out, width);
+}
+
+/// Asked, taken and the quotient, for a row.
+fn fit_cells(fit: &Fit) -> [String; 3] {
+    match fit.fit_percent {
+        Some(percent) => [size(fit.requested_bytes), size(fit.taken_bytes), format!("{percent}%")],
+        None => ["-", "-", "-"].map(str::to_owned),
+    }
+}
+
+fn zones(out: &mut String, outcome: &Outcome, width: usize) {
+    let numbers = ["NODES", "PODS", "CLAIMS", "ASKED", "TAKEN", "FIT"].map(Column::number);
+    let mut columns = vec![Column::names("ZONE")];
+    columns.extend(numbers);
+    let mut table = Columns::new(&columns);
+    for zone in &outcome.zones {
+        let counts = [zone.nodes, zone.pods, zone.claims].map(|count| count.to_string());
+        let cells = [zone.zone.clone()]
+            .into_iter()
+            .chain(counts)
+            .chain(fit_cells(&zone.fit));
+        table.row(cells);
+    }
+    table.render(out, width);
+}
+
+/// Nodes that have pods, or are not as they should be.
+fn nodes(out: &mut String, outcome: &Outcome, width: usize) {
+    let mut columns = vec![Column::names("NODE"), Column::text("STATUS")];
+    columns.extend(["PODS", "CLAIMS", "ASKED", "TAKEN", "FIT"].map(Column::number));
+    let mut table = Columns::new(&columns);
+    for node in &outcome.nodes {
+        let status = match (node.ready, node.schedulable) {
+            (true, true) => "Ready",
+            (true, false) => "Cordoned",
+            (false, _) => "NotReady",
+        };
+        if node.pods == 0 && status == "Ready" {
+            continue;
+        }
+        let counts = [node.pods, node.claims].map(|count| count.to_string());
+        let cells = [node.node.clone(), status.to_owned()]
+            .into_iter()
+            .chain(counts)
+            .chain(fit_cells(&node.fit));
+        table.row(cells);
+    }
+    table.render(out, width);
+}

@@ -1,0 +1,79 @@
+//! What each step of a scenario did, for people.
+
+use super::{NAMES_TOLD, indented, names_of, paint, size, title};
+use crate::simulate::steps::StepOutcome;
+use anstyle::{AnsiColor, Style};
+use std::fmt::Write as _;
+
+pub(super) fn render(out: &mut String, steps: &[StepOutcome], width: usize) {
+    if steps.is_empty() {
+        return;
+    }
+    title(out, "STEPS");
+    let widest = steps.iter().map(|step| step.at.chars().count()).max().unwrap_or(0);
+    for step in steps {
+        let name = paint(Style::new().bold(), &step.name);
+        let _ = writeln!(out, "  {:>widest$}  {name}", step.at);
+        let indent = widest + 4;
+        for did in &step.did {
+            indented(out, indent, did, width);
+        }
+        indented(out, indent, &standing(step), width);
+        changes(out, step, indent, width);
+    }
+}
+
+/// How things stood at the end of a step, in one line.
+fn standing(step: &StepOutcome) -> String {
+    let summary = &step.summary;
+    let mut text = format!(
+        "then {} of {} pods placed, {} of {} claims bound",
+        summary.placed, summary.pods, summary.bound_claims, summary.claims
+    );
+    if summary.ready_nodes < summary.nodes {
+        let _ = write!(text, ", {} of {} nodes ready", summary.ready_nodes, summary.nodes);
+    }
+    if let Some(fit) = summary.fit.fit_percent {
+        let _ = write!(text, ", {fit}% of {} used", size(summary.fit.taken_bytes));
+    }
+    text
+}
+
+fn changes(out: &mut String, step: &StepOutcome, indent: usize, width: usize) {
+    let pods = &step.pods;
+    let moved = pods.moved.iter();
+    let moved: Vec<String> = moved
+        .map(|moved| format!("{} from {} to {}", moved.pod, moved.from, moved.to))
+        .collect();
+    let placed = pods.placed.iter();
+    let placed: Vec<String> = placed
+        .map(|placed| format!("{} on {}", placed.pod, placed.node))
+        .collect();
+    let bound = step.claims.bound.iter();
+    let bound: Vec<String> = bound
+        .map(|bound| format!("{} to {}", bound.claim, bound.volume))
+        .collect();
+    for (what, names) in [
+        ("moved", &moved),
+        ("placed", &placed),
+        ("gone", &pods.gone),
+        ("claims bound", &bound),
+        ("claims gone", &step.claims.gone),
+    ] {
+        if !names.is_empty() {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let count = if names.len() > NAMES_TOLD {
+                format!(" {}", names.len())
+            } else {
+                String::new()
+            };
+            indented(out, indent, &format!("{what}{count}: {}", names_of(&names)), width);
+        }
+    }
+    if !pods.pending.is_empty() {
+        let names: Vec<&str> = pods.pending.iter().map(|pod| pod.pod.as_str()).collect();
+        let mut lines = String::new();
+        indented(&mut lines, indent, &format!("not running: {}", names_of(&names)), width);
+        let _ = write!(out, "{}", paint(AnsiColor::Yellow.on_default(), &lines));
+    }
+}

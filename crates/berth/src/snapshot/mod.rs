@@ -1,0 +1,237 @@
+//! `berth snapshot`: the cluster of a kubeconfig as a file that `explain` and `simulate` read.
+//!
+//! Only what decisions read is written, so that the file can be handed to somebody else: secrets are never asked for,
+//! and environments, commands, annotations of other programs and the like are left out (see [`reduce`]). The cluster
+//! is only read.
+
+mod anonymize;
+mod reduce;
+mod yaml;
+
+use crate::cluster::{self, Listed, WORKLOADS};
+use anyhow::Context;
+use berth_core::api::Kind;
+use berth_kube::api::{Api, ApiError};
+use berth_kube::connect::{self, ConnectError};
+use berth_kube::resource::Resource;
+use clap::Args;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+/// Arguments of `berth snapshot`.
+#[derive(Args, Debug)]
+pub struct SnapshotArgs {
+    /// Where to write to: a file, which is replaced when all is written, or `-` for standard output.
+    #[arg(short, long, value_name = "FILE|-", default_value = "-")]
+    pub output: PathBuf,
+    /// The kubeconfig of the cluster. Without it: KUBECONFIG, or the user's own.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig. Without it: the current one.
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+    /// Only what lives in this namespace, and what lives in none. May be given several times. Without it: all namespaces.
+    ///
+    /// Pods of other namespaces use room on nodes too. Without them, a snapshot says that there is more than there is.
+    #[arg(short, long, value_name = "NAMESPACE")]
+    pub namespace: Vec<String>,
+    /// Replace names, labels and images by made-up words, the same word always by the same one.
+    ///
+    /// Kept as they are: numbers, quantities, kinds, labels and taints of Kubernetes' own, and names of drivers.
+    #[arg(long)]
+    pub anonymize: bool,
+}
+
+/// Why there is no snapshot.
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotError {
+    /// There is no connection to the cluster.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// It did not answer.
+    #[error("cannot list {plural} of the cluster: {source}")]
+    List {
+        /// What was asked for.
+        plural: &'static str,
+        /// What went wrong.
+        #[source]
+        source: ApiError,
+    },
+}
+
+/// What to take.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Only these namespaces; all if there are none.
+    pub namespaces: Vec<String>,
+    /// Replace names.
+    pub anonymize: bool,
+}
+
+/// The reduced objects of a cluster, in a stable order.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// The objects.
+    pub objects: Vec<Value>,
+    /// What is not in it that should be, each a line.
+    pub warnings: Vec<String>,
+    options: Options,
+}
+
+/// Takes a snapshot and writes it. Returns the warnings.
+///
+/// # Errors
+/// If there is no cluster, it does not answer, or the file cannot be written.
+pub fn snapshot(args: &SnapshotArgs) -> anyhow::Result<Vec<String>> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start")?;
+    let options = Options {
+        namespaces: args.namespace.clone(),
+        anonymize: args.anonymize,
+    };
+    let taken: Result<Snapshot, SnapshotError> = runtime.block_on(async {
+        let client = connect::to_context(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
+        take(&Api::new(client, "berth"), options).await
+    });
+    let taken = taken?;
+    let text = taken.to_yaml();
+    if args.output.as_os_str() == "-" {
+        io::stdout().write_all(text.as_bytes())?;
+    } else {
+        let path = &args.output;
+        write(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(taken.warnings)
+}
+
+/// Reads a cluster. Kinds that the server does not have, or does not show to this user, become warnings.
+///
+/// # Errors
+/// If the server does not answer.
+pub async fn take(api: &Api, options: Options) -> Result<Snapshot, SnapshotError> {
+    let mut snapshot = Snapshot::default();
+    let read = Kind::ALL.iter().map(|kind| Resource::of(*kind));
+    for resource in read.chain(WORKLOADS) {
+        let mut namespaces: Vec<Option<&str>> = options.namespaces.iter().map(|name| Some(name.as_str())).collect();
+        if namespaces.is_empty() || !resource.namespaced {
+            namespaces = vec![None];
+        }
+        for namespace in namespaces {
+            let listed = cluster::list(api, resource, namespace).await;
+            match listed {
+                Ok(Listed::Items(items)) => items.into_iter().for_each(|item| snapshot.add(resource, item)),
+                Ok(Listed::NotServed) => {
+                    let warning = format!("{}: the server does not have this kind", resource.plural);
+                    snapshot.warnings.push(warning);
+                }
+                Err(source) if source.is_forbidden() => {
+                    let place = namespace
+                        .map(|name| format!(" in namespace {name}"))
+                        .unwrap_or_default();
+                    let warning = format!("{}: this user may not list them{place}", resource.plural);
+                    snapshot.warnings.push(warning);
+                }
+                Err(source) => {
+                    let plural = resource.plural;
+                    return Err(SnapshotError::List { plural, source });
+                }
+            }
+        }
+    }
+    snapshot.finish(options);
+    Ok(snapshot)
+}
+
+impl Snapshot {
+    fn add(&mut self, resource: Resource, mut object: Value) {
+        if let Value::Object(fields) = &mut object {
+            // The items of a list do not say what they are.
+            fields.insert("apiVersion".to_owned(), resource.api_version().into());
+            fields.insert("kind".to_owned(), resource.kind.into());
+        }
+        match reduce::reduce(object) {
+            Ok(object) => self.objects.push(object),
+            Err(error) => self.warnings.push(format!("left out, it cannot be read: {error}")),
+        }
+    }
+
+    fn finish(&mut self, options: Options) {
+        self.objects.sort_by_cached_key(place);
+        if options.anonymize {
+            anonymize::anonymize(&mut self.objects);
+            self.objects.sort_by_cached_key(place);
+            // Names of objects in warnings would undo it.
+            for warning in &mut self.warnings {
+                if warning.starts_with("left out") {
+                    *warning = "an object is left out, it cannot be read".to_owned();
+                }
+            }
+        }
+        if !options.namespaces.is_empty() {
+            let names = options.namespaces.join(", ");
+            let scope = if options.anonymize { "some namespaces" } else { &names };
+            self.warnings.push(format!(
+                "of {scope} only: what pods of other namespaces use on nodes is not counted"
+            ));
+        }
+        self.options = options;
+    }
+
+    /// The snapshot as YAML documents, with comments that say what it is.
+    #[must_use]
+    pub fn to_yaml(&self) -> String {
+        let mut text = format!(
+            "# A cluster as `berth snapshot` {} saw it.\n",
+            env!("CARGO_PKG_VERSION")
+        );
+        text.push_str("# It holds what decisions read; secrets, environments and commands are not in it.\n");
+        if self.options.anonymize {
+            text.push_str("# Names, labels and images are made up.\n");
+        }
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for object in &self.objects {
+            *counts.entry(object["kind"].as_str().unwrap_or_default()).or_default() += 1;
+        }
+        let counts: Vec<String> = counts.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+        // Writing to a String does not fail.
+        let _ = writeln!(text, "# Objects: {}", counts.join(", "));
+        for warning in &self.warnings {
+            let _ = writeln!(text, "# Missing: {}", warning.replace('\n', " "));
+        }
+        for object in &self.objects {
+            text.push_str("---\n");
+            yaml::write(&mut text, object);
+        }
+        text
+    }
+}
+
+/// Where an object stands: the kinds in the order in which they are listed, then by name.
+fn place(object: &Value) -> (usize, String, String) {
+    let kind = object["kind"].as_str().unwrap_or_default();
+    let known = Kind::ALL.iter().map(|kind| kind.name());
+    let mut kinds = known.chain(WORKLOADS.iter().map(|resource| resource.kind));
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+    let index = kinds.position(|known| known == kind).unwrap_or(usize::MAX);
+    (index, text("namespace"), text("name"))
+}
+
+/// Puts a file in place all at once, readable by its owner. What is no ordinary file, such as a pipe, is written to.
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    // A link stays a link.
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    if path.exists() && !path.is_file() {
+        return std::fs::OpenOptions::new().write(true).open(&path)?.write_all(bytes);
+    }
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let mut file = tempfile::NamedTempFile::new_in(directory.unwrap_or(Path::new(".")))?;
+    file.write_all(bytes)?;
+    file.as_file().sync_all()?;
+    file.persist(&path).map_err(|error| error.error)?;
+    Ok(())
+}

@@ -1,0 +1,240 @@
+//! What `deploy/` installs is what the binary understands: arguments, configurations, ports, versions and kinds.
+//!
+//! Needs no cluster. Whether the rights are enough, and none is too much, the suite on a real API server finds out.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use berth::cli::Cli;
+use berth_core::api::Kind;
+use berth_kube::resource::Resource;
+use clap::Parser;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn text(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// All objects of the plain manifests and examples, each with its file.
+fn objects() -> Vec<(String, Value)> {
+    let mut found = Vec::new();
+    for directory in ["deploy/manifests", "deploy/examples"] {
+        for entry in std::fs::read_dir(root().join(directory)).unwrap() {
+            let file = format!("{directory}/{}", entry.unwrap().file_name().to_str().unwrap());
+            let documents: Vec<Value> = serde_saphyr::from_multiple(&text(&file)).unwrap();
+            found.extend(documents.into_iter().map(|object| (file.clone(), object)));
+        }
+    }
+    assert!(found.len() > 20, "{} objects", found.len());
+    found
+}
+
+/// The pod templates that run the image of the Dockerfile, and the container of each that does.
+fn pods() -> Vec<(String, Value, Value)> {
+    let mut pods = Vec::new();
+    for (file, object) in objects() {
+        let Some(pod) = object.pointer("/spec/template/spec") else {
+            continue;
+        };
+        let image = format!("berth:{}", env!("CARGO_PKG_VERSION"));
+        let containers = pod["containers"].as_array().unwrap();
+        let ours = containers.iter().find(|container| container["image"] == image.as_str());
+        let ours = ours.unwrap_or_else(|| panic!("{file}: no container with the image {image}"));
+        pods.push((file, pod.clone(), ours.clone()));
+    }
+    assert_eq!(pods.len(), 4, "scheduler, controller, and the provisioner in two ways");
+    pods
+}
+
+fn arguments(container: &Value) -> Vec<String> {
+    let arguments = container["args"].as_array().unwrap().iter();
+    arguments
+        .map(|argument| argument.as_str().unwrap().replace("$(NODE_NAME)", "n1"))
+        .collect()
+}
+
+#[test]
+fn the_command_line_knows_every_argument() {
+    for (file, _, container) in pods() {
+        let arguments = arguments(&container);
+        let parsed = Cli::try_parse_from(std::iter::once("berth".to_owned()).chain(arguments));
+        assert!(parsed.is_ok(), "{file}: {}", parsed.unwrap_err());
+    }
+}
+
+#[test]
+fn the_components_take_their_configurations() {
+    let directory = tempfile::tempdir().unwrap();
+    let maps: Vec<_> = objects()
+        .into_iter()
+        .filter(|(_, object)| object["kind"] == "ConfigMap")
+        .collect();
+    assert_eq!(maps.len(), 4);
+    for (file, map) in maps {
+        let (name, content) = map["data"].as_object().unwrap().iter().next().unwrap();
+        let path = directory.path().join(name);
+        std::fs::write(&path, content.as_str().unwrap()).unwrap();
+        // A component reads its configuration before it looks for the cluster, which is not there.
+        let output = Command::new(env!("CARGO_BIN_EXE_berth"))
+            .arg(name.strip_suffix(".yaml").unwrap())
+            .args(["--kubeconfig", "no-such-kubeconfig", "--config"])
+            .arg(&path)
+            .output()
+            .unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            told.contains("cannot use the kubeconfig no-such-kubeconfig"),
+            "{file}: {told}"
+        );
+    }
+}
+
+#[test]
+fn probes_ask_where_the_component_answers() {
+    for (file, _, container) in pods() {
+        let listen = arguments(&container)
+            .iter()
+            .find_map(|argument| argument.strip_prefix("--listen=").map(str::to_owned));
+        let listen: SocketAddr = listen.unwrap().parse().unwrap();
+        assert!(listen.ip().is_unspecified(), "{file}: probes come from outside");
+        let port = &container["ports"][0];
+        assert_eq!(port["containerPort"], listen.port(), "{file}");
+        for (probe, path) in [("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")] {
+            let asked = &container[probe]["httpGet"];
+            assert_eq!(
+                (&asked["path"], &asked["port"]),
+                (&path.into(), &port["name"]),
+                "{file}"
+            );
+        }
+    }
+}
+
+#[test]
+fn pods_have_no_more_privileges_than_they_need() {
+    for (file, pod, container) in pods() {
+        let confined = &container["securityContext"];
+        assert_eq!(confined["allowPrivilegeEscalation"], false, "{file}");
+        assert_eq!(confined["readOnlyRootFilesystem"], true, "{file}");
+        assert_eq!(confined["capabilities"], serde_json::json!({"drop": ["ALL"]}), "{file}");
+        assert_eq!(confined["seccompProfile"]["type"], "RuntimeDefault", "{file}");
+        for field in ["hostNetwork", "hostPID", "hostIPC"] {
+            assert!(pod[field].is_null(), "{file}: {field}");
+        }
+        // The socket of a driver mostly belongs to root.
+        if !file.contains("provisioner") {
+            assert_eq!(pod["securityContext"]["runAsNonRoot"], true, "{file}");
+            assert!(pod["securityContext"]["runAsUser"].as_u64() > Some(0), "{file}");
+        }
+    }
+}
+
+#[test]
+fn roles_are_about_kinds_that_berth_knows() {
+    let mut known: BTreeSet<(&str, &str)> = [Resource::EVENTS, Resource::SECRETS, Resource::LEASES]
+        .iter()
+        .map(|resource| (resource.group, resource.plural))
+        .collect();
+    known.extend(
+        Kind::ALL
+            .iter()
+            .map(|kind| (Resource::of(*kind).group, Resource::of(*kind).plural)),
+    );
+    for (file, role) in objects() {
+        for rule in role["rules"].as_array().into_iter().flatten() {
+            let words = |field: &str| -> Vec<&str> {
+                let list = rule[field].as_array().unwrap();
+                list.iter().map(|word| word.as_str().unwrap()).collect()
+            };
+            for resource in words("resources") {
+                let (plural, subresource) = resource.split_once('/').unwrap_or((resource, "status"));
+                let group = words("apiGroups")[0];
+                assert!(known.contains(&(group, plural)), "{file}: {group}/{resource}");
+                assert!(
+                    ["binding", "finalizers", "status"].contains(&subresource),
+                    "{file}: {resource}"
+                );
+            }
+            let verbs = words("verbs");
+            // A watch begins with a list, and whoever lists here goes on to watch.
+            assert_eq!(verbs.contains(&"list"), verbs.contains(&"watch"), "{file}: {rule}");
+            assert!(!verbs.contains(&"*"), "{file}: {rule}");
+        }
+    }
+}
+
+#[test]
+fn the_scheduler_may_watch_all_that_decisions_read() {
+    let role = objects()
+        .into_iter()
+        .map(|(_, object)| object)
+        .find(|object| object["kind"] == "ClusterRole" && object["metadata"]["name"] == "berth-scheduler");
+    let mut watched = BTreeSet::new();
+    for rule in role.unwrap()["rules"].as_array().unwrap() {
+        if rule["verbs"].as_array().unwrap().contains(&"watch".into()) {
+            let resources = rule["resources"].as_array().unwrap().iter();
+            watched.extend(resources.map(|resource| resource.as_str().unwrap().to_owned()));
+        }
+    }
+    let read = Kind::ALL.iter().map(|kind| Resource::of(*kind).plural.to_owned());
+    assert_eq!(watched, read.collect());
+}
+
+#[test]
+fn accounts_and_roles_that_are_named_are_there() {
+    let objects = objects();
+    for (file, object) in &objects {
+        let name = |object: &Value| object["metadata"]["name"].clone();
+        let has = |kind: &Value, wanted: &Value| {
+            let mut own = objects.iter().filter(|(other, _)| other == file);
+            own.any(|(_, other)| other["kind"] == *kind && name(other) == *wanted)
+        };
+        if !object["roleRef"].is_null() {
+            let role = &object["roleRef"];
+            assert!(has(&role["kind"], &role["name"]), "{file}: {role}");
+            for subject in object["subjects"].as_array().unwrap() {
+                assert!(has(&subject["kind"], &subject["name"]), "{file}: {subject}");
+            }
+        }
+        let account = object.pointer("/spec/template/spec/serviceAccountName");
+        if let Some(account) = account {
+            assert!(has(&"ServiceAccount".into(), account), "{file}: {account}");
+        }
+    }
+}
+
+#[test]
+fn versions_agree() {
+    let version = env!("CARGO_PKG_VERSION");
+    let chart: Value = serde_saphyr::from_str(&text("deploy/chart/Chart.yaml")).unwrap();
+    assert_eq!(
+        (&chart["version"], &chart["appVersion"]),
+        (&version.into(), &version.into())
+    );
+    let dockerfile = text("Dockerfile");
+    assert!(dockerfile.contains(&format!("org.opencontainers.image.version=\"{version}\"")));
+    let toolchain = text("rust-toolchain.toml");
+    let channel = toolchain.lines().find_map(|line| line.strip_prefix("channel = "));
+    let channel = channel.unwrap().trim_matches('"');
+    assert!(dockerfile.contains(&format!("FROM rust:{channel}-")), "{channel}");
+}
+
+#[test]
+fn the_chart_has_the_custom_resources() {
+    for entry in std::fs::read_dir(root().join("deploy/crds")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let of_chart = text(&format!("deploy/chart/crds/{name}"));
+        assert_eq!(
+            of_chart,
+            text(&format!("deploy/crds/{name}")),
+            "{name}: run deploy/render"
+        );
+        assert!(text("deploy/kustomization.yaml").contains(&name), "{name}");
+    }
+}

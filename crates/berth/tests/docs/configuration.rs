@@ -1,0 +1,107 @@
+//! Plugins, feature gates and fields of the configuration.
+
+use berth::config::{Configuration, FEATURE_GATES};
+use berth_scheduler::framework::PluginName;
+use std::fmt::Write as _;
+
+fn page() -> String {
+    std::fs::read_to_string(crate::root().join("docs/configuration.md")).unwrap()
+}
+
+/// The plugins in their default order.
+pub(crate) fn plugins() -> String {
+    let mut out = "| plugin | filters | weight of its score |\n|---|---|---|\n".to_owned();
+    for plugin in PluginName::ALL {
+        let filters = if plugin.is_filter() { "yes" } else { "no" };
+        let weight = plugin
+            .default_weight()
+            .map_or("does not score".to_owned(), |weight| weight.to_string());
+        let _ = writeln!(out, "| {plugin} | {filters} | {weight} |");
+    }
+    out
+}
+
+/// The feature gates.
+pub(crate) fn gates() -> String {
+    let mut out = "| gate | default |\n|---|---|\n".to_owned();
+    for (name, on) in FEATURE_GATES {
+        let _ = writeln!(out, "| `{name}` | {on} |");
+    }
+    out
+}
+
+/// Every field that a configuration may have, by the part it is of.
+pub(crate) fn fields() -> String {
+    let mut out = "| part | fields |\n|---|---|\n".to_owned();
+    for (name, fields) in structs(include_str!("../../src/config/file.rs")) {
+        let part = match name.as_str() {
+            "File" => "the file itself".to_owned(),
+            "ProfileFile" => "`profiles[]`".to_owned(),
+            name => format!("`{}`", name.trim_end_matches("File")),
+        };
+        let fields: Vec<String> = fields.iter().map(|field| format!("`{field}`")).collect();
+        let _ = writeln!(out, "| {part} | {} |", fields.join(", "));
+    }
+    out
+}
+
+/// The structs of a source file with the names that their fields have in a file.
+fn structs(source: &str) -> Vec<(String, Vec<String>)> {
+    let mut structs: Vec<(String, Vec<String>)> = Vec::new();
+    let mut renamed = None;
+    let mut inside = false;
+    for line in source.lines() {
+        let words = line.trim().trim_start_matches("pub(super) ");
+        if let Some(name) = words.strip_prefix("struct ").and_then(|rest| rest.strip_suffix(" {")) {
+            structs.push((name.to_owned(), Vec::new()));
+            inside = true;
+        } else if line == "}" {
+            inside = false;
+        } else if let Some(name) = words.strip_prefix("#[serde(rename = \"") {
+            renamed = name.split('"').next().map(str::to_owned);
+        } else if inside
+            && !words.starts_with(['#', '/'])
+            && let Some((field, _)) = words.split_once(": ")
+        {
+            let field = renamed.take().unwrap_or_else(|| camel_case(field));
+            structs.last_mut().unwrap().1.push(field);
+        }
+    }
+    structs
+}
+
+fn camel_case(name: &str) -> String {
+    let mut words = name.split('_');
+    let first = words.next().unwrap().to_owned();
+    words.fold(first, |name, word| name + &word[..1].to_uppercase() + &word[1..])
+}
+
+#[test]
+fn the_configurations_on_the_page_are_accepted() {
+    let page = page();
+    let mut found = 0;
+    for block in page.split("```yaml\n").skip(1) {
+        let text = block.split("```").next().unwrap();
+        if text.contains("KubeSchedulerConfiguration") {
+            Configuration::from_text(&"docs/configuration.md".into(), text).unwrap();
+            found += 1;
+        }
+    }
+    assert!(found > 0, "the page shows a configuration");
+}
+
+#[test]
+fn every_gate_and_argument_is_explained() {
+    let page = page();
+    for (gate, _) in FEATURE_GATES {
+        assert!(page.matches(gate).count() > 1, "{gate} stands in the table only");
+    }
+    let source = include_str!("../../src/component.rs");
+    for name in ["ControllerFile", "ProvisionerFile"] {
+        let (_, fields) = structs(source).into_iter().find(|(found, _)| found == name).unwrap();
+        assert!(!fields.is_empty());
+        for field in fields {
+            assert!(page.contains(&format!("`{field}`")), "{field} of {name}");
+        }
+    }
+}

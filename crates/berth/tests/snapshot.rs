@@ -1,0 +1,304 @@
+//! Snapshots of a cluster in this process: what is in them, what is not, and that they answer as the cluster does.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use berth::cli::{Cli, Command, ExplainArgs};
+use berth::cluster::sources_of;
+use berth::explain::{self, Report};
+use berth::input::{NoProgress, Source, read_values};
+use berth::snapshot::{Options, Snapshot, take};
+use berth_apiserver::{ApiService, ResponseBody, Server};
+use berth_core::api::Kind;
+use berth_kube::Client;
+use berth_kube::api::Api;
+use berth_kube::resource::Resource;
+use clap::Parser;
+use http::{Request, Response, StatusCode};
+use serde_json::{Value, json};
+use std::convert::Infallible;
+use std::path::Path;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tower_service::Service;
+
+struct Cluster {
+    service: ApiService,
+    api: Api,
+}
+
+/// The server, but for one path.
+#[derive(Clone)]
+struct Refusing {
+    service: ApiService,
+    path: &'static str,
+    answer: StatusCode,
+}
+
+impl<B> Service<Request<B>> for Refusing
+where
+    B: http_body::Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Response = Response<ResponseBody>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        if request.uri().path() != self.path {
+            return self.service.call(request);
+        }
+        let body = bytes::Bytes::from_static(b"{}").into();
+        let response = Response::builder().status(self.answer).body(body).unwrap();
+        Box::pin(std::future::ready(Ok(response)))
+    }
+}
+
+impl Cluster {
+    fn new() -> Self {
+        let service = Server::builder().build().unwrap().service();
+        let api = Api::new(Client::new(service.clone(), "default"), "test");
+        Self { service, api }
+    }
+
+    /// A client to which one path gives this answer.
+    fn but(&self, path: &'static str, answer: StatusCode) -> Api {
+        let service = self.service.clone();
+        let refusing = Refusing { service, path, answer };
+        Api::new(Client::new(refusing, "default"), "test")
+    }
+
+    async fn create(&self, object: &Value) {
+        let kind = object["kind"].as_str().unwrap();
+        let known = Kind::ALL.iter().map(|kind| Resource::of(*kind));
+        let resource = known
+            .chain([Resource::DEPLOYMENTS, Resource::SECRETS])
+            .find(|resource| resource.kind == kind)
+            .unwrap();
+        let namespace = object["metadata"]["namespace"].as_str().unwrap_or("default");
+        let path = resource.collection(Some(namespace));
+        self.api.post_path(&path, object).await.unwrap();
+        if let Some(status) = object.get("status") {
+            let path = format!("{path}/{}/status", object["metadata"]["name"].as_str().unwrap());
+            self.api
+                .merge_patch_path(&path, &json!({"status": status}))
+                .await
+                .unwrap();
+        }
+    }
+
+    async fn load(&self, example: &str) {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../examples")
+            .join(example);
+        let mut objects = Vec::new();
+        let sources = [Source::Path(path)];
+        read_values(&sources, &mut std::io::empty(), &mut NoProgress, &mut |object| {
+            objects.push(object);
+        })
+        .unwrap();
+        let spaces = objects
+            .iter()
+            .filter_map(|object| object["metadata"]["namespace"].as_str());
+        let spaces: std::collections::BTreeSet<&str> = spaces.filter(|name| *name != "default").collect();
+        for name in spaces {
+            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+            self.create(&namespace).await;
+        }
+        for object in &mut objects {
+            // Manifests for `explain` may leave out what the API server insists on.
+            if let Some(container) = object
+                .pointer_mut("/spec/containers/0")
+                .filter(|found| found["image"].is_null())
+            {
+                container["image"] = "i".into();
+            }
+            self.create(object).await;
+        }
+    }
+}
+
+fn explained(pod: &str, sources: &[Source]) -> Report {
+    let Command::Explain(args) = Cli::parse_from(["berth", "explain", "--pod", pod]).command else {
+        unreachable!()
+    };
+    let args: ExplainArgs = args;
+    explain::explain_sources(&args, sources, &mut std::io::empty(), &mut NoProgress)
+        .unwrap()
+        .report
+}
+
+fn source(snapshot: &Snapshot) -> [Source; 1] {
+    let (name, bytes) = ("the snapshot".into(), snapshot.to_yaml().into_bytes());
+    [Source::Text { name, bytes }]
+}
+
+/// What is missing, but for a kind that the embedded server does not have.
+fn warnings(snapshot: &Snapshot) -> Vec<&str> {
+    let warnings = snapshot.warnings.iter().map(String::as_str);
+    warnings
+        .filter(|warning| !warning.starts_with("replicationcontrollers: "))
+        .collect()
+}
+
+async fn taken(api: &Api) -> Snapshot {
+    take(api, Options::default()).await.unwrap()
+}
+
+async fn taken_anonymously(api: &Api) -> Snapshot {
+    let options = Options {
+        anonymize: true,
+        ..Options::default()
+    };
+    take(api, options).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_snapshot_explains_as_the_cluster_does() {
+    for (example, pods) in [
+        ("explain/local-volumes.yaml", ["shop/db-0", "shop/cache-0"]),
+        ("explain/storage-capacity.yaml", ["default/archive", "default/archive"]),
+    ] {
+        let cluster = Cluster::new();
+        cluster.load(example).await;
+        let live = sources_of(&cluster.api, &[]).await.unwrap();
+        let snapshot = taken(&cluster.api).await;
+        assert_eq!(warnings(&snapshot), [""; 0]);
+        for pod in pods {
+            let (live, kept) = (explained(pod, &live), explained(pod, &source(&snapshot)));
+            assert!(!live.nodes.is_empty());
+            assert_eq!(
+                serde_json::to_value(&live).unwrap(),
+                serde_json::to_value(&kept).unwrap(),
+                "{pod}"
+            );
+        }
+        assert_eq!(
+            snapshot.to_yaml(),
+            taken(&cluster.api).await.to_yaml(),
+            "the order is stable"
+        );
+    }
+}
+
+#[tokio::test]
+async fn made_up_names_change_no_verdict() {
+    let cluster = Cluster::new();
+    cluster.load("explain/local-volumes.yaml").await;
+    let snapshot = taken_anonymously(&cluster.api).await;
+    let yaml = snapshot.to_yaml();
+    for name in ["shop", "cache", "analytics", "dedicated"] {
+        assert!(!yaml.contains(name), "{name} in {yaml}");
+    }
+    let pods = snapshot.objects.iter().filter(|object| object["kind"] == "Pod");
+    let mut kept = Vec::new();
+    for pod in pods {
+        let text = |field: &str| pod["metadata"][field].as_str().unwrap();
+        let report = explained(&format!("{}/{}", text("namespace"), text("name")), &source(&snapshot));
+        kept.push(report.nodes.iter().filter(|node| node.fits).count());
+    }
+    let live = sources_of(&cluster.api, &[]).await.unwrap();
+    let mut expected: Vec<usize> = ["shop/db-0", "shop/cache-0"]
+        .map(|pod| explained(pod, &live).nodes.iter().filter(|node| node.fits).count())
+        .into();
+    kept.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(kept, expected);
+}
+
+#[tokio::test]
+async fn nothing_that_is_nobodys_business_is_in_it() {
+    let cluster = Cluster::new();
+    let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i",
+        "env": [{"name": "KEY", "value": "hidden-1"}], "args": ["hidden-2"]}]}});
+    let annotations = json!({"kubectl.kubernetes.io/last-applied-configuration": "hidden-3"});
+    let metadata = |name: &str| json!({"name": name, "namespace": "default", "annotations": annotations});
+    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "provisioner": "d",
+        "metadata": {"name": "c", "annotations": annotations}, "parameters": {"key": "hidden-4"}});
+    let mut pod = template.clone();
+    pod["apiVersion"] = "v1".into();
+    pod["kind"] = "Pod".into();
+    pod["metadata"] = metadata("p");
+    for object in [
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata("web"), "spec":
+            {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": template}}),
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "default"},
+            "stringData": {"x": "hidden-5"}}),
+        class,
+        pod,
+    ] {
+        cluster.create(&object).await;
+    }
+    let yaml = taken(&cluster.api).await.to_yaml();
+    assert!(
+        yaml.contains("kind: Deployment") && yaml.contains("kind: Pod"),
+        "{yaml}"
+    );
+    for word in [
+        "hidden",
+        "managedFields",
+        "resourceVersion",
+        "kind: Secret",
+        "uid: \"\"",
+    ] {
+        assert!(!yaml.contains(word), "{word} in {yaml}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_missing_is_said() {
+    let cluster = Cluster::new();
+    cluster.load("explain/local-volumes.yaml").await;
+    let forbidden = cluster.but("/apis/storage.k8s.io/v1/volumeattachments", StatusCode::FORBIDDEN);
+    let snapshot = taken(&forbidden).await;
+    assert_eq!(warnings(&snapshot), ["volumeattachments: this user may not list them"]);
+    assert!(snapshot.to_yaml().contains("\n# Missing: volumeattachments: "));
+    let not_served = cluster.but("/apis/storage.k8s.io/v1/csistoragecapacities", StatusCode::NOT_FOUND);
+    let snapshot = taken(&not_served).await;
+    assert_eq!(
+        warnings(&snapshot),
+        ["csistoragecapacities: the server does not have this kind"]
+    );
+    let broken = cluster.but("/api/v1/nodes", StatusCode::INTERNAL_SERVER_ERROR);
+    let error = take(&broken, Options::default()).await.unwrap_err();
+    assert!(
+        error.to_string().starts_with("cannot list nodes of the cluster"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_namespace_can_be_chosen() {
+    let cluster = Cluster::new();
+    cluster.load("explain/local-volumes.yaml").await;
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "other", "namespace": "default"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    cluster.create(&pod).await;
+    let options = Options {
+        namespaces: vec!["shop".to_owned()],
+        ..Options::default()
+    };
+    let snapshot = take(&cluster.api, options).await.unwrap();
+    let pods = snapshot.objects.iter().filter(|object| object["kind"] == "Pod");
+    let names: Vec<&str> = pods.map(|pod| pod["metadata"]["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["cache-0", "db-0"]);
+    assert!(snapshot.objects.iter().any(|object| object["kind"] == "Node"));
+    assert!(warnings(&snapshot)[0].starts_with("of shop only"));
+}
+
+#[tokio::test]
+async fn long_lists_come_in_pages() {
+    let cluster = Cluster::new();
+    for number in 0..1_203 {
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("n{number:04}")}});
+        cluster.create(&node).await;
+    }
+    let nodes = |snapshot: &Snapshot| {
+        let nodes = snapshot.objects.iter().filter(|object| object["kind"] == "Node");
+        nodes.count()
+    };
+    assert_eq!(nodes(&taken(&cluster.api).await), 1_203);
+}

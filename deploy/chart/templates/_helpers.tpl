@@ -1,0 +1,253 @@
+{{- define "berth.fullname" -}}
+{{- $name := .Values.fullnameOverride | default (contains .Chart.Name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name .Chart.Name)) -}}
+{{- /* Kinds limit names to 63 characters, of which "-provisioner" takes twelve. */ -}}
+{{- $name | trunc 51 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "berth.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+
+{{- /* What a Deployment, its pods and a budget find each other by. Takes (dict "root" . "component" "scheduler"). */ -}}
+{{- define "berth.selector" -}}
+app.kubernetes.io/name: {{ .root.Chart.Name }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+
+{{- define "berth.labels" -}}
+{{ include "berth.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+{{- end -}}
+
+{{- define "berth.metadata" -}}
+name: {{ include "berth.fullname" .root }}-{{ .component }}
+namespace: {{ .root.Release.Namespace }}
+labels:
+  {{- include "berth.labels" . | nindent 2 }}
+{{- end -}}
+
+{{- define "berth.clusterMetadata" -}}
+name: {{ include "berth.fullname" .root }}-{{ .component }}
+labels:
+  {{- include "berth.labels" . | nindent 2 }}
+{{- end -}}
+
+{{- define "berth.subjects" -}}
+- kind: ServiceAccount
+  name: {{ include "berth.fullname" .root }}-{{ .component }}
+  namespace: {{ .root.Release.Namespace }}
+{{- end -}}
+
+{{- define "berth.roleRef" -}}
+apiGroup: rbac.authorization.k8s.io
+kind: {{ .kind }}
+name: {{ include "berth.fullname" .root }}-{{ .component }}
+{{- end -}}
+
+{{- /* The token is for the pods of the component alone, so these ask for it and the account does not hand it out. */ -}}
+{{- define "berth.serviceAccount" -}}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  {{- include "berth.metadata" . | nindent 2 }}
+automountServiceAccountToken: false
+{{- end -}}
+
+{{- define "berth.clusterRoleBinding" -}}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  {{- include "berth.clusterMetadata" . | nindent 2 }}
+roleRef:
+  {{- include "berth.roleRef" (merge (dict "kind" "ClusterRole") .) | nindent 2 }}
+subjects:
+{{ include "berth.subjects" . }}
+{{- end -}}
+
+{{- define "berth.roleBinding" -}}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  {{- include "berth.metadata" . | nindent 2 }}
+roleRef:
+  {{- include "berth.roleRef" (merge (dict "kind" "Role") .) | nindent 2 }}
+subjects:
+{{ include "berth.subjects" . }}
+{{- end -}}
+
+{{- /* Leader election. The name of an object that is created cannot be restricted. */ -}}
+{{- define "berth.leaseRules" -}}
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [create]
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  {{- with .lease }}
+  resourceNames: [{{ . }}]
+  {{- end }}
+  verbs: [get, update]
+{{- end -}}
+
+{{- /* Arguments that all components have. */ -}}
+{{- define "berth.args" -}}
+- {{ .component }}
+- --leader-elect
+- --leader-elect-namespace={{ .root.Release.Namespace }}
+- --listen={{ .root.Values.listenAddress }}:{{ .root.Values.metricsPort }}
+- --config=/etc/berth/{{ .component }}.yaml
+{{- if .root.Values.verbose }}
+- --verbose
+{{- end }}
+{{- end -}}
+
+{{- define "berth.container" -}}
+image: {{ include "berth.image" .root }}
+imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+ports:
+- name: metrics
+  containerPort: {{ .root.Values.metricsPort }}
+livenessProbe:
+  httpGet: {path: /healthz, port: metrics}
+  periodSeconds: 10
+  failureThreshold: 3
+readinessProbe:
+  httpGet: {path: /readyz, port: metrics}
+  periodSeconds: 5
+  failureThreshold: 2
+{{- end -}}
+
+{{- define "berth.confined" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}
+
+{{- /* Replicas apart from each other, where the cluster has room for that. */ -}}
+{{- define "berth.spread" -}}
+{{- range $key := list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
+- maxSkew: 1
+  topologyKey: {{ $key }}
+  whenUnsatisfiable: ScheduleAnyway
+  labelSelector:
+    matchLabels:
+      {{- include "berth.selector" $ | nindent 6 }}
+{{- end }}
+{{- end -}}
+
+{{- /* A Deployment of two replicas, of which one leads. Takes the component's values and the text of its configuration too. */ -}}
+{{- define "berth.deployment" -}}
+{{- $own := .values -}}
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  {{- include "berth.metadata" . | nindent 2 }}
+spec:
+  replicas: {{ $own.replicas }}
+  selector:
+    matchLabels:
+      {{- include "berth.selector" . | nindent 6 }}
+  template:
+    metadata:
+      labels:
+        {{- include "berth.labels" . | nindent 8 }}
+        {{- with .root.Values.podLabels }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      annotations:
+        # New pods when the configuration changes: it is read once.
+        checksum/config: {{ .config | sha256sum }}
+        {{- with .root.Values.podAnnotations }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+    spec:
+      serviceAccountName: {{ include "berth.fullname" .root }}-{{ .component }}
+      automountServiceAccountToken: true
+      schedulerName: {{ $own.podSchedulerName }}
+      {{- with .root.Values.priorityClassName }}
+      priorityClassName: {{ . }}
+      {{- end }}
+      {{- with .root.Values.imagePullSecrets }}
+      imagePullSecrets:
+        {{- range . }}
+      - name: {{ . }}
+        {{- end }}
+      {{- end }}
+      securityContext:
+        runAsNonRoot: true
+        runAsUser: 65532
+        runAsGroup: 65532
+        seccompProfile:
+          type: RuntimeDefault
+      containers:
+      - name: {{ .component }}
+        {{- include "berth.container" . | nindent 8 }}
+        args:
+        {{- include "berth.args" . | nindent 8 }}
+        {{- range $own.extraArgs }}
+        - {{ . | quote }}
+        {{- end }}
+        {{- with .args }}
+        {{- . | nindent 8 }}
+        {{- end }}
+        resources:
+          {{- toYaml $own.resources | nindent 10 }}
+        securityContext:
+          {{- include "berth.confined" . | nindent 10 }}
+        volumeMounts:
+        - name: config
+          mountPath: /etc/berth
+          readOnly: true
+      volumes:
+      - name: config
+        configMap:
+          name: {{ include "berth.fullname" .root }}-{{ .component }}
+      topologySpreadConstraints:
+        {{- with $own.topologySpreadConstraints }}
+        {{- toYaml . | nindent 6 }}
+        {{- else }}
+        {{- include "berth.spread" . | trim | nindent 6 }}
+        {{- end }}
+      {{- with $own.nodeSelector }}
+      nodeSelector:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with $own.affinity }}
+      affinity:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with $own.tolerations }}
+      tolerations:
+        {{- toYaml . | nindent 6 }}
+      {{- end }}
+{{- end -}}
+
+{{- define "berth.disruptionBudget" -}}
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  {{- include "berth.metadata" . | nindent 2 }}
+spec:
+  minAvailable: {{ .values.minAvailable }}
+  selector:
+    matchLabels:
+      {{- include "berth.selector" . | nindent 6 }}
+{{- end -}}
+
+{{- define "berth.configMap" -}}
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  {{- include "berth.metadata" . | nindent 2 }}
+data:
+  {{ .component }}.yaml: |
+    {{- .config | nindent 4 }}
+{{- end -}}

@@ -1,0 +1,3 @@
+{{- define "berth.controller.config" -}}
+{{ toYaml .Values.controller.config }}
+{{- end -}}

@@ -1,0 +1,224 @@
+//! How the parts of a control plane are started.
+
+use super::certificates::{ACCOUNT_KEY, ACCOUNT_PUBLIC_KEY, AUTHORITY, SERVER_CERTIFICATE, SERVER_KEY};
+use super::process::Process;
+use super::{ClusterError, write_private};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+
+/// Which controllers kube-controller-manager runs: those that the tests' objects need and that get along without kubelets.
+///
+/// The node lifecycle controller is never among them: it would take nodes without a kubelet for dead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Controllers {
+    /// Workloads, accounts, garbage, protection; and the volume binder.
+    WithVolumes,
+    /// The same without the volume binder, which Berth's controller stands in for.
+    WithoutVolumes,
+    /// The volume binder alone, to be measured.
+    OnlyVolumes,
+}
+
+const COMMON_CONTROLLERS: [&str; 13] = [
+    "clusterrole-aggregation-controller",
+    "deployment-controller",
+    "disruption-controller",
+    "ephemeral-volume-controller",
+    "garbage-collector-controller",
+    "job-controller",
+    "namespace-controller",
+    "persistentvolume-protection-controller",
+    "persistentvolumeclaim-protection-controller",
+    "replicaset-controller",
+    "root-ca-certificate-publisher-controller",
+    "serviceaccount-controller",
+    "statefulset-controller",
+];
+const VOLUME_BINDER: &str = "persistentvolume-binder-controller";
+
+/// Who sent which request, but not its content: enough to know the verbs of each user.
+const AUDIT_POLICY: &str = r#"{"apiVersion": "audit.k8s.io/v1", "kind": "Policy",
+ "omitStages": ["RequestReceived", "ResponseStarted"], "omitManagedFields": true, "rules": [{"level": "Metadata"}]}
+"#;
+
+/// Ports of one cluster.
+pub(super) struct Ports {
+    etcd: u16,
+    etcd_peer: u16,
+    apiserver: u16,
+}
+
+impl Ports {
+    pub(super) fn choose() -> Result<Self, ClusterError> {
+        Ok(Self {
+            etcd: free_port()?,
+            etcd_peer: free_port()?,
+            apiserver: free_port()?,
+        })
+    }
+
+    pub(super) fn server(&self) -> String {
+        format!("https://127.0.0.1:{}", self.apiserver)
+    }
+}
+
+/// A port on loopback that nobody uses right now.
+///
+/// # Errors
+/// If there is none.
+pub fn free_port() -> Result<u16, ClusterError> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
+    let address = listener.map_err(|source| ClusterError::File {
+        path: PathBuf::from("127.0.0.1:0"),
+        source,
+    })?;
+    Ok(address.port())
+}
+
+/// The tokens of those who have no service account.
+pub(super) struct Tokens {
+    pub(super) admin: String,
+    pub(super) controller_manager: String,
+    pub(super) scheduler: String,
+}
+
+impl Tokens {
+    pub(super) fn write(root: &Path) -> Result<Self, ClusterError> {
+        let tokens = Self {
+            admin: token()?,
+            controller_manager: token()?,
+            scheduler: token()?,
+        };
+        let text = format!(
+            "{},admin,admin,system:masters\n{},system:kube-controller-manager,kcm\n{},system:kube-scheduler,ks\n",
+            tokens.admin, tokens.controller_manager, tokens.scheduler
+        );
+        write_private(&root.join("tokens.csv"), &text)?;
+        Ok(tokens)
+    }
+}
+
+fn token() -> Result<String, ClusterError> {
+    let mut bytes = [0_u8; 16];
+    getrandom::fill(&mut bytes).map_err(ClusterError::Token)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Where the log of a process is.
+pub(super) fn log(root: &Path, process: &str) -> PathBuf {
+    root.join("logs").join(format!("{process}.log"))
+}
+
+pub(super) fn start_etcd(binaries: &Path, root: &Path, ports: &Ports) -> Result<Process, ClusterError> {
+    let client = format!("http://127.0.0.1:{}", ports.etcd);
+    let peer = format!("http://127.0.0.1:{}", ports.etcd_peer);
+    let arguments = [
+        "--name=e2e".to_owned(),
+        format!("--data-dir={}", root.join("etcd").display()),
+        format!("--listen-client-urls={client}"),
+        format!("--advertise-client-urls={client}"),
+        format!("--listen-peer-urls={peer}"),
+        format!("--initial-advertise-peer-urls={peer}"),
+        format!("--initial-cluster=e2e={peer}"),
+        // Nothing here outlives the machine, and disks of build machines are slow.
+        "--unsafe-no-fsync".to_owned(),
+        "--log-level=warn".to_owned(),
+    ];
+    Ok(Process::spawn(
+        "etcd",
+        &binaries.join("etcd"),
+        &arguments,
+        &log(root, "etcd"),
+    )?)
+}
+
+pub(super) fn start_apiserver(
+    binaries: &Path,
+    root: &Path,
+    ports: &Ports,
+    audit: bool,
+    more: &[String],
+) -> Result<Process, ClusterError> {
+    let file = |name: &str| root.join(name).display().to_string();
+    let mut arguments = vec![
+        format!("--etcd-servers=http://127.0.0.1:{}", ports.etcd),
+        "--bind-address=127.0.0.1".to_owned(),
+        format!("--secure-port={}", ports.apiserver),
+        format!("--tls-cert-file={}", file(SERVER_CERTIFICATE)),
+        format!("--tls-private-key-file={}", file(SERVER_KEY)),
+        format!("--service-account-key-file={}", file(ACCOUNT_PUBLIC_KEY)),
+        format!("--service-account-signing-key-file={}", file(ACCOUNT_KEY)),
+        "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+        format!("--token-auth-file={}", file("tokens.csv")),
+        "--authorization-mode=RBAC".to_owned(),
+        "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+        "--endpoint-reconciler-type=none".to_owned(),
+        // It taints new nodes until the node lifecycle controller has heard of their kubelets. There are none.
+        "--disable-admission-plugins=TaintNodesByCondition".to_owned(),
+    ];
+    if audit {
+        let policy = root.join("audit-policy.json");
+        write_private(&policy, AUDIT_POLICY)?;
+        arguments.push(format!("--audit-policy-file={}", policy.display()));
+        arguments.push(format!("--audit-log-path={}", file("audit.log")));
+    }
+    arguments.extend(more.iter().cloned());
+    let name = "kube-apiserver";
+    Ok(Process::spawn(
+        name,
+        &binaries.join(name),
+        &arguments,
+        &log(root, name),
+    )?)
+}
+
+pub(super) fn controller_manager_arguments(root: &Path, controllers: Controllers, more: &[&str]) -> Vec<String> {
+    let mut names = match controllers {
+        Controllers::WithVolumes | Controllers::WithoutVolumes => COMMON_CONTROLLERS.to_vec(),
+        Controllers::OnlyVolumes => Vec::new(),
+    };
+    if controllers != Controllers::WithoutVolumes {
+        names.push(VOLUME_BINDER);
+    }
+    let mut arguments = vec![
+        format!("--controllers={}", names.join(",")),
+        format!(
+            "--service-account-private-key-file={}",
+            root.join(ACCOUNT_KEY).display()
+        ),
+        format!("--root-ca-file={}", root.join(AUTHORITY).display()),
+        "--use-service-account-credentials=true".to_owned(),
+    ];
+    arguments.extend(more.iter().map(|&argument| argument.to_owned()));
+    arguments
+}
+
+pub(super) fn scheduler_arguments(more: &[&str]) -> Vec<String> {
+    more.iter().map(|&argument| argument.to_owned()).collect()
+}
+
+/// Starts kube-controller-manager or kube-scheduler, which take the same flags for what surrounds them.
+pub(super) fn start_component(
+    binary: &Path,
+    name: &str,
+    root: &Path,
+    authority: &Path,
+    kubeconfig: &Path,
+    port: u16,
+    more: &[String],
+) -> Result<Process, ClusterError> {
+    let kubeconfig = kubeconfig.display();
+    let mut arguments = vec![
+        format!("--kubeconfig={kubeconfig}"),
+        format!("--authentication-kubeconfig={kubeconfig}"),
+        format!("--authorization-kubeconfig={kubeconfig}"),
+        "--bind-address=127.0.0.1".to_owned(),
+        format!("--secure-port={port}"),
+        format!("--tls-cert-file={}", root.join(SERVER_CERTIFICATE).display()),
+        format!("--tls-private-key-file={}", root.join(SERVER_KEY).display()),
+        format!("--client-ca-file={}", authority.display()),
+        "--leader-elect=false".to_owned(),
+    ];
+    arguments.extend(more.iter().cloned());
+    Ok(Process::spawn(name, binary, &arguments, &log(root, name))?)
+}

@@ -1,0 +1,218 @@
+//! Berth's components on a cluster, each under the service account that its installation gives it.
+
+use crate::cluster::{BinariesError, Cluster, ClusterError, Process, ProcessError, berth_binary, free_port};
+use crate::wait::{WaitError, eventually};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+/// The namespace that Berth is installed in.
+pub const NAMESPACE: &str = "berth-system";
+/// How long a component may take until it has seen the whole cluster.
+const START: Duration = Duration::from_secs(60);
+/// What of an installation concerns a cluster without kubelets: everything but what runs the containers.
+const INSTALLED_KINDS: [&str; 7] = [
+    "Namespace",
+    "ServiceAccount",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "Role",
+    "RoleBinding",
+    "CustomResourceDefinition",
+];
+
+/// Why a component does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum ComponentError {
+    /// The binary is not there.
+    #[error(transparent)]
+    Binaries(#[from] BinariesError),
+    /// The cluster does not do as it should.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    /// It ended.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    /// A manifest cannot be read.
+    #[error("{path}: {problem}")]
+    Manifest {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+    /// It does not become ready.
+    #[error("{problem}\n{log}")]
+    NotReady {
+        /// What was waited for.
+        problem: String,
+        /// The end of its log.
+        log: String,
+    },
+}
+
+/// A component of Berth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Component {
+    /// `berth scheduler`.
+    Scheduler,
+    /// `berth controller`.
+    Controller,
+    /// `berth provisioner`.
+    Provisioner,
+}
+
+impl Component {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Scheduler, Self::Controller, Self::Provisioner];
+
+    /// The command that runs it.
+    #[must_use]
+    pub fn command(self) -> &'static str {
+        match self {
+            Self::Scheduler => "scheduler",
+            Self::Controller => "controller",
+            Self::Provisioner => "provisioner",
+        }
+    }
+
+    /// Its service account.
+    #[must_use]
+    pub fn account(self) -> String {
+        format!("berth-{}", self.command())
+    }
+}
+
+/// What is installed: the objects of the manifests.
+#[derive(Clone, Debug)]
+pub struct Installation {
+    binary: PathBuf,
+    objects: Vec<Value>,
+}
+
+impl Installation {
+    /// Reads the manifests: those in `$BERTH_DEPLOY`, or in the checkout's `deploy/manifests`.
+    ///
+    /// # Errors
+    /// If a manifest cannot be read, or `berth` was not built.
+    pub fn read() -> Result<Self, ComponentError> {
+        let directory = match std::env::var_os("BERTH_DEPLOY") {
+            Some(directory) => PathBuf::from(directory),
+            None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/manifests"),
+        };
+        Ok(Self {
+            binary: berth_binary()?,
+            objects: manifests(&directory)?,
+        })
+    }
+
+    /// The objects of the manifests.
+    #[must_use]
+    pub fn objects(&self) -> &[Value] {
+        &self.objects
+    }
+
+    /// Makes namespace, accounts and rights on the cluster.
+    ///
+    /// # Errors
+    /// If the cluster refuses.
+    pub async fn install(&self, cluster: &Cluster) -> Result<(), ComponentError> {
+        let kube = cluster.kube();
+        let installed = |object: &&Value| INSTALLED_KINDS.iter().any(|kind| object["kind"] == *kind);
+        for object in self.objects.iter().filter(installed) {
+            kube.apply(object).await.map_err(ClusterError::from)?;
+        }
+        Ok(())
+    }
+
+    /// The configuration file that the manifests give a component.
+    fn configuration(&self, component: Component) -> Option<&str> {
+        let map = self.objects.iter().find(|object| {
+            object["kind"] == "ConfigMap" && object["metadata"]["name"] == component.account().as_str()
+        })?;
+        map["data"][format!("{}.yaml", component.command())].as_str()
+    }
+
+    /// Starts a component as its service account, and waits until it has seen the whole cluster.
+    ///
+    /// The name tells copies of a component apart. The scheduler runs without the configuration of the manifests: it takes
+    /// kube-scheduler's place instead of working beside it.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub async fn start(
+        &self,
+        cluster: &Cluster,
+        component: Component,
+        name: &str,
+        arguments: &[String],
+    ) -> Result<Process, ComponentError> {
+        let kubeconfig = cluster.kubeconfig(NAMESPACE, &component.account()).await?;
+        let port = free_port()?;
+        let mut all = vec![
+            component.command().to_owned(),
+            format!("--kubeconfig={}", kubeconfig.display()),
+            format!("--listen=127.0.0.1:{port}"),
+        ];
+        if let Some(text) = self
+            .configuration(component)
+            .filter(|_| component != Component::Scheduler)
+        {
+            let path = cluster.directory().join(format!("{}.yaml", component.command()));
+            std::fs::write(&path, text).map_err(|error| ComponentError::Manifest {
+                path: path.clone(),
+                problem: error.to_string(),
+            })?;
+            all.push(format!("--config={}", path.display()));
+        }
+        all.extend(arguments.iter().cloned());
+        let mut process = cluster.spawn(name, &self.binary, &all)?;
+        let what = format!("{name} is ready");
+        let ready = eventually(&what, START, async || {
+            process.check()?;
+            Ok::<_, ProcessError>(is_ready(port).await.then_some(()))
+        });
+        match ready.await {
+            Ok(()) => Ok(process),
+            Err(WaitError::Failed(error)) => Err(error.into()),
+            Err(WaitError::Late(late)) => Err(ComponentError::NotReady {
+                problem: late.to_string(),
+                log: process.log_tail(),
+            }),
+        }
+    }
+}
+
+/// Whether a component says on its port that it is ready.
+async fn is_ready(port: u16) -> bool {
+    let ask = async {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
+        let request = b"GET /readyz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+        stream.write_all(request).await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        Ok::<_, std::io::Error>(answer.starts_with("HTTP/1.1 200"))
+    };
+    ask.await.unwrap_or(false)
+}
+
+/// All objects of a directory's YAML files, in the order of the files.
+fn manifests(directory: &Path) -> Result<Vec<Value>, ComponentError> {
+    let broken = |path: &Path, problem: String| ComponentError::Manifest {
+        path: path.to_owned(),
+        problem,
+    };
+    let entries = std::fs::read_dir(directory).map_err(|error| broken(directory, error.to_string()))?;
+    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
+    paths.sort();
+    let mut objects = Vec::new();
+    for path in paths {
+        let text = std::fs::read_to_string(&path).map_err(|error| broken(&path, error.to_string()))?;
+        let read: Vec<Value> = serde_saphyr::from_multiple(&text).map_err(|error| broken(&path, error.to_string()))?;
+        objects.extend(read.into_iter().filter(Value::is_object));
+    }
+    Ok(objects)
+}

@@ -1,0 +1,111 @@
+//! One line for each test, and a sum at the end.
+
+use std::fmt::Write as _;
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+/// What a test has to say beside that it passed, such as a figure.
+pub(crate) type Remark = String;
+
+/// How the tests went.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    only: Vec<String>,
+    passed: usize,
+    failed: Vec<String>,
+}
+
+impl Report {
+    /// A report of the tests whose names hold one of these texts, or of all if there is none.
+    pub(crate) fn new(only: Vec<String>) -> Self {
+        Self {
+            only,
+            ..Self::default()
+        }
+    }
+
+    /// Whether a test is to be run.
+    pub(crate) fn wants(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|text| name.contains(text.as_str()))
+    }
+
+    /// Runs a test and prints how it went. `false` if it failed.
+    pub(crate) async fn run(
+        &mut self,
+        name: &str,
+        limit: Duration,
+        test: impl Future<Output = anyhow::Result<Remark>>,
+    ) -> bool {
+        let start = Instant::now();
+        let result = match tokio::time::timeout(limit, test).await {
+            Ok(result) => result,
+            Err(_) => Err(anyhow::anyhow!("did not end within {} s", limit.as_secs())),
+        };
+        println!("{}", line(name, start.elapsed(), &result));
+        match result {
+            Ok(_) => {
+                self.passed += 1;
+                true
+            }
+            Err(_) => {
+                self.failed.push(name.to_owned());
+                false
+            }
+        }
+    }
+
+    /// Counts a test that could not even begin.
+    pub(crate) fn broken(&mut self, name: &str, error: &anyhow::Error) {
+        println!("{}", line(name, Duration::ZERO, &Err(anyhow::anyhow!("{error:#}"))));
+        self.failed.push(name.to_owned());
+    }
+
+    /// Prints the sum. `true` if nothing failed.
+    pub(crate) fn finish(&self, elapsed: Duration) -> bool {
+        let mut text = format!(
+            "{} passed, {} failed, in {:.1} s",
+            self.passed,
+            self.failed.len(),
+            elapsed.as_secs_f64()
+        );
+        for name in &self.failed {
+            let _ = write!(text, "\n  failed: {name}");
+        }
+        println!("{text}");
+        self.failed.is_empty()
+    }
+}
+
+fn line(name: &str, elapsed: Duration, result: &anyhow::Result<Remark>) -> String {
+    let seconds = elapsed.as_secs_f64();
+    match result {
+        Ok(remark) if remark.is_empty() => format!("PASS {seconds:>6.1} s  {name}"),
+        Ok(remark) => format!("PASS {seconds:>6.1} s  {name}: {remark}"),
+        Err(error) => {
+            let problem = format!("{error:#}").replace('\n', "\n    ");
+            format!("FAIL {seconds:>6.1} s  {name}\n    {problem}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn lines_and_sums_tell_what_happened() {
+        let mut report = Report::new(vec!["a".to_owned()]);
+        assert!(report.wants("bar") && !report.wants("foo"));
+        let limit = Duration::from_secs(60);
+        assert!(report.run("good", limit, async { Ok(Remark::new()) }).await);
+        assert!(!report.run("bad", limit, async { anyhow::bail!("no") }).await);
+        assert!(!report.run("late", Duration::ZERO, std::future::pending()).await);
+        assert!(!report.finish(Duration::ZERO));
+        assert_eq!((report.passed, report.failed.len()), (1, 2));
+        let error = Err(anyhow::anyhow!("one\ntwo"));
+        assert_eq!(
+            line("n", Duration::from_millis(1500), &error),
+            "FAIL    1.5 s  n\n    one\n    two"
+        );
+    }
+}

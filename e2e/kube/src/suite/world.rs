@@ -1,0 +1,188 @@
+//! The cluster that the tests share, and who works on it.
+
+use super::agent::Agent;
+use anyhow::Context as _;
+use berth_e2e::cluster::{Cluster, Controllers, Options, Process};
+use berth_e2e::components::{Component, Installation, NAMESPACE};
+use berth_e2e::kube::Kube;
+use berth_provisioner::driver::{ControllerService, IdentityService, NAME, NODE_KEY, SegmentRoom, Server, Store};
+use berth_provisioner::topology::Segment;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+/// Nodes on which the tests' CSI driver can make volumes.
+pub(crate) const NODES: [&str; 3] = ["n0", "n1", "n2"];
+/// Room for volumes on each of them.
+pub(crate) const ROOM_GI: i64 = 100;
+
+/// Whose program does a piece of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// Kubernetes' own.
+    Kubernetes,
+    /// Berth's.
+    Berth,
+}
+
+/// Who schedules, and who binds volumes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cast {
+    pub(crate) scheduler: Whose,
+    pub(crate) volumes: Whose,
+}
+
+impl Cast {
+    pub(crate) const BERTH: Self = Self {
+        scheduler: Whose::Berth,
+        volumes: Whose::Berth,
+    };
+}
+
+/// The cluster and everything that runs on it. The order matters: components go before what they talk to.
+pub(crate) struct World {
+    components: BTreeMap<&'static str, Process>,
+    cast: Option<Cast>,
+    _agent: Agent,
+    driver: Driver,
+    pub(crate) installation: Installation,
+    pub(crate) kube: Kube,
+    pub(crate) cluster: Cluster,
+}
+
+impl World {
+    /// A cluster with Berth installed, and nobody at work yet.
+    pub(crate) async fn start() -> anyhow::Result<Self> {
+        let installation = Installation::read()?;
+        let options = Options {
+            audit: true,
+            ..Options::default()
+        };
+        let cluster = Cluster::start(options).await?;
+        installation.install(&cluster).await.context("cannot install Berth")?;
+        let kube = cluster.kube();
+        let driver = Driver::start(&cluster).await.context("cannot start the CSI driver")?;
+        Ok(Self {
+            components: BTreeMap::new(),
+            cast: None,
+            _agent: Agent::start(kube.clone()),
+            driver,
+            installation,
+            kube,
+            cluster,
+        })
+    }
+
+    /// Puts these to work, and nobody else.
+    pub(crate) async fn cast(&mut self, cast: Cast) -> anyhow::Result<()> {
+        if self.cast == Some(cast) {
+            return Ok(());
+        }
+        if self.cast.is_none_or(|before| before.volumes != cast.volumes) {
+            self.stop("controller").await;
+            self.stop("kube-controller-manager").await;
+            let controllers = match cast.volumes {
+                Whose::Kubernetes => Controllers::WithVolumes,
+                Whose::Berth => Controllers::WithoutVolumes,
+            };
+            let manager = self.cluster.start_controller_manager(controllers, LIFTED).await?;
+            self.components.insert("kube-controller-manager", manager);
+        }
+        if self.cast.is_none_or(|before| before.scheduler != cast.scheduler) {
+            self.stop("scheduler").await;
+            self.stop("kube-scheduler").await;
+        }
+        self.cast = Some(cast);
+        match cast.scheduler {
+            Whose::Kubernetes => {
+                let scheduler = self.cluster.start_scheduler(LIFTED).await?;
+                self.components.insert("kube-scheduler", scheduler);
+            }
+            Whose::Berth => self.start_component(Component::Scheduler).await?,
+        }
+        if cast.volumes == Whose::Berth {
+            self.start_component(Component::Controller).await?;
+        }
+        self.start_component(Component::Provisioner).await
+    }
+
+    /// Starts a component of Berth if it does not run.
+    pub(crate) async fn start_component(&mut self, component: Component) -> anyhow::Result<()> {
+        if let Some(process) = self.components.get_mut(component.command())
+            && process.check().is_ok()
+        {
+            return Ok(());
+        }
+        let mut arguments = Vec::new();
+        if component == Component::Provisioner {
+            let path = self.cluster.directory().join("publish-capacity.yaml");
+            std::fs::write(&path, format!("capacityNamespace: {NAMESPACE}\n"))?;
+            arguments.push(format!("--csi-address={}", self.driver.server.address()));
+            arguments.push(format!("--config={}", path.display()));
+            arguments.extend(election());
+        }
+        let name = component.account();
+        let process = self.installation.start(&self.cluster, component, &name, &arguments);
+        self.components.insert(component.command(), process.await?);
+        Ok(())
+    }
+
+    /// Ends a component in the middle of whatever it does.
+    pub(crate) fn kill(&mut self, component: Component) {
+        if let Some(process) = self.components.remove(component.command()) {
+            process.kill();
+        }
+    }
+
+    /// Ends all of Berth's components in an orderly way.
+    pub(crate) async fn stop_berth(&mut self) {
+        for component in Component::ALL {
+            self.stop(component.command()).await;
+        }
+        self.cast = None;
+        self.stop("kube-controller-manager").await;
+    }
+
+    async fn stop(&mut self, name: &str) {
+        if let Some(process) = self.components.remove(name) {
+            process.stop().await;
+        }
+    }
+
+    /// The ends of the components' logs.
+    pub(crate) fn logs(&self) -> String {
+        let tails = self.components.values().map(Process::log_tail);
+        tails.collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// Arguments of a component of which several copies run.
+pub(crate) fn election() -> [String; 2] {
+    [
+        "--leader-elect".to_owned(),
+        format!("--leader-elect-namespace={NAMESPACE}"),
+    ]
+}
+
+/// Clients of Kubernetes' components limit themselves unless told otherwise, which would only make the tests wait.
+const LIFTED: &[&str] = &["--kube-api-qps=5000", "--kube-api-burst=5000"];
+
+/// The CSI driver of our own, with room on each of the nodes.
+struct Driver {
+    server: Server,
+}
+
+impl Driver {
+    async fn start(cluster: &Cluster) -> anyhow::Result<Self> {
+        let room = |node: &str| SegmentRoom {
+            segment: Segment::from([(NODE_KEY.to_owned(), node.to_owned())]),
+            bytes: Some(ROOM_GI << 30),
+        };
+        let rooms = NODES.iter().map(|node| room(node)).collect();
+        let store = Arc::new(Mutex::new(Store::open(cluster.directory().join("volumes"), rooms)?));
+        let socket = cluster.directory().join("csi.sock");
+        let (identity, controller) = (IdentityService::new(NAME), ControllerService::new(store));
+        Ok(Self {
+            server: Server::start(socket, identity, controller, None).await?,
+        })
+    }
+}

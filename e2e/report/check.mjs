@@ -1,0 +1,150 @@
+// Usage: node check.mjs PAGES PICTURES. Prints a line for each check that fails, and `N passed, N failed`.
+import { chromium } from "playwright-core";
+import { statSync } from "node:fs";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+
+const [pages, pictures] = process.argv.slice(2);
+let passed = 0;
+let failed = 0;
+const check = (name, holds, found = "") => {
+  if (holds) passed++;
+  else {
+    failed++;
+    console.log(`FAILED ${name}${found === "" ? "" : `: ${found}`}`);
+  }
+};
+
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM,
+  args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+});
+
+// Opens a page and hands it to `look`, then checks what no page may do.
+const open = async (name, options, look) => {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
+  const page = await context.newPage();
+  const address = pathToFileURL(join(pages, `${name}.html`)).href;
+  const problems = [];
+  page.on("console", (message) => ["error", "warning"].includes(message.type()) && problems.push(message.text()));
+  page.on("pageerror", (error) => problems.push(String(error)));
+  page.on("request", (request) => request.url() !== address && !request.url().startsWith("data:") && problems.push(`request ${request.url()}`));
+  await page.goto(address);
+  await look(page);
+  check(`${name}: no errors and no requests`, problems.length === 0, problems.join("; "));
+  await context.close();
+};
+const text = (page, selector) => page.locator(selector).first().innerText();
+const isShown = (page, selector) => page.locator(selector).first().isVisible();
+// The colours of an element and of what lies behind it, as luminances.
+const contrast = (page, selector) =>
+  page.locator(selector).first().evaluate((element) => {
+    const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+    const rgba = (colour) => {
+      canvas.clearRect(0, 0, 1, 1);
+      canvas.fillStyle = colour;
+      canvas.fillRect(0, 0, 1, 1);
+      return canvas.getImageData(0, 0, 1, 1).data;
+    };
+    const luminance = ([r, g, b]) => {
+      const part = (value) => (value / 255 <= 0.03928 ? value / 255 / 12.92 : ((value / 255 + 0.055) / 1.055) ** 2.4);
+      return 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b);
+    };
+    let behind = element;
+    while (behind && rgba(getComputedStyle(behind).backgroundColor)[3] === 0) behind = behind.parentElement;
+    const light = luminance(rgba(getComputedStyle(element).color));
+    const dark = luminance(rgba(getComputedStyle(behind ?? document.body).backgroundColor));
+    return (Math.max(light, dark) + 0.05) / (Math.min(light, dark) + 0.05);
+  });
+
+await open("quickstart", {}, async (page) => {
+  check("the verdict", (await text(page, "h1")) === "Every pod has a node", await text(page, "h1"));
+  check("the title", (await page.title()) === "Berth: every pod has a node", await page.title());
+  check("every node is drawn", (await page.locator(".node").count()) === 6);
+  check("every zone is drawn", (await page.locator(".zone").count()) === 3);
+  check("local volumes are on their nodes", (await page.locator(".node .vol").count()) === 6, await page.locator(".node .vol").count());
+  check("zonal volumes are in their zones", (await page.locator(".zone > .vols .vol").count()) === 3);
+  const node = page.locator(".node", { hasText: "db-0" });
+  const tip = node.locator(".tip");
+  check("nothing is told at first", !(await tip.isVisible()));
+  await node.hover();
+  check("a node that is pointed at tells of itself", await tip.isVisible());
+  check("of its pods", (await tip.innerText()).includes("default/db-0"), await tip.innerText());
+  await page.mouse.move(0, 0);
+  check("and no longer when it is not", !(await tip.isVisible()));
+  await node.focus();
+  check("a node that has the focus tells of itself", await tip.isVisible());
+  await page.keyboard.press("Escape");
+  check("until Escape", !(await tip.isVisible()));
+  await page.locator("details.table summary").first().click();
+  check("all pods are in a table", (await page.locator("details.table").first().locator("tbody tr").count()) === 3);
+  await page.fill("#filter", "db-1");
+  check("which can be filtered", (await page.locator("details.table").first().locator("tbody tr:visible").count()) === 1);
+});
+
+await open("lost", {}, async (page) => {
+  check("the verdict on pending pods", (await text(page, "h1")) === "1 pod is left pending", await text(page, "h1"));
+  check("why", (await text(page, "#pending")).includes("didn't match PersistentVolume's node affinity"));
+  check("steps", (await page.locator(".steps > li").count()) === 3);
+  check("cordoned nodes are marked", (await page.locator(".node.cordoned").count()) === 1);
+  check("silent nodes are marked", (await page.locator(".node.notready").count()) === 1);
+  await page.click("button.show");
+  const coloured = await page.locator(".node[class*=' r']").count();
+  check("refusing nodes are coloured", coloured === 5, coloured);
+  check("and the colours are explained", (await text(page, "#refusal-legend")).includes("Refusing default/db-2"));
+  const node = page.locator(".node", { hasText: "node-b2" });
+  await node.hover();
+  check("a refusing node says why", (await node.locator(".tip").innerText()).includes("default/db-2: node(s) didn't match"), await node.locator(".tip").innerText());
+  await page.screenshot({ path: join(pictures, "lost-light.png"), fullPage: true });
+  await page.click("button.show");
+  check("and back", (await page.locator(".node[class*=' r']").count()) === 0);
+  const ids = await page.locator("[id]").evaluateAll((found) => found.map((element) => element.id));
+  check("no name is given twice", new Set(ids).size === ids.length, ids.join(" "));
+  const labels = await page.locator("main > section").evaluateAll((found) => found.every((one) => document.getElementById(one.getAttribute("aria-labelledby"))));
+  check("every part has a name for those who do not see it", labels);
+});
+
+await open("lost", { javaScriptEnabled: false }, async (page) => {
+  const node = page.locator(".node").first();
+  await node.hover();
+  check("without script a node still tells of itself", await node.locator(".tip").isVisible());
+  check("and what needs a script is not there", !(await isShown(page, "button.show")) && !(await isShown(page, ".filter")));
+  await page.click("#pending summary");
+  check("reasons unfold", await isShown(page, ".reasons li"));
+});
+
+for (const colorScheme of ["light", "dark"]) {
+  await open("lost", { colorScheme }, async (page) => {
+    for (const selector of ["body", "h1", ".figures dt", ".names", ".node .head b", ".pods .pod", ".vol em", ".did", ".changes .warn", "summary", "footer"]) {
+      const ratio = await contrast(page, selector);
+      check(`${colorScheme}: ${selector} can be read`, ratio >= 4.5, ratio.toFixed(2));
+    }
+    await page.screenshot({ path: join(pictures, `lost-${colorScheme}.png`), fullPage: true });
+  });
+}
+
+for (const name of ["quickstart", "lost", "explain", "large"]) {
+  for (const width of [400, 320]) {
+    await open(name, { viewport: { width, height: 800 } }, async (page) => {
+      const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+      check(`${name} fits a window of ${width} pixels`, wide <= width, wide);
+      if (width === 400) await page.screenshot({ path: join(pictures, `${name}-narrow.png`), fullPage: name !== "large" });
+    });
+  }
+}
+
+await open("large", {}, async (page) => {
+  check("a thousand nodes are drawn", (await page.locator(".node").count()) === 1000);
+  const box = await page.locator(".node").first().boundingBox();
+  check("as small squares", box.width < 24, JSON.stringify(box));
+  const node = page.locator(".node").nth(500);
+  await node.hover();
+  check("that tell of themselves", await node.locator(".tip").isVisible());
+  const bytes = statSync(join(pages, "large.html")).size;
+  check("in a small file", bytes < 5_000_000, bytes);
+  await page.screenshot({ path: join(pictures, "large.png") });
+});
+
+await browser.close();
+console.log(`${passed} passed, ${failed} failed`);
+process.exit(failed === 0 ? 0 : 1);
