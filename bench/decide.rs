@@ -3,10 +3,8 @@
 //! 5,000 nodes (and 100,000) in 20 zones with 10,000 running pods of 100 workloads. Each decision is followed by assuming the pod, as
 //! a scheduler does, and by forgetting it, so that every decision meets the same cluster.
 //!
-//! Alike pods share the answers that the cluster keeps (node sets of selectors, counts of pods), and no verdicts: the
-//! filters alone take a tenth of a decision on a plain pod (13 of 131 µs) and a sixth where pods are spread (27 of
-//! 175 µs), so that sharing their verdicts could save no more than that. The rest is scoring, which is relative to all
-//! nodes that fit. Only where few nodes fit do the filters take half of it (affinity, 17 of 31 µs).
+//! Alike pods share verdicts and scores by node; what is left for each is what looks at other nodes. Nodes with a soft
+//! taint and pods with images that some nodes hold are part of it.
 
 #![allow(
     clippy::expect_used,
@@ -184,7 +182,7 @@ fn alike(bencher: Bencher<'_, '_>, bench: &str, count: usize) {
         .bench_local_refs(|(cluster, scratch)| place_alike(cluster, &pods, &profile, scratch));
 }
 
-/// The filters alone on pods of one workload: what sharing their verdicts could save at most.
+/// The filters alone on pods of one workload, without anything shared.
 #[divan::bench(args = ["plain", "anti-affinity", "affinity", "spread"])]
 fn filters_alone(bencher: Bencher<'_, '_>, bench: &str) {
     let mut cluster = cluster(bench, NODES);

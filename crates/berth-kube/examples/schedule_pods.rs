@@ -2,15 +2,17 @@
 //!
 //! `cargo run --release -p berth-kube --example schedule_pods -- 100 100 one` creates pods one after another, each when
 //! the last is bound; without `one` all at once. Arguments: nodes, pods. Prints one JSON object.
+//!
+//! The clock starts when the controller has made all volumes available: on an idle cluster.
 
 use berth_apiserver::Server;
-use berth_core::api::{Kind, Pod};
+use berth_core::api::{Kind, PersistentVolume, Pod};
 use berth_kube::api::Api;
 use berth_kube::resource::Resource;
 use berth_kube::watch::{Change, Difference, Sink, watch};
 use berth_kube::{CancellationToken, Client, controller, scheduler};
 use serde_json::{Value, json};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::error::Error;
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -53,6 +55,36 @@ impl Sink<Pod> for Placed {
             }
         }
         self.news.notify_waiters();
+        self.news.notify_one();
+        true
+    }
+}
+
+/// The volumes that are available.
+#[derive(Clone, Default)]
+struct Available {
+    names: Arc<Mutex<HashSet<String>>>,
+    news: Arc<Notify>,
+}
+
+impl Available {
+    async fn wait_for(&self, count: usize) {
+        while self.names.lock().unwrap_or_else(PoisonError::into_inner).len() < count {
+            self.news.notified().await;
+        }
+    }
+}
+
+impl Sink<PersistentVolume> for Available {
+    async fn take(&mut self, difference: Difference<PersistentVolume>) -> bool {
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        for change in difference.changes {
+            if let Change::Applied(volume) = change
+                && volume.status.phase == "Available"
+            {
+                names.insert(volume.metadata.name);
+            }
+        }
         self.news.notify_one();
         true
     }
@@ -116,6 +148,12 @@ async fn measure(nodes: usize, pods: usize, one_by_one: bool) -> Result<Value, B
     while !health.is_ready() || !controller_health.is_ready() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+    let available = Available::default();
+    let stop_watching = cancel.child_token();
+    let volumes = tokio::spawn(watch(api.clone(), available.clone(), stop_watching.clone()));
+    available.wait_for(nodes * VOLUMES_PER_NODE).await;
+    stop_watching.cancel();
+    volumes.await?;
     let begin = Instant::now();
     let mut created = Vec::new();
     for number in 0..pods {

@@ -375,6 +375,9 @@ pub struct DecideArgs {
     /// Where chance begins: the same seed makes the same cluster.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+    /// Decide with the first profile of this KubeSchedulerConfiguration (v1).
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// The form of the output.
     #[arg(short, long, value_enum, default_value = "table", value_name = "FORM")]
     pub output: Output,

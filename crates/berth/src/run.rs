@@ -5,6 +5,7 @@ use crate::cli::{
     Bench, BenchSimulateArgs, Cli, Command, DecideArgs, ExplainArgs, Output, SimulateArgs, SimulateOutput,
 };
 use crate::component;
+use crate::config::Configuration;
 use crate::csi_driver;
 use crate::explain;
 use crate::input::Progress as _;
@@ -140,7 +141,12 @@ fn decide(args: &DecideArgs, color: Color) -> anyhow::Result<u8> {
         claims: args.claims as usize,
         seed: args.seed,
     };
-    let measurement = bench::measure(&size, &mut ProgressLine::new());
+    let configuration = match &args.config {
+        Some(file) => Configuration::from_file(file)?,
+        None => Configuration::default(),
+    };
+    let profile = configuration.profiles.first().map(|first| first.profile.clone());
+    let measurement = bench::measure(&size, &profile.unwrap_or_default(), &mut ProgressLine::new());
     match args.output {
         Output::Table => write!(color.stdout(), "{}", measurement.table())?,
         Output::Json => write_json(&measurement)?,

@@ -37,6 +37,30 @@ fn nothing_said_means_the_defaults() {
 }
 
 #[test]
+fn a_share_of_the_nodes_is_scored_if_asked_for() {
+    let share = |rest: &str| profile(rest).percentage_of_nodes_to_score.map(std::num::NonZero::get);
+    assert_eq!(share("percentageOfNodesToScore: 30\n"), Some(30));
+    assert_eq!(share("percentageOfNodesToScore: 100\n"), None, "every node");
+    assert_eq!(
+        share("percentageOfNodesToScore: 30\nprofiles: [{percentageOfNodesToScore: 7}]\n"),
+        Some(7)
+    );
+    assert_eq!(
+        share("percentageOfNodesToScore: 30\nprofiles: [{percentageOfNodesToScore: 0}]\n"),
+        None,
+        "the profile's word counts"
+    );
+    check_error(
+        "percentageOfNodesToScore: 101\n",
+        "config.yaml: percentageOfNodesToScore: found 101, expected 0 to 100",
+    );
+    check_error(
+        "profiles: [{percentageOfNodesToScore: -1}]\n",
+        "config.yaml: profiles[0].percentageOfNodesToScore: found -1, expected 0 to 100",
+    );
+}
+
+#[test]
 fn plugins_are_enabled_disabled_and_weighted() {
     let found = profile(
         "profiles:\n- plugins:\n    score:\n      disabled: [{name: ImageLocality}]\n      enabled: [{name: NodeResourcesFit, weight: 7}]\n    filter:\n      disabled: [{name: NodePorts}]\n",

@@ -7,7 +7,9 @@
 mod support;
 
 use berth_core::api::Kind;
+use berth_kube::resource::Resource;
 use serde_json::{Value, json};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use support::{Berth, DEADLINE, Up, eventually};
@@ -35,8 +37,7 @@ async fn pods_run_on_the_sample_cluster_and_the_state_survives() {
     assert!(again.get(Kind::Node, "node-c3").await.is_some());
     // A crash: what was answered is there, and work goes on.
     again.create_pod_with_claim("last", "zonal").await;
-    again.berth.signal("KILL");
-    assert!(!again.berth.child.wait().unwrap().success());
+    again.berth.crash();
     let crashed = Up::start(directory.path(), &arguments).await;
     crashed.wait_for(Kind::Pod, "last", "/status/phase", "Running").await;
     crashed
@@ -143,6 +144,59 @@ async fn explain_reads_the_cluster_of_a_kubeconfig() {
         .unwrap();
     assert_eq!(missing.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&missing.stderr).contains("/nowhere"));
+}
+
+#[tokio::test]
+async fn a_snapshot_is_simulated_as_the_cluster_stands() {
+    let directory = TempDir::new().unwrap();
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/quickstart.yaml");
+    let up = Up::start(directory.path(), &["-f", example.to_str().unwrap()]).await;
+    let mut expected = Vec::new();
+    for name in ["db-0", "db-1", "db-2"] {
+        let pod = up.wait_for(Kind::Pod, name, "/status/phase", "Running").await;
+        expected.push((format!("default/{name}"), pod["spec"]["nodeName"].clone()));
+    }
+    let file = directory.path().join("cluster.yaml");
+    let (kubeconfig, path) = (up.kubeconfig.to_str().unwrap(), file.to_str().unwrap());
+    let berth = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_berth"));
+        command.args(arguments).output().unwrap()
+    };
+    let deadline = Instant::now() + DEADLINE;
+    let before = loop {
+        let taken = berth(&["snapshot", "--kubeconfig", kubeconfig, "-o", path]);
+        assert_eq!((taken.status.code(), taken.stdout.len()), (Some(0), 0), "{taken:?}");
+        let before = std::fs::read(&file).unwrap();
+        let shown = berth(&["snapshot", "--kubeconfig", kubeconfig]);
+        // Two snapshots are the same once nothing moves any more.
+        if shown.stdout == before {
+            break before;
+        }
+        assert!(Instant::now() < deadline, "snapshots of the same cluster differ");
+    };
+
+    let simulated = berth(&["simulate", "-f", path, "-o", "json"]);
+    let outcome: Value = serde_json::from_slice(&simulated.stdout).unwrap();
+    let pods = outcome["pods"].as_array().unwrap().iter();
+    let found: Vec<_> = pods
+        .map(|pod| (pod["pod"].as_str().unwrap().to_owned(), pod["node"].clone()))
+        .collect();
+    assert_eq!(found, expected);
+
+    // What cannot be done leaves the file as it is, and nothing beside it.
+    let refused = berth(&[
+        "snapshot",
+        "--kubeconfig",
+        kubeconfig,
+        "--context",
+        "nowhere",
+        "-o",
+        path,
+    ]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("nowhere"));
+    assert_eq!(std::fs::read(&file).unwrap(), before);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2);
 }
 
 #[test]

@@ -97,13 +97,15 @@ subjects:
 {{- /* Arguments that all components have. */ -}}
 {{- define "berth.args" -}}
 - {{ .component }}
-- --leader-elect
-- --leader-elect-namespace={{ .root.Release.Namespace }}
 - --listen={{ .root.Values.listenAddress }}:{{ .root.Values.metricsPort }}
-- --config=/etc/berth/{{ .component }}.yaml
 {{- if .root.Values.verbose }}
 - --verbose
 {{- end }}
+{{- end -}}
+
+{{- define "berth.electionArgs" -}}
+- --leader-elect
+- --leader-elect-namespace={{ .root.Release.Namespace }}
 {{- end -}}
 
 {{- define "berth.container" -}}
@@ -192,6 +194,8 @@ spec:
         {{- include "berth.container" . | nindent 8 }}
         args:
         {{- include "berth.args" . | nindent 8 }}
+        {{- include "berth.electionArgs" . | nindent 8 }}
+        - --config=/etc/berth/{{ .component }}.yaml
         {{- range $own.extraArgs }}
         - {{ . | quote }}
         {{- end }}

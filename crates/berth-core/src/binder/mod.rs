@@ -208,6 +208,12 @@ impl VolumeBinder {
         self.volume(*self.volumes_by_name.get(name)?)
     }
 
+    /// The id of the volume of a name.
+    #[must_use]
+    pub fn volume_id(&self, name: &str) -> Option<VolumeId> {
+        self.volumes_by_name.get(name).copied()
+    }
+
     /// A claim.
     #[must_use]
     pub fn claim(&self, id: ClaimId) -> Option<&Claim> {

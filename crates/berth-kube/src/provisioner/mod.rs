@@ -146,7 +146,7 @@ pub async fn run(client: kube::Client, options: Options, cancel: CancellationTok
         create_failed,
         delete_calls,
         delete_failed,
-        "calls to the driver"
+        "calls to the backend"
     );
     result
 }

@@ -61,6 +61,12 @@ struct PluginLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PointLabels {
+    extension_point: &'static str,
+    status: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OperationLabel {
     operation: &'static str,
 }
@@ -68,6 +74,11 @@ struct OperationLabel {
 /// From a tenth of a millisecond to a little under two minutes.
 fn durations() -> Histogram {
     Histogram::new(exponential_buckets(0.0001, 2.0, 20))
+}
+
+/// From a hundredth of a millisecond to five seconds: most plugins have little to do.
+fn short_durations() -> Histogram {
+    Histogram::new(exponential_buckets(0.00001, 2.0, 20))
 }
 
 /// From ten milliseconds to a little under an hour and a half, as kube-scheduler has it.
@@ -84,6 +95,7 @@ pub struct Metrics {
     algorithm: Histogram,
     attempt: Family<AttemptLabels, Histogram>,
     plugins: Family<PluginLabels, Histogram>,
+    points: Family<PointLabels, Histogram>,
     pending: Family<QueueLabel, Gauge>,
     incoming: Family<IncomingLabels, Counter>,
     preemptions: Counter,
@@ -103,7 +115,8 @@ impl Default for Metrics {
             attempts_per_pod: Histogram::new(exponential_buckets(1.0, 2.0, 5)),
             algorithm: durations(),
             attempt: Family::new_with_constructor(durations),
-            plugins: Family::new_with_constructor(durations),
+            plugins: Family::new_with_constructor(short_durations),
+            points: Family::new_with_constructor(short_durations),
             pending: Family::default(),
             incoming: Family::default(),
             preemptions: Counter::default(),
@@ -133,6 +146,8 @@ impl Metrics {
         known.register("scheduling_attempt_duration_seconds", help, self.attempt.clone());
         let help = "Time that a plugin took at an extension point";
         known.register("plugin_execution_duration_seconds", help, self.plugins.clone());
+        let help = "Time that all plugins took at an extension point, in one decision of ten";
+        known.register("framework_extension_point_duration_seconds", help, self.points.clone());
         known.register("pending_pods", "Pods that wait, by queue", self.pending.clone());
         let help = "Pods added to a queue, by event";
         known.register("queue_incoming_pods", help, self.incoming.clone());
@@ -191,6 +206,23 @@ impl Metrics {
             .iter()
             .flat_map(|write| results.map(|result| WriteLabels { write, result }));
         each.map(|labels| self.writes.get_or_create(&labels).get()).sum()
+    }
+
+    pub(super) fn plugin_took(&self, plugin: &'static str, extension_point: &'static str, took: Duration) {
+        let labels = PluginLabels {
+            plugin,
+            extension_point,
+            status: "Success",
+        };
+        self.plugins.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    pub(super) fn point_took(&self, extension_point: &'static str, took: Duration) {
+        let labels = PointLabels {
+            extension_point,
+            status: "Success",
+        };
+        self.points.get_or_create(&labels).observe(took.as_secs_f64());
     }
 
     pub(super) fn wrote(&self, write: &'static str, done: bool, took: Duration) {

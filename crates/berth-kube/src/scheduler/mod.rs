@@ -15,6 +15,7 @@ mod hold;
 mod metrics;
 mod owner;
 mod pool;
+mod stopwatch;
 
 pub use metrics::Metrics;
 

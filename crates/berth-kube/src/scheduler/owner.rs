@@ -5,6 +5,7 @@ use super::effects::{Executor, Finished};
 use super::hold::{Hold, scheduler_name};
 use super::metrics::Ledger;
 use super::pool::Pool;
+use super::stopwatch::{PluginTimes, Sampler};
 use crate::component;
 use crate::inbox::{Inbox, Message};
 use crate::lease::Lease;
@@ -40,6 +41,7 @@ pub(crate) struct Owner {
     /// Pods whose binding was sent and not yet answered, with their nodes.
     binding: FxHashMap<PodKey, (WriteId, String)>,
     hold: Hold,
+    sampler: Sampler,
     begin: Instant,
     _announcing: JoinSet<()>,
 }
@@ -94,6 +96,7 @@ impl Owner {
             inbox,
             binding: FxHashMap::default(),
             hold: Hold::default(),
+            sampler: Sampler::default(),
             begin: Instant::now(),
             _announcing: announcing,
         }
@@ -145,7 +148,7 @@ impl Owner {
             }
             let begun = Instant::now();
             let now = self.now();
-            if !self.scheduler.step(now) {
+            if !self.step(now) {
                 break;
             }
             self.ledger.decided(begun.elapsed());
@@ -153,6 +156,23 @@ impl Owner {
         }
         self.pool.dispatch();
         self.ledger.pending(&self.scheduler);
+    }
+
+    /// Decides about one pod, and measures the plugins now and then.
+    fn step(&mut self, now: Duration) -> bool {
+        let decided = if self.sampler.is_due() {
+            let mut times = PluginTimes::new();
+            let decided = self.scheduler.step_timed(now, &mut times);
+            times.report(&self.options.metrics);
+            decided
+        } else {
+            self.scheduler.step(now)
+        };
+        // A turn without a pod is none.
+        if decided {
+            self.sampler.decided();
+        }
+        decided
     }
 
     /// Gives the effects of the last call to the pool.

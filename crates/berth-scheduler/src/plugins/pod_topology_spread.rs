@@ -170,13 +170,13 @@ struct Weighed {
     topology_key: Symbol,
     weight: f64,
     allowance: f64,
-    /// By domain, or by node for host names.
     counts: SoftCounts,
 }
 
+/// How many pods there are by domain, or by node for host names. Both are columns: every node is looked at.
 enum SoftCounts {
     ByDomain(Vec<i64>),
-    ByNode(Option<QueryId>),
+    ByNode(Vec<u32>),
 }
 
 /// Whether a pod is scored: it has soft constraints, or those by default.
@@ -225,10 +225,7 @@ pub fn score(cluster: &mut Cluster, pod: &Pod, profile: &Profile, nodes: &[NodeI
                 continue;
             };
             let count = match &constraint.counts {
-                SoftCounts::ByNode(query) => {
-                    let pods = query.and_then(|query| cluster.answer(query).get(node));
-                    pods.copied().unwrap_or(0).into()
-                }
+                SoftCounts::ByNode(counts) => counts[node.index()].into(),
                 SoftCounts::ByDomain(counts) => counts[domain],
             };
             sum += count as f64 * constraint.weight + constraint.allowance;
@@ -277,8 +274,11 @@ fn weigh(
     let is_host = cluster.symbols().get(names::HOSTNAME) == Some(constraint.topology_key);
     let query = matching_pods(cluster, pod, constraint);
     let column = cluster.topology().column(constraint.topology_key);
+    let pods = query.into_iter().flat_map(|query| cluster.answer(query));
     let (size, counts) = if is_host {
-        (scored.len(), SoftCounts::ByNode(query))
+        let mut counts = vec![0; cluster.nodes().column_length()];
+        pods.for_each(|(node, pods)| counts[node.index()] = *pods);
+        (scored.len(), SoftCounts::ByNode(counts))
     } else {
         let mut seen = vec![false; column.len()];
         for domain in scored.iter().filter_map(|node| column.domain(*node)) {
@@ -287,8 +287,7 @@ fn weigh(
         // Nodes without the label are one more domain, where they count.
         let elsewhere = scored.iter().any(|node| column.domain(*node).is_none());
         let size = seen.iter().filter(|seen| **seen).count() + usize::from(elsewhere);
-        let counts = query.into_iter().flat_map(|query| cluster.answer(query));
-        (size, SoftCounts::ByDomain(by_domain(column, counts, &eligible)))
+        (size, SoftCounts::ByDomain(by_domain(column, pods, &eligible)))
     };
     Weighed {
         topology_key: constraint.topology_key,

@@ -97,6 +97,15 @@ impl Binding {
         matches!(self.stage, Stage::Writing(_) | Stage::Waiting).then_some(self.deadline)
     }
 
+    pub(super) fn deadline(&self) -> Duration {
+        self.deadline
+    }
+
+    /// The existing volumes that it chose.
+    pub(super) fn chosen_volumes(&self) -> impl Iterator<Item = VolumeId> + use<> {
+        self.volumes.bindings.clone().into_iter().map(|(_, volume)| volume)
+    }
+
     fn claims(&self) -> impl Iterator<Item = ClaimId> + '_ {
         let bindings = self.volumes.bindings.iter().map(|(claim, _)| *claim);
         bindings.chain(self.volumes.provisions.iter().copied())
@@ -128,7 +137,7 @@ impl Scheduler {
                     .push(PodKey::clone(key));
             }
         }
-        self.bindings.insert(PodKey::clone(key), binding);
+        self.bindings.insert(key, binding);
         self.move_on(key, now);
     }
 
@@ -441,39 +450,23 @@ impl Scheduler {
 
     /// A volume without a claim can only matter to a binding that chose it.
     fn check_bindings_of_volume(&mut self, name: &str, now: Duration) {
-        let binder = self.cluster.binder();
-        let chose = |binding: &Binding| {
-            let mut volumes = binding.volumes.bindings.iter();
-            volumes.any(|(_, id)| binder.volume(*id).is_some_and(|volume| &*volume.name == name))
+        let Some(volume) = self.cluster.binder().volume_id(name) else {
+            return;
         };
-        let keys: Vec<_> = self
-            .bindings
-            .iter()
-            .filter(|(_, binding)| chose(binding))
-            .map(|(key, _)| PodKey::clone(key))
-            .collect();
-        for key in keys {
+        for key in self.bindings.of_volume(volume) {
             self.move_on(&key, now);
         }
     }
 
     pub(super) fn check_all_bindings(&mut self, now: Duration) {
-        let keys: Vec<_> = self.bindings.keys().map(PodKey::clone).collect();
-        for key in keys {
+        for key in self.bindings.keys() {
             self.move_on(&key, now);
         }
     }
 
     /// Ends the bindings that took too long, and moves on the pods whose backoff is over.
     pub fn tick(&mut self, now: Duration) {
-        let overdue = |binding: &Binding| binding.due().is_some_and(|due| due <= now);
-        let keys: Vec<_> = self
-            .bindings
-            .iter()
-            .filter(|(_, binding)| overdue(binding))
-            .map(|(key, _)| PodKey::clone(key))
-            .collect();
-        for key in keys {
+        for key in self.bindings.overdue(now) {
             let message =
                 "running PreBind plugin \"VolumeBinding\": binding volumes: timed out waiting for the condition";
             self.fail_binding(&key, "FailedScheduling", message.to_owned(), now);

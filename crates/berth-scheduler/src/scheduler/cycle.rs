@@ -3,30 +3,37 @@
 use super::Scheduler;
 use super::binding::Binding;
 use super::preempting::nominated;
-use crate::decide::{Decision, decide_beside};
+use crate::decide::{Decision, decide_timed};
 use crate::diagnose::Diagnosis;
 use crate::events::{ClusterEvent, Help};
 use crate::framework::{PluginSet, PreFilter};
 use crate::plugins::{self, FilterState};
 use crate::queue::PodKey;
+use crate::stopwatch::{NoStopwatch, Stopwatch};
 use berth_core::nodes::NodeId;
 use std::time::Duration;
 
 impl Scheduler {
     /// Decides about the pod whose turn it is. `false` if none is to be tried now.
     pub fn step(&mut self, now: Duration) -> bool {
+        self.step_timed(now, &mut NoStopwatch)
+    }
+
+    /// The same, and says how long the plugins take.
+    pub fn step_timed(&mut self, now: Duration, watch: &mut impl Stopwatch) -> bool {
         let Some(key) = self.queue.pop(now) else {
             return false;
         };
         let decided = self.pods.get(&key).and_then(|pod| {
             let profile = self.profiles.get(pod.scheduler_name())?;
             let nominated = nominated(&self.nominations, &self.pods, &self.cluster, &key);
-            Some(decide_beside(
+            Some(decide_timed(
                 &mut self.cluster,
                 &pod.compiled,
                 profile,
                 &mut self.scratch,
                 &nominated,
+                watch,
             ))
         });
         match decided {

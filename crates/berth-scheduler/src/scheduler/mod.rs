@@ -10,6 +10,7 @@
 //! ```
 
 mod binding;
+mod bindings;
 mod cycle;
 mod effects;
 mod preempting;
@@ -23,7 +24,7 @@ use crate::pod::Pod;
 use crate::profile::Profile;
 use crate::queue::{Place, PodKey, Queue, QueueTimes};
 use berth_core::api;
-use binding::Binding;
+use bindings::Bindings;
 use preempting::{Eviction, Nominations};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -94,7 +95,7 @@ pub struct Scheduler {
     profiles: BTreeMap<String, Profile>,
     scratch: Scratch,
     pods: FxHashMap<PodKey, PendingPod>,
-    bindings: FxHashMap<PodKey, Binding>,
+    bindings: Bindings,
     /// Bindings by the claims that they wait for.
     waiting_for_claim: FxHashMap<String, SmallVec<[PodKey; 1]>>,
     nominations: Nominations,
@@ -117,7 +118,7 @@ impl Scheduler {
             profiles,
             scratch: Scratch::new(seed),
             pods: FxHashMap::default(),
-            bindings: FxHashMap::default(),
+            bindings: Bindings::default(),
             waiting_for_claim: FxHashMap::default(),
             nominations: Nominations::default(),
             evictions: FxHashMap::default(),
@@ -185,8 +186,7 @@ impl Scheduler {
     /// When [`Self::tick`] and [`Self::step`] have something to do, if nothing else happens. Zero means at once.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Duration> {
-        let deadline = self.bindings.values().filter_map(Binding::due).min();
-        self.queue.next_turn().into_iter().chain(deadline).min()
+        self.queue.next_turn().into_iter().chain(self.bindings.next_due()).min()
     }
 
     fn write(&mut self, key: &PodKey, write: Write) -> WriteId {

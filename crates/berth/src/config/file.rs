@@ -24,8 +24,7 @@ pub(super) struct File {
     enable_profiling: Option<bool>,
     #[allow(dead_code, reason = "read so that it is a known field")]
     enable_contention_profiling: Option<bool>,
-    #[allow(dead_code, reason = "read so that it is a known field; every node is considered")]
-    percentage_of_nodes_to_score: Option<i32>,
+    pub(super) percentage_of_nodes_to_score: Option<i32>,
     pub(super) pod_initial_backoff_seconds: Option<i64>,
     pub(super) pod_max_backoff_seconds: Option<i64>,
     #[allow(dead_code, reason = "read so that it is a known field; files have no leader")]
@@ -62,8 +61,7 @@ struct ClientConnection {
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct ProfileFile {
     pub(super) scheduler_name: Option<String>,
-    #[allow(dead_code, reason = "read so that it is a known field; every node is considered")]
-    percentage_of_nodes_to_score: Option<i32>,
+    pub(super) percentage_of_nodes_to_score: Option<i32>,
     pub(super) plugins: Option<Plugins>,
     pub(super) plugin_config: Option<Vec<PluginConfig>>,
 }

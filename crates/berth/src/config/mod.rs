@@ -19,6 +19,7 @@ use file::{File, ProfileFile};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZero;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -242,12 +243,10 @@ impl Reader {
             return Err(self.error("extenders", problem));
         }
         let times = self.times(&file)?;
-        let Some(profiles) = file.profiles.filter(|profiles| !profiles.is_empty()) else {
-            return Ok(Configuration {
-                times,
-                ..Configuration::default()
-            });
-        };
+        let percentage = self.percentage("", file.percentage_of_nodes_to_score)?;
+        let profiles = file.profiles.filter(|profiles| !profiles.is_empty());
+        // No profile at all means the default one.
+        let profiles = profiles.unwrap_or_else(|| vec![ProfileFile::default()]);
         let mut names = BTreeSet::new();
         let mut configuration = Configuration {
             profiles: Vec::new(),
@@ -255,7 +254,9 @@ impl Reader {
         };
         for (index, profile) in profiles.into_iter().enumerate() {
             let at = format!("profiles[{index}]");
-            let profile = self.profile(&at, profile)?;
+            let own = self.percentage(&format!("{at}."), profile.percentage_of_nodes_to_score)?;
+            let mut profile = self.profile(&at, profile)?;
+            profile.profile.percentage_of_nodes_to_score = own.or(percentage).flatten();
             if !names.insert(profile.scheduler_name.clone()) {
                 let problem = format!(
                     "found {:?} a second time, expected another name",
@@ -287,6 +288,21 @@ impl Reader {
             return Err(self.error("podMaxBackoffSeconds", problem));
         }
         Ok(times)
+    }
+
+    /// The share of nodes after which no more are looked for, if anything is said. 0 leaves it to the scheduler, and
+    /// Berth looks at every node then, as it does at 100.
+    fn percentage(&self, at: &str, found: Option<i32>) -> Result<Option<Option<NonZero<u8>>>, ConfigError> {
+        let Some(found) = found else {
+            return Ok(None);
+        };
+        match u8::try_from(found) {
+            Ok(percentage @ 0..=100) => Ok(Some(NonZero::new(percentage % 100))),
+            _ => {
+                let problem = format!("found {found}, expected 0 to 100");
+                Err(self.error(format!("{at}percentageOfNodesToScore"), problem))
+            }
+        }
     }
 
     fn profile(&mut self, at: &str, file: ProfileFile) -> Result<SchedulerProfile, ConfigError> {

@@ -70,6 +70,9 @@ pub struct ClaimOutcome {
     pub class: String,
     /// What was last said about it, if it is not bound.
     pub message: String,
+    /// Whether that was a warning.
+    #[serde(skip)]
+    pub warned: bool,
 }
 
 /// What came of a volume.
@@ -174,35 +177,32 @@ impl Simulation {
 /// The last thing that was said about each pod and claim.
 struct Said<'a> {
     last: BTreeMap<(&'a str, &'a str, &'a str), &'a Event>,
-    last_warning: BTreeMap<(&'a str, &'a str, &'a str), &'a Event>,
 }
 
 impl<'a> Said<'a> {
     fn of(events: &'a [Event]) -> Self {
-        let mut said = Self {
-            last: BTreeMap::new(),
-            last_warning: BTreeMap::new(),
+        let is_told = |event: &&Event| match event.regarding.kind.as_str() {
+            "PersistentVolumeClaim" => true,
+            // Good news do not say why a pod does not run.
+            "Pod" => event.event_type == EventType::Warning,
+            _ => false,
         };
-        for event in events {
+        let key = |event: &'a Event| {
             let about = &event.regarding;
-            let key = (about.kind.as_str(), about.namespace.as_str(), about.name.as_str());
-            match key.0 {
-                "PersistentVolumeClaim" => {
-                    said.last.insert(key, event);
-                }
-                "Pod" if event.event_type == EventType::Warning => {
-                    said.last_warning.insert(key, event);
-                }
-                _ => {}
-            }
+            (
+                (about.kind.as_str(), about.namespace.as_str(), about.name.as_str()),
+                event,
+            )
+        };
+        Self {
+            last: events.iter().filter(is_told).map(key).collect(),
         }
-        said
     }
 
-    fn about(&self, object: &Value) -> String {
-        let key = (field::kind(object), field::namespace(object), field::name(object));
-        let event = self.last_warning.get(&key).or_else(|| self.last.get(&key));
-        event.map_or_else(String::new, |event| event.message.clone())
+    fn event(&self, object: &Value) -> Option<&'a Event> {
+        self.last
+            .get(&(field::kind(object), field::namespace(object), field::name(object)))
+            .copied()
     }
 }
 
@@ -255,7 +255,7 @@ fn why_not_running(simulation: &Simulation, said: &Said<'_>, pod: &Value, name: 
         };
     }
     match field::text(pod, "/status/phase") {
-        "Pending" => said.about(pod),
+        "Pending" => said.event(pod).map_or_else(String::new, |event| event.message.clone()),
         _ => String::new(),
     }
 }
@@ -275,16 +275,14 @@ fn waiting(pod: &Value) -> String {
 
 fn claim_outcome(said: &Said<'_>, claim: &Value) -> ClaimOutcome {
     let phase = field::text(claim, "/status/phase").to_owned();
+    let event = said.event(claim).filter(|_| phase != "Bound");
     ClaimOutcome {
         claim: full_name(claim),
         volume: field::text(claim, "/spec/volumeName").to_owned(),
         requested_bytes: bytes(claim, "/spec/resources/requests/storage"),
         class: class_of(claim),
-        message: if phase == "Bound" {
-            String::new()
-        } else {
-            said.about(claim)
-        },
+        message: event.map_or_else(String::new, |event| event.message.clone()),
+        warned: event.is_some_and(|event| event.event_type == EventType::Warning),
         phase,
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Names are replaced word by word: `data-db-0` becomes `w1-w2-0`, and `db` becomes `w2` everywhere. So names that are
 //! made from others (a claim of a StatefulSet, say) still belong together, and selectors select what they did. Numbers
-//! stay, as ordinals and comparisons need them. Quantities, kinds, labels of Kubernetes' own and names of drivers stay
-//! as well: decisions depend on them.
+//! stay, as ordinals and comparisons need them. Quantities, kinds, keys of Kubernetes' own labels, and names of drivers,
+//! resources and schedulers stay as well: decisions depend on them.
 
 use berth_core::names;
 use serde_json::{Map, Value};
@@ -149,11 +149,28 @@ impl Words {
                     match item {
                         Value::String(text) if NAME_LISTS.contains(&at) => *text = self.name(text),
                         Value::String(text) if KEY_LISTS.contains(&at) => *text = self.label_key(text),
+                        // One without a domain is of Kubernetes.
+                        Value::String(text) if at == "finalizers" && text.contains('/') => *text = self.label_key(text),
+                        Value::Object(owner) if at == "ownerReferences" => self.owner(owner),
                         item => self.object(at, item),
                     }
                 }
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+
+    /// An owner of somebody's own kind tells what runs here.
+    fn owner(&mut self, owner: &mut Map<String, Value>) {
+        let group = owner.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+        let own = group.split_once('.').is_some() && self.label_key(group) != group;
+        for (key, value) in owner {
+            match value {
+                Value::String(text) if key == "name" || own && (key == "apiVersion" || key == "kind") => {
+                    *text = self.name(text);
+                }
+                _ => {}
+            }
         }
     }
 
@@ -252,5 +269,27 @@ mod tests {
         assert_eq!(driver["metadata"]["name"], "disk.example.com");
         assert_eq!(csi_node["spec"]["drivers"][0]["name"], "disk.example.com");
         assert_eq!(csi_node["metadata"]["name"], node["metadata"]["name"]);
+    }
+
+    #[test]
+    fn kinds_of_ones_own_tell_nothing() {
+        let set = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "u"});
+        let own = json!({"apiVersion": "shop.example.com/v1", "kind": "Basket", "name": "db", "uid": "u"});
+        let finalizers = json!(["kubernetes.io/pvc-protection", "shop.example.com/sweep", "orphan"]);
+        let mut objects = [json!({"metadata": {"ownerReferences": [set, own], "finalizers": finalizers}})];
+        anonymize(&mut objects);
+        let metadata = &objects[0]["metadata"];
+        assert_eq!(metadata["ownerReferences"][0]["kind"], "StatefulSet");
+        assert_eq!(
+            metadata["ownerReferences"][0]["name"],
+            metadata["ownerReferences"][1]["name"]
+        );
+        assert_eq!(metadata["finalizers"][0], "kubernetes.io/pvc-protection");
+        assert_eq!(metadata["finalizers"][2], "orphan");
+        let text = objects[0].to_string();
+        assert!(
+            !["shop", "Basket", "sweep"].iter().any(|word| text.contains(word)),
+            "{text}"
+        );
     }
 }

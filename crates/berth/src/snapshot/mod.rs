@@ -40,7 +40,8 @@ pub struct SnapshotArgs {
     pub namespace: Vec<String>,
     /// Replace names, labels and images by made-up words, the same word always by the same one.
     ///
-    /// Kept as they are: numbers, quantities, kinds, labels and taints of Kubernetes' own, and names of drivers.
+    /// Kept as they are: numbers, quantities, kinds, keys of Kubernetes' own labels and taints, and names of drivers,
+    /// resources and schedulers.
     #[arg(long)]
     pub anonymize: bool,
 }

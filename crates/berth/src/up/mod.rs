@@ -99,7 +99,7 @@ async fn run(
     let client = Client::new(server.service(), "default");
     let begin = Timestamp::now();
     let nodes = load::load(&Api::new(client.clone(), FIELD_MANAGER), &chosen, objects).await?;
-    greet(color, &chosen, address, &kubeconfig, nodes)?;
+    greet(color, &chosen, address, &kubeconfig, nodes, args.filename.is_empty())?;
     tell::start(&client, begin, color, &cancel, &mut parts);
     let drivers = drivers(args, &client)?;
     start(&client, &chosen, scheduling, drivers, &cancel, &mut parts);
@@ -183,6 +183,7 @@ fn greet(
     address: SocketAddr,
     kubeconfig: &Kubeconfig,
     nodes: usize,
+    is_sample: bool,
 ) -> anyhow::Result<()> {
     let bold = anstyle::Style::new().bold();
     let version = env!("CARGO_PKG_VERSION");
@@ -195,7 +196,9 @@ fn greet(
     if nodes > 0 {
         writeln!(out, "  kubectl get nodes -L topology.kubernetes.io/zone")?;
         writeln!(out, "  kubectl get storageclasses,pv")?;
-        writeln!(out, "  kubectl apply -f examples/quickstart.yaml")?;
+        if is_sample {
+            writeln!(out, "  kubectl apply -f examples/up/database.yaml")?;
+        }
         writeln!(out, "  kubectl get pods -o wide --watch")?;
         writeln!(out)?;
         writeln!(

@@ -96,8 +96,10 @@ fn every_gate_and_argument_is_explained() {
     for (gate, _) in FEATURE_GATES {
         assert!(page.matches(gate).count() > 1, "{gate} stands in the table only");
     }
-    let source = include_str!("../../src/component.rs");
-    for name in ["ControllerFile", "ProvisionerFile"] {
+    for (name, source) in [
+        ("ControllerFile", include_str!("../../src/component.rs")),
+        ("ProvisionerFile", include_str!("../../src/provisioner.rs")),
+    ] {
         let (_, fields) = structs(source).into_iter().find(|(found, _)| found == name).unwrap();
         assert!(!fields.is_empty());
         for field in fields {

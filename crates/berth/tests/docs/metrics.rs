@@ -9,6 +9,9 @@ use prometheus_client::registry::Registry;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+/// What all components count alike.
+const RUN: &str = include_str!("../../../berth-kube/src/component.rs");
+
 const COMPONENTS: [&str; 3] = ["scheduler", "controller", "provisioner"];
 
 /// What the registry of a component renders, and the source that fills it.
@@ -63,31 +66,33 @@ fn between<'a>(text: &'a str, start: &str, end: &str) -> Option<&'a str> {
 fn registered(source: &str) -> Vec<Metric> {
     let flat = source.split_whitespace().collect::<Vec<_>>().join(" ");
     let labels = label_sets(&flat);
-    let mut prefixes: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut prefixes: BTreeMap<&str, &str> = BTreeMap::from([("registry", "")]);
     let mut help = "";
     let mut metrics = Vec::new();
     for statement in flat.split(';') {
+        let call = statement.split_once(".register(");
         if let Some(prefix) = between(statement, ".sub_registry_with_prefix(\"", "\"") {
             let registry = statement.rsplit_once("let ").unwrap().1;
             prefixes.insert(registry.split(' ').next().unwrap(), prefix);
         } else if let Some(text) = between(statement, "let help = \"", "\"") {
             help = text;
-        } else if let Some((before, call)) = statement
-            .split_once(".register( \"")
-            .or(statement.split_once(".register(\""))
-        {
+        } else if let Some((_, registry)) = call.filter(|(before, _)| before.ends_with(".run")) {
+            let prefix = prefixes[registry.trim_end_matches(')')];
+            metrics.extend(registered(RUN).into_iter().map(|metric| Metric {
+                name: format!("{prefix}_{}", metric.name),
+                ..metric
+            }));
+        } else if let Some((before, call)) = call.filter(|(_, call)| call.trim_start().starts_with('"')) {
             let registry = before.rsplit(' ').next().unwrap();
-            let prefix = prefixes
-                .get(registry)
-                .unwrap_or_else(|| panic!("no registry {registry}"));
-            let mut texts = call.split('"');
+            let prefix = prefixes.get(registry).unwrap_or_else(|| panic!("no registry {registry}"));
+            let mut texts = call.split('"').skip(1);
             let name = texts.next().unwrap();
-            let inline = texts.nth(1).filter(|_| call.matches('"').count() > 1);
+            let inline = texts.nth(1);
             let field = call.split_once(".clone()").unwrap().0.rsplit('.').next().unwrap();
             let (kind, set) = kind_and_set(&flat, field);
             let own = set.map(|set| labels.get(set).cloned().unwrap_or_else(|| panic!("no struct {set}")));
             metrics.push(Metric {
-                name: format!("{prefix}_{name}"),
+                name: [prefix, name].join("_").trim_start_matches('_').to_owned(),
                 kind: kind.to_lowercase(),
                 labels: own.unwrap_or_default(),
                 help: inline.unwrap_or(help).to_owned(),
@@ -99,7 +104,7 @@ fn registered(source: &str) -> Vec<Metric> {
 
 /// The type of a field of `Metrics`, and its set of labels.
 fn kind_and_set<'a>(flat: &'a str, field: &str) -> (&'a str, Option<&'a str>) {
-    let fields = flat.split_once("pub struct Metrics {").unwrap().1;
+    let fields = flat.split_once("Metrics {").unwrap().1;
     let declared = fields
         .split_once(&format!(" {field}: "))
         .unwrap_or_else(|| panic!("no field {field}"))
@@ -119,7 +124,7 @@ fn label_sets(flat: &str) -> BTreeMap<&str, Vec<String>> {
     let sets = structs.filter_map(|rest| {
         let name = rest.split(' ').next()?;
         let fields = between(rest, "{", "}")?.split(',');
-        let names = fields.filter_map(|field| Some(field.split_once(':')?.0.trim().rsplit(' ').next()?.to_owned()));
+        let names = fields.filter_map(|field| Some(field.split_once(':')?.0.trim().rsplit(' ').next()?.replace("r#", "")));
         Some((name, names.collect()))
     });
     sets.collect()
@@ -146,7 +151,8 @@ fn what_is_rendered_is_what_is_written() {
         }
         let bare = metrics.iter().filter(|metric| metric.labels.is_empty()).count();
         assert_eq!(seen, bare, "{name}: those without labels are rendered");
-        assert_eq!(metrics.len(), source.matches(".register(").count(), "{name}");
+        let shared = registered(RUN).len();
+        assert_eq!(metrics.len(), source.matches(".register(").count() - 1 + shared, "{name}");
     }
 }
 

@@ -1,9 +1,27 @@
-{{- define "berth.provisioner.config" -}}
-{{- $config := dict "workers" .Values.provisioner.workers -}}
-{{- if eq .Values.provisioner.capacity "objects" -}}
-{{- $config = set $config "capacityNamespace" .Release.Namespace -}}
+{{- /* Arguments of both modes. What is published goes with the workload, so many levels above the pod. */ -}}
+{{- define "berth.provisioner.args" -}}
+{{- $own := .root.Values.provisioner -}}
+{{ include "berth.args" . }}
+- --csi-address=unix:///csi/csi.sock
+- --workers={{ $own.workers }}
+{{- if eq $own.capacity "objects" }}
+- --capacity=objects
+- --capacity-ownerref-level={{ .ownerLevel }}
+{{- end }}
+{{- range $own.extraArgs }}
+- {{ . | quote }}
+{{- end }}
 {{- end -}}
-{{ toYaml $config }}
+
+{{- define "berth.provisioner.env" -}}
+- name: NAMESPACE
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.namespace
+- name: POD_NAME
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.name
 {{- end -}}
 
 {{- /* Who runs and where, for both modes. Takes (dict "root" . "component" "provisioner"). */ -}}
@@ -41,11 +59,10 @@ labels:
   {{- with .root.Values.podLabels }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
+{{- with .root.Values.podAnnotations }}
 annotations:
-  checksum/config: {{ include "berth.provisioner.config" .root | sha256sum }}
-  {{- with .root.Values.podAnnotations }}
   {{- toYaml . | nindent 2 }}
-  {{- end }}
+{{- end }}
 {{- end -}}
 
 {{- /* The part of the container that both modes share. */ -}}
@@ -64,7 +81,4 @@ securityContext:
 volumeMounts:
 - name: socket
   mountPath: /csi
-- name: config
-  mountPath: /etc/berth
-  readOnly: true
 {{- end -}}

@@ -28,9 +28,12 @@ impl<'a> Revisions<'a> {
         let template = &set["spec"]["template"];
         let mut collisions = field::count(set, "/status/collisionCount").unwrap_or(0);
         let same = known.iter().rfind(|revision| is_of_template(revision, template));
-        let latest = match same {
-            Some(revision) => field::name(revision).to_owned(),
-            None => loop {
+        let latest = match (same, told(set)) {
+            (Some(revision), _) => field::name(revision).to_owned(),
+            // A dump of a cluster mostly comes without revisions, and their names cannot be told from the template. The status
+            // names the one of this very template.
+            (None, Some(told)) if known.is_empty() => told.to_owned(),
+            (None, _) => loop {
                 let name = format!("{}-{}", field::name(set), hash::template_hash(template, collisions));
                 if view.get("ControllerRevision", field::namespace(set), &name).is_none() {
                     break name;
@@ -39,7 +42,8 @@ impl<'a> Revisions<'a> {
             },
         };
         let current = field::text(set, "/status/currentRevision");
-        let is_known = known.iter().any(|revision| field::name(revision) == current);
+        let is_known =
+            known.iter().any(|revision| field::name(revision) == current) || (known.is_empty() && told(set).is_some());
         let current = if is_known { current.to_owned() } else { latest.clone() };
         Self {
             set,
@@ -140,6 +144,13 @@ impl<'a> Revisions<'a> {
         step.effects
             .extend(idle.iter().take(excess).map(|revision| Effect::delete(revision)));
     }
+}
+
+/// The revision of the present template, if the status is about it.
+fn told(set: &Value) -> Option<&str> {
+    let told = field::text(set, "/status/updateRevision");
+    let observed = field::number(set, "/status/observedGeneration")?;
+    (!told.is_empty() && field::number(set, "/metadata/generation") == Some(observed)).then_some(told)
 }
 
 fn number(revision: &Value) -> i64 {

@@ -39,6 +39,17 @@ impl Filled<'_> {
         }
     }
 
+    /// What to call it: a name that a machine made says less than that of its claim.
+    fn label(&self) -> &str {
+        match self.claim {
+            Some(claim) if self.volume.volume.starts_with("pvc-") => claim
+                .claim
+                .split_once('/')
+                .map_or(claim.claim.as_str(), |(_, name)| name),
+            _ => &self.volume.volume,
+        }
+    }
+
     fn bar(&self, out: &mut String) {
         let class = if self.claim.is_some() { "vol" } else { "vol free" };
         let _ = write!(
@@ -46,21 +57,13 @@ impl Filled<'_> {
             "<li class=\"{class}\" title=\"{}: {}\"><span>{}</span><i><u style=\"width:{:.0}%\"></u></i><em>{}</em></li>",
             e(&self.volume.volume),
             e(&self.words()),
-            e(short(&self.volume.volume)),
+            e(self.label()),
             self.percent(),
             e(&match self.claim {
                 Some(claim) => format!("{}/{}", size(claim.requested_bytes), size(self.volume.capacity_bytes)),
                 None => size(self.volume.capacity_bytes),
             })
         );
-    }
-}
-
-/// The last part of a name that a machine made: its beginning is the same for all.
-fn short(name: &str) -> &str {
-    match name.strip_prefix("pvc-") {
-        Some(uid) if uid.len() == 36 && uid.is_ascii() => &uid[24..],
-        _ => name,
     }
 }
 

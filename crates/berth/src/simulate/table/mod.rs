@@ -14,6 +14,9 @@ use std::fmt::Write as _;
 /// How many names a line tells before it counts the rest.
 const NAMES_TOLD: usize = 5;
 
+/// How many reasons are told.
+const REASONS_TOLD: usize = 10;
+
 /// Renders an outcome for a terminal of this width: the verdict first, then what is left pending and why, then what each
 /// step of the scenario did, then where everything is.
 #[must_use]
@@ -90,11 +93,11 @@ fn not_running(out: &mut String, outcome: &Outcome, width: usize) {
     reasons(out, "NOT RUNNING", by_message, width);
 }
 
-/// Claims without a volume of which something was said, grouped by what.
+/// Claims that something went wrong with, grouped by what. Those that only wait for their pod are told of with it.
 fn not_bound(out: &mut String, outcome: &Outcome, width: usize) {
     let mut by_message: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for claim in outcome.claims.iter().filter(|claim| claim.phase != "Bound") {
-        if !claim.message.is_empty() {
+        if claim.warned {
             by_message.entry(&claim.message).or_default().push(&claim.claim);
         }
     }
@@ -123,9 +126,13 @@ fn reasons(out: &mut String, head: &str, by_message: BTreeMap<&str, Vec<&str>>, 
         return;
     }
     title(out, head);
-    for (message, names) in by_message {
+    let more = by_message.len().saturating_sub(REASONS_TOLD);
+    for (message, names) in by_message.into_iter().take(REASONS_TOLD) {
         indented(out, 2, &names_of(&names), width);
         indented(out, 4, message, width);
+    }
+    if more > 0 {
+        let _ = writeln!(out, "  … and {more} more reasons (-o json has them all)");
     }
 }
 

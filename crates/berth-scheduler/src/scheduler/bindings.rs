@@ -1,0 +1,80 @@
+//! The bindings under way, found by pod, by the volumes that they chose, and by their deadlines.
+//!
+//! Most of what is watched has nothing to do with any binding, and there may be thousands of them: nothing here walks
+//! over all.
+
+use super::binding::Binding;
+use crate::queue::PodKey;
+use berth_core::model::VolumeId;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// The bindings under way.
+#[derive(Debug, Default)]
+pub(super) struct Bindings {
+    by_pod: FxHashMap<PodKey, Binding>,
+    by_volume: FxHashMap<VolumeId, SmallVec<[PodKey; 1]>>,
+    deadlines: BTreeSet<(Duration, PodKey)>,
+}
+
+impl Bindings {
+    pub(super) fn insert(&mut self, key: &PodKey, binding: Binding) {
+        self.remove(key);
+        self.deadlines.insert((binding.deadline(), PodKey::clone(key)));
+        for volume in binding.chosen_volumes() {
+            self.by_volume.entry(volume).or_default().push(PodKey::clone(key));
+        }
+        self.by_pod.insert(PodKey::clone(key), binding);
+    }
+
+    pub(super) fn remove(&mut self, key: &str) -> Option<Binding> {
+        let (key, binding) = self.by_pod.remove_entry(key)?;
+        for volume in binding.chosen_volumes() {
+            if let Some(pods) = self.by_volume.get_mut(&volume) {
+                pods.retain(|pod| *pod != key);
+                if pods.is_empty() {
+                    self.by_volume.remove(&volume);
+                }
+            }
+        }
+        self.deadlines.remove(&(binding.deadline(), key));
+        Some(binding)
+    }
+
+    pub(super) fn get(&self, key: &str) -> Option<&Binding> {
+        self.by_pod.get(key)
+    }
+
+    pub(super) fn get_mut(&mut self, key: &str) -> Option<&mut Binding> {
+        self.by_pod.get_mut(key)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_pod.len()
+    }
+
+    /// All pods with a binding.
+    pub(super) fn keys(&self) -> Vec<PodKey> {
+        self.by_pod.keys().map(PodKey::clone).collect()
+    }
+
+    /// The pods whose bindings chose a volume.
+    pub(super) fn of_volume(&self, volume: VolumeId) -> SmallVec<[PodKey; 1]> {
+        self.by_volume.get(&volume).cloned().unwrap_or_default()
+    }
+
+    /// When the first binding is due that still waits for its volumes. Those past that are done in a moment, and few.
+    pub(super) fn next_due(&self) -> Option<Duration> {
+        let mut due = self.deadlines.iter().filter_map(|(_, key)| self.get(key)?.due());
+        due.next()
+    }
+
+    /// The pods whose bindings wait for their volumes and are overdue.
+    pub(super) fn overdue(&self, now: Duration) -> Vec<PodKey> {
+        let past = self.deadlines.iter().take_while(|(deadline, _)| *deadline <= now);
+        let waiting = past.filter(|(_, key)| self.get(key).is_some_and(|binding| binding.due().is_some()));
+        waiting.map(|(_, key)| PodKey::clone(key)).collect()
+    }
+}
