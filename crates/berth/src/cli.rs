@@ -70,6 +70,7 @@ Exit status: 0 done, 2 bad usage, no cluster, or the file cannot be written.";
 const BENCH_AFTER_HELP: &str = "\
 Examples:
   berth bench decide --nodes 5000 --volumes-per-node 10 --pods 2000 --claims 1
+  berth bench simulate --nodes 1000 --pods 10000
 
 Exit status: 0 done, 2 bad usage.";
 

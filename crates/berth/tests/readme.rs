@@ -81,3 +81,24 @@ fn the_readme_has_a_session_to_play() {
         "{session}"
     );
 }
+
+/// The first command of the README names no binary.
+#[test]
+fn cargo_run_means_berth() {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let members = metadata["workspace_default_members"].as_array().unwrap();
+    let packages = metadata["packages"].as_array().unwrap().iter();
+    let targets = packages
+        .filter(|package| members.contains(&package["id"]))
+        .flat_map(|package| package["targets"].as_array().unwrap());
+    let binaries: Vec<_> = targets
+        .filter(|target| target["kind"][0] == "bin")
+        .map(|target| target["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(binaries, ["berth"]);
+}

@@ -7,9 +7,12 @@
 mod support;
 
 use berth_core::api::Kind;
+use berth_kube::resource::Resource;
 use serde_json::{Value, json};
+use std::path::Path;
 use std::process::Command;
-use support::{Berth, Up, eventually};
+use std::time::{Duration, Instant};
+use support::{Berth, DEADLINE, Up, eventually};
 use tempfile::TempDir;
 
 #[tokio::test]
@@ -34,8 +37,7 @@ async fn pods_run_on_the_sample_cluster_and_the_state_survives() {
     assert!(again.get(Kind::Node, "node-c3").await.is_some());
     // A crash: what was answered is there, and work goes on.
     again.create_pod_with_claim("last", "zonal").await;
-    again.berth.signal("KILL");
-    assert!(!again.berth.child.wait().unwrap().success());
+    again.berth.crash();
     let crashed = Up::start(directory.path(), &arguments).await;
     crashed.wait_for(Kind::Pod, "last", "/status/phase", "Running").await;
     crashed

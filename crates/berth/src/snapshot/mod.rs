@@ -1,7 +1,7 @@
 //! `berth snapshot`: the cluster of a kubeconfig as a file that `explain` and `simulate` read.
 //!
 //! Only what decisions read is written, so that the file can be handed to somebody else: secrets are never asked for,
-//! and environments, commands, annotations of other programs and the like are left out (see [`reduce`]). The cluster
+//! and environments, commands, annotations of other programs and the like are left out (`reduce` says what). The cluster
 //! is only read.
 
 mod anonymize;

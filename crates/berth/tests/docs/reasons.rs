@@ -294,6 +294,13 @@ const EVENTS: &[EventLine] = &[
     ),
     event(
         CONTROLLER,
+        "DelayedBindingUnavailable",
+        "claim",
+        "Its class waits for the first pod, but no scheduler announces that it can bind such claims: it is bound at once.",
+        "Start `berth scheduler`, or set `requireDelayedBindingScheduler: false`.",
+    ),
+    event(
+        CONTROLLER,
         "ExternalProvisioning",
         "claim",
         "It waits for an external provisioner to make a volume.",
