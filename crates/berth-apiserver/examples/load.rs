@@ -31,12 +31,12 @@ fn pod(name: &str) -> Value {
 }
 
 fn report(what: &str, figure: impl std::fmt::Display) -> Answer<()> {
-    writeln!(std::io::stdout(), "{what:<58} {figure}")?;
+    writeln!(std::io::stdout(), "| {what:<58} | {figure:>26} |")?;
     Ok(())
 }
 
 fn per_second(count: usize, took: Duration) -> String {
-    format!("{:>10.0} /s", count as f64 / took.as_secs_f64())
+    format!("{:.0} /s", count as f64 / took.as_secs_f64())
 }
 
 /// The memory that the process holds, in bytes.
@@ -48,10 +48,14 @@ fn resident_bytes() -> usize {
 }
 
 async fn send(service: &ApiService, method: &str, path: &str, body: Bytes) -> Answer<Bytes> {
+    send_as(service, method, path, body, "application/json").await
+}
+
+async fn send_as(service: &ApiService, method: &str, path: &str, body: Bytes, media_type: &str) -> Answer<Bytes> {
     let request = Request::builder()
         .method(method)
         .uri(path)
-        .header("content-type", "application/json")
+        .header("content-type", media_type)
         .body(Full::new(body))?;
     let response = service.clone().call(request).await?;
     let code = response.status();
@@ -144,14 +148,14 @@ async fn lists(objects: usize) -> Answer<()> {
     let each = (resident_bytes().saturating_sub(before)) / objects.max(1);
     report(
         "memory per pod, with history, index and all",
-        format!("{each:>10} bytes (JSON: {one})"),
+        format!("{each} bytes (JSON: {one})"),
     )?;
 
     let started = Instant::now();
     let body = send(&service, "GET", PODS, Bytes::new()).await?;
     report(
         &format!("list {objects} pods at once ({} MB)", body.len() >> 20),
-        format!("{:>10.0?}", started.elapsed()),
+        format!("{:.0?}", started.elapsed()),
     )?;
     drop(body);
     let started = Instant::now();
@@ -174,7 +178,7 @@ async fn lists(objects: usize) -> Answer<()> {
     }
     report(
         &format!("list them in {pages} pages, decoded"),
-        format!("{:>10.0?}", started.elapsed()),
+        format!("{:.0?}", started.elapsed()),
     )?;
     let started = Instant::now();
     send(
@@ -186,9 +190,45 @@ async fn lists(objects: usize) -> Answer<()> {
     .await?;
     report(
         "list those of one node (none) by field selector",
-        format!("{:>10.0?}", started.elapsed()),
+        format!("{:.0?}", started.elapsed()),
     )?;
     Ok(())
+}
+
+/// Changes a few pods over and over while watchers follow, one of them much too slowly. What the server holds must not grow
+/// with the number of changes.
+async fn churn(objects: usize, changes: usize) -> Answer<()> {
+    let server = Server::builder().build()?;
+    let service = server.service();
+    create(&service, "churn", objects, WRITERS).await?;
+    let from = server.store().version();
+    let path = format!("{PODS}?watch=1&resourceVersion={from}");
+    let request = Request::builder().uri(path).body(Full::new(Bytes::new()))?;
+    let sleeper = service.clone().call(request).await?.into_body();
+    let mut resident = Vec::new();
+    // The first round fills the history; the others must not add to it.
+    for round in 0..4 {
+        let from = server.store().version();
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..WRITERS {
+            tasks.spawn(follow(service.clone(), from, changes / 4));
+        }
+        for number in 0..changes / 4 {
+            let path = format!("{PODS}/churn-{:06}/status", number % objects);
+            let patch = json!({"status": {"message": format!("{round}-{number}")}}).to_string();
+            send_as(&service, "PATCH", &path, patch.into(), "application/merge-patch+json").await?;
+        }
+        while let Some(done) = tasks.join_next().await {
+            done??;
+        }
+        resident.push(resident_bytes() >> 20);
+    }
+    drop(sleeper);
+    let all: Vec<String> = resident.iter().map(usize::to_string).collect();
+    report(
+        &format!("memory in MB after each quarter of {changes} changes"),
+        all.join(", "),
+    )
 }
 
 async fn writes(name: &str, data_dir: Option<&Path>, count: usize) -> Answer<()> {
@@ -220,7 +260,10 @@ async fn writes(name: &str, data_dir: Option<&Path>, count: usize) -> Answer<()>
 #[tokio::main]
 async fn main() -> Answer<()> {
     let objects = std::env::args().nth(1).map_or(Ok(100_000), |count| count.parse())?;
+    report("what", "figure")?;
+    report(&"-".repeat(58), "-".repeat(26))?;
     lists(objects).await?;
+    churn(1000, objects).await?;
     let memory = Store::in_memory(Limits::default());
     report(
         "store writes, in memory, 1 thread",

@@ -59,12 +59,7 @@ impl Api {
     pub(crate) fn reload_types(&self) {
         // The lock is held while the store is read, so that of two reloads the later one wins.
         let mut types = self.types.write().unwrap_or_else(PoisonError::into_inner);
-        let all = PageQuery {
-            prefix: "",
-            after: None,
-            limit: usize::MAX,
-            at: None,
-        };
+        let all = PageQuery::all("");
         let objects = self.store.list(DEFINITIONS, &all).map(|page| page.objects);
         let definitions: Vec<_> = objects
             .unwrap_or_default()

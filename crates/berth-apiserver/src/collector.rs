@@ -150,12 +150,7 @@ impl Api {
             self.collector.push(Task::Examine { table, key });
         }
         for (table, _) in self.store.tables() {
-            let all = PageQuery {
-                prefix: "",
-                after: None,
-                limit: usize::MAX,
-                at: None,
-            };
+            let all = PageQuery::all("");
             let objects = self
                 .store
                 .list(&table, &all)
@@ -429,12 +424,7 @@ impl Work<'_> {
     /// Deletes what is not on its way out already. Returns how many objects are there at this moment: when the last
     /// of them is gone, its deletion brings the task up again.
     fn delete_all(&mut self, table: &str, prefix: &str) -> usize {
-        let query = PageQuery {
-            prefix,
-            after: None,
-            limit: usize::MAX,
-            at: None,
-        };
+        let query = PageQuery::all(prefix);
         let objects = self
             .api
             .store

@@ -5,7 +5,7 @@
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use crate::registry::ResourceType;
+use crate::registry::{self, ResourceType};
 use crate::schema;
 
 /// A refusal, as a `Status` object and an HTTP status.
@@ -18,7 +18,7 @@ pub(crate) struct ApiError {
     pub(crate) reason: &'static str,
     /// The message for people.
     pub(crate) message: String,
-    details: Map<String, Value>,
+    details: Option<Map<String, Value>>,
     continue_token: Option<String>,
 }
 
@@ -47,6 +47,11 @@ impl FieldError {
 
     /// The field's value is not allowed.
     pub(crate) fn invalid(field: impl Into<String>, value: &Value, detail: &str) -> Self {
+        Self::invalid_text(field, &value.to_string(), detail)
+    }
+
+    /// The same with a value that is not written as JSON.
+    pub(crate) fn invalid_text(field: impl Into<String>, value: &str, detail: &str) -> Self {
         let message = format!("Invalid value: {value}: {detail}");
         Self {
             reason: "FieldValueInvalid",
@@ -56,13 +61,9 @@ impl FieldError {
     }
 
     /// The field's value is not one of those that are.
-    pub(crate) fn not_supported(field: impl Into<String>, value: &str, supported: &[&str]) -> Self {
-        let mut supported: Vec<_> = supported.iter().map(|s| format!("{s:?}")).collect();
-        supported.sort();
-        let message = format!(
-            "Unsupported value: {value:?}: supported values: {}",
-            supported.join(", ")
-        );
+    pub(crate) fn not_supported(field: impl Into<String>, value: &Value, supported: &[&str]) -> Self {
+        let supported: Vec<_> = supported.iter().map(|s| format!("{s:?}")).collect();
+        let message = format!("Unsupported value: {value}: supported values: {}", supported.join(", "));
         Self {
             reason: "FieldValueNotSupported",
             field: field.into(),
@@ -82,6 +83,11 @@ impl FieldError {
 
     /// The value may stand only once.
     pub(crate) fn duplicate(field: impl Into<String>, value: &Value) -> Self {
+        Self::duplicate_text(field, &value.to_string())
+    }
+
+    /// The same with a value that is not written as JSON.
+    pub(crate) fn duplicate_text(field: impl Into<String>, value: &str) -> Self {
         let message = format!("Duplicate value: {value}");
         Self {
             reason: "FieldValueDuplicate",
@@ -135,7 +141,7 @@ impl ApiError {
             code,
             reason,
             message: message.into(),
-            details: Map::new(),
+            details: None,
             continue_token: None,
         }
     }
@@ -149,12 +155,20 @@ impl ApiError {
 
     fn detail(&mut self, key: &str, value: &str) {
         if !value.is_empty() {
-            self.details.insert(key.into(), value.into());
+            self.details.get_or_insert_default().insert(key.into(), value.into());
         }
     }
 
     fn with_causes(mut self, causes: Vec<Value>) -> Self {
-        self.details.insert("causes".into(), Value::Array(causes));
+        self.details
+            .get_or_insert_default()
+            .insert("causes".into(), Value::Array(causes));
+        self
+    }
+
+    /// Kubernetes says of some refusals that there is nothing more to say.
+    fn with_empty_details(mut self) -> Self {
+        self.details = Some(Map::new());
         self
     }
 
@@ -191,19 +205,20 @@ impl ApiError {
     /// 404: nothing is served at this path.
     pub(crate) fn no_such_path() -> Self {
         let message = "the server could not find the requested resource";
-        Self::new(StatusCode::NOT_FOUND, "NotFound", message)
+        Self::new(StatusCode::NOT_FOUND, "NotFound", message).with_empty_details()
     }
 
     /// 405: the resource exists but not this verb on it.
     pub(crate) fn method_not_allowed() -> Self {
         let message = "the server does not allow this method on the requested resource";
-        Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message)
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message).with_empty_details()
     }
 
     /// 406: nothing that the client accepts can be made.
     pub(crate) fn not_acceptable() -> Self {
-        let message = "only the following media types are accepted: application/json";
-        Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
+        let message = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, \
+                       application/vnd.kubernetes.protobuf";
+        Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message).with_empty_details()
     }
 
     /// 409: an object of this name exists.
@@ -259,30 +274,69 @@ impl ApiError {
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
     }
 
+    /// 415: a patch of a kind that is not known.
+    pub(crate) fn unsupported_patch() -> Self {
+        let message = "415: Unsupported Media Type";
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message).with_empty_details()
+    }
+
     /// 422: fields are wrong.
     pub(crate) fn invalid(resource: &ResourceType, name: &str, errors: &[FieldError]) -> Self {
-        let texts: Vec<_> = errors.iter().map(FieldError::text).collect();
+        Self::invalid_object(&resource.group, &resource.kind, name, errors)
+    }
+
+    /// 422: the options of a request are wrong. `kind` is that of the options.
+    pub(crate) fn invalid_options(kind: &str, error: FieldError) -> Self {
+        Self::invalid_object("meta.k8s.io", kind, "", &[error])
+    }
+
+    /// 422: what a patch makes of an object cannot be understood.
+    pub(crate) fn invalid_patch(patched: &str, why: &str) -> Self {
+        Self::invalid_object("", "", "", &[FieldError::invalid("patch", &patched.into(), why)])
+    }
+
+    /// 422: fields of an object that is named by its kind are wrong.
+    pub(crate) fn invalid_object(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Self {
+        let mut texts: Vec<_> = errors.iter().map(FieldError::text).collect();
+        // What is said twice is heard once.
+        let mut seen = std::collections::HashSet::new();
+        texts.retain(|text| seen.insert(text.clone()));
         let list = match texts.as_slice() {
             [only] => only.clone(),
             all => format!("[{}]", all.join(", ")),
         };
-        let message = format!("{} \"{name}\" is invalid: {list}", kind_and_group(resource));
+        let message = format!("{} \"{name}\" is invalid: {list}", registry::qualified(kind, group));
         let mut error = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message);
         error.detail("name", name);
-        error.detail("group", &resource.group);
-        error.detail("kind", &resource.kind);
+        error.detail("group", group);
+        error.detail("kind", kind);
         error.with_causes(errors.iter().map(FieldError::cause).collect())
     }
 
     /// 422 for a patch that cannot be applied to the object.
-    pub(crate) fn unprocessable(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message)
+    pub(crate) fn unprocessable() -> Self {
+        let message = "the server rejected our request due to an error in our request";
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).with_empty_details()
     }
 
     /// 429: an eviction would break a disruption budget.
     pub(crate) fn disruption_budget(message: &str, cause: &str) -> Self {
         let cause = json!({"reason": "DisruptionBudget", "message": cause});
         Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message).with_causes(vec![cause])
+    }
+
+    /// 500 without a reason: what Kubernetes makes of errors that it did not foresee.
+    pub(crate) fn unforeseen(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
+    }
+
+    /// Tells the client when to try again.
+    #[must_use]
+    pub(crate) fn with_retry_after(mut self, seconds: u64) -> Self {
+        self.details
+            .get_or_insert_default()
+            .insert("retryAfterSeconds".into(), seconds.into());
+        self
     }
 
     /// 500: the server's own fault.
@@ -295,30 +349,27 @@ impl ApiError {
     pub(crate) fn version_too_large(requested: u64, current: u64) -> Self {
         let message = format!("Too large resource version: {requested}, current: {current}");
         let cause = json!({"reason": "ResourceVersionTooLarge", "message": "Too large resource version"});
-        let mut error = Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", format!("Timeout: {message}"));
-        error.details.insert("retryAfterSeconds".into(), 1.into());
-        error.with_causes(vec![cause])
+        Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", format!("Timeout: {message}"))
+            .with_retry_after(1)
+            .with_causes(vec![cause])
     }
 
     /// The `Status` object.
     pub(crate) fn status(&self) -> Value {
         let mut status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": self.message, "reason": self.reason, "code": self.code.as_u16()});
-        if !self.details.is_empty() {
-            status["details"] = Value::Object(self.details.clone());
+        if self.reason.is_empty()
+            && let Some(status) = status.as_object_mut()
+        {
+            status.remove("reason");
+        }
+        if let Some(details) = &self.details {
+            status["details"] = Value::Object(details.clone());
         }
         if let Some(token) = &self.continue_token {
             status["metadata"]["continue"] = token.as_str().into();
         }
         status
-    }
-}
-
-fn kind_and_group(resource: &ResourceType) -> String {
-    if resource.group.is_empty() {
-        resource.kind.clone()
-    } else {
-        format!("{}.{}", resource.kind, resource.group)
     }
 }
 
@@ -332,7 +383,7 @@ mod tests {
         let volume = by_kind(builtin(), "", "v1", "PersistentVolume").unwrap();
         let errors = [
             FieldError::required("spec.accessModes", ""),
-            FieldError::not_supported("spec.volumeMode", "Tape", &["Filesystem", "Block"]),
+            FieldError::not_supported("spec.volumeMode", &"Tape".into(), &["Block", "Filesystem"]),
         ];
         let status = ApiError::invalid(volume, "pv1", &errors).status();
         assert_eq!(

@@ -45,11 +45,11 @@ impl Filter {
     pub(crate) fn new(served: &Served, namespace: &str, labels: &str, fields: &str) -> Result<Self, ApiError> {
         let bad = |error: crate::selector::SelectorError| ApiError::bad_request(error.to_string());
         let selector = FieldSelector::parse(fields).map_err(bad)?;
-        if served.custom.is_none() {
-            selector
-                .check_supported(&served.resource.group, &served.resource.kind)
-                .map_err(bad)?;
+        match &served.custom {
+            Some(custom) => selector.check_among(&custom.selectable),
+            None => selector.check_supported(&served.resource.group, &served.resource.kind),
         }
+        .map_err(bad)?;
         let mut filter = Self {
             prefix: if namespace.is_empty() {
                 String::new()

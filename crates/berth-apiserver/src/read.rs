@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::api::Api;
-use crate::error::ApiError;
+use crate::error::{ApiError, FieldError};
 use crate::filter::Filter;
 use crate::render::Renderer;
 use crate::request::Parameters;
@@ -68,11 +68,16 @@ pub(crate) fn list(
             version: first_version(api, parameters)?,
             after: String::new(),
         },
-        token => Continue::decode(token)
-            .ok_or_else(|| ApiError::bad_request("continue key is not valid: the token cannot be read"))?,
+        token => Continue::decode(token).ok_or_else(|| {
+            ApiError::bad_request("invalid continue token: continue key is not valid: the token cannot be read")
+        })?,
     };
     let found = select(api, renderer, filter, limit, &start)?;
     let mut metadata = json!({"resourceVersion": found.version.to_string()});
+    if renderer.served.custom.is_some() {
+        // Lists of custom kinds say that there is no more, the others say nothing.
+        metadata["continue"] = "".into();
+    }
     if let Some(next) = found.next {
         let token = Continue {
             version: Some(found.version),
@@ -89,20 +94,28 @@ pub(crate) fn list(
 
 /// The version that the parameters ask for, if it is not simply the present.
 fn first_version(api: &Api, parameters: &Parameters) -> Result<Option<u64>, ApiError> {
-    let wanted = parameters.number("resourceVersion")?;
+    let wanted = parameters
+        .version()
+        .map_err(|error| ApiError::bad_request(format!("invalid resource version: {error}")))?;
     let policy = parameters.text("resourceVersionMatch");
-    match (policy, wanted) {
-        ("" | "NotOlderThan", _) | ("Exact", Some(1..)) => {}
+    let field = "resourceVersionMatch";
+    let error = match (policy, wanted) {
+        ("", _) | ("NotOlderThan", Some(_)) | ("Exact", Some(1..)) => None,
+        ("Exact" | "NotOlderThan", None) => {
+            let detail = "resourceVersionMatch is forbidden unless resourceVersion is provided";
+            Some(FieldError::forbidden(field, detail))
+        }
         ("Exact", _) => {
-            let message = "resourceVersionMatch: Forbidden: resourceVersionMatch \"Exact\" is forbidden for resourceVersion \"0\"";
-            return Err(ApiError::bad_request(message));
+            let detail = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+            Some(FieldError::forbidden(field, detail))
         }
         (other, _) => {
-            let message = format!(
-                "resourceVersionMatch: Unsupported value: {other:?}: supported values: \"Exact\", \"NotOlderThan\""
-            );
-            return Err(ApiError::bad_request(message));
+            let supported = ["Exact", "NotOlderThan", ""];
+            Some(FieldError::not_supported(field, &other.into(), &supported))
         }
+    };
+    if let Some(error) = error {
+        return Err(ApiError::invalid_options("ListOptions", error));
     }
     let current = api.store.version();
     match wanted {

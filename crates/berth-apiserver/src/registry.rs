@@ -134,11 +134,7 @@ impl ResourceType {
 
     /// `persistentvolumeclaims` or `deployments.apps`: what error messages call the resource.
     pub fn qualified_plural(&self) -> String {
-        if self.group.is_empty() {
-            self.plural.clone()
-        } else {
-            format!("{}.{}", self.plural, self.group)
-        }
+        qualified(&self.plural, &self.group)
     }
 
     /// The subresource of that name.
@@ -149,6 +145,15 @@ impl ResourceType {
     /// Whether the verb may be used on the resource itself.
     pub fn has_verb(&self, verb: &str) -> bool {
         self.verbs.iter().any(|v| v == verb)
+    }
+}
+
+/// A name with its group behind it, unless that is the core group.
+pub(crate) fn qualified(name: &str, group: &str) -> String {
+    if group.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{name}.{group}")
     }
 }
 
@@ -215,6 +220,11 @@ fn core() -> Vec<ResourceType> {
             .with_status()
             .with_subresource("binding", "", "v1", "Binding", &["create"])
             .with_subresource("eviction", "policy", "v1", "Eviction", &["create"]),
+        namespaced("ReplicationController", "replicationcontrollers")
+            .short(&["rc"])
+            .category(&["all"])
+            .with_scale()
+            .with_status(),
         namespaced("Secret", "secrets"),
         namespaced("ServiceAccount", "serviceaccounts").short(&["sa"]),
         namespaced("Service", "services")

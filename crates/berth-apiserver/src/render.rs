@@ -22,6 +22,8 @@ pub(crate) struct Renderer<'a> {
     pub(crate) form: Form,
     pub(crate) include_object: IncludeObject,
     pub(crate) now: Timestamp,
+    /// Whether tables describe their columns: the first one of a watch does, the others do not.
+    pub(crate) with_columns: bool,
 }
 
 /// The `includeObject` parameter.
@@ -66,7 +68,11 @@ impl Renderer<'_> {
             include_object: self.include_object,
             printer_columns: columns,
         };
-        table::table(&self.served.resource, objects, list_metadata, &options)
+        let mut table = table::table(&self.served.resource, objects, list_metadata, &options);
+        if !self.with_columns {
+            table["columnDefinitions"] = Value::Null;
+        }
+        table
     }
 
     /// A list. `metadata` is that of the list.
@@ -101,7 +107,7 @@ impl Renderer<'_> {
             if index > 0 {
                 chunk.put_u8(b',');
             }
-            chunk.put(self.object(object));
+            self.list_item(object, &mut chunk);
             if chunk.len() >= CHUNK_BYTES {
                 chunks.push(chunk.split().freeze());
             }
@@ -109,6 +115,26 @@ impl Renderer<'_> {
         chunk.put_slice(b"]}");
         chunks.push(chunk.freeze());
         chunks
+    }
+
+    /// An element of a list. Only those of custom kinds say what they are: of the others the list says it.
+    fn list_item(&self, object: &Object, out: &mut BytesMut) {
+        if self.served.custom.is_some() {
+            return out.put(self.object(object));
+        }
+        match object.body_without_kind().filter(|_| !self.served.is_converted()) {
+            Some(rest) => {
+                out.put_u8(b'{');
+                out.put(rest);
+            }
+            None => {
+                let mut value = self.served.present(object.value());
+                for name in ["kind", "apiVersion"] {
+                    meta::set(&mut value, &[name], Value::Null);
+                }
+                out.put(json_bytes(&value));
+            }
+        }
     }
 
     /// One watch event, as a line.
@@ -139,8 +165,7 @@ impl Renderer<'_> {
             Form::Whole => (self.served.resource.kind.clone(), self.served.resource.api_version()),
             Form::Metadata => ("PartialObjectMetadata".into(), "meta.k8s.io/v1".into()),
             Form::Table => {
-                let table = json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1",
-                    "metadata": {"resourceVersion": version.to_string()}, "columnDefinitions": [], "rows": []});
+                let table = self.table(&[&json!({"metadata": metadata})], &metadata);
                 return line("BOOKMARK", &json_bytes(&table), out);
             }
         };

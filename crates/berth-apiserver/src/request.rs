@@ -4,7 +4,12 @@ use std::borrow::Cow;
 
 use http::{HeaderMap, Method, header};
 
-use crate::error::ApiError;
+use serde_json::json;
+
+use crate::error::{ApiError, FieldError};
+
+/// The longest name of a field manager.
+const MANAGER_BYTES_MAX: usize = 128;
 
 /// The resource part of a path.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -93,33 +98,54 @@ impl Parameters {
         if text.is_empty() {
             return Ok(None);
         }
-        text.parse().map(Some).map_err(|_| {
-            ApiError::bad_request(format!(
-                "{key}: Invalid value: {text:?}: strconv.ParseInt: parsing {text:?}: invalid syntax"
-            ))
-        })
+        text.parse()
+            .map(Some)
+            .map_err(|_| ApiError::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")))
     }
 
-    /// Whether nothing is to be stored. Any value but `All` is refused.
-    pub(crate) fn dry_run(&self) -> Result<bool, ApiError> {
-        match self.text("dryRun") {
-            "" => Ok(false),
-            "All" => Ok(true),
-            other => Err(ApiError::bad_request(format!(
-                "dryRun: Unsupported value: {other:?}: supported values: \"All\""
-            ))),
+    /// The `resourceVersion`. What is wrong with it is said in words that the caller completes.
+    pub(crate) fn version(&self) -> Result<Option<u64>, String> {
+        match self.text("resourceVersion") {
+            "" => Ok(None),
+            text => text.parse().map(Some).map_err(|_| {
+                format!("resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax")
+            }),
         }
     }
 
+    /// Whether nothing is to be stored. Any value but `All` is refused.
+    pub(crate) fn dry_run(&self, options: &str) -> Result<bool, ApiError> {
+        match self.text("dryRun") {
+            "" => Ok(false),
+            "All" => Ok(true),
+            other => {
+                let error = FieldError::not_supported("dryRun", &json!([other]), &["All"]);
+                Err(ApiError::invalid_options(options, error))
+            }
+        }
+    }
+
+    /// The field manager that the client names, if any.
+    pub(crate) fn field_manager(&self, options: &str) -> Result<&str, ApiError> {
+        let manager = self.text("fieldManager");
+        if manager.len() > MANAGER_BYTES_MAX {
+            let error = FieldError::too_long("fieldManager", MANAGER_BYTES_MAX);
+            return Err(ApiError::invalid_options(options, error));
+        }
+        Ok(manager)
+    }
+
     /// What is to be done about unknown fields.
-    pub(crate) fn field_validation(&self) -> Result<FieldValidation, ApiError> {
+    pub(crate) fn field_validation(&self, options: &str) -> Result<FieldValidation, ApiError> {
         match self.text("fieldValidation") {
             "" | "Warn" => Ok(FieldValidation::Warn),
             "Strict" => Ok(FieldValidation::Strict),
             "Ignore" => Ok(FieldValidation::Ignore),
-            other => Err(ApiError::bad_request(format!(
-                "fieldValidation: Unsupported value: {other:?}: supported values: \"Ignore\", \"Strict\", \"Warn\""
-            ))),
+            other => {
+                let supported = ["", "Ignore", "Strict", "Warn"];
+                let error = FieldError::not_supported("fieldValidation", &other.into(), &supported);
+                Err(ApiError::invalid_options(options, error))
+            }
         }
     }
 }
@@ -182,6 +208,17 @@ pub(crate) fn media_type(headers: &HeaderMap) -> Cow<'_, str> {
         .trim()
         .to_ascii_lowercase()
         .into()
+}
+
+/// The kind of the options that go with a verb.
+pub(crate) fn options_kind(verb: &str) -> &'static str {
+    match verb {
+        "create" => "CreateOptions",
+        "update" => "UpdateOptions",
+        "patch" => "PatchOptions",
+        "delete" | "deletecollection" => "DeleteOptions",
+        _ => "ListOptions",
+    }
 }
 
 /// The verb of a request, as discovery names it.

@@ -142,7 +142,7 @@ fn create_namespace(api: &Api, name: &str) -> Result<(), ApiError> {
     };
     let mut change = Change::internal(api, served, "", name);
     let namespace: Value = json!({"metadata": {"name": name}});
-    match change.create(namespace) {
+    match change.create(namespace, &[]) {
         Ok(Outcome::Stored(ticket)) => {
             ticket.wait().map_err(|error| ApiError::internal(error.to_string()))?;
             Ok(())

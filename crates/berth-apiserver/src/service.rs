@@ -16,11 +16,12 @@ use tracing::Instrument;
 use crate::api::Api;
 use crate::body::ResponseBody;
 use crate::documents;
-use crate::error::ApiError;
+use crate::error::{ApiError, FieldError};
 use crate::filter::Filter;
 use crate::meta;
 use crate::protobuf;
 use crate::read;
+use crate::registry::ResourceType;
 use crate::render::{self, Renderer};
 use crate::request::{self, Form, Parameters, ResourcePath};
 use crate::reviews;
@@ -68,6 +69,17 @@ impl Call {
         }
         serde_json::from_slice(&self.body)
             .map_err(|error| ApiError::bad_request(format!("the body of the request is not valid JSON: {error}")))
+    }
+}
+
+impl Call {
+    /// The body, if it is JSON.
+    fn document(&self) -> &[u8] {
+        if request::media_type(&self.headers) == "application/json" {
+            &self.body
+        } else {
+            &[]
+        }
     }
 }
 
@@ -123,10 +135,17 @@ impl ApiService {
             return answer;
         }
         let types = self.api.types();
-        let served = types
-            .by_plural(&path.group, &path.version, &path.plural)
-            .ok_or_else(ApiError::no_such_path)?;
-        let served = served.clone();
+        let Some(served) = types.by_plural(&path.group, &path.version, &path.plural).cloned() else {
+            let is_known = |found: &ResourceType| found.group == path.group && found.version == path.version;
+            if types.list().iter().any(is_known) {
+                return Err(ApiError::no_such_path());
+            }
+            // Kubernetes has nobody who could answer for a group that is not there.
+            let mut response = bytes_response(StatusCode::NOT_FOUND, [Bytes::from_static(b"404 page not found\n")]);
+            let text = HeaderValue::from_static("text/plain; charset=utf-8");
+            response.headers_mut().insert(header::CONTENT_TYPE, text);
+            return Ok(response);
+        };
         let resource = &served.resource;
         let watch = call.parameters.flag("watch");
         let verb =
@@ -175,6 +194,7 @@ impl ApiService {
             form: Form::accepted(&call.headers)?,
             include_object: render::include_object(&call.parameters),
             now: self.api.now(),
+            with_columns: true,
         })
     }
 
@@ -205,16 +225,17 @@ impl ApiService {
         ))
     }
 
-    fn change(&self, call: &Call, served: Arc<Served>, path: ResourcePath) -> Result<Change<'_>, ApiError> {
+    fn change(&self, call: &Call, served: Arc<Served>, path: ResourcePath, verb: &str) -> Result<Change<'_>, ApiError> {
+        let options = request::options_kind(verb);
         Ok(Change {
             api: &self.api,
             served,
             namespace: path.namespace,
             name: path.name,
             subresource: path.subresource,
-            dry_run: call.parameters.dry_run()?,
-            manager: manager_of(call),
-            validation: call.parameters.field_validation()?,
+            dry_run: call.parameters.dry_run(options)?,
+            manager: manager_of(call, options)?,
+            validation: call.parameters.field_validation(options)?,
             now: self.api.now(),
             warnings: Vec::new(),
         })
@@ -224,7 +245,7 @@ impl ApiService {
         let renderer = self.renderer(call, &served)?;
         let is_scale = path.subresource == "scale";
         let is_status_only = matches!(path.subresource.as_str(), "binding" | "eviction");
-        let mut change = self.change(call, served.clone(), path)?;
+        let mut change = self.change(call, served.clone(), path, verb)?;
         let (outcome, created) = perform(&mut change, call, verb)?;
         let code = if created || verb == "create" {
             StatusCode::CREATED
@@ -292,18 +313,12 @@ impl ApiService {
 
     async fn delete(&self, call: &Call, served: Arc<Served>, path: ResourcePath) -> Answer {
         let options = DeleteOptions::parse(&call.json()?, &call.parameters)?;
-        let mut change = self.change(call, served.clone(), path)?;
+        let mut change = self.change(call, served.clone(), path, "delete")?;
         let renderer = self.renderer(call, &served)?;
         let (outcome, gone) = change.delete(&options)?;
         let name = change.name.clone();
         let shown = self.shown(&served, outcome).await?;
-        // Kubernetes answers the object for some kinds, and a status for the others.
-        let returns_object = served.resource.group.is_empty()
-            && matches!(
-                served.resource.kind.as_str(),
-                "Pod" | "PersistentVolume" | "PersistentVolumeClaim" | "ServiceAccount" | "Service"
-            );
-        if gone && !returns_object {
+        if gone && !returns_deleted(&served) {
             let uid = meta::uid(&shown.value(&served)).to_owned();
             return Ok(json_response(StatusCode::OK, &deleted_status(&served, &name, &uid)));
         }
@@ -316,12 +331,7 @@ impl ApiService {
     async fn delete_collection(&self, call: &Call, served: Arc<Served>, path: ResourcePath) -> Answer {
         let options = DeleteOptions::parse(&call.json()?, &call.parameters)?;
         let filter = filter_of(call, &served, &path)?;
-        let query = PageQuery {
-            prefix: filter.prefix(),
-            after: None,
-            limit: usize::MAX,
-            at: None,
-        };
+        let query = PageQuery::all(filter.prefix());
         let page = self
             .api
             .store
@@ -334,11 +344,15 @@ impl ApiService {
                 name: object.name().to_owned(),
                 ..path.clone()
             };
-            let mut change = self.change(call, served.clone(), place)?;
+            let mut change = self.change(call, served.clone(), place, "delete")?;
             match change.delete(&options) {
                 Ok((outcome, _)) => {
-                    let shown = self.shown(&served, outcome).await?;
-                    deleted.push(shown.value(&served));
+                    let mut shown = self.shown(&served, outcome).await?.value(&served);
+                    if served.custom.is_none() {
+                        meta::set(&mut shown, &["kind"], Value::Null);
+                        meta::set(&mut shown, &["apiVersion"], Value::Null);
+                    }
+                    deleted.push(shown);
                 }
                 Err(error) if error.reason == "NotFound" => {}
                 Err(error) => return Err(error),
@@ -388,9 +402,7 @@ fn perform(change: &mut Change<'_>, call: &Call, verb: &str) -> Result<(Outcome,
         ("scale", "patch") => {
             let kind = PatchKind::of(&media_type)?;
             let patch = |scale: &Value| match kind {
-                PatchKind::Json => {
-                    crate::patch::json::apply(scale, &body).map_err(|error| ApiError::unprocessable(error.to_string()))
-                }
+                PatchKind::Json => crate::patch::json::apply(scale, &body).map_err(|_| ApiError::unprocessable()),
                 PatchKind::Merge | PatchKind::Strategic | PatchKind::Apply => {
                     Ok(crate::patch::merge::apply(scale, &body))
                 }
@@ -398,14 +410,13 @@ fn perform(change: &mut Change<'_>, call: &Call, verb: &str) -> Result<(Outcome,
             Ok((change.set_scale(patch)?, false))
         }
         ("scale", _) => Ok((change.set_scale(|_| Ok(body.clone()))?, false)),
-        (_, "create") => Ok((change.create(body)?, true)),
-        (_, "update") => Ok((change.update(body)?, false)),
+        (_, "create") => Ok((change.create(body, call.document())?, true)),
+        (_, "update") => Ok((change.update(body, call.document())?, false)),
         _ => {
             let kind = PatchKind::of(&media_type)?;
             if kind == PatchKind::Apply && !call.parameters.has("fieldManager") {
-                return Err(ApiError::bad_request(
-                    "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch",
-                ));
+                let error = FieldError::required("fieldManager", "is required for apply patch");
+                return Err(ApiError::invalid_options("PatchOptions", error));
             }
             change.patch(kind, &body, call.parameters.flag("force"))
         }
@@ -423,20 +434,33 @@ fn filter_of(call: &Call, served: &Served, path: &ResourcePath) -> Result<Filter
 }
 
 /// The field manager: as the client says, or the program that it is.
-fn manager_of(call: &Call) -> String {
-    let given = call.parameters.text("fieldManager");
+fn manager_of(call: &Call, options: &str) -> Result<String, ApiError> {
+    let given = call.parameters.field_manager(options)?;
     if !given.is_empty() {
-        return given.to_owned();
+        return Ok(given.to_owned());
     }
     let agent = call
         .headers
         .get(header::USER_AGENT)
         .and_then(|value| value.to_str().ok());
     let program = agent.unwrap_or_default().split('/').next().unwrap_or_default();
-    if program.is_empty() {
+    Ok(if program.is_empty() {
         "unknown".to_owned()
     } else {
         program.chars().take(128).collect()
+    })
+}
+
+/// Kubernetes answers the object for some kinds, and a status for the others.
+fn returns_deleted(served: &Served) -> bool {
+    match served.resource.group.as_str() {
+        "" => matches!(
+            served.resource.kind.as_str(),
+            "Pod" | "PersistentVolume" | "PersistentVolumeClaim" | "ServiceAccount" | "Service"
+        ),
+        // All but the capacities, which came later.
+        "storage.k8s.io" => served.resource.kind != "CSIStorageCapacity",
+        _ => false,
     }
 }
 

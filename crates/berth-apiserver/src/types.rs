@@ -24,6 +24,8 @@ pub(crate) struct Custom {
     pub(crate) storage_api_version: String,
     /// `subresources.scale`, or null.
     pub(crate) scale: Value,
+    /// `selectableFields`, such as `spec.colour`.
+    pub(crate) selectable: Vec<String>,
 }
 
 /// One served type.
@@ -231,6 +233,10 @@ fn custom_type(spec: &Value, group: &str, version: &Value, storage_version: &str
             openapi: version["schema"]["openAPIV3Schema"].clone(),
             storage_api_version: api_version(storage_version),
             scale,
+            selectable: meta::items(version, &["selectableFields"])
+                .iter()
+                .map(|field| meta::text(field, &["jsonPath"]).trim_start_matches('.').to_owned())
+                .collect(),
         }),
         resource,
         is_review: false,

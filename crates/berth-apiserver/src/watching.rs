@@ -38,8 +38,8 @@ struct WatchOptions {
 }
 
 impl WatchOptions {
-    fn parse(served: &Served, parameters: &Parameters) -> Result<Self, ApiError> {
-        let version = parameters.number("resourceVersion")?;
+    fn parse(parameters: &Parameters) -> Result<Self, ApiError> {
+        let version = parameters.version().map_err(ApiError::unforeseen)?;
         let bookmarks = parameters.flag("allowWatchBookmarks");
         let wants_initial = parameters
             .has("sendInitialEvents")
@@ -48,7 +48,7 @@ impl WatchOptions {
         if wants_initial.is_some() && policy != "NotOlderThan" {
             let detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
             let error = FieldError::forbidden("resourceVersionMatch", detail);
-            return Err(ApiError::invalid(&served.resource, "", &[error]));
+            return Err(ApiError::invalid_options("ListOptions", error));
         }
         let timeout = parameters.number("timeoutSeconds")?.filter(|seconds| *seconds > 0);
         let initial = wants_initial.unwrap_or(matches!(version, None | Some(0)));
@@ -78,6 +78,7 @@ struct Open {
     deadline: Instant,
     stopping: tokio::sync::watch::Receiver<bool>,
     guard: WatchGuard,
+    told_columns: bool,
     ended: bool,
 }
 
@@ -89,7 +90,7 @@ pub(crate) fn watch(
     form: Form,
     parameters: &Parameters,
 ) -> Result<impl Stream<Item = Bytes> + Send + use<>, ApiError> {
-    let options = WatchOptions::parse(served, parameters)?;
+    let options = WatchOptions::parse(parameters)?;
     let started = start(api, served, &filter, &options);
     let open = started.map(|(watch, initial, version)| Open {
         api: api.clone(),
@@ -105,6 +106,7 @@ pub(crate) fn watch(
         deadline: Instant::now() + options.timeout,
         stopping: api.stopping.subscribe(),
         guard: api.metrics.watching(&served.table),
+        told_columns: false,
         ended: false,
     });
     Ok(futures_util::stream::unfold(open, next_chunk))
@@ -224,6 +226,7 @@ impl Open {
             form: self.form,
             include_object: self.include_object,
             now: self.api.now(),
+            with_columns: !self.told_columns,
         }
     }
 
@@ -238,6 +241,7 @@ impl Open {
                 version: object.version(),
             };
             self.renderer().event(&view, &mut out);
+            self.told_columns = true;
         }
         self.guard.sent(objects.len());
         if self.initial.is_empty()
@@ -248,13 +252,15 @@ impl Open {
         out.freeze()
     }
 
-    fn events_chunk(&self, events: &[Arc<crate::store::Event>]) -> Bytes {
+    fn events_chunk(&mut self, events: &[Arc<crate::store::Event>]) -> Bytes {
         let mut out = BytesMut::new();
-        let renderer = self.renderer();
         let mut sent = 0;
-        for view in events.iter().filter_map(|event| self.filter.view(&self.served, event)) {
-            renderer.event(&view, &mut out);
-            sent += 1;
+        for event in events {
+            if let Some(view) = self.filter.view(&self.served, event) {
+                self.renderer().event(&view, &mut out);
+                self.told_columns = true;
+                sent += 1;
+            }
         }
         self.guard.sent(sent);
         out.freeze()

@@ -166,11 +166,13 @@ proptest::proptest! {
             }
             for (method, path, media_type, body) in requests {
                 let (code, answer) = send(&server.service(), method, &path, media_type, body).await;
-                assert!(code < 500 || code == 504, "{method} {path}: {code} {answer:?}");
-                if code >= 400 {
+                if code >= 400 && answer != "404 page not found\n" {
                     let status: Value = serde_json::from_slice(&answer).unwrap();
                     assert_eq!(status["kind"], "Status");
                     assert_eq!(status["code"], code);
+                    // Kubernetes answers some bad requests with a 500 that has no reason. The server's own faults have one.
+                    let is_fault = code >= 500 && code != 504 && !status["reason"].is_null();
+                    assert!(!is_fault, "{method} {path}: {code} {answer:?}");
                 }
             }
             server.collect_garbage().await;

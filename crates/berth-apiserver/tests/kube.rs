@@ -111,3 +111,27 @@ cases! {
         leases_are_taken_over,
     }
 }
+
+macro_rules! stories {
+    ($($story:ident),* $(,)?) => {
+        mod stories {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $story() {
+                    crate::suite::stories::play(crate::client().await, stringify!($story)).await;
+                }
+            )*
+        }
+    };
+}
+
+stories! {
+    claims,
+    cluster,
+    definitions,
+    pods,
+    requests,
+    storage,
+    volumes,
+    workloads,
+}

@@ -22,6 +22,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::Level;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// Runs the scheduler until interrupted.
 ///
@@ -243,10 +246,17 @@ pub(crate) fn log(level: Option<Level>, color: Color) {
         Color::Always => true,
         Color::Never => false,
     };
+    let level = level.unwrap_or(Level::WARN);
     let subscriber = tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_ansi(colored)
-        .with_max_level(level.unwrap_or(Level::WARN));
+        .with_max_level(level);
+    // The client tells of every attempt that failed, thousands while an API server is away. Those who asked tell once
+    // what became of it.
+    let client = (level >= Level::DEBUG).then_some(level);
+    let targets = Targets::new()
+        .with_default(level)
+        .with_target("kube_client", LevelFilter::from(client));
     // A second subscriber in one process, as in tests, is not worth failing for.
-    let _ = subscriber.try_init();
+    let _ = subscriber.finish().with(targets).try_init();
 }

@@ -13,6 +13,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// What drivers report of their pools on clusters whose drivers have no status.
+const REPORTS: (&str, &str) = ("storage.berth.dev", "csidrivercapacities");
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -136,6 +139,34 @@ fn pods_have_no_more_privileges_than_they_need() {
 }
 
 #[test]
+fn replicas_go_to_different_nodes_even_where_there_are_no_zones() {
+    let directory = tempfile::tempdir().unwrap();
+    let nodes = directory.path().join("nodes.yaml");
+    let node = |name: &str| {
+        format!(
+            "---\napiVersion: v1\nkind: Node\nmetadata: {{name: {name}, labels: {{kubernetes.io/hostname: {name}}}}}\n\
+             status: {{allocatable: {{cpu: 4, memory: 8Gi, pods: 10}}}}\n"
+        )
+    };
+    std::fs::write(&nodes, ["n1", "n2"].map(node).concat()).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_berth"))
+        .args(["simulate", "-o", "json", "-f"])
+        .arg(&nodes)
+        .arg("-f")
+        .arg(root().join("deploy/manifests"))
+        .output()
+        .unwrap();
+    let outcome: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for component in ["scheduler", "controller"] {
+        let pods = outcome["pods"].as_array().unwrap().iter();
+        let ours = pods.filter(|pod| pod["pod"].as_str().unwrap().contains(component));
+        let nodes: Vec<&Value> = ours.map(|pod| &pod["node"]).collect();
+        assert_eq!(nodes.len(), 2, "{outcome}");
+        assert_ne!(nodes[0], nodes[1], "{component}");
+    }
+}
+
+#[test]
 fn roles_are_about_kinds_that_berth_knows() {
     let others = [
         Resource::EVENTS,
@@ -146,6 +177,7 @@ fn roles_are_about_kinds_that_berth_knows() {
     let mut known: BTreeSet<(&str, &str)> = others.map(|resource| (resource.group, resource.plural)).into();
     // What owns the pod of a provisioner is read whatever it is.
     known.insert(("apps", "daemonsets"));
+    known.insert(REPORTS);
     known.extend(
         Kind::ALL
             .iter()
@@ -187,7 +219,8 @@ fn the_scheduler_may_watch_all_that_decisions_read() {
             watched.extend(resources.map(|resource| resource.as_str().unwrap().to_owned()));
         }
     }
-    let read = Kind::ALL.iter().map(|kind| Resource::of(*kind).plural.to_owned());
+    let read = Kind::ALL.iter().map(|kind| Resource::of(*kind).plural);
+    let read = read.chain([REPORTS.1]).map(str::to_owned);
     assert_eq!(watched, read.collect());
 }
 
@@ -240,6 +273,10 @@ fn the_chart_has_the_custom_resources() {
             text(&format!("deploy/crds/{name}")),
             "{name}: run deploy/render"
         );
-        assert!(text("deploy/kustomization.yaml").contains(&name), "{name}");
+        let of_manifests = text("deploy/manifests/05-custom-resources.yaml");
+        assert!(
+            of_manifests.contains(&text(&format!("deploy/crds/{name}"))),
+            "{name}: run deploy/render"
+        );
     }
 }

@@ -133,16 +133,19 @@ seccompProfile:
   type: RuntimeDefault
 {{- end -}}
 
-{{- /* Replicas apart from each other, where the cluster has room for that. */ -}}
-{{- define "berth.spread" -}}
-{{- range $key := list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
-- maxSkew: 1
-  topologyKey: {{ $key }}
-  whenUnsatisfiable: ScheduleAnyway
-  labelSelector:
-    matchLabels:
-      {{- include "berth.selector" $ | nindent 6 }}
-{{- end }}
+{{- /* Replicas on different nodes and in different zones, where there are some. Not by topologySpreadConstraints: one about zones
+makes schedulers pass over the one about nodes wherever nodes have no zone. */ -}}
+{{- define "berth.apart" -}}
+podAntiAffinity:
+  preferredDuringSchedulingIgnoredDuringExecution:
+  {{- range $key, $weight := dict "kubernetes.io/hostname" 100 "topology.kubernetes.io/zone" 50 }}
+  - weight: {{ $weight }}
+    podAffinityTerm:
+      topologyKey: {{ $key }}
+      labelSelector:
+        matchLabels:
+          {{- include "berth.selector" $ | nindent 10 }}
+  {{- end }}
 {{- end -}}
 
 {{- /* A Deployment of two replicas, of which one leads. Takes the component's values and the text of its configuration too. */ -}}
@@ -214,20 +217,20 @@ spec:
       - name: config
         configMap:
           name: {{ include "berth.fullname" .root }}-{{ .component }}
+      {{- with $own.topologySpreadConstraints }}
       topologySpreadConstraints:
-        {{- with $own.topologySpreadConstraints }}
         {{- toYaml . | nindent 6 }}
-        {{- else }}
-        {{- include "berth.spread" . | trim | nindent 6 }}
-        {{- end }}
+      {{- end }}
       {{- with $own.nodeSelector }}
       nodeSelector:
         {{- toYaml . | nindent 8 }}
       {{- end }}
-      {{- with $own.affinity }}
       affinity:
+        {{- with $own.affinity }}
         {{- toYaml . | nindent 8 }}
-      {{- end }}
+        {{- else }}
+        {{- include "berth.apart" . | nindent 8 }}
+        {{- end }}
       {{- with $own.tolerations }}
       tolerations:
         {{- toYaml . | nindent 6 }}

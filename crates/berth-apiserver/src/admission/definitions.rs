@@ -21,9 +21,6 @@ pub(super) fn default_definition(definition: &mut Value) {
 
 /// The server serves the types at once, so the status says so at once.
 pub(super) fn admit(definition: &mut Value, time: &str) {
-    if !meta::is_deleting(definition) {
-        meta::add_finalizer(definition, CLEANUP);
-    }
     let before = definition["status"]["conditions"].clone();
     let mut status = types::established(definition, time);
     if !before.is_null() {
@@ -32,19 +29,24 @@ pub(super) fn admit(definition: &mut Value, time: &str) {
     meta::set(definition, &["status"], status);
 }
 
+/// Notes that a definition is on its way out, and that its objects go first.
+pub(crate) fn mark_deleted(definition: &mut Value, time: &str) {
+    meta::add_finalizer(definition, CLEANUP);
+    meta::set(definition, &["metadata", "deletionGracePeriodSeconds"], Value::Null);
+    let mut conditions = meta::items(definition, &["status", "conditions"]).to_vec();
+    if !conditions.iter().any(|found| found["type"] == "Terminating") {
+        conditions.push(
+            json!({"type": "Terminating", "status": "True", "lastTransitionTime": time,
+            "reason": "InstanceDeletionPending",
+            "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"}),
+        );
+    }
+    meta::set(definition, &["status", "conditions"], conditions.into());
+}
+
 pub(super) fn validate(definition: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let spec = &definition["spec"];
-    for path in [&["group"][..], &["scope"], &["names", "plural"], &["names", "kind"]] {
-        if meta::text(spec, path).is_empty() {
-            errors.push(FieldError::required(format!("spec.{}", path.join(".")), ""));
-        }
-    }
-    let scope = meta::text(spec, &["scope"]);
-    if !["", "Cluster", "Namespaced"].contains(&scope) {
-        let supported = ["Cluster", "Namespaced"];
-        errors.push(FieldError::not_supported("spec.scope", scope, &supported));
-    }
     let expected = format!(
         "{}.{}",
         meta::text(spec, &["names", "plural"]),
@@ -55,17 +57,36 @@ pub(super) fn validate(definition: &Value) -> Vec<FieldError> {
         let detail = "must be spec.names.plural+\".\"+spec.group";
         errors.push(FieldError::invalid("metadata.name", &name.into(), detail));
     }
+    require(spec, &[&["group"], &["scope"]], &mut errors);
+    let scope = meta::text(spec, &["scope"]);
+    if !["", "Cluster", "Namespaced"].contains(&scope) {
+        let supported = ["Cluster", "Namespaced"];
+        errors.push(FieldError::not_supported("spec.scope", &scope.into(), &supported));
+    }
     let versions = meta::items(spec, &["versions"]);
     if versions.iter().filter(|version| version["storage"] == true).count() != 1 {
         let detail = "must have exactly one version marked as storage version";
-        let value = Value::from(versions.len());
-        errors.push(FieldError::invalid("spec.versions", &value, detail));
+        errors.push(FieldError::invalid("spec.versions", &spec["versions"], detail));
     }
     for (index, version) in versions.iter().enumerate() {
         if !version["schema"]["openAPIV3Schema"].is_object() {
             let field = format!("spec.versions[{index}].schema.openAPIV3Schema");
-            errors.push(FieldError::required(field, "schemas are required"));
+            errors.push(FieldError::required(field, ""));
         }
     }
+    let names = ["plural", "singular", "kind", "listKind"].map(|name| ["names", name]);
+    require(spec, &names.each_ref().map(|path| &path[..]), &mut errors);
+    if meta::items(definition, &["status", "storedVersions"]).is_empty() {
+        let detail = "must have at least one stored version";
+        errors.push(FieldError::invalid("status.storedVersions", &Value::Null, detail));
+    }
     errors
+}
+
+fn require(spec: &Value, paths: &[&[&str]], errors: &mut Vec<FieldError>) {
+    for path in paths {
+        if meta::text(spec, path).is_empty() {
+            errors.push(FieldError::required(format!("spec.{}", path.join(".")), ""));
+        }
+    }
 }

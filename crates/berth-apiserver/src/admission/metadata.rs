@@ -2,17 +2,19 @@
 
 use serde_json::Value;
 
+use super::fields;
 use crate::error::FieldError;
+use crate::go_form;
 use crate::meta;
 use crate::types::Served;
 
 const SUBDOMAIN_BYTES_MAX: usize = 253;
-const LABEL_BYTES_MAX: usize = 63;
+pub(super) const LABEL_BYTES_MAX: usize = 63;
 /// What all annotations of an object may weigh together.
 const ANNOTATIONS_BYTES_MAX: usize = 256 << 10;
 
-const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-const DNS_LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+pub(super) const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+pub(super) const DNS_LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 const QUALIFIED_NAME: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 
@@ -20,16 +22,7 @@ pub(super) fn validate(served: &Served, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     validate_name(served, meta::name(object), &mut errors);
     let labels = meta::at(object, &["metadata", "labels"]);
-    for (key, value) in labels.as_object().into_iter().flatten() {
-        check_qualified_name(key, "metadata.labels", &mut errors);
-        let text = value.as_str().unwrap_or_default();
-        if text.len() > LABEL_BYTES_MAX {
-            let detail = "must be no more than 63 bytes";
-            errors.push(FieldError::invalid("metadata.labels", value, detail));
-        } else if !text.is_empty() && !is_label_word(text) {
-            errors.push(FieldError::invalid("metadata.labels", value, LABEL_VALUE));
-        }
-    }
+    fields::check_labels(labels, "metadata.labels", &mut errors);
     let annotations = meta::at(object, &["metadata", "annotations"]);
     let mut bytes = 0;
     for (key, value) in annotations.as_object().into_iter().flatten() {
@@ -40,7 +33,37 @@ pub(super) fn validate(served: &Served, object: &Value) -> Vec<FieldError> {
         errors.push(FieldError::too_long("metadata.annotations", ANNOTATIONS_BYTES_MAX));
     }
     validate_owners(object, &mut errors);
+    validate_finalizers(object, &mut errors);
     errors
+}
+
+fn validate_finalizers(object: &Value, errors: &mut Vec<FieldError>) {
+    let field = "metadata.finalizers";
+    let finalizers = meta::finalizers(object);
+    for finalizer in &finalizers {
+        check_qualified_name(finalizer, field, errors);
+    }
+    for (index, finalizer) in finalizers.iter().enumerate() {
+        // Names without a group are those that Kubernetes itself uses.
+        if !finalizer.contains('/')
+            && !["orphan", "foregroundDeletion", "kubernetes"].contains(finalizer)
+            && !finalizer.contains('.')
+        {
+            let detail = "name is neither a standard finalizer name nor is it fully qualified";
+            let field = format!("{field}[{index}]");
+            errors.push(FieldError::invalid(field, &(*finalizer).into(), detail));
+        }
+    }
+}
+
+/// The value of a label.
+pub(super) fn check_label_value(value: &Value, field: &str, errors: &mut Vec<FieldError>) {
+    let text = value.as_str().unwrap_or_default();
+    if text.len() > LABEL_BYTES_MAX {
+        errors.push(FieldError::invalid(field, value, "must be no more than 63 bytes"));
+    } else if !text.is_empty() && !is_label_word(text) {
+        errors.push(FieldError::invalid(field, value, LABEL_VALUE));
+    }
 }
 
 pub(super) fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
@@ -85,37 +108,62 @@ fn validate_name(served: &Served, name: &str, errors: &mut Vec<FieldError>) {
         let detail = format!("must be no more than {bytes_max} bytes");
         errors.push(FieldError::invalid(field, &value, &detail));
     } else if !is_valid(name) {
+        // A name that would do elsewhere is told what it is that must not be in it here.
+        let detail = if is_subdomain(name) {
+            "must not contain dots"
+        } else {
+            detail
+        };
         errors.push(FieldError::invalid(field, &value, detail));
     }
 }
 
 fn validate_owners(object: &Value, errors: &mut Vec<FieldError>) {
     let owners = meta::items(object, &["metadata", "ownerReferences"]);
-    for (index, owner) in owners.iter().enumerate() {
-        for field in ["apiVersion", "kind", "name", "uid"] {
-            if meta::text(owner, &[field]).is_empty() {
-                let path = format!("metadata.ownerReferences[{index}].{field}");
-                errors.push(FieldError::required(path, "must not be empty"));
+    let field = "metadata.ownerReferences";
+    for owner in owners {
+        for part in ["apiVersion", "kind", "name", "uid"] {
+            if meta::text(owner, &[part]).is_empty() {
+                let detail = if part == "apiVersion" {
+                    "version must not be empty"
+                } else {
+                    "must not be empty"
+                };
+                errors.push(FieldError::invalid(format!("{field}.{part}"), &"".into(), detail));
             }
         }
     }
-    if owners.iter().filter(|owner| owner["controller"] == true).count() > 1 {
-        let detail = "Only one reference can have Controller set to true";
-        let value = Value::Array(owners.to_vec());
-        errors.push(FieldError::invalid("metadata.ownerReferences", &value, detail));
+    let controllers: Vec<String> = owners
+        .iter()
+        .filter(|owner| owner["controller"] == true)
+        .map(|owner| format!("{}/{}", meta::text(owner, &["kind"]), meta::text(owner, &["name"])))
+        .collect();
+    if let [first, second, ..] = controllers.as_slice() {
+        let detail = format!(
+            "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {second}"
+        );
+        let value: Vec<String> = owners
+            .iter()
+            .map(|owner| go_form::compact("OwnerReference", owner))
+            .collect();
+        let value = format!("[{}]", value.join(","));
+        errors.push(FieldError::invalid_text(field, &value, &detail));
     }
 }
 
-fn check_qualified_name(key: &str, field: &str, errors: &mut Vec<FieldError>) {
+pub(super) fn check_qualified_name(key: &str, field: &str, errors: &mut Vec<FieldError>) {
     let (prefix, name) = key.rsplit_once('/').map_or((None, key), |(p, n)| (Some(p), n));
     let value = Value::from(key);
-    if prefix.is_some_and(|prefix| !is_subdomain(prefix)) {
+    if prefix == Some("") {
+        errors.push(FieldError::invalid(field, &value, "prefix part must be non-empty"));
+    } else if prefix.is_some_and(|prefix| !is_subdomain(prefix)) {
         let detail = format!("prefix part {SUBDOMAIN}");
         errors.push(FieldError::invalid(field, &value, &detail));
     }
     if name.is_empty() {
         errors.push(FieldError::invalid(field, &value, "name part must be non-empty"));
-    } else if name.len() > LABEL_BYTES_MAX {
+    }
+    if name.len() > LABEL_BYTES_MAX {
         let detail = "name part must be no more than 63 bytes";
         errors.push(FieldError::invalid(field, &value, detail));
     } else if !is_label_word(name) {
@@ -144,6 +192,6 @@ pub(super) fn is_dns_label(text: &str) -> bool {
             .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
 }
 
-fn is_subdomain(text: &str) -> bool {
+pub(super) fn is_subdomain(text: &str) -> bool {
     text.len() <= SUBDOMAIN_BYTES_MAX && text.split('.').all(is_dns_label)
 }

@@ -3,18 +3,24 @@
 //! Defaults and rules are here where users and controllers of volumes and pods meet them. Kinds without an entry are
 //! stored as they come, after the rules of metadata that hold for all.
 
+mod budgets;
 mod claims;
 pub(crate) mod definitions;
+mod events;
 mod fields;
 mod metadata;
+mod nodes;
 mod pods;
 mod priority;
-mod quantity;
+mod rbac;
+mod selectors;
 mod services;
 mod storage;
 mod volumes;
 mod workloads;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use berth_core::names;
 use serde_json::{Value, json};
 
@@ -24,6 +30,20 @@ use crate::meta;
 use crate::schema;
 use crate::types::Served;
 use crate::write::Change;
+
+/// Finalizer of a class of attributes, as a cluster puts it on.
+const ATTRIBUTES_PROTECTION: &str = "kubernetes.io/vac-protection";
+
+/// What the user should be told of an object that is otherwise fine.
+pub(crate) fn warnings(served: &Served, object: &Value) -> Vec<String> {
+    match (served.resource.group.as_str(), served.resource.kind.as_str()) {
+        ("", "PersistentVolume") => volumes::warnings(object),
+        ("", "Endpoints") => {
+            vec!["v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned()]
+        }
+        _ => Vec::new(),
+    }
+}
 
 /// Lets the server's own rules speak about a new object, and complete it.
 pub(crate) fn admit_create(change: &Change<'_>, object: &mut Value) -> Result<(), ApiError> {
@@ -35,12 +55,18 @@ pub(crate) fn admit_create(change: &Change<'_>, object: &mut Value) -> Result<()
         ("", "Pod") => {
             priority::admit_pod(change, object)?;
             pods::admit(object);
+            pods::note_gates(change, object);
         }
         ("", "PersistentVolumeClaim") => {
+            claims::mirror_data_source(object);
             claims::set_default_class(change.api, object);
             meta::add_finalizer(object, names::CLAIM_PROTECTION);
         }
-        ("", "PersistentVolume") => meta::add_finalizer(object, names::VOLUME_PROTECTION),
+        ("", "PersistentVolume") => {
+            volumes::note_phase(change, &Value::Null, object);
+            meta::add_finalizer(object, names::VOLUME_PROTECTION);
+        }
+        ("storage.k8s.io", "VolumeAttributesClass") => meta::add_finalizer(object, ATTRIBUTES_PROTECTION),
         ("", "Namespace") => admit_namespace(object),
         ("", "Service") => services::allocate_address(change.api, object),
         ("batch", "Job") => workloads::own_job_pods(object),
@@ -61,7 +87,13 @@ pub(crate) fn admit_update(change: &Change<'_>, old: &Value, new: &mut Value) ->
             claims::set_default_class(change.api, new);
             claims::admit_growth(change, old, new)?;
         }
-        ("", "Service") => meta_copy_if_absent(old, new, &["spec", "clusterIP"]),
+        ("", "Pod") if change.subresource.is_empty() => pods::admit(new),
+        ("", "PersistentVolume") => volumes::note_phase(change, old, new),
+        ("", "Service") => {
+            for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+                copy_if_absent(old, new, &["spec", field]);
+            }
+        }
         ("apiextensions.k8s.io", "CustomResourceDefinition") if change.subresource.is_empty() => {
             definitions::admit(new, &clock::rfc3339(change.now));
         }
@@ -70,7 +102,7 @@ pub(crate) fn admit_update(change: &Change<'_>, old: &Value, new: &mut Value) ->
     Ok(())
 }
 
-fn meta_copy_if_absent(old: &Value, new: &mut Value, path: &[&str]) {
+fn copy_if_absent(old: &Value, new: &mut Value, path: &[&str]) {
     if meta::at(new, path).is_null() {
         meta::copy(old, new, path);
     }
@@ -84,7 +116,13 @@ pub(crate) fn apply_defaults(served: &Served, object: &mut Value) {
         ("", "PersistentVolumeClaim") => claims::default_claim(object),
         ("", "Namespace") => default_namespace(object),
         ("", "Service") => services::default_service(object),
-        ("", "Secret") => meta::default(object, &["type"], "Opaque"),
+        ("", "Secret") => default_secret(object),
+        ("", "Node") => nodes::default_node(object),
+        ("", "ReplicationController") => workloads::default_workload(&served.resource.kind, object),
+        ("", "Endpoints") => default_endpoints(object),
+        ("", "Event") | ("events.k8s.io", _) => events::default_event(object),
+        ("policy", _) => budgets::default_budget(object),
+        (rbac::GROUP, "RoleBinding" | "ClusterRoleBinding") => rbac::default_binding(object),
         ("storage.k8s.io", _) => storage::default_storage(&served.resource.kind, object),
         ("apps" | "batch", _) => workloads::default_workload(&served.resource.kind, object),
         ("scheduling.k8s.io", "PriorityClass") => {
@@ -120,6 +158,10 @@ pub(crate) fn validate_update(served: &Served, subresource: &str, old: &Value, n
         ("", "PersistentVolumeClaim") => errors.extend(claims::validate_update(old, new)),
         ("storage.k8s.io", kind) => errors.extend(storage::validate_update(kind, old, new)),
         ("apps" | "batch", kind) => errors.extend(workloads::validate_update(kind, old, new)),
+        ("", "ReplicationController") => errors.extend(workloads::validate_update(&served.resource.kind, old, new)),
+        ("", "Service") => errors.extend(services::validate_update(old, new)),
+        (rbac::GROUP, "RoleBinding" | "ClusterRoleBinding") => errors.extend(rbac::validate_update(old, new)),
+        ("scheduling.k8s.io", "PriorityClass") => errors.extend(priority::validate_class_update(old, new)),
         ("", "ConfigMap" | "Secret") => errors.extend(fields::validate_immutable_content(old, new)),
         _ => {}
     }
@@ -131,8 +173,15 @@ fn validate_kind(served: &Served, object: &Value) -> Vec<FieldError> {
         ("", "Pod") => pods::validate(object),
         ("", "PersistentVolume") => volumes::validate(object),
         ("", "PersistentVolumeClaim") => claims::validate(object),
+        ("", "Node") => nodes::validate(object),
+        ("", "Service") => services::validate(object),
+        ("", "Event") | ("events.k8s.io", _) => events::validate(object),
+        ("", "ConfigMap") => fields::check_data_keys(object),
+        ("policy", _) => budgets::validate(object),
+        (rbac::GROUP, kind) => rbac::validate(kind, object),
+        ("coordination.k8s.io", _) => validate_lease(object),
         ("storage.k8s.io", kind) => storage::validate(kind, object),
-        ("apps" | "batch", kind) => workloads::validate(kind, object),
+        ("", kind @ "ReplicationController") | ("apps" | "batch", kind) => workloads::validate(kind, object),
         ("scheduling.k8s.io", "PriorityClass") => priority::validate_class(object),
         ("apiextensions.k8s.io", _) => definitions::validate(object),
         _ => validate_custom(served, object),
@@ -167,6 +216,37 @@ fn check_namespace(change: &Change<'_>) -> Result<(), ApiError> {
         ));
     }
     Ok(())
+}
+
+fn default_endpoints(endpoints: &mut Value) {
+    for subset in meta::items_mut(endpoints, &["subsets"]) {
+        for port in meta::items_mut(subset, &["ports"]) {
+            meta::default(port, &["protocol"], "TCP");
+        }
+    }
+}
+
+/// Texts that are sent in the clear are kept with the others.
+fn default_secret(secret: &mut Value) {
+    meta::default(secret, &["type"], "Opaque");
+    let texts = secret["stringData"].clone();
+    for (name, text) in texts.as_object().into_iter().flatten() {
+        let encoded = BASE64.encode(text.as_str().unwrap_or_default());
+        meta::set(secret, &["data", name], encoded.into());
+    }
+    meta::set(secret, &["stringData"], Value::Null);
+}
+
+fn validate_lease(lease: &Value) -> Vec<FieldError> {
+    let seconds = &lease["spec"]["leaseDurationSeconds"];
+    if seconds.as_i64().is_none_or(|seconds| seconds > 0) {
+        return Vec::new();
+    }
+    vec![FieldError::invalid(
+        "spec.leaseDurationSeconds",
+        seconds,
+        "must be greater than 0",
+    )]
 }
 
 fn default_namespace(object: &mut Value) {

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::fields;
 use crate::error::{ApiError, FieldError};
 use crate::meta;
 use crate::store::PageQuery;
@@ -57,12 +58,7 @@ pub(super) fn admit_pod(change: &Change<'_>, pod: &mut Value) -> Result<(), ApiE
 }
 
 fn global_default(change: &Change<'_>) -> Option<Value> {
-    let all = PageQuery {
-        prefix: "",
-        after: None,
-        limit: usize::MAX,
-        at: None,
-    };
+    let all = PageQuery::all("");
     let page = change.api.store.list(CLASSES, &all).ok()?;
     let defaults = page
         .objects
@@ -82,6 +78,18 @@ pub(super) fn validate_class(class: &Value) -> Vec<FieldError> {
     } else if !name.starts_with("system-") && value > USER_VALUE_MAX {
         let detail = format!("maximum allowed value of a user defined priority is {USER_VALUE_MAX}");
         errors.push(FieldError::forbidden("value", &detail));
+    }
+    let policies = ["PreemptLowerPriority", "Never"];
+    fields::check_one_of(class, &["preemptionPolicy"], &policies, &mut errors);
+    errors
+}
+
+pub(super) fn validate_class_update(old: &Value, new: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for field in ["value", "preemptionPolicy"] {
+        if old[field] != new[field] {
+            errors.push(FieldError::forbidden(field, "may not be changed in an update."));
+        }
     }
     errors
 }

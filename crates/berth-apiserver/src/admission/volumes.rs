@@ -3,9 +3,12 @@
 use berth_core::names;
 use serde_json::{Value, json};
 
-use super::fields;
+use super::{fields, selectors};
+use crate::clock;
 use crate::error::FieldError;
+use crate::go_form;
 use crate::meta;
+use crate::write::Change;
 
 /// Fields of a volume's spec that are not its source.
 const NOT_A_SOURCE: [&str; 10] = [
@@ -21,6 +24,9 @@ const NOT_A_SOURCE: [&str; 10] = [
     "bindingMode",
 ];
 
+/// The sources in the order in which Kubernetes looks at them; others follow by name.
+const SOURCE_ORDER: [&str; 4] = ["hostPath", "nfs", "local", "csi"];
+
 pub(super) fn default_volume(volume: &mut Value) {
     meta::default(volume, &["status", "phase"], "Pending");
     meta::default(volume, &["spec", "persistentVolumeReclaimPolicy"], "Retain");
@@ -28,9 +34,14 @@ pub(super) fn default_volume(volume: &mut Value) {
     if volume["spec"]["hostPath"].is_object() {
         meta::default(volume, &["spec", "hostPath", "type"], "");
     }
-    if volume["spec"]["claimRef"].is_object() {
-        meta::default(volume, &["spec", "claimRef", "kind"], "PersistentVolumeClaim");
-        meta::default(volume, &["spec", "claimRef", "apiVersion"], "v1");
+}
+
+/// When the phase changes, the time is noted.
+pub(super) fn note_phase(change: &Change<'_>, old: &Value, new: &mut Value) {
+    let phase = |volume: &Value| meta::text(volume, &["status", "phase"]).to_owned();
+    if phase(old) != phase(new) {
+        let time = clock::rfc3339(change.now);
+        meta::set(new, &["status", "lastPhaseTransitionTime"], time.into());
     }
 }
 
@@ -45,70 +56,104 @@ fn sources(volume: &Value) -> Value {
 pub(super) fn validate(volume: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     fields::check_access_modes(volume, "", &mut errors);
-    let capacity = &volume["spec"]["capacity"];
-    if capacity.as_object().is_none_or(|capacity| capacity.is_empty()) {
-        errors.push(FieldError::required("spec.capacity", ""));
-    } else if capacity.get("storage").is_none() || capacity.as_object().is_some_and(|c| c.len() > 1) {
-        errors.push(FieldError::not_supported(
-            "spec.capacity",
-            &capacity.to_string(),
-            &["storage"],
-        ));
-    }
-    for (name, value) in capacity.as_object().into_iter().flatten() {
-        let field = format!("spec.capacity[{name}]");
-        let before = errors.len();
-        fields::check_quantity(value, &field, &mut errors);
-        if errors.len() == before && !fields::parse_quantity(value).is_some_and(|q| q.is_positive()) {
-            errors.push(FieldError::invalid(field, value, "must be greater than zero"));
-        }
-    }
-    match sources(volume).as_object().map_or(0, serde_json::Map::len) {
-        0 => errors.push(FieldError::required("spec", "must specify a volume type")),
-        1 => {}
-        _ => {
-            let found = sources(volume);
-            let extra = found
-                .as_object()
-                .and_then(|s| s.keys().nth(1).cloned())
-                .unwrap_or_default();
-            let detail = "may not specify more than 1 volume type";
-            errors.push(FieldError::forbidden(format!("spec.{extra}"), detail));
-        }
-    }
+    validate_capacity(&volume["spec"]["capacity"], &mut errors);
     validate_source(volume, &mut errors);
     let policies = ["Delete", "Recycle", "Retain"];
-    fields::check_one_of(
-        volume,
-        &["spec", "persistentVolumeReclaimPolicy"],
-        &policies,
-        &mut errors,
-    );
+    let policy = ["spec", "persistentVolumeReclaimPolicy"];
+    fields::check_one_of(volume, &policy, &policies, &mut errors);
+    if let Some(class) = volume["spec"]["storageClassName"]
+        .as_str()
+        .filter(|class| !class.is_empty())
+    {
+        fields::check_subdomain(class, "spec.storageClassName", &mut errors);
+    }
     fields::check_one_of(volume, &["spec", "volumeMode"], &["Block", "Filesystem"], &mut errors);
     validate_affinity(volume, &mut errors);
     errors
 }
 
-fn validate_source(volume: &Value, errors: &mut Vec<FieldError>) {
-    let spec = &volume["spec"];
-    let mut require = |path: [&str; 2]| {
-        if spec[path[0]].is_object() && meta::text(spec, &path).is_empty() {
-            errors.push(FieldError::required(format!("spec.{}.{}", path[0], path[1]), ""));
-        }
-    };
-    for path in [
-        ["local", "path"],
-        ["hostPath", "path"],
-        ["csi", "driver"],
-        ["csi", "volumeHandle"],
-    ] {
-        require(path);
+fn validate_capacity(capacity: &Value, errors: &mut Vec<FieldError>) {
+    let field = "spec.capacity";
+    let names: Vec<&String> = capacity.as_object().into_iter().flat_map(|c| c.keys()).collect();
+    if names.is_empty() {
+        errors.push(FieldError::required(field, ""));
     }
-    if spec["local"].is_object() && spec["nodeAffinity"]["required"].is_null() {
-        errors.push(FieldError::required(
-            "spec.nodeAffinity",
-            "Local volume requires node affinity",
-        ));
+    if names != ["storage"] {
+        errors.push(FieldError::not_supported(field, capacity, &["storage"]));
+    }
+    for (name, value) in capacity.as_object().into_iter().flatten() {
+        let field = format!("{field}[{name}]");
+        let Some(quantity) = fields::parse_quantity(value) else {
+            continue;
+        };
+        if quantity.is_negative() {
+            let whole = quantity.whole().to_string();
+            let detail = "must be a valid resource quantity";
+            errors.push(FieldError::invalid_text(&field, &whole, detail));
+        }
+        if !quantity.is_positive() && name == "storage" {
+            errors.push(FieldError::invalid(field, value, "must be greater than zero"));
+        }
+    }
+}
+
+fn validate_source(volume: &Value, errors: &mut Vec<FieldError>) {
+    let found = sources(volume);
+    let mut names: Vec<&String> = found
+        .as_object()
+        .into_iter()
+        .flat_map(|sources| sources.keys())
+        .collect();
+    let place = |name: &str| SOURCE_ORDER.iter().position(|known| *known == name);
+    names.sort_by_key(|name| place(name).unwrap_or(SOURCE_ORDER.len()));
+    if names.is_empty() {
+        errors.push(FieldError::required("spec", "must specify a volume type"));
+    }
+    for (index, name) in names.iter().enumerate() {
+        let field = format!("spec.{name}");
+        if index > 0 {
+            let detail = "may not specify more than 1 volume type";
+            errors.push(FieldError::forbidden(field, detail));
+        } else {
+            validate_one_source(name, &found[name.as_str()], &field, volume, errors);
+        }
+    }
+}
+
+fn validate_one_source(name: &str, source: &Value, field: &str, volume: &Value, errors: &mut Vec<FieldError>) {
+    let text = |key: &str| meta::text(source, &[key]);
+    let require = |key: &str, errors: &mut Vec<FieldError>| {
+        if text(key).is_empty() {
+            errors.push(FieldError::required(format!("{field}.{key}"), ""));
+        }
+        !text(key).is_empty()
+    };
+    match name {
+        "hostPath" | "local" => {
+            if require("path", errors) && text("path").split('/').any(|step| step == "..") {
+                let value = Value::from(text("path"));
+                errors.push(FieldError::invalid(
+                    format!("{field}.path"),
+                    &value,
+                    "must not contain '..'",
+                ));
+            }
+            if name == "local" && volume["spec"]["nodeAffinity"]["required"].is_null() {
+                let detail = "Local volume requires node affinity";
+                errors.push(FieldError::required("spec.nodeAffinity", detail));
+            }
+        }
+        "csi" => {
+            if require("driver", errors) {
+                fields::check_driver_name(text("driver"), &format!("{field}.driver"), errors);
+            }
+            require("volumeHandle", errors);
+        }
+        "nfs" => {
+            require("server", errors);
+            require("path", errors);
+        }
+        _ => {}
     }
 }
 
@@ -117,72 +162,71 @@ fn validate_affinity(volume: &Value, errors: &mut Vec<FieldError>) {
     if affinity.is_null() {
         return;
     }
-    let required = &affinity["required"];
-    if required.is_null() {
-        let detail = "must specify required node constraints";
-        errors.push(FieldError::required("spec.nodeAffinity.required", detail));
+    let field = "spec.nodeAffinity.required";
+    if affinity["required"].is_null() {
+        errors.push(FieldError::required(field, "must specify required node constraints"));
         return;
     }
-    let terms = meta::items(required, &["nodeSelectorTerms"]);
-    let field = "spec.nodeAffinity.required.nodeSelectorTerms";
-    if terms.is_empty() {
-        errors.push(FieldError::required(field, "must have at least one node selector term"));
-    }
-    for (index, term) in terms.iter().enumerate() {
-        for (number, expression) in meta::items(term, &["matchExpressions"]).iter().enumerate() {
-            validate_expression(
-                expression,
-                &format!("{field}[{index}].matchExpressions[{number}]"),
-                errors,
-            );
-        }
-    }
-}
-
-fn validate_expression(expression: &Value, field: &str, errors: &mut Vec<FieldError>) {
-    let operator = meta::text(expression, &["operator"]);
-    let values = meta::items(expression, &["values"]).len();
-    let values_field = format!("{field}.values");
-    match operator {
-        "In" | "NotIn" if values == 0 => {
-            let detail = "must be specified when `operator` is 'In' or 'NotIn'";
-            errors.push(FieldError::required(values_field, detail));
-        }
-        "Exists" | "DoesNotExist" if values > 0 => {
-            let detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
-            errors.push(FieldError::forbidden(values_field, detail));
-        }
-        "Gt" | "Lt" if values != 1 => {
-            let detail = "must be specified single value when `operator` is 'Lt' or 'Gt'";
-            errors.push(FieldError::required(values_field, detail));
-        }
-        "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
-        other => {
-            let detail = "not a valid selector operator";
-            errors.push(FieldError::invalid(format!("{field}.operator"), &other.into(), detail));
-        }
-    }
-    if meta::text(expression, &["key"]).is_empty() {
-        errors.push(FieldError::required(format!("{field}.key"), ""));
-    }
+    selectors::check_node_selector(&affinity["required"], field, errors);
 }
 
 pub(super) fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    if sources(old) != sources(new) {
-        let detail = "spec.persistentvolumesource is immutable after creation";
-        errors.push(FieldError::forbidden("spec.persistentvolumesource", detail));
+    let (before, after) = (sources(old), sources(new));
+    if before != after {
+        let difference = go_form::difference("PersistentVolumeSource", &before, &after);
+        let detail = format!("spec.persistentvolumesource is immutable after creation\n{difference}");
+        errors.push(FieldError::forbidden("spec.persistentvolumesource", &detail));
     }
     if old["spec"]["volumeMode"] != new["spec"]["volumeMode"] {
         let value = &new["spec"]["volumeMode"];
-        errors.push(FieldError::invalid("spec.volumeMode", value, "field is immutable"));
+        errors.push(FieldError::invalid("volumeMode", value, "field is immutable"));
     }
     let (before, after) = (&old["spec"]["nodeAffinity"], &new["spec"]["nodeAffinity"]);
     if !before.is_null() && with_stable_labels(before) != with_stable_labels(after) {
+        let value = match after {
+            Value::Null => "null".to_owned(),
+            affinity => go_form::compact("VolumeNodeAffinity", affinity),
+        };
         let detail = "field is immutable, except for updating from beta label to GA";
-        errors.push(FieldError::invalid("spec.nodeAffinity", after, detail));
+        errors.push(FieldError::invalid_text("nodeAffinity", &value, detail));
     }
     errors
+}
+
+/// Each key of a volume's affinity, with its place.
+fn affinity_keys(affinity: &Value) -> impl Iterator<Item = (String, &str)> {
+    let terms = meta::items(affinity, &["required", "nodeSelectorTerms"])
+        .iter()
+        .enumerate();
+    terms.flat_map(|(term_index, term)| {
+        let expressions = meta::items(term, &["matchExpressions"]).iter().enumerate();
+        expressions.map(move |(index, expression)| {
+            let field =
+                format!("spec.nodeAffinity.required.nodeSelectorTerms[{term_index}].matchExpressions[{index}].key");
+            (field, meta::text(expression, &["key"]))
+        })
+    })
+}
+
+fn stable_label(label: &str) -> Option<&'static str> {
+    match label {
+        names::ZONE_BETA => Some(names::ZONE),
+        names::REGION_BETA => Some(names::REGION),
+        _ => None,
+    }
+}
+
+/// What the user should be told of a volume that is otherwise fine.
+pub(super) fn warnings(volume: &Value) -> Vec<String> {
+    affinity_keys(&volume["spec"]["nodeAffinity"])
+        .filter_map(|(field, label)| {
+            let stable = stable_label(label)?;
+            Some(format!(
+                "{field}: {label} is deprecated since v1.17; use \"{stable}\" instead"
+            ))
+        })
+        .collect()
 }
 
 /// The older topology labels may be replaced by the ones of today.
@@ -190,12 +234,9 @@ fn with_stable_labels(affinity: &Value) -> Value {
     let mut affinity = affinity.clone();
     for term in meta::items_mut(&mut affinity, &["required", "nodeSelectorTerms"]) {
         for expression in meta::items_mut(term, &["matchExpressions"]) {
-            let stable = match meta::text(expression, &["key"]) {
-                names::ZONE_BETA => names::ZONE,
-                names::REGION_BETA => names::REGION,
-                _ => continue,
-            };
-            meta::set(expression, &["key"], json!(stable));
+            if let Some(stable) = stable_label(meta::text(expression, &["key"])) {
+                meta::set(expression, &["key"], json!(stable));
+            }
         }
     }
     affinity

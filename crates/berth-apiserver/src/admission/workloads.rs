@@ -2,15 +2,18 @@
 
 use serde_json::{Value, json};
 
-use super::pods;
+use super::{fields, pods};
 use crate::error::FieldError;
+use crate::go_form;
 use crate::meta;
 use crate::selector::LabelSelector;
 
 /// Where the pod template of a kind stands.
 fn template_path(kind: &str) -> Option<&'static [&'static str]> {
     match kind {
-        "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet" | "Job" => Some(&["spec", "template"]),
+        "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet" | "Job" | "ReplicationController" => {
+            Some(&["spec", "template"])
+        }
         "CronJob" => Some(&["spec", "jobTemplate", "spec", "template"]),
         _ => None,
     }
@@ -30,7 +33,7 @@ pub(super) fn default_workload(kind: &str, object: &mut Value) {
             json!({"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600,
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}}})
         }
-        "ReplicaSet" => json!({"replicas": 1}),
+        "ReplicaSet" | "ReplicationController" => json!({"replicas": 1}),
         "StatefulSet" => {
             json!({"replicas": 1, "revisionHistoryLimit": 10, "podManagementPolicy": "OrderedReady",
             "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
@@ -47,9 +50,26 @@ pub(super) fn default_workload(kind: &str, object: &mut Value) {
     for (field, value) in defaults.as_object().into_iter().flatten() {
         meta::default(object, &["spec", field], value.clone());
     }
-    if kind == "Job" {
-        default_job_counts(object);
+    match kind {
+        "Job" => default_job_counts(object),
+        "DaemonSet" => {
+            let path = ["metadata", "annotations", "deprecated.daemonset.template.generation"];
+            meta::default(object, &path, "1");
+        }
+        "CronJob" => {
+            meta::default(object, &["spec", "jobTemplate", "metadata"], json!({}));
+            meta::default(
+                object,
+                &["spec", "jobTemplate", "spec", "template", "metadata"],
+                json!({}),
+            );
+        }
+        _ => {}
     }
+    if kind == "ReplicationController" {
+        select_template(object);
+    }
+    default_status(kind, object);
     for claim in meta::items_mut(object, &["spec", "volumeClaimTemplates"]) {
         meta::default(claim, &["apiVersion"], "v1");
         meta::default(claim, &["kind"], "PersistentVolumeClaim");
@@ -58,11 +78,37 @@ pub(super) fn default_workload(kind: &str, object: &mut Value) {
     }
 }
 
+/// Counts that are written even if there is nothing to count.
+fn default_status(kind: &str, object: &mut Value) {
+    let counts: &[&str] = match kind {
+        "ReplicaSet" | "ReplicationController" => &["replicas"],
+        "StatefulSet" => &["replicas", "availableReplicas"],
+        "DaemonSet" => &[
+            "currentNumberScheduled",
+            "numberMisscheduled",
+            "desiredNumberScheduled",
+            "numberReady",
+        ],
+        _ => &[],
+    };
+    meta::default(object, &["status"], json!({}));
+    for count in counts {
+        meta::default(object, &["status", count], json!(0));
+    }
+}
+
 fn default_job_counts(job: &mut Value) {
     if job["spec"]["completions"].is_null() && job["spec"]["parallelism"].is_null() {
         meta::set(job, &["spec", "completions"], 1.into());
     }
     meta::default(job, &["spec", "parallelism"], 1);
+}
+
+/// A replication controller that does not say which pods are its own selects those it makes.
+fn select_template(controller: &mut Value) {
+    let labels = meta::at(controller, &["spec", "template", "metadata", "labels"]).clone();
+    meta::default(controller, &["spec", "selector"], labels.clone());
+    meta::default(controller, &["metadata", "labels"], labels);
 }
 
 /// A job selects its own pods by its uid, unless the user wants otherwise.
@@ -83,6 +129,8 @@ pub(super) fn own_job_pods(job: &mut Value) {
     }
     let selector = json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}});
     meta::default(job, &["spec", "selector"], selector);
+    let labels = meta::at(job, &["spec", "template", "metadata", "labels"]).clone();
+    meta::default(job, &["metadata", "labels"], labels);
 }
 
 pub(super) fn validate(kind: &str, object: &Value) -> Vec<FieldError> {
@@ -92,9 +140,15 @@ pub(super) fn validate(kind: &str, object: &Value) -> Vec<FieldError> {
     };
     let found = meta::at(object, template);
     let field = template.join(".");
-    // A job's selector is made for it, and a cron job has none.
-    if !matches!(kind, "Job" | "CronJob") {
-        validate_selector(object, found, &field, &mut errors);
+    fields::check_count(&object["spec"]["replicas"], "spec.replicas", &mut errors);
+    match kind {
+        "CronJob" if meta::text(object, &["spec", "schedule"]).is_empty() => {
+            errors.push(FieldError::required("spec.schedule", ""));
+        }
+        // A job's selector is made for it, and a cron job has none.
+        "Job" | "CronJob" => {}
+        "ReplicationController" => validate_label_map(object, found, &field, &mut errors),
+        _ => validate_selector(kind, object, found, &field, &mut errors),
     }
     let mut spec = found["spec"].clone();
     // The claims of a stateful set become volumes of its pods, under the same names.
@@ -110,32 +164,51 @@ pub(super) fn validate(kind: &str, object: &Value) -> Vec<FieldError> {
     }
     let mut of_template = pods::validate_pod_spec(&spec, &format!("{field}.spec"));
     errors.append(&mut of_template);
-    if let Some(replicas) = object["spec"]["replicas"].as_i64().filter(|replicas| *replicas < 0) {
-        let detail = "must be greater than or equal to 0";
-        errors.push(FieldError::invalid("spec.replicas", &replicas.into(), detail));
-    }
-    if kind == "CronJob" && meta::text(object, &["spec", "schedule"]).is_empty() {
-        errors.push(FieldError::required("spec.schedule", ""));
+    let is_job = matches!(kind, "Job" | "CronJob");
+    if is_job && meta::text(&spec, &["restartPolicy"]) == "Always" {
+        let detail = "valid values: \"OnFailure\", \"Never\"";
+        errors.push(FieldError::required(format!("{field}.spec.restartPolicy"), detail));
     }
     errors
 }
 
-fn validate_selector(object: &Value, template: &Value, field: &str, errors: &mut Vec<FieldError>) {
+fn not_selected(template: &Value, field: &str) -> FieldError {
+    let labels = meta::at(template, &["metadata", "labels"]);
+    let detail = "`selector` does not match template `labels`";
+    FieldError::invalid(format!("{field}.metadata.labels"), labels, detail)
+}
+
+/// The selector of a replication controller is a plain map.
+fn validate_label_map(object: &Value, template: &Value, field: &str, errors: &mut Vec<FieldError>) {
+    let selector = &object["spec"]["selector"];
+    if selector.as_object().is_none_or(|selector| selector.is_empty()) {
+        errors.push(FieldError::required("spec.selector", ""));
+    } else if !LabelSelector::from_object(&json!({"matchLabels": selector})).is_ok_and(|s| s.matches(template)) {
+        errors.push(not_selected(template, field));
+    }
+}
+
+fn validate_selector(kind: &str, object: &Value, template: &Value, field: &str, errors: &mut Vec<FieldError>) {
     let selector = &object["spec"]["selector"];
     if selector.is_null() {
-        errors.push(FieldError::required("spec.selector", ""));
+        // Of a daemon set Kubernetes says only what follows from it.
+        if kind != "DaemonSet" {
+            errors.push(FieldError::required("spec.selector", ""));
+        }
+        errors.push(not_selected(template, field));
         return;
     }
     match LabelSelector::from_object(selector) {
         Ok(parsed) if parsed.is_empty() => {
-            let detail = "empty selector is invalid for deployment";
-            errors.push(FieldError::invalid("spec.selector", selector, detail));
+            let kind = match kind {
+                "StatefulSet" => "statefulset",
+                "DaemonSet" => "daemonset",
+                _ => "deployment",
+            };
+            let detail = format!("empty selector is invalid for {kind}");
+            errors.push(FieldError::invalid("spec.selector", selector, &detail));
         }
-        Ok(parsed) if !parsed.matches(template) => {
-            let labels = meta::at(template, &["metadata", "labels"]);
-            let detail = "`selector` does not match template `labels`";
-            errors.push(FieldError::invalid(format!("{field}.metadata.labels"), labels, detail));
-        }
+        Ok(parsed) if !parsed.matches(template) => errors.push(not_selected(template, field)),
         Ok(_) => {}
         Err(error) => {
             errors.push(FieldError::invalid("spec.selector", selector, &error.to_string()));
@@ -173,8 +246,8 @@ pub(super) fn validate_update(kind: &str, old: &Value, new: &Value) -> Vec<Field
         }
     }
     if kind == "Job" && old["spec"]["template"] != new["spec"]["template"] {
-        let value = &new["spec"]["template"];
-        errors.push(FieldError::invalid("spec.template", value, "field is immutable"));
+        let value = go_form::compact("PodTemplateSpec", &new["spec"]["template"]);
+        errors.push(FieldError::invalid_text("spec.template", &value, "field is immutable"));
     }
     errors
 }

@@ -84,7 +84,7 @@ fn is_list_item(element: &PathElement) -> bool {
 pub(super) enum Containers {
     /// Elements of lists, and objects that are values of a map: what an applied configuration owns.
     Applied,
-    /// Maps as well: what a write owns that brought them into being.
+    /// All of them: what a write owns that brought them into being.
     Added,
 }
 
@@ -100,9 +100,8 @@ pub(super) fn field_set(value: &Value, schema: Cursor<'_>, containers: Container
 
 fn insert_child(set: &mut FieldSet, child: Child<'_, '_>, in_map: bool, containers: Containers) {
     let is_leaf = children(child.value, child.schema).is_none_or(|below| below.is_empty());
-    let is_map = matches!(child.schema.shape(), Shape::Map(_));
     let below = field_set(child.value, child.schema, containers);
-    if is_leaf || in_map || is_list_item(&child.element) || (is_map && containers == Containers::Added) {
+    if is_leaf || in_map || is_list_item(&child.element) || containers == Containers::Added {
         set.insert(child.element.clone());
     }
     set.insert_below(child.element, below);

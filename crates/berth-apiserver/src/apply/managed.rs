@@ -30,7 +30,8 @@ impl Entry {
             operation,
             api_version: writer.api_version.to_owned(),
             subresource: writer.subresource.to_owned(),
-            time: Some(timestamp(writer.time)),
+            // Kubernetes does not note when an object was scaled.
+            time: (writer.subresource != "scale").then(|| timestamp(writer.time)),
             fields,
         }
     }

@@ -4,6 +4,7 @@
 //! those that its manager named before and nobody else owns, and is refused where it would change what
 //! another owns. All of it is a function of the objects and the schema: nothing is stored here.
 
+mod empty;
 mod fields;
 mod managed;
 mod path;
@@ -14,6 +15,7 @@ use serde_json::{Map, Value};
 use self::fields::{Comparison, Containers};
 use self::managed::Entry;
 use self::path::FieldSet;
+use crate::meta;
 use crate::schema::Schema;
 
 /// What `managedFields` says about how a manager wrote its fields.
@@ -36,6 +38,8 @@ pub struct Writer<'a> {
     pub subresource: &'a str,
     /// The time of the request.
     pub time: Timestamp,
+    /// Parts of the object that this writer cannot change, such as `status`, and so never owns.
+    pub reset: &'a [&'a str],
 }
 
 /// A field that another manager owns with another value.
@@ -70,11 +74,13 @@ impl ApplyError {
     fn untyped(applied: &Value, errors: &[String]) -> Self {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let metadata = &applied["metadata"];
+        let api_version = text(&applied["apiVersion"]);
+        // The core group has no name, but there is a slash behind it.
+        let slash = if api_version.contains('/') { "" } else { "/" };
         let object = format!(
-            "{}/{}; {}, Kind={}",
+            "{}/{}; {slash}{api_version}, Kind={}",
             text(&metadata["namespace"]),
             text(&metadata["name"]),
-            text(&applied["apiVersion"]),
             text(&applied["kind"])
         );
         let errors = match errors {
@@ -83,6 +89,15 @@ impl ApplyError {
         };
         ApplyError::Untyped { object, errors }
     }
+}
+
+/// The refusal of fields that the schema does not know.
+pub(crate) fn undeclared(applied: &Value, unknown: &[String]) -> ApplyError {
+    let errors: Vec<String> = unknown
+        .iter()
+        .map(|path| format!(".{path}: field not declared in schema"))
+        .collect();
+    ApplyError::untyped(applied, &errors)
 }
 
 /// One conflict is told in a line; several are told owner by owner.
@@ -135,7 +150,7 @@ pub fn apply(
         .position(|entry| entry.belongs_to(writer, Operation::Apply));
     let own = own.map(|index| entries.remove(index));
 
-    let set = applied_set(applied, schema);
+    let set = applied_set(applied, writer.reset, schema);
     let mut new = fields::merge(&old, &without_system_fields(applied, live.is_some()), schema.cursor());
     if let Some(own) = &own {
         let kept = entries
@@ -150,7 +165,12 @@ pub fn apply(
     if unchanged && own.as_ref().is_some_and(|own| own.api_version == writer.api_version) {
         return Ok(old);
     }
-    entries.push(Entry::new(writer, Operation::Apply, set));
+    let mut entry = Entry::new(writer, Operation::Apply, set);
+    if live.is_some() && without_managed_fields(&old) == without_managed_fields(&new) {
+        // Only what changes the object has a time.
+        entry.time = own.and_then(|own| own.time);
+    }
+    entries.push(entry);
     set_managed_fields(&mut new, managed::encode(entries));
     Ok(new)
 }
@@ -175,7 +195,7 @@ fn take_over(entries: &mut [Entry], comparison: &Comparison, force: bool) -> Res
 
 /// Fields that were there before anybody was known to own any: they must be taken over by force.
 fn before_first_apply(live: &Value, writer: Writer<'_>, schema: &Schema) -> Entry {
-    let fields = fields::field_set(live, schema.cursor(), Containers::Added);
+    let fields = fields::compare(&empty::empty_object(live), live, schema.cursor()).changed;
     let entry = Entry::new(writer, Operation::Update, managed::strip_system_fields(fields));
     Entry {
         manager: "before-first-apply".to_owned(),
@@ -184,10 +204,14 @@ fn before_first_apply(live: &Value, writer: Writer<'_>, schema: &Schema) -> Entr
     }
 }
 
-fn applied_set(applied: &Value, schema: &Schema) -> FieldSet {
+fn applied_set(applied: &Value, reset: &[&str], schema: &Schema) -> FieldSet {
     let set = fields::field_set(applied, schema.cursor(), Containers::Applied);
     let nulls = fields::null_fields(applied, schema.cursor());
-    managed::strip_system_fields(set.union(&nulls))
+    let mut set = managed::strip_system_fields(set.union(&nulls));
+    for part in reset {
+        set.remove(&path::PathElement::Field((*part).to_owned()));
+    }
+    set
 }
 
 /// What is merged of an applied object: not what the server alone writes.
@@ -202,6 +226,12 @@ fn without_system_fields(applied: &Value, exists: bool) -> Value {
         }
     }
     applied
+}
+
+fn without_managed_fields(object: &Value) -> Value {
+    let mut object = object.clone();
+    meta::set(&mut object, &["metadata", "managedFields"], Value::Null);
+    object
 }
 
 fn set_managed_fields(object: &mut Value, entries: Vec<Value>) {
@@ -229,14 +259,17 @@ pub fn managed_fields_after_update(
     operation: Operation,
     schema: &Schema,
 ) -> Vec<Value> {
-    let empty = Value::Object(Map::new());
+    let empty = empty::empty_object(new);
     let old = old.unwrap_or(&empty);
     let mut entries = managed::entries(new);
     if entries.is_empty() {
         entries = managed::entries(old);
     }
     let comparison = fields::compare(old, new, schema.cursor());
-    let changed = managed::strip_system_fields(comparison.changed);
+    let mut changed = managed::strip_system_fields(comparison.changed);
+    for part in writer.reset {
+        changed.remove(&path::PathElement::Field((*part).to_owned()));
+    }
     for entry in &mut entries {
         let is_own = entry.belongs_to(writer, operation);
         let left = entry.fields.without_subtrees(&comparison.removed);

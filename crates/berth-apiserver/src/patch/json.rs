@@ -2,15 +2,20 @@
 
 use serde_json::Value;
 
+use crate::schema::json_type;
+
 /// The most operations that one patch may hold: what kube-apiserver allows.
 const OPERATIONS_MAX: usize = 10_000;
 
 /// Why a JSON patch cannot be applied.
 #[derive(Debug, thiserror::Error)]
 pub enum JsonPatchError {
-    /// The patch is not a list of operations.
-    #[error("error decoding patch: {0}")]
-    Decode(serde_json::Error),
+    /// The patch is not a list.
+    #[error("error decoding patch: json: cannot unmarshal {} into Go value of type []handlers.jsonPatchOp", json_type(.0))]
+    Decode(Value),
+    /// The list does not hold operations.
+    #[error("the server rejected our request due to an error in our request")]
+    Unknown(#[source] serde_json::Error),
     /// The patch is too long.
     #[error("The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {0}")]
     TooManyOperations(usize),
@@ -21,7 +26,10 @@ pub enum JsonPatchError {
 
 /// Applies the patch to a copy of the object.
 pub fn apply(object: &Value, patch: &Value) -> Result<Value, JsonPatchError> {
-    let operations: json_patch::Patch = serde_json::from_value(patch.clone()).map_err(JsonPatchError::Decode)?;
+    if !patch.is_array() {
+        return Err(JsonPatchError::Decode(patch.clone()));
+    }
+    let operations: json_patch::Patch = serde_json::from_value(patch.clone()).map_err(JsonPatchError::Unknown)?;
     if operations.len() > OPERATIONS_MAX {
         return Err(JsonPatchError::TooManyOperations(operations.len()));
     }

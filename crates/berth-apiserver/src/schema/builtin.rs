@@ -96,7 +96,8 @@ pub(super) fn nodes() -> Arc<Definitions> {
     Arc::clone(&NODES)
 }
 
-fn generate() -> BTreeMap<String, Value> {
+/// The schemas of the API types, as they are published.
+fn published() -> BTreeMap<String, Value> {
     let settings = SchemaSettings::openapi3().with(|s| s.transforms.clear());
     let mut generator = settings.into_generator();
     macro_rules! add {
@@ -112,6 +113,7 @@ fn generate() -> BTreeMap<String, Value> {
         core::v1::PersistentVolume,
         core::v1::PersistentVolumeClaim,
         core::v1::Pod,
+        core::v1::ReplicationController,
         core::v1::Secret,
         core::v1::Service,
         core::v1::ServiceAccount,
@@ -149,27 +151,20 @@ fn generate() -> BTreeMap<String, Value> {
         meta::v1::ListMeta,
         meta::v1::Status,
     );
-    let mut definitions: BTreeMap<String, Value> = generator.take_definitions(false).into_iter().collect();
+    generator.take_definitions(false).into_iter().collect()
+}
+
+fn generate() -> BTreeMap<String, Value> {
+    let mut definitions = published();
     extension::add_fields(&mut definitions);
     markers::mark(&mut definitions);
     for resource in registry::builtin().iter().chain(registry::reviews()) {
         add_kind(&mut definitions, resource);
     }
-    mark_kind(&mut definitions, "io.k8s.api.core.v1.Binding", "", "v1", "Binding");
-    mark_kind(
-        &mut definitions,
-        "io.k8s.api.policy.v1.Eviction",
-        "policy",
-        "v1",
-        "Eviction",
-    );
-    mark_kind(
-        &mut definitions,
-        "io.k8s.api.autoscaling.v1.Scale",
-        "autoscaling",
-        "v1",
-        "Scale",
-    );
+    for (group, kind) in [("", "Binding"), ("policy", "Eviction"), ("autoscaling", "Scale")] {
+        let name = definition_name(group, "v1", kind);
+        mark_kind(&mut definitions, &name, group, "v1", kind);
+    }
     definitions
 }
 

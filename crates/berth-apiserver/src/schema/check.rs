@@ -4,6 +4,7 @@
 
 use serde_json::{Number, Value};
 
+use super::document;
 use super::node::{Cursor, Schema, Shape};
 
 /// A value that cannot be decoded into its field.
@@ -19,27 +20,75 @@ pub struct TypeError {
 /// The paths of the fields that the schema does not know, such as `spec.containers[0].foo`.
 pub fn unknown_fields(value: &Value, schema: &Schema) -> Vec<String> {
     let mut found = Vec::new();
-    collect_unknown(value, schema.cursor(), String::new(), &mut found);
+    collect_unknown(value, schema.cursor(), &Path::ROOT, &mut found);
     found
 }
 
-fn collect_unknown(value: &Value, cursor: Cursor<'_>, path: String, found: &mut Vec<String>) {
+fn collect_unknown(value: &Value, cursor: Cursor<'_>, path: &Path<'_>, found: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {
-                let below = join(&path, name);
+                let below = path.below(Step::Field(name));
                 match known_field(cursor, name) {
-                    Some(cursor) => collect_unknown(value, cursor, below, found),
-                    None => found.push(below),
+                    Some(cursor) => collect_unknown(value, cursor, &below, found),
+                    None => found.push(below.text()),
                 }
             }
         }
         Value::Array(items) => {
             for (index, item) in items.iter().enumerate() {
-                collect_unknown(item, cursor.items(), format!("{path}[{index}]"), found);
+                collect_unknown(item, cursor.items(), &path.below(Step::Item(index)), found);
             }
         }
         _ => {}
+    }
+}
+
+/// Where a value is. It is put into words only if something is to be said of the value, which is rare.
+struct Path<'p> {
+    above: Option<&'p Path<'p>>,
+    step: Step<'p>,
+}
+
+#[derive(Clone, Copy)]
+enum Step<'p> {
+    Root,
+    Field(&'p str),
+    /// A free key of a map.
+    Key(&'p str),
+    Item(usize),
+}
+
+impl<'p> Path<'p> {
+    const ROOT: Path<'static> = Path {
+        above: None,
+        step: Step::Root,
+    };
+
+    fn below(&'p self, step: Step<'p>) -> Self {
+        Path {
+            above: Some(self),
+            step,
+        }
+    }
+
+    /// `spec.containers[0].name`.
+    fn text(&self) -> String {
+        let above = self.above.map(Path::text).unwrap_or_default();
+        match self.step {
+            Step::Root => above,
+            Step::Field(name) | Step::Key(name) => join(&above, name),
+            Step::Item(index) => format!("{above}[{index}]"),
+        }
+    }
+
+    /// The same in the words of Go's decoder, which leaves out positions in lists and keys of maps.
+    fn go_text(&self) -> String {
+        let above = self.above.map(Path::go_text).unwrap_or_default();
+        match self.step {
+            Step::Field(name) => join(&above, name),
+            Step::Root | Step::Key(_) | Step::Item(_) => above,
+        }
     }
 }
 
@@ -53,7 +102,7 @@ fn known_field<'a>(cursor: Cursor<'a>, name: &str) -> Option<Cursor<'a>> {
     cursor.field(name).or(implied.then(Cursor::any))
 }
 
-fn join(path: &str, name: &str) -> String {
+pub(super) fn join(path: &str, name: &str) -> String {
     if path.is_empty() {
         name.to_owned()
     } else {
@@ -80,36 +129,42 @@ fn prune(value: &mut Value, cursor: Cursor<'_>) {
     }
 }
 
-/// `strict decoding error: unknown field "spec.foo", unknown field "spec.bar"`, or nothing.
-pub fn strict_decoding_error(unknown_fields: &[String]) -> Option<String> {
-    let fields: Vec<_> = unknown_fields
-        .iter()
-        .map(|path| format!("unknown field \"{path}\""))
-        .collect();
-    (!fields.is_empty()).then(|| format!("strict decoding error: {}", fields.join(", ")))
+/// What is odd about the fields of an object, such as `unknown field "spec.foo"` or `duplicate field "data.a"`, in the
+/// order in which they stand in `document`: the object as it was sent, or empty if it was not sent whole.
+pub(crate) fn odd_fields(value: &Value, schema: &Schema, document: &[u8], has_duplicates: bool) -> Vec<String> {
+    let mut unknown = unknown_fields(value, schema);
+    let unknown_text = |path: &String| format!("unknown field \"{path}\"");
+    if (unknown.is_empty() && !has_duplicates) || document.is_empty() {
+        return unknown.iter().map(unknown_text).collect();
+    }
+    let mut odd = Vec::new();
+    for (path, twice) in document::fields(document) {
+        if twice {
+            odd.push(format!("duplicate field \"{path}\""));
+        } else if let Some(index) = unknown.iter().position(|found| *found == path) {
+            odd.push(unknown_text(&unknown.remove(index)));
+        }
+    }
+    odd.extend(unknown.iter().map(unknown_text));
+    odd
 }
 
 /// The values that are not of their field's type. Null is of every type.
 pub fn type_errors(value: &Value, schema: &Schema) -> Vec<TypeError> {
     let mut errors = Vec::new();
-    let place = Place {
-        owner: schema.cursor().definition,
-        path: String::new(),
-        go_path: String::new(),
-    };
-    collect_type_errors(value, schema.cursor(), &place, &mut errors);
+    let owner = schema.cursor().definition;
+    collect_type_errors(value, schema.cursor(), owner, &Path::ROOT, &mut errors);
     errors
 }
 
-/// Where a value is, in our words and in those of Go's decoder: it names the struct that holds the
-/// field and leaves out the positions in lists.
-struct Place<'a> {
-    owner: Option<&'a str>,
-    path: String,
-    go_path: String,
-}
-
-fn collect_type_errors<'a>(value: &Value, cursor: Cursor<'a>, place: &Place<'a>, errors: &mut Vec<TypeError>) {
+/// `owner` is the definition of the struct that holds the field.
+fn collect_type_errors(
+    value: &Value,
+    cursor: Cursor<'_>,
+    owner: Option<&str>,
+    path: &Path<'_>,
+    errors: &mut Vec<TypeError>,
+) {
     match (cursor.shape(), value) {
         (_, Value::Null) | (Shape::Any | Shape::Reference(_), _) => {}
         (Shape::Struct(_) | Shape::Map(_), Value::Object(fields)) => {
@@ -117,40 +172,26 @@ fn collect_type_errors<'a>(value: &Value, cursor: Cursor<'a>, place: &Place<'a>,
                 let Some(field) = cursor.field(name) else {
                     continue;
                 };
-                let is_map = matches!(cursor.shape(), Shape::Map(_));
-                let below = Place {
-                    owner: if is_map {
-                        place.owner
-                    } else {
-                        cursor.definition.or(place.owner)
-                    },
-                    path: join(&place.path, name),
-                    go_path: if is_map {
-                        place.go_path.clone()
-                    } else {
-                        join(&place.go_path, name)
-                    },
+                let (owner, step) = match cursor.shape() {
+                    Shape::Map(_) => (owner, Step::Key(name)),
+                    _ => (cursor.definition.or(owner), Step::Field(name)),
                 };
-                collect_type_errors(value, field, &below, errors);
+                collect_type_errors(value, field, owner, &path.below(step), errors);
             }
         }
         (Shape::List(_), Value::Array(items)) => {
             for (index, item) in items.iter().enumerate() {
-                let below = Place {
-                    owner: place.owner,
-                    path: format!("{}[{index}]", place.path),
-                    go_path: place.go_path.clone(),
-                };
-                collect_type_errors(item, cursor.items(), &below, errors);
+                let below = path.below(Step::Item(index));
+                collect_type_errors(item, cursor.items(), owner, &below, errors);
             }
         }
         (shape, value) => {
             let message = scalar_error(shape, value).map(|problem| match problem {
-                Problem::Mismatch => mismatch(value, cursor, place),
+                Problem::Mismatch => mismatch(value, cursor, owner, &path.go_text()),
                 Problem::Message(message) => message,
             });
             errors.extend(message.map(|message| TypeError {
-                path: place.path.clone(),
+                path: path.text(),
                 message,
             }));
         }
@@ -189,25 +230,31 @@ fn fits(number: &Number, bits: u8) -> bool {
     number.as_i64().is_some_and(|n| range.contains(&n))
 }
 
-fn mismatch(value: &Value, cursor: Cursor<'_>, place: &Place<'_>) -> String {
+/// What Go's decoder calls the type of a value.
+pub(crate) fn json_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+fn mismatch(value: &Value, cursor: Cursor<'_>, owner: Option<&str>, go_path: &str) -> String {
     let found = match value {
-        Value::Null => "null".to_owned(),
-        Value::Bool(_) => "bool".to_owned(),
-        Value::String(_) => "string".to_owned(),
-        Value::Array(_) => "array".to_owned(),
-        Value::Object(_) => "object".to_owned(),
         // A number of the wrong kind is quoted, one in the wrong place is not.
         Value::Number(n) if matches!(cursor.shape(), Shape::Integer(_) | Shape::IntOrString) => {
             format!("number {n}")
         }
-        Value::Number(_) => "number".to_owned(),
+        other => json_type(other).to_owned(),
     };
     let expected = go_type(cursor);
-    match place.owner.and_then(|owner| owner.rsplit('.').next()) {
-        Some(owner) if !place.go_path.is_empty() => format!(
-            "json: cannot unmarshal {found} into Go struct field {owner}.{} of type {expected}",
-            place.go_path
-        ),
+    match owner.and_then(|owner| owner.rsplit('.').next()) {
+        Some(owner) if !go_path.is_empty() => {
+            format!("json: cannot unmarshal {found} into Go struct field {owner}.{go_path} of type {expected}")
+        }
         _ => format!("json: cannot unmarshal {found} into Go value of type {expected}"),
     }
 }
@@ -366,14 +413,15 @@ mod tests {
     }
 
     #[test]
-    fn strict_errors_list_every_field() {
-        let fields = ["spec.a".to_owned(), "spec.b".to_owned()];
-        let error = strict_decoding_error(&fields).unwrap();
+    fn odd_fields_come_in_the_order_of_the_document() {
+        let document = br#"{"spec": {"b": 1, "a": 2}, "data": {"x": "1", "x": "2"}}"#;
+        let value: Value = serde_json::from_slice(document).unwrap();
+        let odd = |document, twice| odd_fields(&value, schema("", "ConfigMap"), document, twice);
         assert_eq!(
-            error,
-            "strict decoding error: unknown field \"spec.a\", unknown field \"spec.b\""
+            odd(document, true),
+            ["unknown field \"spec\"", "duplicate field \"data.x\""]
         );
-        assert_eq!(strict_decoding_error(&[]), None);
+        assert_eq!(odd(b"", false), ["unknown field \"spec\""]);
     }
 
     #[test]
@@ -383,15 +431,16 @@ mod tests {
         assert_eq!(pod, json!({"spec": {"containers": [{"name": "a"}]}}));
     }
 
+    fn check(group: &str, kind: &str, object: Value, expect: &str) {
+        let errors: Vec<_> = type_errors(&object, schema(group, kind))
+            .into_iter()
+            .map(|e| e.message)
+            .collect();
+        assert_eq!(errors.join("; "), expect, "{object}");
+    }
+
     #[test]
     fn wrong_types_are_told_as_go_tells_them() {
-        let check = |group: &str, kind: &str, object: Value, expect: &str| {
-            let errors: Vec<_> = type_errors(&object, schema(group, kind))
-                .into_iter()
-                .map(|e| e.message)
-                .collect();
-            assert_eq!(errors.join("; "), expect, "{object}");
-        };
         check(
             "apps",
             "Deployment",
@@ -429,6 +478,10 @@ mod tests {
             json!({"spec": {"priority": 1.5, "terminationGracePeriodSeconds": 5_000_000_000_i64}}),
             "json: cannot unmarshal number 1.5 into Go struct field PodSpec.spec.priority of type int32",
         );
+    }
+
+    #[test]
+    fn types_that_read_their_own_json_have_their_own_words() {
         check(
             "",
             "PersistentVolume",

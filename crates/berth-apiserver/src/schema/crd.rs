@@ -108,6 +108,7 @@ mod tests {
             api_version: "example.com/v1",
             subresource: "",
             time: Timestamp::UNIX_EPOCH,
+            reset: &[],
         };
         let one = json!({"spec": {"ports": [{"port": 80, "name": "a"}]}});
         let two = json!({"spec": {"ports": [{"port": 80, "protocol": "UDP"}, {"port": 80, "protocol": "TCP"}]}});

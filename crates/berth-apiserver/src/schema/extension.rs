@@ -9,9 +9,12 @@ use super::builtin::REFERENCE_PREFIX;
 
 const STORAGE: &str = "io.k8s.api.storage.v1.";
 
+fn reference(name: &str) -> String {
+    format!("{REFERENCE_PREFIX}{name}")
+}
+
 /// Adds the fields to the definitions.
 pub(super) fn add_fields(definitions: &mut BTreeMap<String, Value>) {
-    let reference = |name: &str| format!("{REFERENCE_PREFIX}{name}");
     let quantity = reference("io.k8s.apimachinery.pkg.api.resource.Quantity");
     add_property(
         definitions,
@@ -41,6 +44,12 @@ pub(super) fn add_fields(definitions: &mut BTreeMap<String, Value>) {
             "$ref": reference(&format!("{STORAGE}CSIDriverStatus")),
         }),
     );
+    definitions.insert(format!("{STORAGE}CSIStoragePool"), pool(&quantity));
+    add_storage(definitions);
+}
+
+/// The status of a driver, down to its pools.
+fn add_storage(definitions: &mut BTreeMap<String, Value>) {
     definitions.insert(
         format!("{STORAGE}CSIDriverStatus"),
         json!({
@@ -73,7 +82,6 @@ pub(super) fn add_fields(definitions: &mut BTreeMap<String, Value>) {
             },
         }),
     );
-    definitions.insert(format!("{STORAGE}CSIStoragePool"), pool(&quantity));
 }
 
 fn pool(quantity: &str) -> Value {

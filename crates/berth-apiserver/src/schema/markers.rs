@@ -184,6 +184,7 @@ const ATOMIC_TYPES: &[&str] = &[
 /// Maps that are one value to server-side apply, by definition and field.
 const ATOMIC_MAPS: &[(&str, &str)] = &[
     ("io.k8s.api.core.v1.PodSpec", "nodeSelector"),
+    ("io.k8s.api.core.v1.ReplicationControllerSpec", "selector"),
     ("io.k8s.api.core.v1.ServiceSpec", "selector"),
 ];
 

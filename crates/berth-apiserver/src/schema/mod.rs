@@ -7,8 +7,10 @@
 //! "must be positive" is for admission to say.
 
 mod builtin;
+mod canonical;
 mod check;
 mod crd;
+pub(crate) mod document;
 mod extension;
 mod markers;
 mod node;
@@ -18,7 +20,9 @@ pub use builtin::definitions as builtin_definitions;
 pub(crate) use builtin::{
     definition_cursor as builtin_cursor, definition_name_of as builtin_definition_name, list_definition,
 };
-pub use check::{TypeError, prune_unknown_fields, strict_decoding_error, type_errors, unknown_fields};
+pub(crate) use canonical::canonicalize;
+pub use check::{TypeError, prune_unknown_fields, type_errors, unknown_fields};
+pub(crate) use check::{json_type, odd_fields};
 pub use crd::CustomSchemaError;
 pub use node::Schema;
 pub(crate) use node::{Cursor, ListType, Shape};

@@ -13,6 +13,8 @@ pub enum FieldErrorReason {
     Required,
     /// The value is not allowed.
     Invalid,
+    /// The value is of another type.
+    TypeInvalid,
     /// The value is not one of those that are allowed.
     NotSupported,
     /// The value is too long.
@@ -27,6 +29,7 @@ impl FieldErrorReason {
         match self {
             FieldErrorReason::Required => "FieldValueRequired",
             FieldErrorReason::Invalid | FieldErrorReason::TooLong => "FieldValueInvalid",
+            FieldErrorReason::TypeInvalid => "FieldValueTypeInvalid",
             FieldErrorReason::NotSupported => "FieldValueNotSupported",
             FieldErrorReason::TooMany => "FieldValueTooMany",
         }
@@ -108,7 +111,10 @@ fn validate_value(value: &Value, schema: &Value, path: &str, errors: &mut Vec<Fi
         let found = type_name(value);
         let wanted = schema["type"].as_str().unwrap_or("integer or string");
         let body = format!("{path} in body must be of type {wanted}: \"{found}\"");
-        fail(FieldErrorReason::Invalid, format!("Invalid value: \"{found}\": {body}"));
+        fail(
+            FieldErrorReason::TypeInvalid,
+            format!("Invalid value: \"{found}\": {body}"),
+        );
         return;
     }
     if let Some(allowed) = schema["enum"].as_array().filter(|allowed| !allowed.contains(value)) {

@@ -70,11 +70,25 @@ impl FieldSelector {
         for requirement in &self.requirements {
             let field = requirement.field.as_str();
             let always = matches!(field, "metadata.name" | "metadata.namespace");
-            if !always && !selectable_fields(group, kind).contains(&field) {
-                return Err(SelectorError::FieldNotSupported(field.to_owned()));
+            match selectable_fields(group, kind) {
+                _ if always => {}
+                [] => return Err(SelectorError::FieldNotKnown(field.to_owned())),
+                fields if fields.contains(&field) => {}
+                _ => return Err(SelectorError::FieldNotSupported(field.to_owned())),
             }
         }
         Ok(())
+    }
+
+    /// Whether a custom kind, whose definition names these fields, can be selected by the fields of the selector.
+    pub fn check_among(&self, selectable: &[String]) -> Result<(), SelectorError> {
+        let is_unknown = |field: &&String| {
+            !matches!(field.as_str(), "metadata.name" | "metadata.namespace") && !selectable.contains(field)
+        };
+        match self.requirements.iter().map(|r| &r.field).find(is_unknown) {
+            Some(field) => Err(SelectorError::FieldNotSupported(field.clone())),
+            None => Ok(()),
+        }
     }
 
     /// Whether the object's fields satisfy every requirement. An absent field has the empty value.

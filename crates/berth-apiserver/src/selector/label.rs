@@ -279,7 +279,8 @@ impl Parser {
         };
         let open = self.next();
         if open != Some(Token::Open) {
-            return Err(found(open.as_ref(), "'('"));
+            let found = open.as_ref().map_or("", Token::text);
+            return Err(SelectorError::Label(format!("found '{found}' expected: '('")));
         }
         let mut values = BTreeSet::new();
         // Two commas, or a comma beside a parenthesis, stand for the empty value.
@@ -334,7 +335,7 @@ fn check_key(key: &str) -> Result<(), SelectorError> {
         return Ok(());
     };
     Err(SelectorError::Label(format!(
-        "key: Invalid value: \"{key}\": {problem}"
+        "<nil>: Invalid value: \"{key}\": {problem}"
     )))
 }
 

@@ -25,6 +25,9 @@ pub enum SelectorError {
     /// The field is not one that this kind can be selected by.
     #[error("field label not supported: {0}")]
     FieldNotSupported(String),
+    /// The kind can be selected by its name alone.
+    #[error("\"{0}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")]
+    FieldNotKnown(String),
     /// A `matchExpressions` entry has an operator that does not exist.
     #[error("\"{0}\" is not a valid label selector operator")]
     Operator(String),

@@ -108,6 +108,18 @@ pub struct PageQuery<'a> {
     pub at: Option<u64>,
 }
 
+impl<'a> PageQuery<'a> {
+    /// Everything that is there now under a prefix.
+    pub fn all(prefix: &'a str) -> Self {
+        Self {
+            prefix,
+            after: None,
+            limit: usize::MAX,
+            at: None,
+        }
+    }
+}
+
 /// Part of a table as of one version.
 #[derive(Debug)]
 pub struct Page {

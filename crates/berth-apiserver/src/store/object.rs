@@ -2,6 +2,8 @@
 //!
 //! The body is kept as bytes, not as a tree: a list is then a copy of bytes, a watch event is encoded once for all
 //! watchers, and an object costs little more than its JSON. Whoever changes an object decodes it first.
+//!
+//! The kind and the version of the API stand first in the body, because the elements of a list go without them.
 
 use std::sync::Arc;
 
@@ -16,6 +18,8 @@ pub struct Object {
     key: Arc<str>,
     version: u64,
     body: Bytes,
+    /// Where the rest of the body begins: behind the kind and the version of the API. 0 if they are not at its beginning.
+    rest: usize,
     uid: Box<str>,
     labels: Box<[(Box<str>, Box<str>)]>,
     owners: Box<[Box<str>]>,
@@ -30,9 +34,22 @@ pub struct DecodeError {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 struct Head {
+    kind: String,
+    api_version: String,
     metadata: HeadMetadata,
+}
+
+impl Head {
+    /// The beginning of a body: the kind and the version of the API.
+    fn text(kind: &str, api_version: &str) -> String {
+        format!(
+            "{{\"kind\":{},\"apiVersion\":{}",
+            Value::from(kind),
+            Value::from(api_version)
+        )
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -58,7 +75,7 @@ impl Object {
         if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.insert("resourceVersion".into(), Value::String(version.to_string()));
         }
-        let body = serde_json::to_vec(&value).map_err(|source| DecodeError {
+        let (body, rest) = encode_body(&mut value).map_err(|source| DecodeError {
             key: key.to_string(),
             source,
         })?;
@@ -79,6 +96,7 @@ impl Object {
             key,
             version,
             body: body.into(),
+            rest,
             uid,
             labels,
             owners,
@@ -94,12 +112,19 @@ impl Object {
             key: key.to_string(),
             source,
         })?;
+        let text = Head::text(&head.kind, &head.api_version);
+        let rest = if body.starts_with(text.as_bytes()) {
+            text.len()
+        } else {
+            0
+        };
         let metadata = head.metadata;
         let boxed = |(k, v): (String, String)| (k.into_boxed_str(), v.into_boxed_str());
         Ok(Self {
             key,
             version,
             body,
+            rest,
             uid: metadata.uid.into(),
             labels: metadata.labels.unwrap_or_default().into_iter().map(boxed).collect(),
             owners: metadata
@@ -124,6 +149,11 @@ impl Object {
     /// The object as JSON.
     pub fn body(&self) -> &Bytes {
         &self.body
+    }
+
+    /// The body from behind its kind and the version of its API on: `,"metadata":...}`. `None` if it does not begin with them.
+    pub fn body_without_kind(&self) -> Option<Bytes> {
+        (self.rest > 0 && self.body.get(self.rest) == Some(&b',')).then(|| self.body.slice(self.rest + 1..))
     }
 
     /// The object's uid, empty if it has none.
@@ -167,6 +197,28 @@ impl Object {
         let mut deserializer = serde_json::Deserializer::from_slice(&self.body);
         PathSeed(path).deserialize(&mut deserializer).ok().flatten()
     }
+}
+
+/// The object as JSON with its kind and the version of its API first, and where they end.
+fn encode_body(value: &mut Value) -> Result<(Vec<u8>, usize), serde_json::Error> {
+    let texts = ["kind", "apiVersion"].map(|name| value.get(name).and_then(Value::as_str).map(str::to_owned));
+    let ([Some(kind), Some(api_version)], Some(fields)) = (texts, value.as_object_mut()) else {
+        return Ok((serde_json::to_vec(value)?, 0));
+    };
+    fields.remove("kind");
+    fields.remove("apiVersion");
+    let mut body = Head::text(&kind, &api_version).into_bytes();
+    let rest = body.len();
+    // The rest begins with a brace, where the separator of the fields has to be.
+    serde_json::to_writer(&mut body, fields)?;
+    match body.get_mut(rest) {
+        Some(brace) if !fields.is_empty() => *brace = b',',
+        _ => {
+            body.truncate(rest);
+            body.push(b'}');
+        }
+    }
+    Ok((body, rest))
 }
 
 /// Walks down a path of map keys and skips everything beside it.
@@ -232,6 +284,30 @@ mod tests {
             assert_eq!((object.namespace(), object.name()), ("ns", "a"));
             assert_eq!(object.value()["metadata"]["resourceVersion"], "7");
         }
+    }
+
+    #[test]
+    fn the_kind_stands_first_and_can_be_left_out() {
+        let mut whole = pod();
+        whole["apiVersion"] = "v1".into();
+        let encoded = Object::encode("ns/a".into(), 7, whole.clone()).unwrap();
+        let decoded = Object::decode("ns/a".into(), 7, encoded.body().clone()).unwrap();
+        whole["metadata"]["resourceVersion"] = "7".into();
+        for object in [&encoded, &decoded] {
+            assert!(
+                object
+                    .body()
+                    .starts_with(b"{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"metadata\":")
+            );
+            assert_eq!(object.value(), whole);
+            let rest = [b"{", &*object.body_without_kind().unwrap()].concat();
+            let rest: Value = serde_json::from_slice(&rest).unwrap();
+            assert_eq!(rest["metadata"], whole["metadata"]);
+            assert!(rest["kind"].is_null() && rest["apiVersion"].is_null());
+        }
+        // A body that another version of the store wrote.
+        let older = Object::decode("ns/a".into(), 7, serde_json::to_vec(&whole).unwrap().into()).unwrap();
+        assert_eq!((older.value(), older.body_without_kind()), (whole, None));
     }
 
     #[test]

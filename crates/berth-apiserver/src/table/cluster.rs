@@ -3,7 +3,10 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{NONE, Printer, UNKNOWN, age, count, integer, items, joined, labels, name, text, text_of, text_or, wide};
+use super::{
+    CREATED, NONE, Printer, UNKNOWN, age, boolean, count, integer, items, joined, labels, name, text, text_of, text_or,
+    wide,
+};
 
 pub(super) fn printer(group: &str, kind: &str) -> Option<Printer> {
     let printer = match (group, kind) {
@@ -18,9 +21,9 @@ pub(super) fn printer(group: &str, kind: &str) -> Option<Printer> {
         ("coordination.k8s.io", "Lease") => LEASE,
         ("scheduling.k8s.io", "PriorityClass") => PRIORITY_CLASS,
         ("policy", "PodDisruptionBudget") => DISRUPTION_BUDGET,
-        ("rbac.authorization.k8s.io", "Role" | "ClusterRole") => ROLE,
+        ("rbac.authorization.k8s.io", "Role" | "ClusterRole") => CREATED,
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => ROLE_BINDING,
-        ("apiextensions.k8s.io", "CustomResourceDefinition") => ROLE,
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => CREATED,
         _ => return None,
     };
     Some(printer)
@@ -314,7 +317,7 @@ const PRIORITY_CLASS: Printer = Printer {
     columns: &[
         text("Name"),
         integer("Value"),
-        text("Global-Default"),
+        boolean("Global-Default"),
         text("Age"),
         text("PreemptionPolicy"),
     ],
@@ -351,11 +354,6 @@ const DISRUPTION_BUDGET: Printer = Printer {
             age::of(object, now),
         ]
     },
-};
-
-const ROLE: Printer = Printer {
-    columns: &[text("Name"), text("Created At")],
-    row: |object, _| vec![name(object), text_or(&object["metadata"]["creationTimestamp"], "")],
 };
 
 const ROLE_BINDING: Printer = Printer {

@@ -76,6 +76,28 @@ const fn integer(name: &'static str) -> Column {
     }
 }
 
+/// A column of yes or no.
+const fn boolean(name: &'static str) -> Column {
+    Column {
+        name,
+        cell_type: "boolean",
+        wide: false,
+    }
+}
+
+/// The columns of kinds that Kubernetes says nothing more about.
+const CREATED: Printer = Printer {
+    columns: &[
+        text("Name"),
+        Column {
+            name: "Created At",
+            cell_type: "date",
+            wide: false,
+        },
+    ],
+    row: |object, _| vec![name(object), text_or(&object["metadata"]["creationTimestamp"], "")],
+};
+
 /// A column of text that shows only with `-o wide`.
 const fn wide(name: &'static str) -> Column {
     Column {
@@ -123,7 +145,7 @@ pub fn table(resource: &ResourceType, objects: &[&Value], list_metadata: &Value,
         .collect();
     let mut metadata = Map::new();
     for field in ["resourceVersion", "continue", "remainingItemCount"] {
-        if let Some(value) = list_metadata.get(field) {
+        if let Some(value) = list_metadata.get(field).filter(|value| *value != "") {
             metadata.insert(field.to_owned(), value.clone());
         }
     }
@@ -140,7 +162,7 @@ fn column_definition(column: &Column) -> Value {
     json!({
         "name": column.name,
         "type": column.cell_type,
-        "format": if column.name == "Name" { "name" } else { "" },
+        "format": if matches!(column.name, "Name" | "Attacher") { "name" } else { "" },
         "description": "",
         "priority": i32::from(column.wide),
     })
@@ -174,7 +196,7 @@ const UNKNOWN: &str = "<unknown>";
 const UNSET: &str = "<unset>";
 
 fn name(object: &Value) -> Value {
-    object["metadata"]["name"].clone()
+    object["metadata"]["name"].as_str().unwrap_or_default().into()
 }
 
 /// The text of a field, or nothing if it is empty.

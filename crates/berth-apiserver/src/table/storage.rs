@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{NONE, Printer, UNSET, age, integer, items, joined, name, text, text_of, text_or, wide};
+use super::{CREATED, NONE, Printer, UNSET, age, boolean, integer, items, joined, name, text, text_of, text_or, wide};
 
 pub(super) fn printer(group: &str, kind: &str) -> Option<Printer> {
     let printer = match (group, kind) {
@@ -13,7 +13,7 @@ pub(super) fn printer(group: &str, kind: &str) -> Option<Printer> {
         ("storage.k8s.io", "VolumeAttributesClass") => ATTRIBUTES_CLASS,
         ("storage.k8s.io", "CSINode") => CSI_NODE,
         ("storage.k8s.io", "CSIDriver") => CSI_DRIVER,
-        ("storage.k8s.io", "CSIStorageCapacity") => CSI_STORAGE_CAPACITY,
+        ("storage.k8s.io", "CSIStorageCapacity") => CREATED,
         ("storage.k8s.io", "VolumeAttachment") => ATTACHMENT,
         _ => return None,
     };
@@ -182,11 +182,11 @@ const CSI_NODE: Printer = Printer {
 const CSI_DRIVER: Printer = Printer {
     columns: &[
         text("Name"),
-        text("AttachRequired"),
-        text("PodInfoOnMount"),
-        text("StorageCapacity"),
+        boolean("AttachRequired"),
+        boolean("PodInfoOnMount"),
+        boolean("StorageCapacity"),
         text("TokenRequests"),
-        text("RequiresRepublish"),
+        boolean("RequiresRepublish"),
         text("Modes"),
         text("Age"),
     ],
@@ -216,24 +216,13 @@ const CSI_DRIVER: Printer = Printer {
     },
 };
 
-const CSI_STORAGE_CAPACITY: Printer = Printer {
-    columns: &[text("Name"), text("StorageClassName"), text("Capacity")],
-    row: |object, _| {
-        let capacity = match quantity(&object["capacity"]) {
-            empty if empty.is_empty() => UNSET.to_owned(),
-            capacity => capacity,
-        };
-        vec![name(object), text_or(&object["storageClassName"], ""), json!(capacity)]
-    },
-};
-
 const ATTACHMENT: Printer = Printer {
     columns: &[
         text("Name"),
         text("Attacher"),
         text("PV"),
         text("Node"),
-        text("Attached"),
+        boolean("Attached"),
         text("Age"),
     ],
     row: |object, now| {

@@ -93,7 +93,7 @@ fn storage_kinds() {
         "storage.k8s.io",
         "CSIStorageCapacity",
         json!({"metadata": meta("x"), "storageClassName": "s", "capacity": "1Ti"}),
-        "x|s|1Ti",
+        "x|2024-01-01T00:00:00Z",
     );
 }
 

@@ -3,13 +3,13 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{NONE, Printer, age, count, integer, items, joined, labels, name, text, text_of, text_or, wide};
+use super::{NONE, Printer, age, boolean, count, integer, items, joined, labels, name, text, text_of, text_or, wide};
 
 pub(super) fn printer(group: &str, kind: &str) -> Option<Printer> {
     let printer = match (group, kind) {
         ("", "Pod") => POD,
         ("apps", "Deployment") => DEPLOYMENT,
-        ("apps", "ReplicaSet") => REPLICA_SET,
+        ("apps", "ReplicaSet") | ("", "ReplicationController") => REPLICA_SET,
         ("apps", "StatefulSet") => STATEFUL_SET,
         ("apps", "DaemonSet") => DAEMON_SET,
         ("apps", "ControllerRevision") => CONTROLLER_REVISION,
@@ -210,7 +210,10 @@ fn containers(template: &Value) -> [Value; 2] {
 /// The string form of a label selector.
 fn selector(selector: &Value) -> Value {
     let mut requirements: Vec<String> = Vec::new();
-    for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
+    // A replication controller selects by labels alone.
+    let is_plain = selector["matchLabels"].is_null() && selector["matchExpressions"].is_null();
+    let labels = if is_plain { selector } else { &selector["matchLabels"] };
+    for (key, value) in labels.as_object().into_iter().flatten() {
         requirements.push(format!("{key}={}", value.as_str().unwrap_or_default()));
     }
     for expression in items(&selector["matchExpressions"]) {
@@ -417,7 +420,7 @@ const CRON_JOB: Printer = Printer {
         text("Name"),
         text("Schedule"),
         text("Timezone"),
-        text("Suspend"),
+        boolean("Suspend"),
         integer("Active"),
         text("Last Schedule"),
         text("Age"),

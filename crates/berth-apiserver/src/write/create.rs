@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Change, Outcome, ROUNDS_MAX};
+use super::{Change, Outcome, ROUNDS_MAX, Sent};
 use crate::admission;
 use crate::clock;
 use crate::error::{ApiError, FieldError};
@@ -14,8 +14,8 @@ const GENERATE_NAME_BYTES_MAX: usize = 58;
 
 impl Change<'_> {
     /// Creates the object of a request body.
-    pub(crate) fn create(&mut self, body: Value) -> Result<Outcome, ApiError> {
-        let value = self.decode(body)?;
+    pub(crate) fn create(&mut self, body: Value, document: &[u8]) -> Result<Outcome, ApiError> {
+        let value = self.decode(body, &Sent::Document(document))?;
         self.create_decoded(value, true)
     }
 
@@ -41,7 +41,7 @@ impl Change<'_> {
 
     fn check_new_metadata(&self, value: &mut Value) -> Result<(), ApiError> {
         if !meta::text(value, &["metadata", "resourceVersion"]).is_empty() {
-            return Err(ApiError::bad_request(
+            return Err(ApiError::unforeseen(
                 "resourceVersion should not be set on objects to be created",
             ));
         }
@@ -91,6 +91,7 @@ impl Change<'_> {
         if !errors.is_empty() {
             return Err(ApiError::invalid(&self.served.resource, &self.name, &errors));
         }
+        self.warnings.extend(admission::warnings(&self.served, &value));
         if self.dry_run {
             return Ok(Outcome::Tried(value));
         }

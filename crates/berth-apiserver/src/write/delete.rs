@@ -3,8 +3,9 @@
 use serde_json::Value;
 
 use super::{Change, Outcome, ROUNDS_MAX};
+use crate::admission::definitions;
 use crate::clock;
-use crate::error::ApiError;
+use crate::error::{ApiError, FieldError};
 use crate::meta;
 use crate::request::Parameters;
 use crate::store::{Expect, Object, WriteError};
@@ -42,7 +43,8 @@ impl DeleteOptions {
             Some(text) => text.to_owned(),
             None => parameters.text(key).to_owned(),
         };
-        let propagation = match text("propagationPolicy").as_str() {
+        let policy = text("propagationPolicy");
+        let propagation = match policy.as_str() {
             "" => match (&body["orphanDependents"], parameters.text("orphanDependents")) {
                 (Value::Bool(true), _) | (_, "true") => Some(Propagation::Orphan),
                 (Value::Bool(false), _) | (_, "false") => Some(Propagation::Background),
@@ -52,11 +54,16 @@ impl DeleteOptions {
             "Foreground" => Some(Propagation::Foreground),
             "Orphan" => Some(Propagation::Orphan),
             other => {
-                return Err(ApiError::bad_request(format!(
-                    "propagationPolicy: Unsupported value: {other:?}: supported values: \"Background\", \"Foreground\", \"Orphan\""
-                )));
+                let supported = ["Foreground", "Background", "Orphan", "nil"];
+                let error = FieldError::not_supported("propagationPolicy", &other.into(), &supported);
+                return Err(ApiError::invalid_options("DeleteOptions", error));
             }
         };
+        if !policy.is_empty() && (!body["orphanDependents"].is_null() || parameters.has("orphanDependents")) {
+            let detail = "orphanDependents and deletionPropagation cannot be both set";
+            let error = FieldError::invalid("propagationPolicy", &policy.into(), detail);
+            return Err(ApiError::invalid_options("DeleteOptions", error));
+        }
         let precondition = |key: &str| body["preconditions"][key].as_str().map(str::to_owned);
         let body_dry_run = meta::items(body, &["dryRun"]).iter().any(|value| value == "All");
         Ok(Self {
@@ -68,7 +75,7 @@ impl DeleteOptions {
             propagation,
             uid: precondition("uid"),
             version: precondition("resourceVersion"),
-            dry_run: body_dry_run || parameters.dry_run()?,
+            dry_run: body_dry_run || parameters.dry_run("DeleteOptions")?,
         })
     }
 }
@@ -93,8 +100,13 @@ impl Change<'_> {
             }
             let (table, key, version) = (&self.served.table, self.key(), object.version());
             let answer = if gone {
-                // Watchers see the last state that was stored, not the marks of its last moment.
-                self.api.store.delete(table, &key, version, object.value())
+                // Watchers see the last state that was stored, not the marks of its last moment, unless it had time.
+                let last = if meta::is_deleting(&old) || self.served.is("", "Pod") {
+                    self.served.accept(new)
+                } else {
+                    object.value()
+                };
+                self.api.store.delete(table, &key, version, last)
             } else {
                 let stored = self.served.accept(new);
                 self.api.store.put(table, &key, Expect::Version(version), stored)
@@ -109,15 +121,22 @@ impl Change<'_> {
     }
 
     fn check_delete_preconditions(&self, object: &Object, options: &DeleteOptions) -> Result<(), ApiError> {
-        let resource = &self.served.resource;
-        let failed = |what: &str, wanted: &str, found: &str| {
-            let why = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
-            Err(ApiError::conflict(resource, &self.name, &why))
+        // Kubernetes names the kind here, not the resource.
+        let mut resource = self.served.resource.clone();
+        resource.plural.clone_from(&resource.kind);
+        let failed = |what: &str, wanted: &str, found: &str, happened: &str| {
+            let why = format!(
+                "the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). \
+                 The object might have been {happened}"
+            );
+            Err(ApiError::conflict(&resource, &self.name, &why))
         };
         let found_version = object.version().to_string();
         match (&options.uid, &options.version) {
-            (Some(uid), _) if uid != object.uid() => failed("UID", uid, object.uid()),
-            (_, Some(version)) if *version != found_version => failed("ResourceVersion", version, &found_version),
+            (Some(uid), _) if uid != object.uid() => failed("UID", uid, object.uid(), "deleted and then recreated"),
+            (_, Some(version)) if *version != found_version => {
+                failed("ResourceVersion", version, &found_version, "modified")
+            }
             _ => Ok(()),
         }
     }
@@ -152,10 +171,14 @@ impl Change<'_> {
                 &["metadata", "deletionGracePeriodSeconds"],
                 grace_seconds.into(),
             );
-            if self.has_generation() {
+            if self.has_generation() && !meta::is_deleting(old) && self.served.resource.group != "apiextensions.k8s.io"
+            {
                 let generation = meta::at(old, &["metadata", "generation"]).as_u64().unwrap_or(0);
                 meta::set(&mut new, &["metadata", "generation"], (generation + 1).into());
             }
+        }
+        if self.served.is("apiextensions.k8s.io", "CustomResourceDefinition") {
+            definitions::mark_deleted(&mut new, &clock::rfc3339(self.now));
         }
         if self.served.is("", "Namespace") {
             meta::set(&mut new, &["status", "phase"], "Terminating".into());

@@ -1,6 +1,6 @@
 //! Who wrote which field: `metadata.managedFields` after an ordinary write.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Change;
 use crate::apply::{Operation, Writer, managed_fields_after_update};
@@ -14,11 +14,24 @@ impl Change<'_> {
             api_version,
             subresource: &self.subresource,
             time: clock::seconds(self.now),
+            reset: self.reset_parts(),
         }
     }
 
-    /// Brings `managedFields` up to date. A client that sends an empty list resets it, as in Kubernetes.
+    /// The parts of an object that this request does not change, whatever it says of them.
+    fn reset_parts(&self) -> &'static [&'static str] {
+        match self.subresource.as_str() {
+            "status" => &["spec"],
+            "" if self.served.has_status() => &["status"],
+            _ => &[],
+        }
+    }
+
+    /// Brings `managedFields` up to date. A client that sends one empty entry resets it.
     pub(super) fn record_manager(&self, old: Option<&Value>, new: &mut Value) {
+        if meta::items(new, &["metadata", "managedFields"]) == [json!({})] {
+            return meta::set(new, &["metadata", "managedFields"], Value::Null);
+        }
         let api_version = self.served.resource.api_version();
         let managed = managed_fields_after_update(
             old,

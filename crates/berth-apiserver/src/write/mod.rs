@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::api::Api;
-use crate::error::ApiError;
+use crate::error::{ApiError, FieldError};
 use crate::meta;
 use crate::request::FieldValidation;
 use crate::schema;
@@ -43,6 +43,28 @@ pub(crate) struct Change<'a> {
     pub(crate) now: Timestamp,
     /// What the client should be told although the change went through.
     pub(crate) warnings: Vec<String>,
+}
+
+/// How an object came to the server.
+pub(super) enum Sent<'a> {
+    /// As a document; empty if it was not JSON.
+    Document(&'a [u8]),
+    /// As a patch: what it made of the object, or the patch itself, as Kubernetes would print it.
+    Patch(String),
+}
+
+impl Sent<'_> {
+    fn document(&self) -> &[u8] {
+        match self {
+            Sent::Document(document) => document,
+            Sent::Patch(_) => &[],
+        }
+    }
+
+    fn has_duplicates(&self, decoded: &Value) -> bool {
+        let document = self.document();
+        !document.is_empty() && schema::document::has_duplicates(document, decoded)
+    }
 }
 
 /// What came of a change.
@@ -89,57 +111,103 @@ impl<'a> Change<'a> {
     }
 
     /// Checks that a body is an object of this type, and deals with the fields that are not known.
-    fn decode(&mut self, mut value: Value) -> Result<Value, ApiError> {
+    fn decode(&mut self, mut value: Value, sent: &Sent<'_>) -> Result<Value, ApiError> {
         let resource = &self.served.resource;
         if !value.is_object() {
-            return Err(ApiError::bad_request("the body of the request is not a JSON object"));
+            return Err(self.unrecognized(&value, sent));
         }
+        let has_duplicates = sent.has_duplicates(&value);
         let api_version = resource.api_version();
         meta::default(&mut value, &["apiVersion"], api_version.as_str());
         meta::default(&mut value, &["kind"], resource.kind.as_str());
         let (found_version, found_kind) = (meta::text(&value, &["apiVersion"]), meta::text(&value, &["kind"]));
+        if found_kind != resource.kind && self.served.custom.is_some() {
+            let detail = format!("must be {}", resource.kind);
+            let error = FieldError::invalid("kind", &found_kind.into(), &detail);
+            return Err(ApiError::invalid_object(
+                &resource.group,
+                found_kind,
+                meta::name(&value),
+                &[error],
+            ));
+        }
         if found_kind != resource.kind {
             return Err(ApiError::bad_request(format!(
-                "{found_kind} in version {:?} cannot be handled as a {}: the kind in the body does not match the kind of the path",
-                resource.version, resource.kind
+                "{found_kind} in version {:?} cannot be handled as a {}: converting (v1.{found_kind}) to (core.{}): \
+                 unknown conversion",
+                resource.version, resource.kind, resource.kind
             )));
         }
         if found_version != api_version {
-            return Err(ApiError::bad_request(format!(
-                "the API version in the data ({found_version}) does not match the expected API version ({api_version})"
+            return Err(self.cannot_be_handled(&format!(
+                "no kind {found_kind:?} is registered for version {found_version:?} in scheme \"pkg/runtime/scheme.go:111\""
             )));
         }
         if !value["metadata"].is_object() && !value["metadata"].is_null() {
-            return Err(self.cannot_be_handled(
-                "json: cannot unmarshal metadata into Go struct field .metadata of type v1.ObjectMeta",
-            ));
+            let (found, kind) = (schema::json_type(&value["metadata"]), &resource.kind);
+            return Err(self.cannot_be_handled(&format!(
+                "json: cannot unmarshal {found} into Go struct field {kind}.metadata of type v1.ObjectMeta"
+            )));
         }
         meta::map_mut(&mut value, &["metadata"]);
-        if let Some(first) = schema::type_errors(&value, &self.served.schema).first() {
-            return Err(self.cannot_be_handled(&first.to_string()));
+        // Custom kinds are checked against their own schema, which says so in other words.
+        if self.served.custom.is_none()
+            && let Some(first) = schema::type_errors(&value, &self.served.schema).first()
+        {
+            return Err(self.cannot_be_read(sent, &first.to_string()));
         }
-        self.deal_with_unknown_fields(&mut value)?;
+        self.deal_with_odd_fields(&mut value, sent, has_duplicates)?;
+        schema::canonicalize(&mut value, &self.served.schema);
         Ok(value)
     }
 
-    fn deal_with_unknown_fields(&mut self, value: &mut Value) -> Result<(), ApiError> {
-        let unknown = schema::unknown_fields(value, &self.served.schema);
-        if unknown.is_empty() {
+    /// The refusal of a body that is not an object at all.
+    fn unrecognized(&self, value: &Value, sent: &Sent<'_>) -> ApiError {
+        let document = sent.document();
+        let (why, shown) = if document.is_empty() {
+            ("unexpected end of JSON input".to_owned(), "<empty>".to_owned())
+        } else {
+            let target = "struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }";
+            let hex: String = document.iter().map(|byte| format!("{byte:02x}")).collect();
+            let found = schema::json_type(value);
+            (
+                format!("json: cannot unmarshal {found} into Go value of type {target}"),
+                hex,
+            )
+        };
+        ApiError::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): couldn't get version/kind; json parse error: {why} ({shown})",
+            self.served.resource.kind
+        ))
+    }
+
+    fn deal_with_odd_fields(
+        &mut self,
+        value: &mut Value,
+        sent: &Sent<'_>,
+        has_duplicates: bool,
+    ) -> Result<(), ApiError> {
+        let odd = schema::odd_fields(value, &self.served.schema, sent.document(), has_duplicates);
+        if odd.is_empty() {
             return Ok(());
         }
         match self.validation {
             FieldValidation::Strict => {
-                let message = schema::strict_decoding_error(&unknown).unwrap_or_default();
-                return Err(self.cannot_be_handled(&message));
+                let message = format!("strict decoding error: {}", odd.join(", "));
+                return Err(self.cannot_be_read(sent, &message));
             }
-            FieldValidation::Warn => {
-                self.warnings
-                    .extend(unknown.iter().map(|path| format!("unknown field {path:?}")));
-            }
+            FieldValidation::Warn => self.warnings.extend(odd),
             FieldValidation::Ignore => {}
         }
         schema::prune_unknown_fields(value, &self.served.schema);
         Ok(())
+    }
+
+    fn cannot_be_read(&self, sent: &Sent<'_>, why: &str) -> ApiError {
+        match sent {
+            Sent::Document(_) => self.cannot_be_handled(why),
+            Sent::Patch(patched) => ApiError::invalid_patch(patched, why),
+        }
     }
 
     fn cannot_be_handled(&self, why: &str) -> ApiError {
@@ -161,6 +229,14 @@ impl<'a> Change<'a> {
     }
 
     /// What a generation counts: all that the user asks for, not what the system says of it.
+    fn counts_changes(&self) -> bool {
+        let kind = self.served.resource.kind.as_str();
+        (self.has_generation() || kind == "CSIDriver")
+            && kind != "PriorityClass"
+            && !matches!(self.subresource.as_str(), "status" | "binding")
+    }
+
+    /// Whether objects of this kind have a generation.
     fn has_generation(&self) -> bool {
         let resource = &self.served.resource;
         self.served.custom.is_some()
@@ -168,6 +244,9 @@ impl<'a> Change<'a> {
                 resource.group.as_str(),
                 "apps" | "batch" | "policy" | "apiextensions.k8s.io"
             )
-            || self.served.is("", "Pod")
+            || matches!(
+                resource.kind.as_str(),
+                "Pod" | "ReplicationController" | "PriorityClass"
+            )
     }
 }

@@ -2,11 +2,12 @@
 
 use serde_json::Value;
 
-use super::{Change, Outcome};
+use super::{Change, Outcome, Sent};
 use crate::apply::{self, ApplyError};
 use crate::error::ApiError;
 use crate::meta;
 use crate::patch::{json, merge, strategic};
+use crate::schema;
 
 /// How a patch is to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,14 +26,7 @@ impl PatchKind {
             "application/merge-patch+json" => Self::Merge,
             "application/strategic-merge-patch+json" => Self::Strategic,
             "application/apply-patch+yaml" | "application/apply-patch+json" => Self::Apply,
-            _ => {
-                return Err(ApiError::unsupported_media_type(&[
-                    "application/json-patch+json",
-                    "application/merge-patch+json",
-                    "application/strategic-merge-patch+json",
-                    "application/apply-patch+yaml",
-                ]));
-            }
+            _ => return Err(ApiError::unsupported_patch()),
         })
     }
 }
@@ -53,18 +47,22 @@ impl Change<'_> {
         let (_, current) = self.current().ok_or_else(|| self.not_found())?;
         // The patched object is decoded once, so that warnings are not repeated when the change is tried anew.
         let first = self.patched(kind, patch, &current)?;
-        self.decode(first)?;
+        let sent = Sent::Patch(match kind {
+            PatchKind::Strategic => strategic::go_text(patch),
+            _ => first.to_string(),
+        });
+        self.decode(first, &sent)?;
         let quiet = self.quiet();
         let outcome = self.change(true, |old| {
             let mut quiet = quiet.quiet();
             let patched = quiet.patched(kind, patch, old)?;
-            quiet.decode(patched)
+            quiet.decode(patched, &sent)
         })?;
         Ok((outcome, false))
     }
 
     /// The same change with nobody to warn.
-    fn quiet(&self) -> Self {
+    pub(super) fn quiet(&self) -> Self {
         Self {
             api: self.api,
             served: self.served.clone(),
@@ -83,24 +81,25 @@ impl Change<'_> {
         let bad = |message: String| ApiError::bad_request(message);
         let mut patched = match kind {
             PatchKind::Json => json::apply(old, patch).map_err(|error| match error {
-                json::JsonPatchError::Operation(_) => ApiError::unprocessable(error.to_string()),
+                json::JsonPatchError::Operation(_) | json::JsonPatchError::Unknown(_) => ApiError::unprocessable(),
                 other => bad(other.to_string()),
             })?,
             PatchKind::Merge | PatchKind::Apply => {
                 if !patch.is_object() {
-                    return Err(bad("error decoding patch: the patch is not a JSON object".into()));
+                    let found = schema::json_type(patch);
+                    let why = format!("json: cannot unmarshal {found} into Go value of type map[string]interface {{}}");
+                    return Err(bad(format!("error decoding patch: {why}")));
                 }
                 merge::apply(old, patch)
             }
-            PatchKind::Strategic => {
-                strategic::apply(old, patch, &self.served.schema).map_err(|error| bad(error.to_string()))?
-            }
+            PatchKind::Strategic => strategic::apply(old, patch, &self.served.schema)
+                .map_err(|error| ApiError::unforeseen(error.to_string()))?,
         };
         if meta::name(&patched) != self.name {
             if meta::name(&patched).is_empty() {
                 meta::set(&mut patched, &["metadata", "name"], self.name.as_str().into());
             } else {
-                return Err(bad("the name of the object does not match the name on the URL".into()));
+                return Err(self.other_name(meta::name(&patched)));
             }
         }
         Ok(patched)
@@ -108,13 +107,20 @@ impl Change<'_> {
 
     /// Server-side apply: the object comes into being if it is not there. The flag says whether it did.
     fn apply(&mut self, patch: &Value, force: bool) -> Result<(Outcome, bool), ApiError> {
-        let applied = self.decode(patch.clone())?;
-        let (found, name) = (meta::name(&applied), self.name.as_str());
-        if found != name {
-            return Err(ApiError::bad_request(format!(
-                "metadata.name: Invalid value: {found:?}: does not match the name on the URL ({name})"
-            )));
+        if meta::text(patch, &["kind"]).is_empty() || meta::text(patch, &["apiVersion"]).is_empty() {
+            return Err(ApiError::bad_request("invalid object type: /, Kind="));
         }
+        let unknown = schema::unknown_fields(patch, &self.served.schema);
+        if self.served.custom.is_none() && !unknown.is_empty() {
+            return Err(ApiError::unforeseen(apply::undeclared(patch, &unknown).to_string()));
+        }
+        let mut applied = self.decode(patch.clone(), &Sent::Document(&[]))?;
+        let (found, name) = (meta::name(&applied).to_owned(), self.name.as_str());
+        let found = found.as_str();
+        if !["", name].contains(&found) {
+            return Err(self.other_name(found));
+        }
+        meta::default(&mut applied, &["metadata", "name"], name);
         if self.current().is_none() {
             if !self.subresource.is_empty() {
                 return Err(self.not_found());
@@ -142,7 +148,8 @@ impl Change<'_> {
                     let causes = conflicts.into_iter().map(|c| (c.message, c.field)).collect();
                     ApiError::apply_conflict(message, causes)
                 }
-                other => ApiError::bad_request(other.to_string()),
+                ApplyError::Untyped { .. } => ApiError::unforeseen(error.to_string()),
+                ApplyError::ManagedFieldsSet => ApiError::bad_request(error.to_string()),
             },
         )
     }

@@ -16,13 +16,12 @@ impl Change<'_> {
     pub(crate) fn bind(&mut self, binding: &Value) -> Result<Outcome, ApiError> {
         let node = meta::text(binding, &["target", "name"]).to_owned();
         if node.is_empty() {
-            let error = FieldError::required("target.name", "");
-            return Err(ApiError::invalid(&self.served.resource, &self.name, &[error]));
+            return Err(ApiError::unforeseen("target.name: Required value"));
         }
         let kind = meta::text(binding, &["target", "kind"]);
         if !["", "Node"].contains(&kind) {
-            let error = FieldError::not_supported("target.kind", kind, &["Node", ""]);
-            return Err(ApiError::invalid(&self.served.resource, &self.name, &[error]));
+            let why = format!("target.kind: Unsupported value: {kind:?}: supported values: \"Node\", \"<empty>\"");
+            return Err(ApiError::unforeseen(why));
         }
         let (uid, annotations) = (
             meta::uid(binding).to_owned(),
@@ -30,17 +29,17 @@ impl Change<'_> {
         );
         let (resource, name, now) = (self.served.resource.clone(), self.name.clone(), self.now);
         self.subresource = "binding".into();
-        self.change(true, |pod| {
+        let other_uid = |found: &str| self.other_uid(&uid, found);
+        let mut change = self.quiet();
+        // Kubernetes does not note who bound a pod.
+        change.change(false, |pod| {
             let refuse = |why: String| {
                 let mut resource = resource.clone();
                 resource.plural = "pods/binding".into();
                 ApiError::conflict(&resource, &name, &why)
             };
             if !uid.is_empty() && uid != meta::uid(pod) {
-                return Err(refuse(format!(
-                    "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-                    meta::uid(pod)
-                )));
+                return Err(other_uid(meta::uid(pod)));
             }
             if meta::is_deleting(pod) {
                 return Err(refuse(format!(
@@ -62,22 +61,32 @@ impl Change<'_> {
     pub(crate) fn evict(&mut self, eviction: &Value) -> Result<Outcome, ApiError> {
         let (_, pod) = self.current().ok_or_else(|| self.not_found())?;
         let options = DeleteOptions::parse(&eviction["deleteOptions"], &Default::default())?;
-        let running = meta::text(&pod, &["status", "phase"]) == "Running";
-        if running && !meta::is_deleting(&pod) {
-            self.take_from_budgets(&pod, options.dry_run || self.dry_run)?;
-        }
+        let phase = meta::text(&pod, &["status", "phase"]);
+        let is_guarded = !matches!(phase, "Pending" | "Succeeded" | "Failed") && !meta::is_deleting(&pod);
+        let dry_run = options.dry_run || self.dry_run;
         self.subresource = String::new();
+        if is_guarded {
+            self.take_from_budgets(&pod, dry_run)?;
+            self.mark_disrupted(dry_run)?;
+        }
         self.delete(&options).map(|(outcome, _)| outcome)
+    }
+
+    /// Notes on the pod why it goes.
+    fn mark_disrupted(&self, dry_run: bool) -> Result<(), ApiError> {
+        let mut change = Change::internal(self.api, self.served.clone(), &self.namespace, &self.name);
+        change.subresource = "status".into();
+        change.dry_run = dry_run;
+        let condition = json!({"type": "DisruptionTarget", "status": "True", "lastProbeTime": null,
+            "lastTransitionTime": clock::rfc3339(self.now), "reason": "EvictionByEvictionAPI",
+            "message": "Eviction API: evicting"});
+        change.change(false, |pod| Ok(with_condition(pod, condition.clone())))?;
+        Ok(())
     }
 
     fn take_from_budgets(&self, pod: &Value, dry_run: bool) -> Result<(), ApiError> {
         let prefix = format!("{}/", self.namespace);
-        let query = PageQuery {
-            prefix: &prefix,
-            after: None,
-            limit: usize::MAX,
-            at: None,
-        };
+        let query = PageQuery::all(&prefix);
         let page = self
             .api
             .store
@@ -97,6 +106,9 @@ impl Change<'_> {
                 ));
             }
         };
+        if may_go_unready(&budget.value(), pod) {
+            return Ok(());
+        }
         let Some(served) = self.api.types().by_kind("policy/v1", "PodDisruptionBudget").cloned() else {
             return Ok(());
         };
@@ -147,7 +159,6 @@ impl Change<'_> {
             .filter(|step| !step.is_empty())
             .map(str::to_owned)
             .collect();
-        let resource = self.served.resource.clone();
         let name = self.name.clone();
         let scale_of = |object: &Value| self.scale_of(object);
         let plan = |old: &Value| {
@@ -156,7 +167,7 @@ impl Change<'_> {
             if replicas < 0 {
                 let error =
                     FieldError::invalid("spec.replicas", &replicas.into(), "must be greater than or equal to 0");
-                return Err(ApiError::invalid(&resource, &name, &[error]));
+                return Err(ApiError::invalid_object("autoscaling", "Scale", &name, &[error]));
             }
             let mut new = old.clone();
             let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
@@ -184,8 +195,14 @@ fn bound(pod: &Value, node: &str, annotations: &Value, time: &str) -> Value {
     }
     let condition =
         json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": time});
+    with_condition(&new, condition)
+}
+
+/// The object with one condition more, in place of the one of the same type.
+fn with_condition(object: &Value, condition: Value) -> Value {
+    let mut new = object.clone();
     let mut conditions = meta::items(&new, &["status", "conditions"]).to_vec();
-    conditions.retain(|found| found["type"] != "PodScheduled");
+    conditions.retain(|found| found["type"] != condition["type"]);
     conditions.push(condition);
     meta::set(&mut new, &["status", "conditions"], Value::Array(conditions));
     new
@@ -196,6 +213,18 @@ fn covers(budget: &Value, pod: &Value) -> bool {
     !selector.is_null() && LabelSelector::from_object(selector).is_ok_and(|selector| selector.matches(pod))
 }
 
+/// A pod that is not ready does not count among the healthy ones that the budget is about: it may go as long as there are
+/// enough of those, or always if the budget says so.
+fn may_go_unready(budget: &Value, pod: &Value) -> bool {
+    let is_ready = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
+    if meta::items(pod, &["status", "conditions"]).iter().any(is_ready) {
+        return false;
+    }
+    let count = |key: &str| budget["status"][key].as_i64().unwrap_or(0);
+    let is_healthy = count("desiredHealthy") > 0 && count("currentHealthy") >= count("desiredHealthy");
+    is_healthy || meta::text(budget, &["spec", "unhealthyPodEvictionPolicy"]) == "AlwaysAllow"
+}
+
 fn disrupted(budget: &Value, pod: &str, time: &str) -> Result<Value, ApiError> {
     let message = "Cannot evict pod as it would violate the pod's disruption budget.";
     let name = meta::name(budget);
@@ -203,7 +232,7 @@ fn disrupted(budget: &Value, pod: &str, time: &str) -> Result<Value, ApiError> {
     let generation = budget["metadata"]["generation"].as_i64().unwrap_or(0);
     if status("observedGeneration") < generation {
         let cause = format!("The disruption budget {name} is still being processed by the server.");
-        return Err(ApiError::disruption_budget(message, &cause));
+        return Err(ApiError::disruption_budget(message, &cause).with_retry_after(10));
     }
     let allowed = status("disruptionsAllowed");
     if allowed <= 0 {
@@ -217,7 +246,12 @@ fn disrupted(budget: &Value, pod: &str, time: &str) -> Result<Value, ApiError> {
     let mut new = budget.clone();
     meta::set(&mut new, &["status", "disruptionsAllowed"], (allowed - 1).into());
     meta::set(&mut new, &["status", "disruptedPods", pod], time.into());
-    Ok(new)
+    if allowed > 1 {
+        return Ok(new);
+    }
+    let condition = json!({"type": "DisruptionAllowed", "status": "False", "observedGeneration": generation,
+        "lastTransitionTime": time, "reason": "InsufficientPods", "message": ""});
+    Ok(with_condition(&new, condition))
 }
 
 /// A label selector object in the text form.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Change, Outcome, ROUNDS_MAX};
+use super::{Change, Outcome, ROUNDS_MAX, Sent};
 use crate::admission;
 use crate::error::{ApiError, FieldError};
 use crate::meta;
@@ -22,19 +22,11 @@ const KEPT_METADATA: [&str; 8] = [
 
 impl Change<'_> {
     /// Replaces the object by the one in a request body.
-    pub(crate) fn update(&mut self, body: Value) -> Result<Outcome, ApiError> {
-        let mut value = self.decode(body)?;
+    pub(crate) fn update(&mut self, body: Value, document: &[u8]) -> Result<Outcome, ApiError> {
+        let mut value = self.decode(body, &Sent::Document(document))?;
         let found = meta::name(&value);
         if found != self.name {
-            let message = if found.is_empty() {
-                "name must be provided".to_owned()
-            } else {
-                format!(
-                    "the name of the object ({found}) does not match the name on the URL ({})",
-                    self.name
-                )
-            };
-            return Err(ApiError::bad_request(message));
+            return Err(self.other_name(found));
         }
         if !self.namespace.is_empty() && !["", &self.namespace].contains(&meta::namespace(&value)) {
             return Err(ApiError::bad_request(
@@ -47,6 +39,16 @@ impl Change<'_> {
         }
         self.require_version(&value)?;
         self.change(true, |_| Ok(value.clone()))
+    }
+
+    /// The refusal of an object that is not the one that the path names.
+    pub(super) fn other_name(&self, found: &str) -> ApiError {
+        let name = &self.name;
+        ApiError::bad_request(if found.is_empty() {
+            format!("the name of the object ({name} based on URL) was undeterminable: name must be provided")
+        } else {
+            format!("the name of the object ({found}) does not match the name on the URL ({name})")
+        })
     }
 
     /// Kinds of which a PUT makes a new object.
@@ -65,10 +67,10 @@ impl Change<'_> {
         if !strict || !meta::text(value, &["metadata", "resourceVersion"]).is_empty() {
             return Ok(());
         }
-        let version = meta::at(value, &["metadata", "resourceVersion"]);
-        let zero = if version.is_null() { "0".into() } else { version.clone() };
-        let error = FieldError::invalid("metadata.resourceVersion", &zero, "must be specified for an update");
-        Err(ApiError::invalid(resource, &self.name, &[error]))
+        let error = FieldError::invalid("metadata.resourceVersion", &0.into(), "must be specified for an update");
+        // Kubernetes names the resource here, not the kind.
+        let (group, plural) = (&resource.group, &resource.plural);
+        Err(ApiError::invalid_object(group, plural, &self.name, &[error]))
     }
 
     /// Makes a new state of the object from its present one and stores it, again if another writer came between.
@@ -91,6 +93,9 @@ impl Change<'_> {
             let errors = admission::validate_update(&self.served, &self.subresource, &old, &new);
             if !errors.is_empty() {
                 return Err(ApiError::invalid(&self.served.resource, &self.name, &errors));
+            }
+            if self.subresource.is_empty() {
+                self.warnings.extend(admission::warnings(&self.served, &new));
             }
             if same(&old, &new) {
                 return Ok(if self.dry_run {
@@ -129,18 +134,35 @@ impl Change<'_> {
     fn check_preconditions(&self, object: &Object, new: &Value) -> Result<(), ApiError> {
         let resource = &self.served.resource;
         let version = meta::text(new, &["metadata", "resourceVersion"]);
-        if !version.is_empty() && version != object.version().to_string() {
+        if !version.is_empty() && version.parse::<u64>().is_err() {
+            let message = format!("strconv.ParseUint: parsing {version:?}: invalid syntax");
+            return Err(ApiError::unforeseen(message));
+        }
+        if !["", "0"].contains(&version) && version != object.version().to_string() {
             return Err(ApiError::modified(resource, &self.name));
         }
         let uid = meta::uid(new);
         if !uid.is_empty() && uid != object.uid() {
-            let why = format!(
-                "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-                object.uid()
-            );
-            return Err(ApiError::conflict(resource, &self.name, &why));
+            return Err(self.other_uid(uid, object.uid()));
         }
         Ok(())
+    }
+
+    /// The refusal of a change that is meant for another object of the same name, in the words of the store of Kubernetes.
+    pub(super) fn other_uid(&self, wanted: &str, found: &str) -> ApiError {
+        let resource = &self.served.resource;
+        let key = [&resource.group, &resource.plural, &self.namespace, &self.name];
+        let key: Vec<&str> = key
+            .into_iter()
+            .map(String::as_str)
+            .filter(|part| !part.is_empty())
+            .collect();
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: /registry/{}, ResourceVersion: 0, AdditionalErrorMsg: \
+             Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}",
+            key.join("/")
+        );
+        ApiError::conflict(resource, &self.name, &why)
     }
 
     /// Takes from the new state what this request may change, and the rest from the old one.
@@ -164,7 +186,7 @@ impl Change<'_> {
             meta::copy(old, new, &["metadata", field]);
         }
         meta::copy(old, new, &["metadata", "resourceVersion"]);
-        if self.has_generation() && self.subresource != "status" && spec_differs(old, new) {
+        if self.counts_changes() && spec_differs(old, new) {
             let generation = meta::at(old, &["metadata", "generation"]).as_u64().unwrap_or(0);
             meta::set(new, &["metadata", "generation"], (generation + 1).into());
         }

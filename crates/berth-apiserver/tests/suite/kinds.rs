@@ -73,10 +73,8 @@ pub(crate) async fn a_deployment_scales(client: Client) {
     );
 }
 
-pub(crate) async fn a_custom_resource_is_served_by_its_definition(client: Client) {
-    let group = format!("{}.example.com", unique("suite"));
-    let name = format!("boats.{group}");
-    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+/// Boats have a berth, a length and a status.
+async fn define_boats(definitions: &Api<CustomResourceDefinition>, group: &str, name: &str) {
     let schema = json!({"type": "object", "required": ["spec"], "properties": {
         "spec": {"type": "object", "required": ["berth"], "properties": {"berth": {"type": "string"}, "length": {"type": "integer"}}},
         "status": {"type": "object", "properties": {"moored": {"type": "boolean"}}}}});
@@ -89,7 +87,7 @@ pub(crate) async fn a_custom_resource_is_served_by_its_definition(client: Client
     definitions.create(&PostParams::default(), &definition).await.unwrap();
     eventually("the definition is established", || async {
         let conditions = definitions
-            .get(&name)
+            .get(name)
             .await
             .unwrap()
             .status
@@ -100,7 +98,13 @@ pub(crate) async fn a_custom_resource_is_served_by_its_definition(client: Client
             .any(|c| c.type_ == "Established" && c.status == "True")
     })
     .await;
+}
 
+pub(crate) async fn a_custom_resource_is_served_by_its_definition(client: Client) {
+    let group = format!("{}.example.com", unique("suite"));
+    let name = format!("boats.{group}");
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    define_boats(&definitions, &group, &name).await;
     let kind = GroupVersionKind::gvk(&group, "v1", "Boat");
     let resource = ApiResource::from_gvk_with_plural(&kind, "boats");
     let boats: Api<DynamicObject> = Api::namespaced_with(client.clone(), &namespace(&client).await, &resource);

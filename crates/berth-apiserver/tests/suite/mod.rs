@@ -1,4 +1,8 @@
 //! What Kubernetes does, told through kube-rs. Every case takes a client of any API server.
+//!
+//! A cluster for it needs an API server whose admission does not ask pods for a service account
+//! (`--disable-admission-plugins=ServiceAccount`), and of the controllers those for garbage collection and namespaces: the
+//! cases of `deletion` wait for them. More controllers, or a scheduler, would take part in the stories.
 
 pub(crate) mod deletion;
 pub(crate) mod kinds;
@@ -6,6 +10,7 @@ pub(crate) mod lists;
 pub(crate) mod objects;
 pub(crate) mod patches;
 pub(crate) mod pods;
+pub(crate) mod stories;
 pub(crate) mod volumes;
 pub(crate) mod watches;
 

@@ -134,12 +134,13 @@ pub(crate) async fn an_eviction_respects_the_budget(client: Client) {
     let here = namespace(&client).await;
     let pods: Api<Pod> = Api::namespaced(client.clone(), &here);
     let budgets: Api<PodDisruptionBudget> = Api::namespaced(client.clone(), &here);
-    for name in ["a", "b"] {
+    for (name, ready) in [("a", "True"), ("b", "True"), ("unready", "False")] {
         let mut wanted = pod(name);
         wanted.metadata.labels = Some([("app".to_owned(), "web".to_owned())].into());
         wanted.spec.as_mut().unwrap().node_name = Some("n1".into());
         pods.create(&PostParams::default(), &wanted).await.unwrap();
-        let running = Patch::Merge(json!({"status": {"phase": "Running"}}));
+        let conditions = json!([{"type": "Ready", "status": ready}]);
+        let running = Patch::Merge(json!({"status": {"phase": "Running", "conditions": conditions}}));
         pods.patch_status(name, &PatchParams::default(), &running)
             .await
             .unwrap();
@@ -164,6 +165,8 @@ pub(crate) async fn an_eviction_respects_the_budget(client: Client) {
         refused.message,
         "Cannot evict pod as it would violate the pod's disruption budget."
     );
+    // One that is not ready is not among the healthy ones that the budget counts.
+    pods.evict("unready", &EvictParams::default()).await.unwrap();
     let disrupted = budgets.get("web").await.unwrap().status.unwrap();
     assert_eq!(disrupted.disruptions_allowed, Some(0));
     assert!(disrupted.disrupted_pods.unwrap().contains_key("a"));

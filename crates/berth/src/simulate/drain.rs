@@ -32,6 +32,11 @@ impl Drains {
         self.nodes.remove(node);
     }
 
+    /// The nodes that are not drained yet.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &str> {
+        self.nodes.keys().map(String::as_str)
+    }
+
     pub(super) fn due(&self) -> Option<jiff::Timestamp> {
         self.due
     }

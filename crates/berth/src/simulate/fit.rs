@@ -25,7 +25,7 @@ pub struct Fit {
 }
 
 impl Fit {
-    fn add(&mut self, requested: i64, taken: i64) {
+    pub(super) fn add(&mut self, requested: i64, taken: i64) {
         self.requested_bytes = self.requested_bytes.saturating_add(requested);
         self.taken_bytes = self.taken_bytes.saturating_add(taken);
         self.fit_percent = (self.taken_bytes > 0)

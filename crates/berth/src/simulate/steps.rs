@@ -26,6 +26,9 @@ pub struct StepOutcome {
     pub pods: PodChanges,
     /// What became of claims.
     pub claims: ClaimChanges,
+    /// Nodes whose drain has not ended by then: disruption budgets keep pods there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub draining: Vec<String>,
     /// How things stood at the end of the step.
     pub summary: StepSummary,
 }
@@ -174,6 +177,7 @@ impl Simulation {
             did,
             pods: pod_changes(&before.pods, &now.pods),
             claims: claim_changes(&before.claims, &now.claims),
+            draining: self.drains.nodes().map(str::to_owned).collect(),
             summary: self.step_summary(&now),
         });
         now

@@ -7,6 +7,8 @@
 {{- if eq $own.capacity "objects" }}
 - --capacity=objects
 - --capacity-ownerref-level={{ .ownerLevel }}
+{{- else if eq $own.capacity "custom-resource" }}
+- --capacity=custom-resource
 {{- end }}
 {{- range $own.extraArgs }}
 - {{ . | quote }}

@@ -3,7 +3,7 @@
 use super::consistency::problems;
 use super::report::Remark;
 use super::scenario::{Scenario, nodes_of};
-use super::world::{World, election};
+use super::world::{Cast, World, election};
 use anyhow::{Context as _, bail, ensure};
 use berth_e2e::components::{Component, NAMESPACE};
 use berth_e2e::kube::Kube;
@@ -24,6 +24,9 @@ const RECOVERY: Duration = Duration::from_secs(120);
 const RETRY: Duration = Duration::from_millis(50);
 /// How long etcd is frozen: long enough for requests and leases to feel it.
 const PAUSE: Duration = Duration::from_secs(5);
+
+/// Components of which two copies run.
+const LED: [Component; 2] = [Component::Scheduler, Component::Controller];
 
 /// Numbers that look random, and are the same for the same seed.
 pub(crate) struct Chance(u64);
@@ -230,7 +233,7 @@ pub(crate) async fn components_are_killed(
             world.kill(component);
         }
         for &component in victims {
-            world.start_component(component).await?;
+            world.start(component, &[]).await?;
         }
         let names: Vec<&str> = victims.iter().map(|component| component.command()).collect();
         killed.push(format!("{}@{at}", names.join("+")));
@@ -246,32 +249,32 @@ pub(crate) async fn leaders_are_killed(
 ) -> anyhow::Result<Remark> {
     let election = election();
     let mut copies = Vec::new();
-    for component in [Component::Scheduler, Component::Controller] {
-        world.kill(component);
+    for component in LED {
+        world.stop(component.command()).await;
         for copy in ["a", "b"] {
             let name = format!("{}-{copy}", component.account());
             let started = world.installation.start(&world.cluster, component, &name, &election);
-            copies.push((component, started.await?));
+            copies.push(started.await?);
         }
     }
     let load = Bindings::start(scenario, load.pods).await?;
     let at = load.until(load.count / 10).await?;
     let killed = Instant::now();
-    for component in [Component::Scheduler, Component::Controller] {
+    for component in LED {
         let leader = leader(&world.kube, &component.account()).await?;
         let place = copies
             .iter()
-            .position(|(_, process)| leader.ends_with(&format!("_{}", process.id())));
+            .position(|process| leader.ends_with(&format!("_{}", process.id())));
         let place = place.with_context(|| format!("{leader} leads, and is none of ours"))?;
-        copies.remove(place).1.kill();
+        copies.remove(place).kill();
     }
-    ensure!(copies.len() == 2, "two copies are left");
+    ensure!(copies.len() == LED.len(), "one copy of each is left");
     let remark = load.recover(scenario, at).await?;
     let seconds = killed.elapsed().as_secs_f64();
-    drop(copies);
-    for component in [Component::Scheduler, Component::Controller] {
-        world.start_component(component).await?;
+    for process in copies {
+        process.stop().await;
     }
+    world.cast(Cast::BERTH).await?;
     Ok(format!("both leaders killed, {seconds:.1} s in all; {remark}"))
 }
 

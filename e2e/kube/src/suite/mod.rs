@@ -9,6 +9,7 @@ mod placing;
 mod report;
 mod rights;
 mod scenario;
+mod skew;
 mod world;
 
 use anyhow::{Context as _, ensure};
@@ -29,9 +30,10 @@ macro_rules! play {
     )*};
 }
 
-macro_rules! play_fault {
-    ($world:expr, $report:expr, $load:expr, $test:path) => {
-        let name = test_name("faults", stringify!($test));
+/// Plays a story that changes who is at work.
+macro_rules! play_with_world {
+    ($world:expr, $report:expr, $group:expr, $load:expr, $test:path) => {
+        let name = test_name($group, stringify!($test));
         if $report.wants(&name) {
             let mut scenario = Scenario::new($world, &short_name(stringify!($test))).await?;
             let played = async {
@@ -79,7 +81,7 @@ pub(crate) async fn suite(args: SuiteArgs) -> anyhow::Result<bool> {
     if report.wants(name) {
         report.run(name, kube_rs::LIMIT, kube_rs::suite()).await;
     }
-    let mut world = World::start().await?;
+    let mut world = World::new().await?;
     println!("a cluster is up after {:.1} s", start.elapsed().as_secs_f64());
     if let Err(error) = tests(&mut world, &mut report, &args.load).await {
         report.broken("the suite goes on", &error);
@@ -99,14 +101,26 @@ async fn tests(world: &mut World, report: &mut Report, load: &Load) -> anyhow::R
         play_pair(world, report, pair).await;
     }
     world.cast(Cast::BERTH).await?;
-    break_components(world, report, load).await?;
+    play_with_world!(
+        world,
+        report,
+        "skew",
+        &(),
+        skew::claims_wait_only_for_a_scheduler_that_announces_itself
+    );
+    play_with_world!(world, report, "faults", load, faults::leaders_are_killed);
     // Before the API server is broken: one that starts refuses everybody until it has read the roles.
     let name = "rights: none missing, none unused";
     if report.wants(name) {
         report.run(name, LIMIT, check_rights(world)).await;
     }
+    world.end_elections().await;
     world.cast(Cast::BERTH).await?;
-    break_control_plane(world, report, load).await
+    play_with_world!(world, report, "faults", load, faults::components_are_killed);
+    play_with_world!(world, report, "faults", load, faults::the_api_server_is_restarted);
+    play_with_world!(world, report, "faults", load, faults::the_api_server_is_killed);
+    play_with_world!(world, report, "faults", load, faults::etcd_is_paused);
+    Ok(())
 }
 
 /// What every pair of scheduler and volume controller must be able to do.
@@ -120,19 +134,6 @@ async fn play_pair(world: &World, report: &mut Report, pair: &str) {
         placing::provisioning_for_a_stateful_set,
         placing::immediate_claims_are_bound_without_pods,
     );
-}
-
-async fn break_components(world: &mut World, report: &mut Report, load: &Load) -> anyhow::Result<()> {
-    play_fault!(world, report, load, faults::components_are_killed);
-    play_fault!(world, report, load, faults::leaders_are_killed);
-    Ok(())
-}
-
-async fn break_control_plane(world: &mut World, report: &mut Report, load: &Load) -> anyhow::Result<()> {
-    play_fault!(world, report, load, faults::the_api_server_is_restarted);
-    play_fault!(world, report, load, faults::the_api_server_is_killed);
-    play_fault!(world, report, load, faults::etcd_is_paused);
-    Ok(())
 }
 
 /// Reads from the audit log what Berth's components asked for, and compares it with what their roles let them.

@@ -42,6 +42,8 @@ impl Cast {
 pub(crate) struct World {
     components: BTreeMap<&'static str, Process>,
     cast: Option<Cast>,
+    /// Components work only while they hold a lease, as they are installed.
+    election: bool,
     _agent: Agent,
     driver: Driver,
     pub(crate) installation: Installation,
@@ -51,7 +53,7 @@ pub(crate) struct World {
 
 impl World {
     /// A cluster with Berth installed, and nobody at work yet.
-    pub(crate) async fn start() -> anyhow::Result<Self> {
+    pub(crate) async fn new() -> anyhow::Result<Self> {
         let installation = Installation::read()?;
         let options = Options {
             audit: true,
@@ -64,6 +66,7 @@ impl World {
         Ok(Self {
             components: BTreeMap::new(),
             cast: None,
+            election: true,
             _agent: Agent::start(kube.clone()),
             driver,
             installation,
@@ -74,12 +77,16 @@ impl World {
 
     /// Puts these to work, and nobody else.
     pub(crate) async fn cast(&mut self, cast: Cast) -> anyhow::Result<()> {
-        if self.cast == Some(cast) {
-            return Ok(());
-        }
         if self.cast.is_none_or(|before| before.volumes != cast.volumes) {
             self.stop("controller").await;
             self.stop("kube-controller-manager").await;
+        }
+        if self.cast.is_none_or(|before| before.scheduler != cast.scheduler) {
+            self.stop("scheduler").await;
+            self.stop("kube-scheduler").await;
+        }
+        self.cast = Some(cast);
+        if !self.components.contains_key("kube-controller-manager") {
             let controllers = match cast.volumes {
                 Whose::Kubernetes => Controllers::WithVolumes,
                 Whose::Berth => Controllers::WithoutVolumes,
@@ -87,43 +94,48 @@ impl World {
             let manager = self.cluster.start_controller_manager(controllers, LIFTED).await?;
             self.components.insert("kube-controller-manager", manager);
         }
-        if self.cast.is_none_or(|before| before.scheduler != cast.scheduler) {
-            self.stop("scheduler").await;
-            self.stop("kube-scheduler").await;
-        }
-        self.cast = Some(cast);
         match cast.scheduler {
+            Whose::Berth => self.start(Component::Scheduler, &[]).await?,
+            Whose::Kubernetes if self.components.contains_key("kube-scheduler") => {}
             Whose::Kubernetes => {
                 let scheduler = self.cluster.start_scheduler(LIFTED).await?;
                 self.components.insert("kube-scheduler", scheduler);
             }
-            Whose::Berth => self.start_component(Component::Scheduler).await?,
         }
         if cast.volumes == Whose::Berth {
-            self.start_component(Component::Controller).await?;
+            self.start(Component::Controller, &[]).await?;
         }
-        self.start_component(Component::Provisioner).await
+        self.start(Component::Provisioner, &[]).await
     }
 
     /// Starts a component of Berth if it does not run.
-    pub(crate) async fn start_component(&mut self, component: Component) -> anyhow::Result<()> {
+    pub(crate) async fn start(&mut self, component: Component, arguments: &[&str]) -> anyhow::Result<()> {
         if let Some(process) = self.components.get_mut(component.command())
             && process.check().is_ok()
         {
             return Ok(());
         }
-        let mut arguments = Vec::new();
+        let mut all = vec![format!("--leader-elect-namespace={NAMESPACE}")];
+        if self.election {
+            all.push("--leader-elect".to_owned());
+        }
         if component == Component::Provisioner {
             let path = self.cluster.directory().join("publish-capacity.yaml");
             std::fs::write(&path, format!("capacityNamespace: {NAMESPACE}\n"))?;
-            arguments.push(format!("--csi-address={}", self.driver.server.address()));
-            arguments.push(format!("--config={}", path.display()));
-            arguments.extend(election());
+            all.push(format!("--csi-address={}", self.driver.server.address()));
+            all.push(format!("--config={}", path.display()));
         }
+        all.extend(arguments.iter().map(|&argument| argument.to_owned()));
         let name = component.account();
-        let process = self.installation.start(&self.cluster, component, &name, &arguments);
+        let process = self.installation.start(&self.cluster, component, &name, &all);
         self.components.insert(component.command(), process.await?);
         Ok(())
+    }
+
+    /// Lets components work without a lease from now on: one that takes the place of a killed one works at once.
+    pub(crate) async fn end_elections(&mut self) {
+        self.stop_berth().await;
+        self.election = false;
     }
 
     /// Ends a component in the middle of whatever it does.
@@ -133,19 +145,24 @@ impl World {
         }
     }
 
+    /// Ends a component in an orderly way: it gives up its lease.
+    pub(crate) async fn stop(&mut self, name: &str) {
+        if let Some(process) = self.components.remove(name) {
+            process.stop().await;
+        }
+    }
+
     /// Ends all of Berth's components in an orderly way.
     pub(crate) async fn stop_berth(&mut self) {
         for component in Component::ALL {
             self.stop(component.command()).await;
         }
-        self.cast = None;
-        self.stop("kube-controller-manager").await;
     }
 
-    async fn stop(&mut self, name: &str) {
-        if let Some(process) = self.components.remove(name) {
-            process.stop().await;
-        }
+    /// The end of a component's log.
+    pub(crate) fn log(&self, component: Component) -> String {
+        let process = self.components.get(component.command());
+        process.map(Process::log_tail).unwrap_or_default()
     }
 
     /// The ends of the components' logs.

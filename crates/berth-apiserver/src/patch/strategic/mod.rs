@@ -181,7 +181,7 @@ fn after_deletions(before: Vec<Value>, merged: &[Value], patch: Option<&Value>, 
 }
 
 /// A value as Go prints it, for messages.
-fn go_text(value: &Value) -> String {
+pub(crate) fn go_text(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
         Value::String(text) => text.clone(),

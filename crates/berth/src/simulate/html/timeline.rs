@@ -85,6 +85,7 @@ fn changes(out: &mut String, step: &StepOutcome) {
         ("not running", &waiting),
         ("claims bound", &bound),
         ("claims gone", &step.claims.gone),
+        ("still draining", &step.draining),
     ];
     if kinds.iter().all(|(_, names)| names.is_empty()) {
         return;

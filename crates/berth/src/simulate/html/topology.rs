@@ -16,6 +16,9 @@ const SHOWN_IN_ZONE: usize = 48;
 /// How many refusals a node tells of.
 const REFUSALS: usize = 4;
 
+/// The nodes of a zone by rack, each with its number.
+type Racks<'a> = BTreeMap<&'a str, Vec<(usize, &'a NodeOutcome)>>;
+
 /// A volume with what was asked of it.
 struct Filled<'a> {
     volume: &'a VolumeOutcome,
@@ -100,7 +103,7 @@ impl<'a> Places<'a> {
             let only = |set: &'a std::collections::BTreeSet<String>| (set.len() == 1).then(|| set.first()).flatten();
             match (only(&place.nodes), only(&place.racks), only(&place.zones)) {
                 (Some(node), _, _) if known.contains_key(&**node) => {
-                    places.of_node.entry(node).or_default().push(filled)
+                    places.of_node.entry(node).or_default().push(filled);
                 }
                 (None, Some(rack), Some(zone)) => {
                     places
@@ -135,14 +138,18 @@ pub(super) fn render(out: &mut String, outcome: &Outcome) {
     } else {
         "large"
     };
+    let volume = match form {
+        "small" => "node, filled by how many of its volumes are taken",
+        _ => "volume, filled by what was asked",
+    };
     let _ = write!(
         out,
         "<section id=\"topology\" aria-labelledby=\"topology-title\" class=\"{form}\">\n<h2 id=\"topology-title\">Topology</h2>\n\
-         <p class=\"legend\"><span class=\"key pod\"></span>pod <span class=\"key vol\"><u></u></span>volume, filled by what was asked \
-         <span class=\"key free\"></span>free volume <span class=\"key cordoned\"></span>cordoned \
-         <span class=\"key notready\"></span>not ready</p>\n<p id=\"refusal-legend\" class=\"legend\" aria-live=\"polite\" hidden></p>\n<div class=\"zones\">\n"
+         <p class=\"legend\"><span class=\"only-large\"><i class=\"key pod\"></i>pod</span> <span><i class=\"key vol\"><u></u></i>{volume}</span> \
+         <span class=\"only-large\"><i class=\"key free\"></i>free volume</span> <span><i class=\"key cordoned\"></i>cordoned</span> \
+         <span><i class=\"key notready\"></i>not ready</span></p>\n<p id=\"refusal-legend\" class=\"legend\" aria-live=\"polite\" hidden></p>\n<div class=\"zones\">\n"
     );
-    let mut zones: BTreeMap<&str, BTreeMap<&str, Vec<(usize, &NodeOutcome)>>> = BTreeMap::new();
+    let mut zones: BTreeMap<&str, Racks<'_>> = BTreeMap::new();
     for (index, node) in outcome.nodes.iter().enumerate() {
         zones
             .entry(&node.zone)
@@ -167,20 +174,14 @@ pub(super) fn render(out: &mut String, outcome: &Outcome) {
     out.push_str("</section>\n");
 }
 
-fn zone(
-    out: &mut String,
-    outcome: &Outcome,
-    places: &Places<'_>,
-    name: &str,
-    racks: &BTreeMap<&str, Vec<(usize, &NodeOutcome)>>,
-) {
+fn zone(out: &mut String, outcome: &Outcome, places: &Places<'_>, name: &str, racks: &Racks<'_>) {
     let found = outcome.zones.iter().find(|zone| zone.zone == name);
     let title = if name.is_empty() { "Without a zone" } else { name };
     let _ = write!(out, "<section class=\"zone\">\n<h3>{}</h3>\n", e(title));
     if let Some(zone) = found {
-        let _ = write!(
+        let _ = writeln!(
             out,
-            "<p class=\"sub\">{} · {} · {}</p>\n",
+            "<p class=\"sub\">{} · {} · {}</p>",
             count(zone.nodes, "node"),
             count(zone.pods, "pod"),
             fit(&zone.fit)
@@ -218,6 +219,21 @@ fn fit(fit: &Fit) -> String {
 }
 
 fn volumes(out: &mut String, found: &[Filled<'_>], shown: usize) {
+    // Many volumes are folded up: the picture is about nodes then.
+    let is_folded = found.len() > SHOWN;
+    if is_folded {
+        let mut all = Fit::default();
+        for filled in found {
+            let asked = filled.claim.map_or(0, |claim| claim.requested_bytes);
+            all.add(asked, filled.volume.capacity_bytes);
+        }
+        let _ = write!(
+            out,
+            "<details><summary>{}, {}</summary>",
+            count(found.len(), "volume"),
+            fit(&all)
+        );
+    }
     out.push_str("<ul class=\"vols\">");
     for filled in found.iter().take(shown) {
         filled.bar(out);
@@ -226,6 +242,9 @@ fn volumes(out: &mut String, found: &[Filled<'_>], shown: usize) {
         let _ = write!(out, "<li class=\"more\">and {} more</li>", found.len() - shown);
     }
     out.push_str("</ul>\n");
+    if is_folded {
+        out.push_str("</details>\n");
+    }
 }
 
 fn node(out: &mut String, places: &Places<'_>, index: usize, node: &NodeOutcome) {

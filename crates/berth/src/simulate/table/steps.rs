@@ -59,6 +59,7 @@ fn changes(out: &mut String, step: &StepOutcome, indent: usize, width: usize) {
         ("gone", &pods.gone),
         ("claims bound", &bound),
         ("claims gone", &step.claims.gone),
+        ("still draining, kept by disruption budgets", &step.draining),
     ] {
         if !names.is_empty() {
             let names: Vec<&str> = names.iter().map(String::as_str).collect();

@@ -1,4 +1,4 @@
-//! Quantities such as `10Gi`: whether a text is one, and which of two is larger.
+//! Quantities such as `10Gi`: whether a text is one, which of two is larger, and in which form Kubernetes keeps it.
 
 /// A quantity, exact to a billionth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,6 +43,12 @@ impl Quantity {
         Some(Self { nanos: sign * nanos })
     }
 
+    /// The whole number that the quantity is, rounded away from zero.
+    pub(crate) fn whole(self) -> i128 {
+        let whole = self.nanos.unsigned_abs().div_ceil(NANO.unsigned_abs());
+        i128::try_from(whole).unwrap_or(i128::MAX) * self.nanos.signum()
+    }
+
     pub(crate) fn is_negative(self) -> bool {
         self.nanos < 0
     }
@@ -50,6 +56,42 @@ impl Quantity {
     pub(crate) fn is_positive(self) -> bool {
         self.nanos > 0
     }
+}
+
+/// The form in which Kubernetes keeps a quantity: without a fraction, with the largest suffix of the family that was
+/// used. `None` if the text is not a quantity that can be held exactly.
+pub(crate) fn canonical(text: &str) -> Option<String> {
+    let quantity = Quantity::parse(text)?;
+    let suffix = text.trim_start_matches(|c: char| c.is_ascii_digit() || "+-.".contains(c));
+    let is_small = quantity.nanos.abs() < 1024 * NANO;
+    if suffix.ends_with('i') && !is_small {
+        let (number, power) = largest_power(quantity.whole(), 1024, 6);
+        let suffix = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"].get(power)?;
+        return Some(format!("{number}{suffix}"));
+    }
+    let (number, power) = largest_power(quantity.nanos, 1000, 9);
+    if suffix.len() > 1 && suffix.starts_with(['e', 'E']) {
+        let exponent = i32::try_from(power).ok()? * 3 - 9;
+        return Some(match exponent {
+            0 => number.to_string(),
+            exponent => format!("{number}e{exponent}"),
+        });
+    }
+    let suffix = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"].get(power)?;
+    Some(format!("{number}{suffix}"))
+}
+
+/// Takes a base out of a number as often as it is in there. Nothing is the same as nothing ones.
+fn largest_power(mut number: i128, base: i128, power_max: usize) -> (i128, usize) {
+    if number == 0 {
+        return (0, if base == 1000 { 3 } else { 0 });
+    }
+    let mut power = 0;
+    while power < power_max && number % base == 0 {
+        number /= base;
+        power += 1;
+    }
+    (number, power)
 }
 
 /// The suffix as a fraction.
@@ -101,10 +143,37 @@ mod tests {
         }
     }
 
+    #[test]
+    fn quantities_are_kept_in_one_form() {
+        for (text, expected) in [
+            ("1.5Gi", "1536Mi"),
+            ("1073741824", "1073741824"),
+            ("0.5Ki", "512"),
+            ("0.1", "100m"),
+            ("1000m", "1"),
+            ("5000", "5k"),
+            ("1e3", "1e3"),
+            ("12000e3", "12e6"),
+            ("-1Gi", "-1Gi"),
+            ("1024Ki", "1Mi"),
+            ("0", "0"),
+            ("0Gi", "0"),
+            ("+5G", "5G"),
+        ] {
+            assert_eq!(canonical(text).as_deref(), Some(expected), "{text}");
+        }
+    }
+
     proptest::proptest! {
         #[test]
         fn any_text_is_read_or_refused(text in "\\PC{0,24}") {
-            let _ = Quantity::parse(&text);
+            let _ = (Quantity::parse(&text), canonical(&text));
+        }
+
+        #[test]
+        fn the_canonical_form_is_the_same_quantity(text in "-?[0-9]{1,6}(\\.[0-9]{1,6})?(m|k|M|G|T|Ki|Mi|Gi|Ti|e3|e-3)?") {
+            let form = canonical(&text).unwrap();
+            proptest::prop_assert_eq!(canonical(&form), Some(form));
         }
     }
 }

@@ -1,0 +1,316 @@
+//! The rules of pods.
+
+use serde_json::Value;
+
+use crate::admission::{fields, selectors};
+use crate::error::FieldError;
+use crate::go_form;
+use crate::meta;
+
+const FIXED: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+
+/// Resources of containers that need no group before their name.
+const STANDARD_RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
+
+/// The sources of a pod's volume in the order in which Kubernetes looks at them; others follow by name.
+const SOURCE_ORDER: [&str; 8] = [
+    "emptyDir",
+    "hostPath",
+    "secret",
+    "persistentVolumeClaim",
+    "downwardAPI",
+    "configMap",
+    "csi",
+    "ephemeral",
+];
+
+pub(in crate::admission) fn validate(pod: &Value) -> Vec<FieldError> {
+    validate_pod_spec(&pod["spec"], "spec")
+}
+
+/// The rules of a pod's spec, wherever it stands.
+pub(in crate::admission) fn validate_pod_spec(spec: &Value, field: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let volumes = validate_volumes(spec, field, &mut errors);
+    let containers = meta::items(spec, &["containers"]);
+    if containers.is_empty() {
+        errors.push(FieldError::required(format!("{field}.containers"), ""));
+    }
+    let mut names = Vec::new();
+    for list in ["initContainers", "containers"] {
+        for (index, container) in meta::items(spec, &[list]).iter().enumerate() {
+            let path = format!("{field}.{list}[{index}]");
+            validate_container(container, &path, &volumes, &mut errors);
+            let name = meta::text(container, &["name"]);
+            if names.contains(&name) && !name.is_empty() {
+                errors.push(FieldError::duplicate(format!("{path}.name"), &name.into()));
+            }
+            names.push(name);
+        }
+    }
+    // What is not there was not defaulted either, because nothing else is: that is said already.
+    let policies = ["Always", "OnFailure", "Never"];
+    check_choice(spec, "restartPolicy", field, &policies, &mut errors);
+    let policies = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
+    check_choice(spec, "dnsPolicy", field, &policies, &mut errors);
+    fields::check_labels(&spec["nodeSelector"], &format!("{field}.nodeSelector"), &mut errors);
+    validate_node_affinity(
+        &spec["affinity"]["nodeAffinity"],
+        &format!("{field}.affinity.nodeAffinity"),
+        &mut errors,
+    );
+    validate_tolerations(spec, field, &mut errors);
+    validate_spread(spec, field, &mut errors);
+    errors
+}
+
+fn check_choice(object: &Value, name: &str, field: &str, allowed: &[&str], errors: &mut Vec<FieldError>) {
+    let value = &object[name];
+    if !value.is_null() && !allowed.contains(&value.as_str().unwrap_or_default()) {
+        errors.push(FieldError::not_supported(format!("{field}.{name}"), value, allowed));
+    }
+}
+
+fn validate_volumes<'s>(spec: &'s Value, field: &str, errors: &mut Vec<FieldError>) -> Vec<&'s str> {
+    let mut names = Vec::new();
+    for (index, volume) in meta::items(spec, &["volumes"]).iter().enumerate() {
+        let path = format!("{field}.volumes[{index}]");
+        let before = errors.len();
+        validate_volume_source(volume, &path, errors);
+        match meta::text(volume, &["name"]) {
+            "" => errors.push(FieldError::required(format!("{path}.name"), "")),
+            name => {
+                fields::check_dns_label(name, &format!("{path}.name"), errors);
+                if errors.len() == before && names.contains(&name) {
+                    errors.push(FieldError::duplicate(format!("{path}.name"), &name.into()));
+                }
+                names.push(name);
+            }
+        }
+    }
+    names
+}
+
+fn validate_volume_source(volume: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    let mut names: Vec<&str> = volume
+        .as_object()
+        .into_iter()
+        .flat_map(|v| v.keys())
+        .map(String::as_str)
+        .collect();
+    names.retain(|name| *name != "name");
+    let place = |name: &str| SOURCE_ORDER.iter().position(|known| *known == name);
+    names.sort_by_key(|name| place(name).unwrap_or(SOURCE_ORDER.len()));
+    for name in names.iter().skip(1) {
+        let detail = "may not specify more than 1 volume type";
+        errors.push(FieldError::forbidden(format!("{path}.{name}"), detail));
+    }
+    let Some(name) = names.first() else {
+        return;
+    };
+    let source = &volume[*name];
+    let required = match *name {
+        "persistentVolumeClaim" => Some("claimName"),
+        "csi" => Some("driver"),
+        "hostPath" => Some("path"),
+        _ => None,
+    };
+    if let Some(required) = required.filter(|required| meta::text(source, &[required]).is_empty()) {
+        errors.push(FieldError::required(format!("{path}.{name}.{required}"), ""));
+    }
+    match *name {
+        "ephemeral" if source["volumeClaimTemplate"].is_null() => {
+            errors.push(FieldError::required(
+                format!("{path}.ephemeral.volumeClaimTemplate"),
+                "",
+            ));
+        }
+        "emptyDir" if fields::parse_quantity(&source["sizeLimit"]).is_some_and(|limit| limit.is_negative()) => {
+            let detail = "SizeLimit field must be a valid resource quantity";
+            errors.push(FieldError::forbidden(format!("{path}.emptyDir.sizeLimit"), detail));
+        }
+        "csi" if !source["fsSize"].is_null() => {
+            fields::check_quantity(&source["fsSize"], &format!("{path}.csi.fsSize"), errors);
+        }
+        _ => {}
+    }
+}
+
+fn validate_container(container: &Value, path: &str, volumes: &[&str], errors: &mut Vec<FieldError>) {
+    match meta::text(container, &["name"]) {
+        "" => errors.push(FieldError::required(format!("{path}.name"), "")),
+        name => fields::check_dns_label(name, &format!("{path}.name"), errors),
+    }
+    if meta::text(container, &["image"]).is_empty() {
+        errors.push(FieldError::required(format!("{path}.image"), ""));
+    }
+    validate_mounts(container, path, volumes, errors);
+    let policies = ["Always", "IfNotPresent", "Never"];
+    check_choice(container, "imagePullPolicy", path, &policies, errors);
+    validate_resources(&container["resources"], &format!("{path}.resources"), errors);
+}
+
+fn validate_mounts(container: &Value, path: &str, volumes: &[&str], errors: &mut Vec<FieldError>) {
+    let mut places = Vec::new();
+    for (index, mount) in meta::items(container, &["volumeMounts"]).iter().enumerate() {
+        let field = |name: &str| format!("{path}.volumeMounts[{index}].{name}");
+        match meta::text(mount, &["name"]) {
+            "" => errors.push(FieldError::required(field("name"), "")),
+            name if !volumes.contains(&name) => errors.push(FieldError::not_found(field("name"), &name.into())),
+            _ => {}
+        }
+        match meta::text(mount, &["mountPath"]) {
+            "" => errors.push(FieldError::required(field("mountPath"), "")),
+            place if places.contains(&place) => {
+                errors.push(FieldError::invalid(field("mountPath"), &place.into(), "must be unique"));
+            }
+            place => places.push(place),
+        }
+    }
+}
+
+fn validate_resources(resources: &Value, field: &str, errors: &mut Vec<FieldError>) {
+    for list in ["limits", "requests"] {
+        for (name, value) in resources[list].as_object().into_iter().flatten() {
+            let field = format!("{field}.{list}[{name}]");
+            if !name.contains('/') && !STANDARD_RESOURCES.contains(&name.as_str()) && !name.starts_with("hugepages-") {
+                for detail in [
+                    "must be a standard resource type or fully qualified",
+                    "must be a standard resource for containers",
+                ] {
+                    errors.push(FieldError::invalid(&field, &name.as_str().into(), detail));
+                }
+            }
+            fields::check_quantity(value, &field, errors);
+        }
+    }
+    for (name, limit) in resources["limits"].as_object().into_iter().flatten() {
+        let request = meta::at(resources, &["requests", name]);
+        let (asked, most) = (fields::parse_quantity(request), fields::parse_quantity(limit));
+        if asked.zip(most).is_some_and(|(asked, most)| asked > most) {
+            let most = limit.as_str().unwrap_or_default();
+            let detail = format!("must be less than or equal to {name} limit of {most}");
+            errors.push(FieldError::invalid(format!("{field}.requests"), request, &detail));
+        }
+    }
+}
+
+fn validate_node_affinity(affinity: &Value, field: &str, errors: &mut Vec<FieldError>) {
+    let required = "requiredDuringSchedulingIgnoredDuringExecution";
+    if !affinity[required].is_null() {
+        selectors::check_node_selector(&affinity[required], &format!("{field}.{required}"), errors);
+    }
+    let preferred = "preferredDuringSchedulingIgnoredDuringExecution";
+    for (index, term) in meta::items(affinity, &[preferred]).iter().enumerate() {
+        let field = format!("{field}.{preferred}[{index}]");
+        if !term["weight"]
+            .as_i64()
+            .is_some_and(|weight| (1..=100).contains(&weight))
+        {
+            let detail = "must be in the range 1-100";
+            errors.push(FieldError::invalid(format!("{field}.weight"), &term["weight"], detail));
+        }
+        selectors::check_node_selector_term(&term["preference"], &format!("{field}.preference"), errors);
+    }
+}
+
+fn validate_tolerations(spec: &Value, field: &str, errors: &mut Vec<FieldError>) {
+    for (index, toleration) in meta::items(spec, &["tolerations"]).iter().enumerate() {
+        let field = format!("{field}.tolerations[{index}].operator");
+        let text = |name: &str| meta::text(toleration, &[name]);
+        if text("key").is_empty() && text("operator") != "Exists" {
+            let detail = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
+            errors.push(FieldError::invalid(&field, &text("operator").into(), detail));
+        }
+        match text("operator") {
+            "" | "Equal" => {}
+            "Exists" => {
+                if !text("value").is_empty() {
+                    let detail = "value must be empty when `operator` is 'Exists'";
+                    errors.push(FieldError::invalid(field, &text("value").into(), detail));
+                }
+            }
+            other => errors.push(FieldError::not_supported(field, &other.into(), &["Equal", "Exists"])),
+        }
+    }
+}
+
+fn validate_spread(spec: &Value, field: &str, errors: &mut Vec<FieldError>) {
+    for (index, constraint) in meta::items(spec, &["topologySpreadConstraints"]).iter().enumerate() {
+        let field = format!("{field}.topologySpreadConstraints[{index}]");
+        if constraint["maxSkew"].as_i64().unwrap_or(0) <= 0 {
+            let value = &constraint["maxSkew"];
+            errors.push(FieldError::invalid(
+                format!("{field}.maxSkew"),
+                value,
+                "must be greater than zero",
+            ));
+        }
+        if meta::text(constraint, &["topologyKey"]).is_empty() {
+            errors.push(FieldError::required(format!("{field}.topologyKey"), "can not be empty"));
+        }
+        let choices = ["DoNotSchedule", "ScheduleAnyway"];
+        check_choice(constraint, "whenUnsatisfiable", &field, &choices, errors);
+    }
+}
+
+/// A pod's spec is fixed but for a few fields.
+pub(in crate::admission) fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let before = meta::items(old, &["spec", "schedulingGates"]);
+    for (index, gate) in meta::items(new, &["spec", "schedulingGates"]).iter().enumerate() {
+        if !before.contains(gate) {
+            let name = meta::text(gate, &["name"]);
+            let detail = format!("only deletion is allowed, but found new scheduling gate '{name}'");
+            errors.push(FieldError::forbidden(
+                format!("spec.schedulingGates[{index}].name"),
+                &detail,
+            ));
+        }
+    }
+    let after = meta::items(new, &["spec", "tolerations"]);
+    let removed = meta::items(old, &["spec", "tolerations"])
+        .iter()
+        .any(|found| !after.iter().any(|new| same_toleration(found, new)));
+    if removed {
+        let detail = "existing toleration can not be modified except its tolerationSeconds";
+        errors.push(FieldError::forbidden("spec.tolerations", detail));
+    }
+    let changed = with_changeable_fields_of(old, new);
+    if errors.is_empty() && changed != old["spec"] {
+        let difference = go_form::difference("PodSpec", &old["spec"], &changed);
+        errors.push(FieldError::forbidden("spec", &format!("{FIXED}\n{difference}")));
+    }
+    errors
+}
+
+/// The new spec with what may change taken from the old one: what still differs must not.
+fn with_changeable_fields_of(old: &Value, new: &Value) -> Value {
+    let (before, mut spec) = (&old["spec"], new["spec"].clone());
+    for list in ["containers", "initContainers"] {
+        for (index, container) in meta::items_mut(&mut spec, &[list]).iter_mut().enumerate() {
+            if let Some(before) = meta::items(before, &[list]).get(index) {
+                meta::copy(before, container, &["image"]);
+            }
+        }
+    }
+    let always = [
+        "activeDeadlineSeconds",
+        "tolerations",
+        "terminationGracePeriodSeconds",
+        "schedulingGates",
+    ];
+    // A pod that is held back may still be told where it must go.
+    let is_gated = !meta::items(before, &["schedulingGates"]).is_empty();
+    let gated = ["nodeSelector", "affinity"].into_iter().filter(|_| is_gated);
+    for field in always.into_iter().chain(gated) {
+        meta::copy(before, &mut spec, &[field]);
+    }
+    spec
+}
+
+fn same_toleration(one: &Value, other: &Value) -> bool {
+    ["key", "operator", "value", "effect"]
+        .iter()
+        .all(|field| one[*field] == other[*field])
+}
