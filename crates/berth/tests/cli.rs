@@ -183,3 +183,18 @@ fn every_command_has_examples_in_its_help() {
         assert!(stdout(&run(&format!("{command} --help"))).contains("Exit status: 0"));
     }
 }
+
+#[test]
+fn manual_pages_are_printed_or_written() {
+    let page = run("man bench decide");
+    assert_eq!(page.status.code(), Some(0));
+    assert!(stdout(&page).contains(".TH berth-bench-decide 1"), "{}", stdout(&page));
+    let directory = tempfile::tempdir().unwrap();
+    let below = directory.path().join("man1");
+    let written = berth().args(["man", "--dir"]).arg(&below).output().unwrap();
+    assert_eq!((written.status.code(), stdout(&written)), (Some(0), ""));
+    assert!(below.join("berth.1").exists() && below.join("berth-snapshot.1").exists());
+    let unknown = run("man sail");
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(stderr(&unknown).contains("there is no command \"sail\""));
+}
