@@ -11,6 +11,10 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long a pod may take to get a node. Shorter than what tests wait for at most, so that they tell what is wrong.
+const PATIENCE: Duration = Duration::from_secs(45);
 
 /// Runs a component on a client.
 fn spawn<F>(run: impl FnOnce(CancellationToken) -> F) -> Running
@@ -122,11 +126,38 @@ impl World {
     }
 
     pub(crate) async fn placed(&self, pod: &str) -> String {
-        eventually(&format!("{pod} has a node"), || async {
-            !self.node_of(pod).await.is_empty()
-        })
-        .await;
+        let placed = eventually("it has a node", || async { !self.node_of(pod).await.is_empty() });
+        if timeout(PATIENCE, placed).await.is_err() {
+            panic!("{pod} has no node:\n{}", self.describe().await);
+        }
         self.node_of(pod).await
+    }
+
+    /// All that matters, for whoever has to find out what went wrong.
+    async fn describe(&self) -> String {
+        let mut lines = Vec::new();
+        for kind in [Kind::Pod, Kind::PersistentVolumeClaim, Kind::PersistentVolume] {
+            for object in self.cluster.list(Resource::of(kind)).await {
+                let (meta, spec) = (&object["metadata"], &object["spec"]);
+                lines.push(format!(
+                    "{kind} {} {} node {} volume {} claim {} {}",
+                    meta["name"],
+                    meta["annotations"],
+                    spec["nodeName"],
+                    spec["volumeName"],
+                    spec["claimRef"]["name"],
+                    object["status"]
+                ));
+            }
+        }
+        for event in self.cluster.list(Resource::EVENTS).await {
+            let about = &event["involvedObject"]["name"];
+            lines.push(format!(
+                "{about} {} {} {}",
+                event["reason"], event["message"], event["count"]
+            ));
+        }
+        lines.join("\n")
     }
 
     pub(crate) async fn waits(&self, pod: &str, because: &str) {
