@@ -100,8 +100,11 @@ impl LeaseObject {
 pub(crate) async fn listen(api: Api, required: RequiredScheduler, fact: watch::Sender<bool>) {
     let mut seen: BTreeMap<String, Value> = BTreeMap::new();
     let mut heard = Instant::now();
+    let mut failing = false;
     loop {
-        match scheduler_leases(&api, &required.namespace).await {
+        let leases = scheduler_leases(&api, &required.namespace).await;
+        let failed = leases.is_err();
+        match leases {
             Ok(leases) => {
                 for lease in leases.into_iter().filter(LeaseObject::announces) {
                     let before = seen.insert(lease.metadata.name, lease.spec.clone());
@@ -110,8 +113,10 @@ pub(crate) async fn listen(api: Api, required: RequiredScheduler, fact: watch::S
                     }
                 }
             }
-            Err(error) => tracing::warn!(%error, "could not listen for schedulers"),
+            Err(error) if !failing => tracing::warn!(%error, "cannot listen for schedulers, trying on"),
+            Err(_) => {}
         }
+        failing = failed;
         let announced = heard.elapsed() < required.grace;
         let changed = fact.send_if_modified(|fact| std::mem::replace(fact, announced) != announced);
         if changed && announced {

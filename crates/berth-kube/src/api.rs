@@ -85,6 +85,12 @@ impl ApiError {
         self.code() == Some(409)
     }
 
+    /// Whether the request may have been carried out all the same: the answer was lost, or the server gave up on it.
+    #[must_use]
+    pub fn is_in_doubt(&self) -> bool {
+        self.code().is_none_or(|code| code >= 500)
+    }
+
     /// The version asked for is too old: list again.
     #[must_use]
     pub fn is_gone(&self) -> bool {

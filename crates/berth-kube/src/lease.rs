@@ -125,10 +125,15 @@ impl Lease {
 
     /// Keeps the lease without competing for it: whoever is there says so.
     pub(crate) async fn keep(mut self) {
+        let mut failing = false;
         loop {
-            if let Err(error) = self.try_to(Aim::Announce).await {
-                tracing::warn!(%error, "could not keep the lease that announces the scheduler");
+            let kept = self.try_to(Aim::Announce).await;
+            if let Err(error) = &kept
+                && !failing
+            {
+                tracing::warn!(%error, "cannot keep the lease that announces the scheduler, trying on");
             }
+            failing = kept.is_err();
             sleep(self.options.retry).await;
         }
     }

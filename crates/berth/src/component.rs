@@ -165,7 +165,11 @@ fn announced(mut process: ProcessOptions) -> ProcessOptions {
 fn announcement(args: &ComponentArgs, configuration: &Configuration) -> Option<LeaseOptions> {
     let first = configuration.profiles.first()?;
     let name = format!("berth-scheduler.{}", first.scheduler_name);
-    let lease = LeaseOptions::new(&args.leader_elect_namespace, name, identity());
+    let lease = LeaseOptions {
+        // Nobody waits to take over: a few signs of life in the minute that controllers wait are enough.
+        retry: Duration::from_secs(10),
+        ..LeaseOptions::new(&args.leader_elect_namespace, name, identity())
+    };
     (!args.leader_elect).then(|| announcing(lease))
 }
 

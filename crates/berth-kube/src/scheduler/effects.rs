@@ -147,8 +147,13 @@ impl Executor {
         });
         guard(&mut patch, *at);
         let volumes = Resource::of(Kind::PersistentVolume);
-        let answer = self.api.merge_patch(volumes, "", volume, None, &patch).await?;
-        Ok(version(&answer))
+        match self.api.merge_patch(volumes, "", volume, None, &patch).await {
+            Ok(answer) => Ok(version(&answer)),
+            Err(error) => {
+                let written = |object: &Value| object["spec"]["claimRef"]["uid"] == uid.as_str();
+                self.unless_written(error, volumes, ("", volume), written).await
+            }
+        }
     }
 
     async fn select_node(&self, write: &Write) -> Result<u64, ApiError> {
@@ -164,8 +169,32 @@ impl Executor {
         let mut patch = json!({"metadata": {"annotations": {names::SELECTED_NODE: node}}});
         guard(&mut patch, *at);
         let claims = Resource::of(Kind::PersistentVolumeClaim);
-        let answer = self.api.merge_patch(claims, namespace, claim, None, &patch).await?;
-        Ok(version(&answer))
+        match self.api.merge_patch(claims, namespace, claim, None, &patch).await {
+            Ok(answer) => Ok(version(&answer)),
+            Err(error) => {
+                let written = |object: &Value| object["metadata"]["annotations"][names::SELECTED_NODE] == node.as_str();
+                self.unless_written(error, claims, (namespace, claim), written).await
+            }
+        }
+    }
+
+    /// A write whose answer was lost may have been carried out. Taken for failed, the next attempt could choose another
+    /// node, and then find a volume bound on this one.
+    async fn unless_written(
+        &self,
+        error: ApiError,
+        resource: Resource,
+        (namespace, name): (&str, &str),
+        written: impl Fn(&Value) -> bool,
+    ) -> Result<u64, ApiError> {
+        if error.is_in_doubt()
+            && let Ok(Some(found)) = self.api.get(resource, namespace, name).await
+            && let Ok(object) = serde_json::from_slice::<Value>(&found)
+            && written(&object)
+        {
+            return Ok(version(&found));
+        }
+        Err(error)
     }
 
     async fn bind_pod(&self, pod: &PodRef, node: &str) -> Result<u64, ApiError> {

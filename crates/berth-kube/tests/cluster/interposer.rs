@@ -22,6 +22,8 @@ type Answer = Pin<Box<dyn Future<Output = Result<Response<AnyBody>, BoxError>> +
 pub(crate) enum Fault {
     /// Refused once: the object is in another version.
     Conflict,
+    /// Not looked at: the server is busy, and asks to come back.
+    Busy,
     /// Carried out, but the connection breaks before the answer.
     AnswerLost,
     /// Carried out, and the server says that it took too long.
@@ -125,6 +127,13 @@ fn refusal(status: StatusCode) -> Response<AnyBody> {
     response
 }
 
+fn busy() -> Response<AnyBody> {
+    let mut response = refusal(StatusCode::TOO_MANY_REQUESTS);
+    let at_once = http::HeaderValue::from_static("0");
+    response.headers_mut().insert(http::header::RETRY_AFTER, at_once);
+    response
+}
+
 impl Service<Request<Body>> for Interposer {
     type Response = Response<AnyBody>;
     type Error = BoxError;
@@ -137,6 +146,7 @@ impl Service<Request<Body>> for Interposer {
     fn call(&mut self, request: Request<Body>) -> Answer {
         let fault = binding_write(&request).and_then(|write| self.meets(&write));
         match fault {
+            Some(Fault::Busy) => return Box::pin(async { Ok(busy()) }),
             Some(Fault::Conflict) => return Box::pin(async { Ok(refusal(StatusCode::CONFLICT)) }),
             Some(Fault::Refused(status)) => return Box::pin(async move { Ok(refusal(status)) }),
             Some(Fault::Held | Fault::AnswerLost | Fault::TimedOut) | None => {}
@@ -153,7 +163,7 @@ impl Service<Request<Body>> for Interposer {
             match fault {
                 Some(Fault::AnswerLost) => Err("the connection broke".into()),
                 Some(Fault::TimedOut) => Ok(refusal(StatusCode::GATEWAY_TIMEOUT)),
-                Some(Fault::Held | Fault::Conflict | Fault::Refused(_)) | None => {
+                Some(Fault::Held | Fault::Busy | Fault::Conflict | Fault::Refused(_)) | None => {
                     Ok(response.map(|body| body.map_err(BoxError::from).boxed_unsync()))
                 }
             }

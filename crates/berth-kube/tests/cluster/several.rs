@@ -31,8 +31,8 @@ fn database(name: &str) -> [Value; 2] {
 
 fn copy(identity: &str) -> Options {
     let lease = LeaseOptions {
-        duration: Duration::from_secs(1),
-        renew_deadline: Duration::from_millis(700),
+        duration: Duration::from_secs(5),
+        renew_deadline: Duration::from_secs(4),
         retry: Duration::from_millis(20),
         ..LeaseOptions::new("kube-system", "berth-scheduler", identity)
     };

@@ -11,6 +11,10 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long a pod may take to get a node. Shorter than what tests wait for at most, so that they tell what is wrong.
+const PATIENCE: Duration = Duration::from_secs(45);
 
 /// Runs a component on a client.
 fn spawn<F>(run: impl FnOnce(CancellationToken) -> F) -> Running
@@ -122,11 +126,38 @@ impl World {
     }
 
     pub(crate) async fn placed(&self, pod: &str) -> String {
-        eventually(&format!("{pod} has a node"), || async {
-            !self.node_of(pod).await.is_empty()
-        })
-        .await;
+        let placed = eventually("it has a node", || async { !self.node_of(pod).await.is_empty() });
+        if timeout(PATIENCE, placed).await.is_err() {
+            panic!("{pod} has no node:\n{}", self.describe().await);
+        }
         self.node_of(pod).await
+    }
+
+    /// All that matters, for whoever has to find out what went wrong.
+    async fn describe(&self) -> String {
+        let mut lines = Vec::new();
+        for kind in [Kind::Pod, Kind::PersistentVolumeClaim, Kind::PersistentVolume] {
+            for object in self.cluster.list(Resource::of(kind)).await {
+                let (meta, spec) = (&object["metadata"], &object["spec"]);
+                lines.push(format!(
+                    "{kind} {} {} node {} volume {} claim {} {}",
+                    meta["name"],
+                    meta["annotations"],
+                    spec["nodeName"],
+                    spec["volumeName"],
+                    spec["claimRef"]["name"],
+                    object["status"]
+                ));
+            }
+        }
+        for event in self.cluster.list(Resource::EVENTS).await {
+            let about = &event["involvedObject"]["name"];
+            lines.push(format!(
+                "{about} {} {} {}",
+                event["reason"], event["message"], event["count"]
+            ));
+        }
+        lines.join("\n")
     }
 
     pub(crate) async fn waits(&self, pod: &str, because: &str) {
@@ -139,8 +170,10 @@ impl World {
 
     /// No volume is claimed twice, and claims and volumes agree on who has whom.
     pub(crate) async fn check(&self) {
-        let volumes = self.cluster.list(Resource::of(Kind::PersistentVolume)).await;
+        // In the order in which they come to rely on each other, as nobody stands still meanwhile.
+        let pods = self.cluster.list(Resource::of(Kind::Pod)).await;
         let claims = self.cluster.list(Resource::of(Kind::PersistentVolumeClaim)).await;
+        let volumes = self.cluster.list(Resource::of(Kind::PersistentVolume)).await;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let by_name: BTreeMap<_, _> = volumes
             .iter()
@@ -160,24 +193,24 @@ impl World {
             let reason = event["reason"].as_str().unwrap();
             assert!(!["ClaimLost", "ClaimMisbound"].contains(&reason), "{event:#}");
         }
-        for pod in self.cluster.list(Resource::of(Kind::Pod)).await {
-            self.check_pod(&pod, &claims, &by_name);
+        for pod in &pods {
+            check_pod(pod, &claims, &by_name);
         }
     }
+}
 
-    /// A pod with a node has its claims bound to volumes that the node can reach.
-    fn check_pod(&self, pod: &Value, claims: &[Value], volumes: &BTreeMap<String, &Value>) {
-        let Some(node) = pod["spec"]["nodeName"].as_str() else {
-            return;
+/// A pod with a node has its claims bound to volumes that the node can reach.
+fn check_pod(pod: &Value, claims: &[Value], volumes: &BTreeMap<String, &Value>) {
+    let Some(node) = pod["spec"]["nodeName"].as_str() else {
+        return;
+    };
+    for source in pod["spec"]["volumes"].as_array().into_iter().flatten() {
+        let Some(name) = source["persistentVolumeClaim"]["claimName"].as_str() else {
+            continue;
         };
-        for source in pod["spec"]["volumes"].as_array().into_iter().flatten() {
-            let Some(name) = source["persistentVolumeClaim"]["claimName"].as_str() else {
-                continue;
-            };
-            let claim = claims.iter().find(|claim| claim["metadata"]["name"] == name).unwrap();
-            let volume = &volumes[claim["spec"]["volumeName"].as_str().unwrap()];
-            let term = &volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"][0];
-            assert_eq!(term["matchExpressions"][0]["values"][0], node, "{name} can be reached");
-        }
+        let claim = claims.iter().find(|claim| claim["metadata"]["name"] == name).unwrap();
+        let volume = &volumes[claim["spec"]["volumeName"].as_str().unwrap()];
+        let term = &volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"][0];
+        assert_eq!(term["matchExpressions"][0]["values"][0], node, "{name} can be reached");
     }
 }

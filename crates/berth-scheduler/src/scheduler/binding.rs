@@ -8,6 +8,10 @@
 //!                          what was not written is reverted; the pod waits
 //! ```
 //!
+//! Volumes are reserved first, and nodes selected for claims only when every volume is: a reservation can be lost to
+//! another writer, and a volume that is being made cannot be taken back. When a write fails, the others under way are
+//! waited for, so that the next attempt knows what was written and goes on from there.
+//!
 //! Nothing is polled: a write that was answered, a watched object or the deadline moves a binding on.
 
 use super::{Scheduler, Write, WriteId, WriteOutcome};
@@ -43,6 +47,10 @@ pub(super) struct Binding {
     assumed_pod: AssumedPod,
     stage: Stage,
     deadline: Duration,
+    /// Claims for which the node is selected when the volumes are reserved.
+    unselected: SmallVec<[ClaimId; 2]>,
+    /// Why the binding fails, when the writes under way are answered.
+    failed: Option<String>,
     /// The versions that the API server gave to what was written; older states are not yet the outcome.
     written: SmallVec<[(Target, u64); 2]>,
 }
@@ -88,6 +96,8 @@ impl Binding {
             assumed_pod,
             stage: Stage::Writing(SmallVec::new()),
             deadline,
+            unselected: SmallVec::new(),
+            failed: None,
             written: SmallVec::new(),
         }
     }
@@ -106,6 +116,15 @@ impl Binding {
         self.volumes.bindings.clone().into_iter().map(|(_, volume)| volume)
     }
 
+    /// The API server has taken a write.
+    fn took(&mut self, target: Target, version: u64) {
+        self.written.push((target, version));
+        match target {
+            Target::Volume(volume) => self.assumption.volume_written(volume),
+            Target::Claim(claim) => self.assumption.claim_written(claim),
+        }
+    }
+
     fn claims(&self) -> impl Iterator<Item = ClaimId> + '_ {
         let bindings = self.volumes.bindings.iter().map(|(claim, _)| *claim);
         bindings.chain(self.volumes.provisions.iter().copied())
@@ -113,7 +132,7 @@ impl Binding {
 }
 
 impl Scheduler {
-    /// Sends the writes of a binding, all at once.
+    /// Sends the first writes of a binding, all at once.
     pub(super) fn start_binding(&mut self, key: &PodKey, mut binding: Binding, now: Duration) {
         let mut outstanding = SmallVec::new();
         for (claim, volume) in binding.volumes.bindings.clone() {
@@ -123,11 +142,7 @@ impl Scheduler {
                 outstanding.push((self.write(key, write), Target::Volume(volume)));
             }
         }
-        for claim in binding.assumption.claims().to_vec() {
-            if let Some(write) = self.select_node(claim, binding.node) {
-                outstanding.push((self.write(key, write), Target::Claim(claim)));
-            }
-        }
+        binding.unselected = binding.assumption.claims().into();
         binding.stage = Stage::Writing(outstanding);
         if let Some(pod) = self.pods.get(key) {
             for claim in pod.claims() {
@@ -138,6 +153,31 @@ impl Scheduler {
             }
         }
         self.bindings.insert(key, binding);
+        self.when_answered(key, now);
+    }
+
+    /// Goes on if all writes under way are answered: fails, sends those that come second, or waits for their outcome.
+    fn when_answered(&mut self, key: &PodKey, now: Duration) {
+        let Some(binding) = self.bindings.get_mut(key) else {
+            return;
+        };
+        if !matches!(&binding.stage, Stage::Writing(outstanding) if outstanding.is_empty()) {
+            return;
+        }
+        if let Some(message) = binding.failed.take() {
+            self.fail_binding(key, "FailedScheduling", message, now);
+            return;
+        }
+        let (claims, node) = (std::mem::take(&mut binding.unselected), binding.node);
+        let mut outstanding = SmallVec::new();
+        for claim in claims {
+            if let Some(write) = self.select_node(claim, node) {
+                outstanding.push((self.write(key, write), Target::Claim(claim)));
+            }
+        }
+        if let Some(binding) = self.bindings.get_mut(key) {
+            binding.stage = Stage::Writing(outstanding);
+        }
         self.move_on(key, now);
     }
 
@@ -182,33 +222,29 @@ impl Scheduler {
             return;
         };
         match (&mut binding.stage, outcome) {
-            (Stage::Writing(outstanding), WriteOutcome::Done { version }) => {
+            (Stage::Writing(outstanding), outcome) => {
                 let Some(at) = outstanding.iter().position(|(write, _)| *write == id) else {
                     return;
                 };
                 let (_, target) = outstanding.remove(at);
-                binding.written.push((target, *version));
-                match target {
-                    Target::Volume(volume) => binding.assumption.volume_written(volume),
-                    Target::Claim(claim) => binding.assumption.claim_written(claim),
+                match outcome {
+                    WriteOutcome::Done { version } => binding.took(target, *version),
+                    WriteOutcome::Failed { problem } => {
+                        let message = format!("running PreBind plugin \"VolumeBinding\": {problem}");
+                        binding.failed.get_or_insert(message);
+                    }
                 }
-                self.move_on(&key, now);
+                self.when_answered(&key, now);
             }
             (Stage::BindingPod(write), WriteOutcome::Done { .. }) if *write == id => {
                 binding.stage = Stage::Bound;
                 self.pod_bound(&key);
             }
-            (Stage::Writing(outstanding), WriteOutcome::Failed { problem })
-                if outstanding.iter().any(|(write, _)| *write == id) =>
-            {
-                let message = format!("running PreBind plugin \"VolumeBinding\": {problem}");
-                self.fail_binding(&key, "FailedScheduling", message, now);
-            }
             (Stage::BindingPod(write), WriteOutcome::Failed { problem }) if *write == id => {
                 self.fail_binding(&key, "FailedBinding", format!("binding rejected: {problem}"), now);
             }
             // An answer to a write that nobody waits for any more.
-            (Stage::Writing(_) | Stage::Waiting | Stage::Bound | Stage::BindingPod(_), _) => {}
+            (Stage::Waiting | Stage::Bound | Stage::BindingPod(_), _) => {}
         }
     }
 

@@ -5,7 +5,7 @@ use crate::world::{Fault, World};
 use berth_core::api::Kind;
 use berth_core::names;
 use berth_scheduler::queue::Place;
-use berth_scheduler::scheduler::Write;
+use berth_scheduler::scheduler::{Effect, Write, WriteId, WriteOutcome};
 use serde_json::{Value, json};
 
 /// A pod with one claim for an existing volume and one for which a volume is made: three writes.
@@ -427,4 +427,64 @@ fn nothing_is_due_while_the_api_server_binds_a_pod() {
     world.deliver();
     world.scheduler.step(world.now);
     assert_eq!(world.scheduler.next_wakeup(), None);
+}
+
+/// The writes that the scheduler has just sent, with their names.
+fn sent(world: &mut World) -> Vec<(WriteId, Write)> {
+    let effects = world.scheduler.take_effects().into_iter();
+    let writes = effects.filter_map(|effect| match effect {
+        Effect::Write { id, write } => Some((id, write)),
+        _ => None,
+    });
+    writes.collect()
+}
+
+/// The next attempt would not know that a volume was reserved, and could choose another node.
+#[test]
+fn a_binding_that_fails_waits_for_the_answers_to_its_other_writes() {
+    let mut world = World::of([
+        node("n1"),
+        local_class(),
+        volume("pv1", "local", "n1", 10),
+        volume("pv2", "local", "n1", 10),
+        claim("a", "local", 5),
+        claim("b", "local", 5),
+        pod("db", &["a", "b"]),
+    ]);
+    world.deliver();
+    world.scheduler.step(world.now);
+    let writes = sent(&mut world);
+    let [(first, _), (second, _)] = writes.as_slice() else {
+        panic!("two volumes are reserved at once: {writes:?}");
+    };
+    let problem = "conflict".to_owned();
+    let failed = WriteOutcome::Failed { problem };
+    world.scheduler.written(*first, &failed, world.now);
+    assert_eq!(world.scheduler.bindings_under_way(), 1);
+    let done = WriteOutcome::Done { version: 100 };
+    world.scheduler.written(*second, &done, world.now);
+    assert_eq!(world.scheduler.bindings_under_way(), 0);
+    let free: Vec<_> = world.scheduler.cluster().binder().free_volumes().collect();
+    assert_eq!(free.len(), 1, "what was written stays, the rest is undone: {free:?}");
+    world.assert_waits("default/db", "conflict");
+}
+
+/// A reservation can be lost to another writer; a volume that is being made cannot be taken back.
+#[test]
+fn nodes_are_selected_when_the_volumes_are_reserved() {
+    let mut world = mixed();
+    world.deliver();
+    world.scheduler.step(world.now);
+    let writes = sent(&mut world);
+    assert!(
+        matches!(writes.as_slice(), [(_, Write::ReserveVolume { .. })]),
+        "{writes:?}"
+    );
+    let done = WriteOutcome::Done { version: 100 };
+    world.scheduler.written(writes[0].0, &done, world.now);
+    let writes = sent(&mut world);
+    assert!(
+        matches!(writes.as_slice(), [(_, Write::SelectNode { .. })]),
+        "{writes:?}"
+    );
 }
