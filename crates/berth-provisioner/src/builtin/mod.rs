@@ -216,8 +216,16 @@ fn source(layout: Layout, request: &Request) -> Source {
         return Source::GcePersistentDisk;
     }
     Source::Csi {
-        driver: request.class.provisioner.clone(),
+        driver: driver_name(&request.class.provisioner),
         attributes: BTreeMap::new(),
+    }
+}
+
+/// A provisioner may have a path behind its domain, a driver may not: Kubernetes refuses such a volume.
+fn driver_name(provisioner: &str) -> String {
+    match provisioner.split_once('/') {
+        Some((domain, name)) => format!("{}.{domain}", name.replace('/', ".")),
+        None => provisioner.to_owned(),
     }
 }
 

@@ -40,6 +40,8 @@ pub(super) struct Gather<'a> {
     progress: &'a mut dyn Progress,
     /// Of objects that name none.
     namespace: &'a str,
+    /// Hand on objects of other kinds too.
+    keeps_others: bool,
     places: HashMap<Identity, Place>,
     /// Items of the list at hand that do not say what they are, until the list has said it.
     untyped: Vec<(Place, Value)>,
@@ -54,6 +56,7 @@ impl<'a> Gather<'a> {
             sink,
             progress,
             namespace: DEFAULT_NAMESPACE,
+            keeps_others: false,
             places: HashMap::new(),
             untyped: Vec::new(),
             summary: Summary::default(),
@@ -64,6 +67,13 @@ impl<'a> Gather<'a> {
 
     pub(super) fn in_namespace(self, namespace: &'a str) -> Self {
         Self { namespace, ..self }
+    }
+
+    pub(super) fn with_others(self) -> Self {
+        Self {
+            keeps_others: true,
+            ..self
+        }
     }
 
     pub(super) fn finish(self) -> Result<Summary, ReadError> {
@@ -166,6 +176,8 @@ impl<'a> Gather<'a> {
         match (Object::decode(value), raw) {
             (Ok(Some(object)), raw) => self.accept(place, object, raw),
             (Ok(None), Some(raw)) if WORKLOADS.contains(&kind.as_str()) => self.hand_on(raw, DEFAULT_NAMESPACE),
+            // Whether it lives in a namespace is for the server to say.
+            (Ok(None), Some(raw)) if self.keeps_others => self.hand_on(raw, ""),
             (Ok(None), _) => *self.summary.skipped.entry(kind).or_default() += 1,
             (Err(error), _) => {
                 let hint = hint(&error);

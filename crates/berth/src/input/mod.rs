@@ -141,6 +141,20 @@ pub fn read_values_in(
     read_into(sources, standard_input, gather)
 }
 
+/// Reads all sources like [`read_values`], and objects of all other kinds beside: for a server that keeps them.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_all_values(
+    sources: &[Source],
+    standard_input: &mut dyn Read,
+    progress: &mut dyn Progress,
+    sink: &mut dyn FnMut(serde_json::Value),
+) -> Result<Summary, ReadError> {
+    let gather = Gather::new(Sink::Values(sink), progress).with_others();
+    read_into(sources, standard_input, gather)
+}
+
 fn read_into(sources: &[Source], standard_input: &mut dyn Read, mut gather: Gather<'_>) -> Result<Summary, ReadError> {
     for source in sources {
         match source {

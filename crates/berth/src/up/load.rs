@@ -48,9 +48,25 @@ pub(super) async fn load(api: &Api, chosen: &Chosen, objects: Vec<Value>) -> Res
     objects.sort_by_key(|object| order(field::kind(object)));
     let mut paths = Paths::default();
     for object in &objects {
-        create(api, &mut paths, object).await?;
+        match create(api, &mut paths, object).await {
+            // A dump of a real cluster holds what nothing here needs.
+            Err(LoadError::UnknownKind { kind, .. }) if !is_needed(&kind) => {
+                tracing::info!(
+                    kind,
+                    name = field::name(object),
+                    "left out an object of a kind that is not known here"
+                );
+            }
+            created => created?,
+        }
     }
     Ok(count_nodes(api).await?)
+}
+
+/// Whether some part of a control plane reads a kind.
+fn is_needed(kind: &str) -> bool {
+    super::carry::resources().iter().any(|resource| resource.kind == kind)
+        || berth_core::api::Kind::ALL.iter().any(|one| one.name() == kind)
 }
 
 fn order(kind: &str) -> u8 {

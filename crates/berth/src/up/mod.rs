@@ -18,7 +18,7 @@ pub use load::LoadError;
 use crate::cli::UpArgs;
 use crate::config::{self, Configuration};
 use crate::embedded::names;
-use crate::input::{NoProgress, Source, read_values};
+use crate::input::{NoProgress, Source, read_all_values};
 use crate::terminal::Color;
 use anyhow::Context;
 use berth_apiserver::{Server, Tls};
@@ -49,7 +49,7 @@ pub fn up(args: &UpArgs, color: Color) -> anyhow::Result<()> {
     let chosen = Chosen::new(&args.components);
     let mut objects = Vec::new();
     let sources: Vec<Source> = args.filename.iter().map(|name| name.as_os_str().into()).collect();
-    read_values(&sources, &mut io::stdin().lock(), &mut NoProgress, &mut |object| {
+    read_all_values(&sources, &mut io::stdin().lock(), &mut NoProgress, &mut |object| {
         objects.push(object);
     })?;
     let scheduling = scheduler_options(args)?;

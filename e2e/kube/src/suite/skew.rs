@@ -1,7 +1,7 @@
 //! Versions apart: a controller that delays claims for a scheduler that cannot bind them leaves them unbound for ever.
 
 use super::report::Remark;
-use super::scenario::Scenario;
+use super::scenario::{SOON, Scenario};
 use super::world::{Cast, NODES, World};
 use anyhow::ensure;
 use berth_e2e::components::{Component, NAMESPACE};
@@ -42,10 +42,7 @@ pub(crate) async fn claims_wait_only_for_a_scheduler_that_announces_itself(
     });
     bound.await?;
     let waited = start.elapsed().as_secs_f64();
-    ensure!(
-        has_event(scenario, "alone", "DelayedBindingUnavailable").await?,
-        "nobody was told why"
-    );
+    event(scenario, "alone", "DelayedBindingUnavailable").await?;
 
     world.start(Component::Scheduler, &[]).await?;
     let heard = eventually("the controller hears of the scheduler", PATIENCE, async || {
@@ -55,11 +52,7 @@ pub(crate) async fn claims_wait_only_for_a_scheduler_that_announces_itself(
     let volume = objects::local_volume(&format!("{}-late", scenario.namespace), &scenario.class, "n1", "10Gi");
     scenario.add(&volume).await?;
     scenario.add_claim("patient", "5Gi").await?;
-    let told = eventually("the claim waits for a pod", PATIENCE, async || {
-        let told = has_event(scenario, "patient", "WaitForFirstConsumer").await?;
-        Ok::<_, anyhow::Error>(told.then_some(()))
-    });
-    told.await?;
+    event(scenario, "patient", "WaitForFirstConsumer").await?;
     scenario.add_pod("web", &["patient"]).await?;
     let nodes = scenario.placed(1).await?;
     ensure!(nodes["web"] == "n1", "on {}", nodes["web"]);
@@ -84,8 +77,13 @@ async fn allow_to_listen(world: &World) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn has_event(scenario: &Scenario, name: &str, reason: &str) -> anyhow::Result<bool> {
-    let events: Vec<Value> = scenario.kube.list(&scenario.path("events")).await?;
-    let told = |event: &Value| event["involvedObject"]["name"] == name && event["reason"] == reason;
-    Ok(events.iter().any(told))
+/// Waits until an event tells of something.
+async fn event(scenario: &Scenario, name: &str, reason: &str) -> anyhow::Result<()> {
+    let what = format!("an event {reason} about {name}");
+    let told = eventually(&what, SOON, async || {
+        let events = scenario.kube.list(&scenario.path("events")).await?;
+        let told = |event: &Value| event["involvedObject"]["name"] == name && event["reason"] == reason;
+        Ok::<_, anyhow::Error>(events.iter().any(told).then_some(()))
+    });
+    Ok(told.await?)
 }
