@@ -10,7 +10,9 @@ use berth_e2e::kube::Kube;
 use berth_e2e::objects;
 use berth_e2e::wait::eventually;
 use serde_json::Value;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 /// Nodes of the load. Volumes are more than claims, so that there is something to choose.
@@ -48,6 +50,9 @@ impl Chance {
 /// Pods with a local claim each, being created in the background.
 struct Bindings {
     count: usize,
+    /// How many pods may be created.
+    gate: Arc<Semaphore>,
+    released: usize,
     creating: JoinSet<anyhow::Result<()>>,
     namespace: String,
     kube: Kube,
@@ -56,6 +61,13 @@ struct Bindings {
 impl Bindings {
     /// Creates nodes, volumes and claims, and begins to create pods.
     async fn start(scenario: &mut Scenario, count: usize) -> anyhow::Result<Self> {
+        let mut bindings = Self::prepare(scenario, count).await?;
+        bindings.release(count);
+        Ok(bindings)
+    }
+
+    /// Creates nodes, volumes and claims. Pods are created when they are [released](Self::release).
+    async fn prepare(scenario: &mut Scenario, count: usize) -> anyhow::Result<Self> {
         let namespace = scenario.namespace.clone();
         scenario.add_local_class().await?;
         let names: Vec<String> = (0..NODES).map(|number| format!("f{number:02}")).collect();
@@ -78,11 +90,12 @@ impl Bindings {
         });
         let pods: Vec<Value> = pods.collect();
         let mut creating = JoinSet::new();
-        let kube = scenario.kube.clone();
+        let (kube, gate) = (scenario.kube.clone(), Arc::new(Semaphore::new(0)));
         for part in pods.chunks(count.div_ceil(CONCURRENCY).max(1)) {
-            let (kube, part) = (kube.clone(), part.to_vec());
+            let (kube, gate, part) = (kube.clone(), Arc::clone(&gate), part.to_vec());
             creating.spawn(async move {
                 for pod in part {
+                    gate.acquire().await?.forget();
                     create_in_the_end(&kube, &pod).await?;
                 }
                 Ok(())
@@ -90,10 +103,19 @@ impl Bindings {
         }
         Ok(Self {
             count,
+            gate,
+            released: 0,
             creating,
             namespace,
             kube,
         })
+    }
+
+    /// Lets so many pods be created in all.
+    fn release(&mut self, count: usize) {
+        let more = count.min(self.count).saturating_sub(self.released);
+        self.released += more;
+        self.gate.add_permits(more);
     }
 
     /// How many pods have a node. `None` while nobody can tell.
@@ -116,6 +138,7 @@ impl Bindings {
     /// Waits until all is well. Says how long that took.
     async fn recover(mut self, scenario: &Scenario, at: usize) -> anyhow::Result<Remark> {
         let start = Instant::now();
+        self.release(self.count);
         let first = self.until((at + 1).min(self.count)).await;
         let first = first.map(|_| start.elapsed());
         while let Some(created) = self.creating.join_next().await {
@@ -220,9 +243,11 @@ pub(crate) async fn components_are_killed(
     let mut chance = Chance::new(seed);
     let mut moments: Vec<usize> = (0..6).map(|_| count / 20 + chance.below(count * 8 / 10)).collect();
     moments.sort_unstable();
-    let load = Bindings::start(scenario, count).await?;
+    let mut load = Bindings::prepare(scenario, count).await?;
     let (mut at, mut killed) = (0, Vec::new());
     for moment in moments {
+        // Some are always on their way, and never all: a component that is killed is in the middle of something.
+        load.release(moment + count / 8);
         at = load.until(moment).await?;
         let victims: &[Component] = match chance.below(3) {
             0 => &[Component::Scheduler],

@@ -29,6 +29,11 @@ impl Report {
         self.only.is_empty() || self.only.iter().any(|text| name.contains(text.as_str()))
     }
 
+    /// Whether all tests are to be run.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.only.is_empty()
+    }
+
     /// Runs a test and prints how it went. `false` if it failed.
     pub(crate) async fn run(
         &mut self,
