@@ -52,6 +52,9 @@ pub fn pre_filter(cluster: &mut Cluster, pod: &Pod, profile: &Profile) -> PreFil
         return PreFilter::Skip;
     }
     cluster.refresh_attached();
+    if state.is_unlimited(cluster) {
+        return PreFilter::Skip;
+    }
     PreFilter::ready(state)
 }
 
@@ -156,6 +159,19 @@ impl State {
                 mask.insert(node);
             }
         }
+    }
+
+    /// Whether no node limits volumes of these drivers, and nothing but limits matters: then no node is refused.
+    fn is_unlimited(&self, cluster: &Cluster) -> bool {
+        let attached = cluster.attached();
+        let unlimited = |outcome: &Outcome| match outcome {
+            Outcome::Counted {
+                volumes,
+                must_be_installed,
+            } => must_be_installed.is_empty() && volumes.iter().all(|key| attached.column(key.driver).is_none()),
+            Outcome::Refused(_) => false,
+        };
+        attached.broken().is_empty() && unlimited(&self.plain) && unlimited(&self.with_csi_node)
     }
 
     /// The volumes that count where there are limits, unless something but limits matters.
