@@ -169,8 +169,8 @@ mod tests {
         assert_eq!(grants.len(), 3);
         let requests = [request("list", "pods", "", true), request("get", "secrets", "t", false)];
         let expected = [
-            "berth-scheduler: get secrets s in berth-system",
             "berth-scheduler: watch pods in berth-system",
+            "berth-scheduler: get secrets s in berth-system",
         ];
         assert_eq!(unused(&grants, &requests), expected);
         assert_eq!(forbidden(&requests).len(), 1);
