@@ -13,6 +13,7 @@ use crate::watch::Change;
 use berth_core::api::{Kind, Object};
 use berth_scheduler::queue::PodKey;
 use berth_scheduler::scheduler::{Effect, Scheduler, Write, WriteId, WriteOutcome};
+use jiff::Timestamp;
 use rustc_hash::FxHashMap;
 use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant, sleep_until, timeout};
@@ -142,6 +143,8 @@ impl Owner {
 
     /// Decides about pods while there are some and their writes can be carried out.
     fn decide(&mut self) {
+        // Reports of capacity say until when they count.
+        self.scheduler.set_now(Timestamp::now().as_second());
         for _ in 0..STEPS_AT_A_TIME {
             if !self.can_decide() {
                 break;
