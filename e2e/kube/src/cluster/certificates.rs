@@ -30,7 +30,7 @@ impl Certificates {
         let authority_pem = authority.self_signed(&authority_key)?.pem();
         let issuer = Issuer::new(authority, authority_key);
 
-        let names = ["localhost", "127.0.0.1", "10.0.0.1", "kubernetes.default.svc"];
+        let names = ["localhost", "127.0.0.1", "10.96.0.1", "kubernetes.default.svc"];
         let mut server = CertificateParams::new(names.map(str::to_owned).to_vec())?;
         server.distinguished_name.push(DnType::CommonName, "kube-apiserver");
         server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];

@@ -2,7 +2,7 @@
 
 use super::certificates::{ACCOUNT_KEY, ACCOUNT_PUBLIC_KEY, AUTHORITY, SERVER_CERTIFICATE, SERVER_KEY};
 use super::process::Process;
-use super::{ClusterError, write_private};
+use super::{ClusterError, Options, write_private};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +17,8 @@ pub enum Controllers {
     WithoutVolumes,
     /// The volume binder alone, to be measured.
     OnlyVolumes,
+    /// Garbage and namespaces alone.
+    Garbage,
 }
 
 const COMMON_CONTROLLERS: [&str; 13] = [
@@ -136,8 +138,7 @@ pub(super) fn start_apiserver(
     binaries: &Path,
     root: &Path,
     ports: &Ports,
-    audit: bool,
-    more: &[String],
+    options: &Options,
 ) -> Result<Process, ClusterError> {
     let file = |name: &str| root.join(name).display().to_string();
     let mut arguments = vec![
@@ -151,18 +152,18 @@ pub(super) fn start_apiserver(
         "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
         format!("--token-auth-file={}", file("tokens.csv")),
         "--authorization-mode=RBAC".to_owned(),
-        "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+        "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
+        "--allow-privileged=true".to_owned(),
         "--endpoint-reconciler-type=none".to_owned(),
-        // It taints new nodes until the node lifecycle controller has heard of their kubelets. There are none.
-        "--disable-admission-plugins=TaintNodesByCondition".to_owned(),
+        format!("--disable-admission-plugins={}", options.without_admission.join(",")),
     ];
-    if audit {
+    if options.audit {
         let policy = root.join("audit-policy.json");
         write_private(&policy, AUDIT_POLICY)?;
         arguments.push(format!("--audit-policy-file={}", policy.display()));
         arguments.push(format!("--audit-log-path={}", file("audit.log")));
     }
-    arguments.extend(more.iter().cloned());
+    arguments.extend(options.apiserver_arguments.iter().cloned());
     let name = "kube-apiserver";
     Ok(Process::spawn(
         name,
@@ -173,13 +174,12 @@ pub(super) fn start_apiserver(
 }
 
 pub(super) fn controller_manager_arguments(root: &Path, controllers: Controllers, more: &[&str]) -> Vec<String> {
-    let mut names = match controllers {
-        Controllers::WithVolumes | Controllers::WithoutVolumes => COMMON_CONTROLLERS.to_vec(),
-        Controllers::OnlyVolumes => Vec::new(),
+    let names = match controllers {
+        Controllers::WithVolumes => [COMMON_CONTROLLERS.as_slice(), &[VOLUME_BINDER]].concat(),
+        Controllers::WithoutVolumes => COMMON_CONTROLLERS.to_vec(),
+        Controllers::OnlyVolumes => vec![VOLUME_BINDER],
+        Controllers::Garbage => vec!["garbage-collector-controller", "namespace-controller"],
     };
-    if controllers != Controllers::WithoutVolumes {
-        names.push(VOLUME_BINDER);
-    }
     let mut arguments = vec![
         format!("--controllers={}", names.join(",")),
         format!(

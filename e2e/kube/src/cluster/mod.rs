@@ -75,14 +75,28 @@ pub enum ClusterError {
 }
 
 /// What kind of cluster to start.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Where the binaries are. `None`: where `e2e/kube/build` puts them.
     pub binaries: Option<PathBuf>,
     /// Write down every request, for [`Cluster::audit`]. Costs some time for each request.
     pub audit: bool,
+    /// Admission plugins that are switched off.
+    pub without_admission: Vec<String>,
     /// More arguments for kube-apiserver.
     pub apiserver_arguments: Vec<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            binaries: None,
+            audit: false,
+            // It taints new nodes until the node lifecycle controller has heard of their kubelets. There are none.
+            without_admission: vec!["TaintNodesByCondition".to_owned()],
+            apiserver_arguments: Vec::new(),
+        }
+    }
 }
 
 /// A running control plane: etcd and kube-apiserver.
@@ -228,13 +242,8 @@ impl Cluster {
     /// # Errors
     /// If it does not start.
     pub async fn start_apiserver(&mut self) -> Result<(), ClusterError> {
-        let mut process = control_plane::start_apiserver(
-            &self.binaries,
-            self.directory.path(),
-            &self.ports,
-            self.options.audit,
-            &self.options.apiserver_arguments,
-        )?;
+        let mut process =
+            control_plane::start_apiserver(&self.binaries, self.directory.path(), &self.ports, &self.options)?;
         let kube = self.kube();
         // The default namespace comes a moment after the server says that it is ready.
         let ready = eventually("kube-apiserver is ready", START, async || {
