@@ -96,10 +96,11 @@ impl Pools {
         pools.iter().find(|pool| &*pool.name == name)
     }
 
-    /// Whether any pool stops counting at some time.
-    pub(crate) fn expire(&self) -> bool {
+    /// Whether any pool stops counting, or starts to count again, between two times.
+    pub(crate) fn change_between(&self, one: i64, other: i64) -> bool {
+        let (from, to) = (one.min(other), one.max(other));
         let mut pools = self.by_key.values().flat_map(FxHashMap::values).flatten();
-        pools.any(|pool| pool.expires.is_some())
+        pools.any(|pool| pool.expires.is_some_and(|expires| from < expires && expires <= to))
     }
 
     pub(crate) fn serves(&self, key: PoolKey) -> bool {

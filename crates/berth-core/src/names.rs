@@ -91,11 +91,12 @@ pub const EPHEMERAL_CLASS: &str = "<ephemeral>";
 /// use berth_core::names::driver_object;
 /// assert_eq!(driver_object("example.com"), "example.com");
 /// assert_eq!(driver_object("berth.dev/local"), "local.berth.dev");
+/// assert_eq!(driver_object("berth.dev/disks/local"), "disks.local.berth.dev");
 /// ```
 #[must_use]
 pub fn driver_object(provisioner: &str) -> Cow<'_, str> {
     match provisioner.split_once('/') {
-        Some((domain, plugin)) => Cow::Owned(format!("{plugin}.{domain}")),
+        Some((domain, plugin)) => Cow::Owned(format!("{}.{domain}", plugin.replace('/', "."))),
         None => Cow::Borrowed(provisioner),
     }
 }

@@ -14,8 +14,11 @@ use tokio::time::{sleep, timeout};
 /// How long an answer may take. API servers give up on ordinary requests after a minute themselves.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How often a request is sent again that the server was too busy to look at. It says itself when to come back.
-const BUSY_RETRIES: u32 = 10;
+/// How long a request waits in all for a server that is too busy to look at it and says when to come back. Well below the
+/// time in which a lease has to be renewed, and short enough that what was decided still stands.
+const BUSY_PATIENCE: Duration = Duration::from_secs(5);
+/// The least that it waits each time.
+const BUSY_PAUSE: Duration = Duration::from_millis(100);
 
 /// Why a request did not do what it should.
 #[derive(Debug, thiserror::Error)]
@@ -106,7 +109,7 @@ fn timed_out(path: &str) -> ApiError {
 fn retry_after(response: &Response<Body>) -> Option<Duration> {
     let header = response.headers().get(header::RETRY_AFTER)?;
     let seconds = header.to_str().ok()?.parse().ok()?;
-    (response.status() == StatusCode::TOO_MANY_REQUESTS).then(|| Duration::from_secs(seconds).min(REQUEST_TIMEOUT))
+    (response.status() == StatusCode::TOO_MANY_REQUESTS).then(|| Duration::from_secs(seconds).max(BUSY_PAUSE))
 }
 
 async fn refusal(method: Method, path: &str, response: Response<Body>) -> ApiError {
@@ -177,16 +180,16 @@ impl Api {
     async fn send(&self, method: Method, path: &str, body: Option<(&str, Vec<u8>)>) -> Result<Body, ApiError> {
         // It goes out several times at most, and is the same each time.
         let body = body.map(|(content_type, content)| (content_type, Bytes::from(content)));
-        let mut busy = 0;
+        let mut waited = Duration::ZERO;
         loop {
             let response = self.send_once(&method, path, body.clone()).await?;
             let status = response.status();
             if status.is_success() {
                 return Ok(response.into_body());
             }
-            match retry_after(&response).filter(|_| busy < BUSY_RETRIES) {
+            match retry_after(&response).filter(|delay| waited + *delay <= BUSY_PATIENCE) {
                 Some(delay) => {
-                    busy += 1;
+                    waited += delay;
                     tracing::debug!(path, ?delay, "the server is busy");
                     sleep(delay).await;
                 }

@@ -187,9 +187,11 @@ pub(crate) async fn run<C: Component>(
             .ok_or(RunError::Ended { component, part })
     };
     let (result, finished) = tokio::select! {
-        () = &mut working => (ended("state owner"), true),
+        // The election ends with the lease: what counts then is that it was lost.
+        biased;
         // Another copy may already be at work: nothing begun is finished.
         () = lost.cancelled() => (Err(lease_lost(&process)), true),
+        () = &mut working => (ended("state owner"), true),
         task = tasks.join_next() => match task {
             Some(Ok(part)) => (ended(part), false),
             Some(Err(_)) | None => (ended("task"), false),

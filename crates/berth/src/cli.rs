@@ -44,7 +44,7 @@ Examples:
   berth simulate
   berth simulate -f new-workload.yaml --on-cluster --context staging
   berth simulate -f cluster/ -f new-workload.yaml -o json
-  berth simulate -f cluster/ --scenario examples/scenarios/zone-loss.yaml -o html > report.html
+  berth simulate -f examples/scenarios/zone-loss.yaml --scenario examples/scenarios/zone-loss.scenario.yaml -o html > report.html
   kubectl get nodes,pods,pv,pvc,sc,csinodes,csidrivers,csistoragecapacities,ns,deploy,sts,rs,jobs -A -o json \\
     | berth simulate -f - -f new-workload.yaml
 
@@ -130,8 +130,9 @@ Examples:
   berth controller --kubeconfig ~/.kube/config
   berth controller --leader-elect --config controller.yaml
 
-The configuration has these fields, with their defaults: volumeScheduling: true, bindForPlacedPods: true, zoneUpgrade: \
-Off (or DryRun, On), protection: Off (or UsedByPods, Bound), ephemeralClaims: false, workers: 16, resyncSeconds: 15.
+The configuration has these fields, with their defaults: volumeScheduling: true, requireDelayedBindingScheduler: false, \
+bindForPlacedPods: true, zoneUpgrade: Off (or DryRun, On), protection: Off (or UsedByPods, Bound), ephemeralClaims: false, \
+workers: 16, resyncSeconds: 15.
 
 Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 bad input or usage, or it could not go on.";
 

@@ -255,6 +255,7 @@ fn versions_agree() {
         (&chart["version"], &chart["appVersion"]),
         (&version.into(), &version.into())
     );
+    assert!(text("deploy/kustomization.yaml").contains(&format!("newTag: {version}\n")));
     let dockerfile = text("Dockerfile");
     assert!(dockerfile.contains(&format!("org.opencontainers.image.version=\"{version}\"")));
     let toolchain = text("rust-toolchain.toml");

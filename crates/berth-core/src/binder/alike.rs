@@ -2,7 +2,7 @@
 //!
 //! Claims are alike if they are of the same classes and shapes and wait for any free volume. Their names do not
 //! matter: the pods of a StatefulSet share their answers. What can change an answer is told by node; see
-//! [`PreparedPod::stale_nodes`].
+//! [`VolumeBinder::stale_nodes`].
 
 use super::{PreparedPod, VolumeBinder};
 use crate::nodes::NodeId;
@@ -14,14 +14,6 @@ use smallvec::SmallVec;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AlikeClaims {
     classes: SmallVec<[(Symbol, u64, u64); 1]>,
-}
-
-impl AlikeClaims {
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.classes.is_empty()
-    }
 }
 
 /// Up to where somebody has read the changes that concern a pod's open claims.

@@ -190,7 +190,7 @@ impl VolumeBinder {
 
     /// Says what time it is, in seconds since 1970: pools that have expired do not count.
     pub fn set_now(&mut self, seconds: i64) {
-        if self.now != seconds && self.pools.expire() {
+        if self.now != seconds && self.pools.change_between(self.now, seconds) {
             self.pool_changes.forget();
         }
         self.now = seconds;

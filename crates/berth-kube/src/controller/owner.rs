@@ -89,6 +89,7 @@ impl Owner {
         let mut listening = JoinSet::new();
         if let Some(required) = options.required_scheduler.clone() {
             options.settings.require_delayed_binding_scheduler = true;
+            executor.metrics.announced.set(1);
             listening.spawn(announce::listen(executor.api.clone(), required, fact));
         }
         let mut state = State::default();

@@ -214,19 +214,11 @@ impl Executor {
         strategic: &Value,
         applied: &[(PoolClass, Pool)],
     ) -> Result<(), ApiError> {
-        let announce = options.announce;
+        let driver = names::driver_object(driver);
         let written = match options.form {
             CapacityForm::Objects => return Ok(()),
-            CapacityForm::DriverStatus => {
-                let patched = self.patch_driver(driver, strategic).await;
-                match patched {
-                    Err(error) if error.is_not_found() && announce => {
-                        self.announce(driver).await?;
-                        self.patch_driver(driver, strategic).await
-                    }
-                    patched => patched,
-                }
-            }
+            CapacityForm::DriverStatus if options.announce => self.announce(&driver, strategic).await,
+            CapacityForm::DriverStatus => self.patch_driver(&driver, strategic).await,
             CapacityForm::CustomResource => {
                 let manager: String = format!("berth-{}-{pool}", class.name().trim_matches(['<', '>']));
                 let manager: String = manager.chars().take(128).collect();
@@ -234,7 +226,7 @@ impl Executor {
                     "/apis/{}/csidrivercapacities/{driver}?fieldManager={manager}&force=true",
                     pools::CUSTOM_API_VERSION
                 );
-                let body = pools::apply(driver, applied);
+                let body = pools::apply(&driver, applied);
                 self.api.patch_path(&path, "application/apply-patch+yaml", &body).await
             }
         };
@@ -242,7 +234,7 @@ impl Executor {
     }
 
     async fn patch_driver(&self, driver: &str, patch: &Value) -> Result<Bytes, ApiError> {
-        let path = Resource::of(Kind::CsiDriver).object("", &names::driver_object(driver));
+        let path = Resource::of(Kind::CsiDriver).object("", driver);
         let content_type = "application/strategic-merge-patch+json";
         self.api
             .patch_path(
@@ -253,24 +245,29 @@ impl Executor {
             .await
     }
 
-    /// Makes the object of a driver that has none. Classes whose room is not published have no limit.
-    async fn announce(&self, driver: &str) -> Result<(), ApiError> {
-        match self
-            .api
-            .create(Resource::of(Kind::CsiDriver), "", &pools::driver(driver))
-            .await
-        {
-            Err(error) if !error.is_conflict() => return Err(error),
-            _ => {}
-        }
+    /// Patches a pool of a driver whose object is made where there is none. Classes whose room is not published have no
+    /// limit: that is said with every pool, so that there is no moment in which only one of the two is known.
+    async fn announce(&self, driver: &str, strategic: &Value) -> Result<Bytes, ApiError> {
         let everywhere = Pool {
             name: "unlimited".to_owned(),
             nodes: PoolNodes::All,
             bytes: i64::MAX,
             expires: None,
         };
-        let report = pools::report(&PoolClass::Fallback, &everywhere);
-        self.patch_driver(driver, &report).await.map(|_| ())
+        let mut patch = pools::report(&PoolClass::Fallback, &everywhere);
+        let storage = |value: &Value| value.pointer("/status/storage").and_then(Value::as_array).cloned();
+        if let Some(Value::Array(all)) = patch.pointer_mut("/status/storage") {
+            all.extend(storage(strategic).unwrap_or_default());
+        }
+        match self.patch_driver(driver, &patch).await {
+            Err(error) if error.is_not_found() => {}
+            patched => return patched,
+        }
+        let object = pools::driver(driver);
+        match self.api.create(Resource::of(Kind::CsiDriver), "", &object).await {
+            Err(error) if !error.is_conflict() => Err(error),
+            _ => self.patch_driver(driver, &patch).await,
+        }
     }
 
     /// Deletes an object. One that is gone, or is another one by now, counts as deleted.

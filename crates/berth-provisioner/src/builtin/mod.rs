@@ -216,16 +216,9 @@ fn source(layout: Layout, request: &Request) -> Source {
         return Source::GcePersistentDisk;
     }
     Source::Csi {
-        driver: driver_name(&request.class.provisioner),
+        // Kubernetes refuses a volume whose driver has a slash in its name.
+        driver: names::driver_object(&request.class.provisioner).into_owned(),
         attributes: BTreeMap::new(),
-    }
-}
-
-/// A provisioner may have a path behind its domain, a driver may not: Kubernetes refuses such a volume.
-fn driver_name(provisioner: &str) -> String {
-    match provisioner.split_once('/') {
-        Some((domain, name)) => format!("{}.{domain}", name.replace('/', ".")),
-        None => provisioner.to_owned(),
     }
 }
 

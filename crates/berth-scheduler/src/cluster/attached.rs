@@ -104,7 +104,7 @@ fn count_claim(binder: &VolumeBinder, claim: &Claim) -> Counted {
     match InTreePlugin::from_name(binder.symbols().text(class.provisioner)) {
         Some(plugin) => migrated(binder, plugin, handle),
         None => counted(VolumeKey {
-            driver: class.provisioner,
+            driver: class.driver,
             handle,
         }),
     }

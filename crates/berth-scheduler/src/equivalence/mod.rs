@@ -3,7 +3,7 @@
 //! ```text
 //!   pod ──traits──▶ class ──▶ verdicts by node ◀──mended── nodes touched by pods and node objects
 //!                               │      ▲                   nodes on which claims of the class find other volumes
-//!                               │      └──────built anew── published capacity, drivers, images: see `Stand`
+//!                               │      └──────built anew── drivers, resources and images of the cluster
 //!                               ▼
 //!              narrowed and scored further by the plugins that look at other nodes
 //! ```

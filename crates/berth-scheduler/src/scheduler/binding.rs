@@ -28,6 +28,8 @@ use berth_core::symbols::Symbol;
 use smallvec::SmallVec;
 use std::time::Duration;
 
+/// What is said when there is nowhere to go any more.
+const NODE_GONE: &str = "the chosen node is gone";
 /// The plugins that are asked once more about the chosen node when the volumes are bound.
 const VOLUME_FILTERS: [PluginName; 4] = [
     PluginName::VolumeRestrictions,
@@ -102,11 +104,7 @@ impl Binding {
         }
     }
 
-    /// When the volumes must be bound, if that is still waited for.
-    pub(super) fn due(&self) -> Option<Duration> {
-        matches!(self.stage, Stage::Writing(_) | Stage::Waiting).then_some(self.deadline)
-    }
-
+    /// When the volumes must be bound.
     pub(super) fn deadline(&self) -> Duration {
         self.deadline
     }
@@ -169,6 +167,11 @@ impl Scheduler {
             return;
         }
         let (claims, node) = (std::mem::take(&mut binding.unselected), binding.node);
+        // A selected node is not taken back: a volume may be made for it at once.
+        if !claims.is_empty() && self.cluster.nodes().name(node) != binding.node_name {
+            self.fail_binding(key, "FailedScheduling", NODE_GONE.to_owned(), now);
+            return;
+        }
         let mut outstanding = SmallVec::new();
         for claim in claims {
             if let Some(write) = self.select_node(claim, node) {
@@ -286,7 +289,7 @@ impl Scheduler {
         let binder = self.cluster.binder();
         let node = binding.node_name;
         if self.cluster.nodes().name(binding.node) != node {
-            return Progress::Failed("the chosen node is gone".to_owned());
+            return Progress::Failed(NODE_GONE.to_owned());
         }
         let behind = |target: Target, version: u64| {
             let of_target = binding.written.iter().find(|(written, _)| *written == target);
@@ -354,6 +357,7 @@ impl Scheduler {
         if let Some(binding) = self.bindings.get_mut(key) {
             binding.stage = Stage::BindingPod(id);
         }
+        self.bindings.volumes_are_bound(key);
     }
 
     /// Why the volume filters refuse the chosen node now that the real volumes are known.

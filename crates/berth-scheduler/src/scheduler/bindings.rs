@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// The bindings under way.
+/// The bindings under way. A deadline stands only while its binding waits for volumes.
 #[derive(Debug, Default)]
 pub(super) struct Bindings {
     by_pod: FxHashMap<PodKey, Binding>,
@@ -65,16 +65,21 @@ impl Bindings {
         self.by_volume.get(&volume).cloned().unwrap_or_default()
     }
 
-    /// When the first binding is due that still waits for its volumes. Those past that are done in a moment, and few.
+    /// The volumes of a binding are there: its deadline is met.
+    pub(super) fn volumes_are_bound(&mut self, key: &PodKey) {
+        if let Some(binding) = self.by_pod.get(key) {
+            self.deadlines.remove(&(binding.deadline(), PodKey::clone(key)));
+        }
+    }
+
+    /// When the first binding is due that still waits for its volumes.
     pub(super) fn next_due(&self) -> Option<Duration> {
-        let mut due = self.deadlines.iter().filter_map(|(_, key)| self.get(key)?.due());
-        due.next()
+        self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
     /// The pods whose bindings wait for their volumes and are overdue.
     pub(super) fn overdue(&self, now: Duration) -> Vec<PodKey> {
         let past = self.deadlines.iter().take_while(|(deadline, _)| *deadline <= now);
-        let waiting = past.filter(|(_, key)| self.get(key).is_some_and(|binding| binding.due().is_some()));
-        waiting.map(|(_, key)| PodKey::clone(key)).collect()
+        past.map(|(_, key)| PodKey::clone(key)).collect()
     }
 }
