@@ -488,3 +488,20 @@ fn nodes_are_selected_when_the_volumes_are_reserved() {
         "{writes:?}"
     );
 }
+
+#[test]
+fn a_node_that_goes_while_volumes_are_reserved_is_not_selected() {
+    let mut world = mixed();
+    world.deliver();
+    world.scheduler.step(world.now);
+    let writes = sent(&mut world);
+    world.scheduler.remove(Kind::Node, "", "n1", world.now);
+    // Another node takes the place of the one that is gone.
+    world.create([node("n3")]);
+    world.deliver();
+    let done = WriteOutcome::Done { version: 100 };
+    world.scheduler.written(writes[0].0, &done, world.now);
+    let writes = sent(&mut world);
+    assert!(writes.is_empty(), "{writes:?}");
+    world.assert_waits("default/db", "the chosen node is gone");
+}
