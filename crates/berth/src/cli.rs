@@ -44,7 +44,8 @@ Examples:
   berth simulate
   berth simulate -f new-workload.yaml --on-cluster --context staging
   berth simulate -f cluster/ -f new-workload.yaml -o json
-  berth simulate -f examples/scenarios/zone-loss.yaml --scenario examples/scenarios/zone-loss.scenario.yaml -o html > report.html
+  berth simulate -f examples/scenarios/zone-loss.yaml \\
+    --scenario examples/scenarios/zone-loss.scenario.yaml -o html > report.html
   kubectl get nodes,pods,pv,pvc,sc,csinodes,csidrivers,csistoragecapacities,ns,deploy,sts,rs,jobs -A -o json \\
     | berth simulate -f - -f new-workload.yaml
 
