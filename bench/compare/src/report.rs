@@ -73,7 +73,7 @@ pub(crate) fn markdown(all: &[Measured], setting: &Setting, picture: &str) -> St
          contain the wait for their turn, except where pods arrive at a given rate. CPU is counted from the first creation to the\n\
          last placement and divided by what was placed. Memory is the most that was resident at any time. Writes are requests\n\
          that change objects, without the creation itself, events and leases. Where a CSI driver makes the volumes, both sides\n\
-         use `berth provisioner` and the same driver, since the CSI project's own provisioner is not in the module registry.\n",
+         use `berth provisioner` and the same driver, so that only scheduler and controller differ.\n",
     );
     page
 }
@@ -81,7 +81,7 @@ pub(crate) fn markdown(all: &[Measured], setting: &Setting, picture: &str) -> St
 fn throughput(page: &mut String, rows: &[Row<'_>]) {
     page.push_str(
         "## Placed in a second\n\n\
-         | workload | nodes / volumes / pods | Kubernetes | Berth | ratio | promised |\n|---|---|--:|--:|--:|--:|\n",
+         | workload | nodes / volumes / pods | Kubernetes | Berth | ratio | goal |\n|---|---|--:|--:|--:|--:|\n",
     );
     for row in rows {
         let ratio = row
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_states_ratios_and_whether_promises_were_met() {
+    fn the_page_states_ratios_and_whether_goals_were_met() {
         let setting = Setting {
             machine: "two cores".to_owned(),
             kubernetes: "v1".to_owned(),

@@ -65,7 +65,7 @@ impl Side {
                 }
             }
         }
-        // The provisioner of the CSI project cannot be had from the module registry, so both sides use Berth's.
+        // The same on both sides, so that only scheduler and controller differ.
         if workload.storage == Storage::Made {
             processes.push(start_berth(cluster, "provisioner", &["--csi-address", csi]).await?);
         }

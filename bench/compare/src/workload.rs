@@ -46,7 +46,7 @@ pub(crate) struct Workload {
     pub(crate) count: usize,
     /// How many come in a second; `None`: all at once.
     pub(crate) rate: Option<usize>,
-    /// What the ratio of Berth to Kubernetes must be at least, if something was promised.
+    /// What the ratio of Berth to Kubernetes should be at least, if there is a goal.
     pub(crate) target: Option<f64>,
 }
 
