@@ -201,7 +201,7 @@ fn name(side: Side) -> &'static str {
     }
 }
 
-const LABELS: f64 = 330.0;
+const LABELS: f64 = 350.0;
 const BARS: f64 = 470.0;
 const ROW: f64 = 46.0;
 const TOP: f64 = 58.0;
@@ -211,7 +211,7 @@ pub(crate) fn picture(all: &[Measured]) -> String {
     let rows = rows(all);
     #[allow(clippy::cast_precision_loss, reason = "ten rows")]
     let height = TOP + ROW * rows.len() as f64 + 34.0;
-    let width = LABELS + BARS + 130.0;
+    let width = LABELS + BARS + 150.0;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" height=\"{height:.0}\" \
          font-family=\"system-ui, sans-serif\" font-size=\"13\" role=\"img\" aria-label=\"Placed in a second, Kubernetes and Berth\">\n\
@@ -245,8 +245,9 @@ pub(crate) fn picture(all: &[Measured]) -> String {
             row.workload.title,
             row.workload.nodes
         );
-        bar(&mut svg, "k", y + 3.0, row.kubernetes);
-        bar(&mut svg, "b", y + 20.0, row.berth);
+        let ratio = row.ratio().map_or_else(String::new, |ratio| format!("  ({ratio:.1}×)"));
+        bar(&mut svg, "k", y + 3.0, row.kubernetes, "");
+        bar(&mut svg, "b", y + 20.0, row.berth, &ratio);
         y += ROW;
     }
     svg.push_str("</svg>\n");
@@ -258,13 +259,13 @@ fn length(per_second: f64) -> f64 {
     ((per_second.max(0.1).log10() + 1.0) / 4.0).min(1.1) * BARS
 }
 
-fn bar(svg: &mut String, class: &str, y: f64, measured: Option<&Measured>) {
+fn bar(svg: &mut String, class: &str, y: f64, measured: Option<&Measured>, ratio: &str) {
     let Some(measured) = measured else { return };
     let length = length(measured.per_second);
     let _ = writeln!(
         svg,
         "<rect class=\"{class}\" x=\"{LABELS}\" y=\"{y:.1}\" width=\"{length:.1}\" height=\"15\" rx=\"2\"/>\
-         <text class=\"t\" x=\"{:.1}\" y=\"{:.1}\" font-size=\"12\">{:.1}</text>",
+         <text class=\"t\" x=\"{:.1}\" y=\"{:.1}\" font-size=\"12\">{:.1}{ratio}</text>",
         LABELS + length + 6.0,
         y + 12.0,
         measured.per_second

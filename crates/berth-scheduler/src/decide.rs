@@ -1,7 +1,7 @@
 //! Finds the best node for a pod: the nodes are narrowed down by every filter plugin, then scored.
 //!
 //! Verdicts and scores that depend on the pod's class and the node alone are kept (see
-//! [`equivalence`](crate::equivalence)); the rest is worked out here. Every node is looked at, unless the profile asks
+//! [`equivalence`]); the rest is worked out here. Every node is looked at, unless the profile asks
 //! for a sample. What is needed from pod to pod is kept in a [`Scratch`], so that a decision does not allocate for each
 //! node.
 
