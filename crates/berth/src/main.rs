@@ -5,6 +5,11 @@ use berth::plugin;
 use clap::FromArgMatches;
 use std::process::ExitCode;
 
+/// A static binary would get the allocator of musl, with which decisions take a third longer.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let program = std::env::args_os().next();
     let matches = plugin::command(program.as_deref()).get_matches();
