@@ -17,7 +17,7 @@ mod workload;
 use anyhow::Context as _;
 use berth_e2e::cluster::{berth_binary, kube_binaries};
 use clap::Parser;
-use measure::Measured;
+use measure::{Measured, Run};
 use report::Setting;
 use side::Side;
 use std::fs;
@@ -39,6 +39,11 @@ struct Cli {
     /// Stop a side after so many seconds of a workload.
     #[arg(long, default_value_t = 60)]
     patience: u64,
+    /// Measure each workload so often, taking turns in who comes first; the run in the middle is reported.
+    ///
+    /// A side that ran out of patience once is not measured again.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=15))]
+    rounds: u8,
     /// Write comparison.md, comparison.svg and comparison.json into this directory.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -67,6 +72,7 @@ async fn compare(cli: &Cli) -> anyhow::Result<()> {
         kubernetes: version(&kube_binaries()?.join("kube-apiserver"))?,
         berth: version(&berth_binary()?)?,
         patience_seconds: cli.patience,
+        rounds: cli.rounds,
     };
     let wanted =
         |workload: &&Workload| cli.workloads.is_empty() || cli.workloads.iter().any(|name| name == workload.name);
@@ -77,14 +83,7 @@ async fn compare(cli: &Cli) -> anyhow::Result<()> {
     };
     let mut all: Vec<Measured> = Vec::new();
     for workload in WORKLOADS.iter().filter(wanted) {
-        for &side in &sides {
-            // A side whose pods arrive over time gets that time on top.
-            let arriving = workload.rate.map_or(0, |rate| workload.count / rate);
-            let patience = Duration::from_secs(cli.patience + u64::try_from(arriving)?);
-            let measured = measure::measure(side, workload, patience).await?;
-            println!("{}", serde_json::to_string(&measured)?);
-            all.push(measured);
-        }
+        measure_rounds(cli, workload, &sides, &mut all).await?;
     }
     let page = report::markdown(&all, &setting, "comparison.svg");
     match &cli.out {
@@ -93,6 +92,37 @@ async fn compare(cli: &Cli) -> anyhow::Result<()> {
             write(&directory.join("comparison.md"), &page)?;
             write(&directory.join("comparison.svg"), &report::picture(&all))?;
             write(&directory.join("comparison.json"), &serde_json::to_string_pretty(&all)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// Measures a workload as often as asked for. Sides take turns in who comes first, so that neither always has the machine
+/// as the other left it.
+async fn measure_rounds(cli: &Cli, workload: &Workload, sides: &[Side], all: &mut Vec<Measured>) -> anyhow::Result<()> {
+    // A side whose pods arrive over time gets that time on top.
+    let arriving = workload.rate.map_or(0, |rate| workload.count / rate);
+    let patience = Duration::from_secs(cli.patience + u64::try_from(arriving)?);
+    let mut too_slow: Vec<Side> = Vec::new();
+    for round in 1..=cli.rounds {
+        let mut order: Vec<Side> = sides.to_vec();
+        if round % 2 == 0 {
+            order.reverse();
+        }
+        order.retain(|side| !too_slow.contains(side));
+        for side in order {
+            let run = Run {
+                workload,
+                side,
+                round,
+                patience,
+            };
+            let measured = run.measure().await?;
+            println!("{}", serde_json::to_string(&measured)?);
+            if measured.done < measured.count {
+                too_slow.push(side);
+            }
+            all.push(measured);
         }
     }
     Ok(())

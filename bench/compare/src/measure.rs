@@ -31,6 +31,7 @@ const ROOM: &str = "1000Gi";
 pub(crate) struct Measured {
     pub(crate) workload: &'static str,
     pub(crate) side: Side,
+    pub(crate) round: u8,
     pub(crate) nodes: usize,
     pub(crate) volumes: usize,
     pub(crate) count: usize,
@@ -38,30 +39,98 @@ pub(crate) struct Measured {
     /// From the first creation to the last placement, or to the end of patience.
     pub(crate) seconds: f64,
     pub(crate) per_second: f64,
-    pub(crate) p50_seconds: Option<f64>,
-    pub(crate) p99_seconds: Option<f64>,
+    pub(crate) p50: Option<Latency>,
+    pub(crate) p99: Option<Latency>,
     /// Requests that write, for each that was done, without its creation.
     pub(crate) writes_each: f64,
     pub(crate) components: Vec<Component>,
 }
 
-/// Measures a workload on a fresh cluster.
-pub(crate) async fn measure(side: Side, workload: &Workload, patience: Duration) -> anyhow::Result<Measured> {
-    let cluster = Cluster::start(Options::default()).await?;
-    create_account(&cluster).await?;
-    let kube = cluster.kube();
-    let socket = cluster.directory().join("csi.sock");
-    let driver = match workload.storage {
-        Storage::Made => Some(start_driver(&socket, &cluster.directory().join("volumes"), workload).await?),
-        _ => None,
-    };
-    let csi = driver.as_ref().map(Server::address).unwrap_or_default();
-    load_objects(&kube, workload).await?;
-    let mut running = side.start(&cluster, workload, &csi).await?;
-    prepare(&kube, workload).await?;
-    tokio::time::sleep(SETTLE).await;
-    let measured = timed(side, &cluster, &mut running, workload, patience).await;
-    measured.with_context(|| format!("{} with {side:?}", workload.name))
+/// How long it took from creation to placement.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Latency {
+    pub(crate) seconds: f64,
+    /// It was still waiting at the end, so it would have taken longer.
+    pub(crate) at_least: bool,
+}
+
+/// What to measure.
+pub(crate) struct Run<'a> {
+    pub(crate) workload: &'a Workload,
+    pub(crate) side: Side,
+    pub(crate) round: u8,
+    /// How long the side may take.
+    pub(crate) patience: Duration,
+}
+
+impl Run<'_> {
+    /// Measures on a fresh cluster.
+    pub(crate) async fn measure(&self) -> anyhow::Result<Measured> {
+        // Users' etcd waits for the disk.
+        let options = Options {
+            fsync: true,
+            ..Options::default()
+        };
+        let cluster = Cluster::start(options).await?;
+        let measured = self.measure_on(&cluster).await;
+        measured.with_context(|| format!("{} with {:?}", self.workload.name, self.side))
+    }
+
+    async fn measure_on(&self, cluster: &Cluster) -> anyhow::Result<Measured> {
+        let workload = self.workload;
+        create_account(cluster).await?;
+        let kube = cluster.kube();
+        let socket = cluster.directory().join("csi.sock");
+        let driver = match workload.storage {
+            Storage::Made => Some(start_driver(&socket, &cluster.directory().join("volumes"), workload).await?),
+            _ => None,
+        };
+        let csi = driver.as_ref().map(Server::address).unwrap_or_default();
+        load_objects(&kube, workload).await?;
+        let mut running = self.side.start(cluster, workload, &csi).await?;
+        prepare(&kube, workload).await?;
+        tokio::time::sleep(SETTLE).await;
+        self.timed(cluster, &mut running).await
+    }
+
+    async fn timed(&self, cluster: &Cluster, running: &mut Running) -> anyhow::Result<Measured> {
+        let workload = self.workload;
+        let kube = cluster.kube();
+        let api = kube.api().clone();
+        let (watching, objects) = match workload.storage {
+            Storage::Immediate => (Watching::start::<PersistentVolumeClaim>(api), workload.claims()),
+            _ => (Watching::start::<Pod>(api), workload.pods()),
+        };
+        let writes = load::writes(&kube).await?;
+        running.begin(cluster)?;
+        let begin = Instant::now();
+        let created = load::create_timed(&kube, objects, workload.rate).await?;
+        let left = self.patience.saturating_sub(begin.elapsed());
+        let all = watching.times.wait_for(workload.count, left).await;
+        let components = running.used(cluster)?;
+        let writes = load::writes(&kube).await? - writes;
+        let seen = watching.times.seen();
+        let end = Instant::now();
+        let last = seen.values().max().copied().filter(|_| all).unwrap_or(end);
+        let seconds = (last - begin).as_secs_f64();
+        let latencies = latencies(&created, &seen, end);
+        let done = latencies.iter().filter(|latency| !latency.at_least).count();
+        Ok(Measured {
+            workload: workload.name,
+            side: self.side,
+            round: self.round,
+            nodes: workload.nodes,
+            volumes: workload.volumes(),
+            count: workload.count,
+            done,
+            seconds,
+            per_second: ratio(done, seconds),
+            p50: quantile(&latencies, 0.50),
+            p99: quantile(&latencies, 0.99),
+            writes_each: ratio(usize::try_from(writes)?.saturating_sub(workload.count), float(done)),
+            components,
+        })
+    }
 }
 
 async fn load_objects(kube: &Kube, workload: &Workload) -> anyhow::Result<()> {
@@ -126,49 +195,6 @@ async fn prepare(kube: &Kube, workload: &Workload) -> anyhow::Result<()> {
     }
 }
 
-async fn timed(
-    side: Side,
-    cluster: &Cluster,
-    running: &mut Running,
-    workload: &Workload,
-    patience: Duration,
-) -> anyhow::Result<Measured> {
-    let kube = cluster.kube();
-    let api = kube.api().clone();
-    let (watching, objects) = match workload.storage {
-        Storage::Immediate => (Watching::start::<PersistentVolumeClaim>(api), workload.claims()),
-        _ => (Watching::start::<Pod>(api), workload.pods()),
-    };
-    let writes = load::writes(&kube).await?;
-    running.begin(cluster)?;
-    let begin = Instant::now();
-    let end = begin + patience;
-    let created = load::create_timed(&kube, objects, workload.rate).await?;
-    let left = end.saturating_duration_since(Instant::now());
-    let all = watching.times.wait_for(workload.count, left).await;
-    let components = running.used(cluster)?;
-    let writes = load::writes(&kube).await? - writes;
-    let seen = watching.times.seen();
-    let last = seen.values().max().copied().filter(|_| all);
-    let seconds = last.map_or_else(|| begin.elapsed(), |last| last - begin).as_secs_f64();
-    let latencies = latencies(&created, &seen);
-    let done = latencies.len();
-    Ok(Measured {
-        workload: workload.name,
-        side,
-        nodes: workload.nodes,
-        volumes: workload.volumes(),
-        count: workload.count,
-        done,
-        seconds,
-        per_second: ratio(done, seconds),
-        p50_seconds: quantile(&latencies, 0.50),
-        p99_seconds: quantile(&latencies, 0.99),
-        writes_each: ratio(usize::try_from(writes)?.saturating_sub(workload.count), float(done)),
-        components,
-    })
-}
-
 #[allow(clippy::cast_precision_loss, reason = "thousands at most")]
 fn float(number: usize) -> f64 {
     number as f64
@@ -178,13 +204,17 @@ fn ratio(number: usize, by: f64) -> f64 {
     float(number) / by.max(1e-9)
 }
 
-/// From creation to placement, sorted.
-fn latencies(created: &HashMap<String, Instant>, seen: &HashMap<String, Instant>) -> Vec<f64> {
-    let mut latencies: Vec<f64> = created
-        .iter()
-        .filter_map(|(name, created)| Some(seen.get(name)?.saturating_duration_since(*created).as_secs_f64()))
-        .collect();
-    latencies.sort_by(f64::total_cmp);
+/// From creation to placement, sorted. What was not placed has waited until the end, and would have longer.
+fn latencies(created: &HashMap<String, Instant>, seen: &HashMap<String, Instant>, end: Instant) -> Vec<Latency> {
+    let of = |(name, created): (&String, &Instant)| {
+        let placed = seen.get(name);
+        Latency {
+            seconds: placed.unwrap_or(&end).saturating_duration_since(*created).as_secs_f64(),
+            at_least: placed.is_none(),
+        }
+    };
+    let mut latencies: Vec<Latency> = created.iter().map(of).collect();
+    latencies.sort_by(|a, b| a.seconds.total_cmp(&b.seconds).then(a.at_least.cmp(&b.at_least)));
     latencies
 }
 
@@ -193,29 +223,60 @@ fn latencies(created: &HashMap<String, Instant>, seen: &HashMap<String, Instant>
     clippy::cast_sign_loss,
     reason = "a share of a small count"
 )]
-fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
+fn quantile(sorted: &[Latency], share: f64) -> Option<Latency> {
     let last = sorted.len().checked_sub(1)?;
-    sorted.get(((share * float(sorted.len())) as usize).min(last)).copied()
+    let at = ((share * float(sorted.len())) as usize).min(last);
+    // Had one of the shorter waits gone on, another would stand here.
+    let (upto, _) = sorted.split_at_checked(at + 1)?;
+    Some(Latency {
+        seconds: upto.last()?.seconds,
+        at_least: upto.iter().any(|latency| latency.at_least),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn quantiles_of_few_and_many() {
-        assert_eq!(quantile(&[], 0.5), None);
-        assert_eq!(quantile(&[3.0], 0.99), Some(3.0));
-        let hundred: Vec<f64> = (0..100).map(f64::from).collect();
-        assert_eq!(quantile(&hundred, 0.50), Some(50.0));
-        assert_eq!(quantile(&hundred, 0.99), Some(99.0));
+    fn took(seconds: f64) -> Latency {
+        Latency {
+            seconds,
+            at_least: false,
+        }
     }
 
     #[test]
-    fn only_what_was_placed_has_a_latency() {
+    fn quantiles_of_few_and_many() {
+        assert_eq!(quantile(&[], 0.5), None);
+        assert_eq!(quantile(&[took(3.0)], 0.99), Some(took(3.0)));
+        let hundred: Vec<Latency> = (0..100).map(|second| took(f64::from(second))).collect();
+        assert_eq!(quantile(&hundred, 0.50), Some(took(50.0)));
+        assert_eq!(quantile(&hundred, 0.99), Some(took(99.0)));
+    }
+
+    #[test]
+    fn what_was_not_placed_has_waited_at_least_until_the_end() {
         let now = Instant::now();
         let created = HashMap::from([("a".to_owned(), now), ("b".to_owned(), now)]);
         let seen = HashMap::from([("b".to_owned(), now + Duration::from_millis(1500))]);
-        assert_eq!(latencies(&created, &seen), [1.5]);
+        let waited = Latency {
+            seconds: 60.0,
+            at_least: true,
+        };
+        let end = now + Duration::from_secs(60);
+        let sorted = latencies(&created, &seen, end);
+        assert_eq!(sorted, [took(1.5), waited]);
+        assert_eq!(quantile(&sorted, 0.0), Some(took(1.5)));
+        assert_eq!(quantile(&sorted, 0.99), Some(waited));
+    }
+
+    #[test]
+    fn a_quantile_above_an_unfinished_wait_is_a_bound_too() {
+        let unfinished = Latency {
+            seconds: 1.0,
+            at_least: true,
+        };
+        let p99 = quantile(&[unfinished, took(2.0)], 0.99).unwrap();
+        assert!(p99.at_least && p99.seconds > 1.5, "{p99:?}");
     }
 }

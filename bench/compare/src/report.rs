@@ -1,6 +1,6 @@
 //! Figures as Markdown and as a picture.
 
-use crate::measure::Measured;
+use crate::measure::{Latency, Measured};
 use crate::side::{Component, Side};
 use crate::workload::{WORKLOADS, Workload};
 use std::fmt::Write as _;
@@ -11,39 +11,63 @@ pub(crate) struct Setting {
     pub(crate) kubernetes: String,
     pub(crate) berth: String,
     pub(crate) patience_seconds: u64,
+    pub(crate) rounds: u8,
+}
+
+/// All runs of one side with a workload, from the slowest to the fastest.
+struct Runs<'a>(Vec<&'a Measured>);
+
+impl<'a> Runs<'a> {
+    /// `None` if the side was not measured.
+    fn of(all: &'a [Measured], workload: &Workload, side: Side) -> Option<Self> {
+        let mut runs: Vec<&Measured> = all
+            .iter()
+            .filter(|measured| measured.workload == workload.name && measured.side == side)
+            .collect();
+        runs.sort_by(|a, b| a.per_second.total_cmp(&b.per_second));
+        (!runs.is_empty()).then_some(Self(runs))
+    }
+
+    /// The run in the middle; of an even number the slower one.
+    fn middle(&self) -> &'a Measured {
+        self.0[(self.0.len() - 1) / 2]
+    }
+
+    /// The slowest and the fastest, if there were several.
+    fn range(&self) -> Option<(f64, f64)> {
+        match self.0.as_slice() {
+            [first, .., last] => Some((first.per_second, last.per_second)),
+            _ => None,
+        }
+    }
 }
 
 /// Both sides of one workload. A side that was not measured is missing.
 struct Row<'a> {
     workload: &'a Workload,
-    kubernetes: Option<&'a Measured>,
-    berth: Option<&'a Measured>,
+    kubernetes: Option<Runs<'a>>,
+    berth: Option<Runs<'a>>,
 }
 
 impl Row<'_> {
     fn ratio(&self) -> Option<f64> {
-        let (kubernetes, berth) = (self.kubernetes?, self.berth?);
+        let (kubernetes, berth) = (self.kubernetes.as_ref()?.middle(), self.berth.as_ref()?.middle());
         (kubernetes.per_second > 0.0).then(|| berth.per_second / kubernetes.per_second)
     }
 
     fn size(&self) -> String {
-        let measured = self.kubernetes.or(self.berth);
-        let volumes = measured.map_or(0, |measured| measured.volumes);
-        format!("{} / {volumes} / {}", self.workload.nodes, self.workload.count)
+        let workload = self.workload;
+        format!("{} / {} / {}", workload.nodes, workload.volumes(), workload.count)
     }
 }
 
 fn rows(all: &[Measured]) -> Vec<Row<'_>> {
-    let of = |workload: &Workload, side| {
-        all.iter()
-            .find(|measured| measured.workload == workload.name && measured.side == side)
-    };
     WORKLOADS
         .iter()
         .map(|workload| Row {
             workload,
-            kubernetes: of(workload, Side::Kubernetes),
-            berth: of(workload, Side::Berth),
+            kubernetes: Runs::of(all, workload, Side::Kubernetes),
+            berth: Runs::of(all, workload, Side::Berth),
         })
         .filter(|row| row.kubernetes.is_some() || row.berth.is_some())
         .collect()
@@ -54,15 +78,16 @@ pub(crate) fn markdown(all: &[Measured], setting: &Setting, picture: &str) -> St
     let mut page = String::from(
         "# Beside kube-scheduler\n\n\
          <!-- Made by bench/compare/run. Edit the program, not this page. -->\n\n\
-         The same nodes, volumes, claims and pods, first for kube-scheduler and kube-controller-manager, then for\n\
-         `berth scheduler` and `berth controller`; each case on a fresh etcd and kube-apiserver, everything on one machine.\n\
-         The clients of Kubernetes are not held back (5,000 requests a second).\n\n",
+         The same nodes, volumes, claims and pods for kube-scheduler and kube-controller-manager, and for `berth scheduler` and\n\
+         `berth controller`; each run on a fresh etcd, which waits for its disk, and a fresh kube-apiserver, everything on one\n\
+         machine. The clients of Kubernetes are not held back (5,000 requests a second).\n\n",
     );
     let _ = write!(
         page,
-        "- Machine: {}\n- Kubernetes {}\n- {}\n- A side is stopped after {} s a case; what was placed until then counts.\n\
+        "- Machine: {}\n- Kubernetes {}\n- {}\n- Rounds: {}, taking turns in who comes first. The run in the middle is shown, with the slowest and the fastest.\n\
+         - A side is stopped after {} s a case, and then not measured again; what was placed until then counts.\n\
          - Run it: `bench/compare/run`\n\n![Pods placed in a second]({picture})\n\n",
-        setting.machine, setting.kubernetes, setting.berth, setting.patience_seconds
+        setting.machine, setting.kubernetes, setting.berth, setting.rounds, setting.patience_seconds
     );
     let rows = rows(all);
     throughput(&mut page, &rows);
@@ -70,8 +95,8 @@ pub(crate) fn markdown(all: &[Measured], setting: &Setting, picture: &str) -> St
     cost(&mut page, &rows);
     page.push_str(
         "\nHow to read it: pods of the first table are created as fast as the API server takes them, so the times of the second\n\
-         contain the wait for their turn, except where pods arrive at a given rate. CPU is counted from the first creation to the\n\
-         last placement and divided by what was placed. Memory is the most that was resident at any time. Writes are requests\n\
+         contain the wait for their turn, except where pods arrive at a given rate. ≥: it was still waiting when the side was\n\
+         stopped. CPU is counted from the first creation to the last placement and divided by what was placed. Memory is the most that was resident at any time. Writes are requests\n\
          that change objects, without the creation itself, events and leases. Where a CSI driver makes the volumes, both sides\n\
          use `berth provisioner` and the same driver, so that only scheduler and controller differ.\n",
     );
@@ -96,45 +121,57 @@ fn throughput(page: &mut String, rows: &[Row<'_>]) {
             "| {} | {} | {} | {} | {ratio} | {target} |",
             row.workload.title,
             row.size(),
-            rate(row.kubernetes),
-            rate(row.berth)
+            rate(row.kubernetes.as_ref()),
+            rate(row.berth.as_ref())
         );
     }
 }
 
-fn rate(measured: Option<&Measured>) -> String {
-    measured.map_or_else(
-        || "–".to_owned(),
-        |measured| {
-            let unfinished = if measured.done < measured.count {
-                format!(" ({} placed)", measured.done)
-            } else {
-                String::new()
-            };
-            format!("{:.1}/s{unfinished}", measured.per_second)
-        },
-    )
+fn rate(runs: Option<&Runs<'_>>) -> String {
+    let Some(runs) = runs else { return "–".to_owned() };
+    let measured = runs.middle();
+    let more = if measured.done < measured.count {
+        format!(" ({} placed)", measured.done)
+    } else if let Some((slowest, fastest)) = runs.range() {
+        format!(" ({slowest:.0}–{fastest:.0})")
+    } else {
+        String::new()
+    };
+    format!("{:.1}/s{more}", measured.per_second)
 }
 
 fn latency(page: &mut String, rows: &[Row<'_>]) {
     page.push_str(
         "\n## From creation to placement\n\n\
-         | workload | nodes | Kubernetes p50 | p99 | Berth p50 | p99 |\n|---|--:|--:|--:|--:|--:|\n",
+         | workload | nodes | Kubernetes p50 | p99 | Berth p50 | p99 | goal |\n|---|--:|--:|--:|--:|--:|--:|\n",
     );
     for row in rows {
-        let pair = |measured: Option<&Measured>| match measured.and_then(|m| Some((m.p50_seconds?, m.p99_seconds?))) {
-            Some((p50, p99)) => format!("{} | {}", seconds(p50), seconds(p99)),
-            None => "– | –".to_owned(),
+        let pair = |runs: Option<&Runs<'_>>| {
+            let both = runs.and_then(|runs| Some((runs.middle().p50?, runs.middle().p99?)));
+            both.map_or_else(
+                || "– | –".to_owned(),
+                |(p50, p99)| format!("{} | {}", wait(p50), wait(p99)),
+            )
         };
+        let target = row.workload.p99_target.map_or_else(String::new, |target| {
+            let p99 = row.berth.as_ref().and_then(|runs| runs.middle().p99);
+            let met = p99.is_some_and(|p99| !p99.at_least && p99.seconds < target);
+            format!("p99 < {target} s, {}", if met { "met" } else { "missed" })
+        });
         let _ = writeln!(
             page,
-            "| {} | {} | {} | {} |",
+            "| {} | {} | {} | {} | {target} |",
             row.workload.title,
             row.workload.nodes,
-            pair(row.kubernetes),
-            pair(row.berth)
+            pair(row.kubernetes.as_ref()),
+            pair(row.berth.as_ref())
         );
     }
+}
+
+fn wait(latency: Latency) -> String {
+    let bound = if latency.at_least { "≥ " } else { "" };
+    format!("{bound}{}", seconds(latency.seconds))
 }
 
 fn seconds(value: f64) -> String {
@@ -152,7 +189,7 @@ fn cost(page: &mut String, rows: &[Row<'_>]) {
          |---|--:|---|--:|--:|--:|--:|--:|--:|\n",
     );
     for row in rows {
-        for measured in [row.kubernetes, row.berth].into_iter().flatten() {
+        for measured in [&row.kubernetes, &row.berth].into_iter().flatten().map(Runs::middle) {
             let find = |end: &str| {
                 measured
                     .components
@@ -246,8 +283,8 @@ pub(crate) fn picture(all: &[Measured]) -> String {
             row.workload.nodes
         );
         let ratio = row.ratio().map_or_else(String::new, |ratio| format!("  ({ratio:.1}×)"));
-        bar(&mut svg, "k", y + 3.0, row.kubernetes, "");
-        bar(&mut svg, "b", y + 20.0, row.berth, &ratio);
+        bar(&mut svg, "k", y + 3.0, row.kubernetes.as_ref(), "");
+        bar(&mut svg, "b", y + 20.0, row.berth.as_ref(), &ratio);
         y += ROW;
     }
     svg.push_str("</svg>\n");
@@ -259,8 +296,8 @@ fn length(per_second: f64) -> f64 {
     ((per_second.max(0.1).log10() + 1.0) / 4.0).min(1.1) * BARS
 }
 
-fn bar(svg: &mut String, class: &str, y: f64, measured: Option<&Measured>, ratio: &str) {
-    let Some(measured) = measured else { return };
+fn bar(svg: &mut String, class: &str, y: f64, runs: Option<&Runs<'_>>, ratio: &str) {
+    let Some(measured) = runs.map(Runs::middle) else { return };
     let length = length(measured.per_second);
     let _ = writeln!(
         svg,
@@ -289,23 +326,33 @@ mod tests {
         Measured {
             workload,
             side,
+            round: 1,
             nodes: 500,
             volumes: 2000,
             count: 500,
             done,
             seconds: 10.0,
             per_second,
-            p50_seconds: Some(0.25),
-            p99_seconds: Some(4.0),
+            p50: Some(Latency {
+                seconds: 0.25,
+                at_least: false,
+            }),
+            p99: Some(Latency {
+                seconds: 4.0,
+                at_least: done < 500,
+            }),
             writes_each: 2.0,
             components: vec![component(scheduler), component(controller), component("kube-apiserver")],
         }
     }
 
-    fn both() -> [Measured; 2] {
+    /// One side ran out of patience, so that it was measured once.
+    fn both() -> [Measured; 4] {
         [
             measured("local-500", Side::Kubernetes, 1.0, 60),
             measured("local-500", Side::Berth, 90.0, 500),
+            measured("local-500", Side::Berth, 120.0, 500),
+            measured("local-500", Side::Berth, 70.0, 500),
         ]
     }
 
@@ -316,12 +363,14 @@ mod tests {
             kubernetes: "v1".to_owned(),
             berth: "berth 0".to_owned(),
             patience_seconds: 60,
+            rounds: 3,
         };
         let page = markdown(&both(), &setting, "comparison.svg");
-        let row = "| delayed local claim | 500 / 2000 / 500 | 1.0/s (60 placed) | 90.0/s | 90.0× | ≥ 80×, met |";
+        let row =
+            "| delayed local claim | 500 / 2000 / 500 | 1.0/s (60 placed) | 90.0/s (70–120) | 90.0× | ≥ 80×, met |";
         assert!(page.contains(row), "{page}");
         assert!(
-            page.contains("| delayed local claim | 500 | 250 ms | 4.0 s | 250 ms | 4.0 s |"),
+            page.contains("| delayed local claim | 500 | 250 ms | ≥ 4.0 s | 250 ms | 4.0 s |  |"),
             "{page}"
         );
         let cost = "| delayed local claim | 500 | Berth | 4.00 | 4.00 | 4.00 | 50 MB | 50 MB | 2.0 |";

@@ -48,6 +48,8 @@ pub(crate) struct Workload {
     pub(crate) rate: Option<usize>,
     /// What the ratio of Berth to Kubernetes should be at least, if there is a goal.
     pub(crate) target: Option<f64>,
+    /// What Berth's p99 should be below, in seconds, if there is a goal.
+    pub(crate) p99_target: Option<f64>,
 }
 
 const fn local(name: &'static str, title: &'static str, nodes: usize, target: Option<f64>) -> Workload {
@@ -59,6 +61,7 @@ const fn local(name: &'static str, title: &'static str, nodes: usize, target: Op
         count: nodes,
         rate: None,
         target,
+        p99_target: None,
     }
 }
 
@@ -72,6 +75,7 @@ pub(crate) const WORKLOADS: [Workload; 10] = [
         count: 1000,
         rate: None,
         target: Some(1.0),
+        p99_target: None,
     },
     Workload {
         name: "bound",
@@ -81,6 +85,7 @@ pub(crate) const WORKLOADS: [Workload; 10] = [
         count: 1000,
         rate: None,
         target: Some(1.0),
+        p99_target: None,
     },
     local("local-100", "delayed local claim", 100, None),
     local("local-200", "delayed local claim", 200, None),
@@ -94,6 +99,7 @@ pub(crate) const WORKLOADS: [Workload; 10] = [
         count: 200,
         rate: None,
         target: None,
+        p99_target: None,
     },
     Workload {
         name: "arriving",
@@ -103,6 +109,7 @@ pub(crate) const WORKLOADS: [Workload; 10] = [
         count: 900,
         rate: Some(30),
         target: None,
+        p99_target: Some(2.0),
     },
     Workload {
         name: "csi",
@@ -112,6 +119,7 @@ pub(crate) const WORKLOADS: [Workload; 10] = [
         count: 200,
         rate: None,
         target: None,
+        p99_target: None,
     },
     Workload {
         name: "immediate",
@@ -121,6 +129,7 @@ pub(crate) const WORKLOADS: [Workload; 10] = [
         count: 1000,
         rate: None,
         target: Some(2.0),
+        p99_target: None,
     },
 ];
 

@@ -111,10 +111,15 @@ pub(super) fn log(root: &Path, process: &str) -> PathBuf {
     root.join("logs").join(format!("{process}.log"))
 }
 
-pub(super) fn start_etcd(binaries: &Path, root: &Path, ports: &Ports) -> Result<Process, ClusterError> {
+pub(super) fn start_etcd(
+    binaries: &Path,
+    root: &Path,
+    ports: &Ports,
+    options: &Options,
+) -> Result<Process, ClusterError> {
     let client = format!("http://127.0.0.1:{}", ports.etcd);
     let peer = format!("http://127.0.0.1:{}", ports.etcd_peer);
-    let arguments = [
+    let mut arguments = vec![
         "--name=e2e".to_owned(),
         format!("--data-dir={}", root.join("etcd").display()),
         format!("--listen-client-urls={client}"),
@@ -122,10 +127,11 @@ pub(super) fn start_etcd(binaries: &Path, root: &Path, ports: &Ports) -> Result<
         format!("--listen-peer-urls={peer}"),
         format!("--initial-advertise-peer-urls={peer}"),
         format!("--initial-cluster=e2e={peer}"),
-        // Nothing here outlives the machine, and disks of build machines are slow.
-        "--unsafe-no-fsync".to_owned(),
         "--log-level=warn".to_owned(),
     ];
+    if !options.fsync {
+        arguments.push("--unsafe-no-fsync".to_owned());
+    }
     Ok(Process::spawn(
         "etcd",
         &binaries.join("etcd"),

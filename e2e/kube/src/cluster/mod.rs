@@ -85,6 +85,9 @@ pub struct Options {
     pub without_admission: Vec<String>,
     /// More arguments for kube-apiserver.
     pub apiserver_arguments: Vec<String>,
+    /// Whether etcd waits for the disk, as it does in earnest. Nothing here outlives the machine, and disks of build
+    /// machines are slow, so by default it does not.
+    pub fsync: bool,
 }
 
 impl Default for Options {
@@ -95,6 +98,7 @@ impl Default for Options {
             // It taints new nodes until the node lifecycle controller has heard of their kubelets. There are none.
             without_admission: vec!["TaintNodesByCondition".to_owned()],
             apiserver_arguments: Vec::new(),
+            fsync: false,
         }
     }
 }
@@ -148,7 +152,7 @@ impl Cluster {
         let certificates = Certificates::write(root)?;
         let tokens = Tokens::write(root)?;
         let ports = Ports::choose()?;
-        let etcd = control_plane::start_etcd(&binaries, root, &ports)?;
+        let etcd = control_plane::start_etcd(&binaries, root, &ports, &options)?;
         let admin = root.join("admin.kubeconfig");
         let text = token_kubeconfig(&ports.server(), &certificates.authority_pem, &tokens.admin);
         write_private(&admin, &text)?;
