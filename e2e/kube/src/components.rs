@@ -3,6 +3,7 @@
 use crate::cluster::{BinariesError, Cluster, ClusterError, Process, ProcessError, berth_binary, free_port};
 use crate::wait::{WaitError, eventually};
 use serde_json::Value;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -90,6 +91,8 @@ impl Component {
 pub struct Installation {
     binary: PathBuf,
     objects: Vec<Value>,
+    /// Where components find the API server, if not where it is.
+    address: Option<SocketAddr>,
 }
 
 impl Installation {
@@ -105,6 +108,7 @@ impl Installation {
         Ok(Self {
             binary: berth_binary()?,
             objects: manifests(&directory)?,
+            address: None,
         })
     }
 
@@ -127,6 +131,31 @@ impl Installation {
         Ok(())
     }
 
+    /// Lets components that are started from now on find the API server at another address, or where it is.
+    pub fn reach_through(&mut self, address: Option<SocketAddr>) {
+        self.address = address;
+    }
+
+    /// Writes the configuration file that the manifests give a component. `None` if they give it none.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn write_configuration(
+        &self,
+        cluster: &Cluster,
+        component: Component,
+    ) -> Result<Option<PathBuf>, ComponentError> {
+        let Some(text) = self.configuration(component) else {
+            return Ok(None);
+        };
+        let path = cluster.directory().join(format!("{}.yaml", component.command()));
+        std::fs::write(&path, text).map_err(|error| ComponentError::Manifest {
+            path: path.clone(),
+            problem: error.to_string(),
+        })?;
+        Ok(Some(path))
+    }
+
     /// The configuration file that the manifests give a component.
     fn configuration(&self, component: Component) -> Option<&str> {
         let map = self.objects.iter().find(|object| {
@@ -137,8 +166,8 @@ impl Installation {
 
     /// Starts a component as its service account, and waits until it has seen the whole cluster.
     ///
-    /// The name tells copies of a component apart. The scheduler runs without the configuration of the manifests: it takes
-    /// kube-scheduler's place instead of working beside it.
+    /// The name tells copies of a component apart. The scheduler runs without the configuration of the manifests unless an
+    /// argument names it: it takes kube-scheduler's place instead of working beside it.
     ///
     /// # Errors
     /// If it does not start.
@@ -149,22 +178,17 @@ impl Installation {
         name: &str,
         arguments: &[String],
     ) -> Result<Process, ComponentError> {
-        let kubeconfig = cluster.kubeconfig(NAMESPACE, &component.account()).await?;
+        let address = self.address.unwrap_or_else(|| cluster.address());
+        let kubeconfig = cluster.kubeconfig_at(address, NAMESPACE, &component.account()).await?;
         let port = free_port()?;
         let mut all = vec![
             component.command().to_owned(),
             format!("--kubeconfig={}", kubeconfig.display()),
             format!("--listen=127.0.0.1:{port}"),
         ];
-        if let Some(text) = self
-            .configuration(component)
-            .filter(|_| component != Component::Scheduler)
+        if component != Component::Scheduler
+            && let Some(path) = self.write_configuration(cluster, component)?
         {
-            let path = cluster.directory().join(format!("{}.yaml", component.command()));
-            std::fs::write(&path, text).map_err(|error| ComponentError::Manifest {
-                path: path.clone(),
-                problem: error.to_string(),
-            })?;
             all.push(format!("--config={}", path.display()));
         }
         all.extend(arguments.iter().cloned());

@@ -3,7 +3,7 @@
 use super::certificates::{ACCOUNT_KEY, ACCOUNT_PUBLIC_KEY, AUTHORITY, SERVER_CERTIFICATE, SERVER_KEY};
 use super::process::Process;
 use super::{ClusterError, Options, write_private};
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
 /// Which controllers kube-controller-manager runs: those that the tests' objects need and that get along without kubelets.
@@ -59,8 +59,8 @@ impl Ports {
         })
     }
 
-    pub(super) fn server(&self) -> String {
-        format!("https://127.0.0.1:{}", self.apiserver)
+    pub(super) fn address(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.apiserver))
     }
 }
 

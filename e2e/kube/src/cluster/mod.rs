@@ -8,11 +8,13 @@ mod certificates;
 mod control_plane;
 mod kubeconfig;
 mod process;
+mod wire;
 
 pub use binaries::{BinariesError, berth_binary, kube_binaries};
 pub use control_plane::{Controllers, free_port};
 pub use kubeconfig::token_kubeconfig;
 pub use process::{Process, ProcessError, Usage};
+pub use wire::Wire;
 
 use crate::kube::Kube;
 use crate::wait::{Late, eventually};
@@ -23,6 +25,7 @@ use certificates::Certificates;
 use control_plane::{Ports, Tokens};
 use serde_json::{Value, json};
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -103,6 +106,10 @@ impl Default for Options {
     }
 }
 
+fn server(address: SocketAddr) -> String {
+    format!("https://{address}")
+}
+
 /// A running control plane: etcd and kube-apiserver.
 ///
 /// Other components are [`Process`]es that belong to whoever started them.
@@ -154,7 +161,7 @@ impl Cluster {
         let ports = Ports::choose()?;
         let etcd = control_plane::start_etcd(&binaries, root, &ports, &options)?;
         let admin = root.join("admin.kubeconfig");
-        let text = token_kubeconfig(&ports.server(), &certificates.authority_pem, &tokens.admin);
+        let text = token_kubeconfig(&server(ports.address()), &certificates.authority_pem, &tokens.admin);
         write_private(&admin, &text)?;
         let client = connect::from_kubeconfig(&admin).await?;
         let mut cluster = Self {
@@ -182,6 +189,12 @@ impl Cluster {
     #[must_use]
     pub fn kube(&self) -> Kube {
         Kube::new(self.client())
+    }
+
+    /// Where kube-apiserver listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.ports.address()
     }
 
     /// The kubeconfig of an administrator.
@@ -225,18 +238,31 @@ impl Cluster {
     /// # Errors
     /// If there is no such account.
     pub async fn kubeconfig(&self, namespace: &str, service_account: &str) -> Result<PathBuf, ClusterError> {
+        self.kubeconfig_at(self.address(), namespace, service_account).await
+    }
+
+    /// The same for an API server that is reached at another address.
+    ///
+    /// # Errors
+    /// If there is no such account.
+    pub async fn kubeconfig_at(
+        &self,
+        address: SocketAddr,
+        namespace: &str,
+        service_account: &str,
+    ) -> Result<PathBuf, ClusterError> {
         let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{service_account}/token");
         let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
             "spec": {"expirationSeconds": 86_400}});
         let answer = self.kube().api().post_path(&path, &request).await?;
         let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
         let token = answer.pointer("/status/token").and_then(Value::as_str);
-        self.write_kubeconfig(service_account, token.unwrap_or_default())
+        self.write_kubeconfig(address, service_account, token.unwrap_or_default())
     }
 
-    fn write_kubeconfig(&self, user: &str, token: &str) -> Result<PathBuf, ClusterError> {
+    fn write_kubeconfig(&self, address: SocketAddr, user: &str, token: &str) -> Result<PathBuf, ClusterError> {
         let path = self.directory.path().join(format!("{user}.kubeconfig"));
-        let text = token_kubeconfig(&self.ports.server(), &self.certificates.authority_pem, token);
+        let text = token_kubeconfig(&server(address), &self.certificates.authority_pem, token);
         write_private(&path, &text)?;
         Ok(path)
     }
@@ -310,7 +336,11 @@ impl Cluster {
         controllers: Controllers,
         arguments: &[&str],
     ) -> Result<Process, ClusterError> {
-        let kubeconfig = self.write_kubeconfig("kube-controller-manager", &self.tokens.controller_manager)?;
+        let kubeconfig = self.write_kubeconfig(
+            self.address(),
+            "kube-controller-manager",
+            &self.tokens.controller_manager,
+        )?;
         let arguments = control_plane::controller_manager_arguments(self.directory(), controllers, arguments);
         self.start_component("kube-controller-manager", &kubeconfig, &arguments)
             .await
@@ -321,7 +351,7 @@ impl Cluster {
     /// # Errors
     /// If it does not start.
     pub async fn start_scheduler(&self, arguments: &[&str]) -> Result<Process, ClusterError> {
-        let kubeconfig = self.write_kubeconfig("kube-scheduler", &self.tokens.scheduler)?;
+        let kubeconfig = self.write_kubeconfig(self.address(), "kube-scheduler", &self.tokens.scheduler)?;
         let arguments = control_plane::scheduler_arguments(arguments);
         self.start_component("kube-scheduler", &kubeconfig, &arguments).await
     }

@@ -1,6 +1,8 @@
 //! The tests.
 
+mod adoption;
 mod agent;
+mod bindings;
 mod consistency;
 mod faults;
 mod kube_rs;
@@ -108,6 +110,20 @@ async fn tests(world: &mut World, report: &mut Report, load: &Load) -> anyhow::R
         &(),
         skew::claims_wait_only_for_a_scheduler_that_announces_itself
     );
+    play_with_world!(
+        world,
+        report,
+        "adoption",
+        load,
+        adoption::two_schedulers_share_nodes_and_volumes
+    );
+    play_with_world!(
+        world,
+        report,
+        "adoption",
+        load,
+        adoption::the_volume_binder_changes_hands
+    );
     play_with_world!(world, report, "faults", load, faults::leaders_are_killed);
     // Before the API server is broken: one that starts refuses everybody until it has read the roles.
     let name = "rights: none missing, none unused";
@@ -118,6 +134,7 @@ async fn tests(world: &mut World, report: &mut Report, load: &Load) -> anyhow::R
     world.end_elections().await;
     world.cast(Cast::BERTH).await?;
     play_with_world!(world, report, "faults", load, faults::components_are_killed);
+    play_with_world!(world, report, "faults", load, faults::connections_are_cut);
     play_with_world!(world, report, "faults", load, faults::the_api_server_is_restarted);
     play_with_world!(world, report, "faults", load, faults::the_api_server_is_killed);
     play_with_world!(world, report, "faults", load, faults::etcd_is_paused);

@@ -8,6 +8,7 @@ use berth_e2e::kube::Kube;
 use berth_provisioner::driver::{ControllerService, IdentityService, NAME, NODE_KEY, SegmentRoom, Server, Store};
 use berth_provisioner::topology::Segment;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 /// Nodes on which the tests' CSI driver can make volumes.
@@ -136,6 +137,16 @@ impl World {
     pub(crate) async fn end_elections(&mut self) {
         self.stop_berth().await;
         self.election = false;
+    }
+
+    /// Lets scheduler and controller reach the API server at another address from now on, or where it is.
+    pub(crate) async fn reach_through(&mut self, address: Option<SocketAddr>) -> anyhow::Result<()> {
+        self.installation.reach_through(address);
+        for component in [Component::Scheduler, Component::Controller] {
+            self.stop(component.command()).await;
+            self.start(component, &[]).await?;
+        }
+        Ok(())
     }
 
     /// Ends a component in the middle of whatever it does.
