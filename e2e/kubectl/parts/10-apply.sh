@@ -19,7 +19,9 @@ k diff -f "$work/changed.yaml"
 if ((code == 1)) && grep -q '^+.*replicas: 3' <<<"$output"; then passed=$((passed + 1)); else fail 'diff shows the change'; fi
 check 'apply a change' 'deployment.apps/web configured' apply -f "$work/changed.yaml"
 check 'the change is there' '^3 nginx:1.28$' get deployment web -o 'jsonpath={.spec.replicas} {.spec.template.spec.containers[0].image}'
-refuse 'server-side apply of a field of another' 'conflict' apply --server-side -f "$manifests/workload.yaml"
+refuse 'server-side apply of a field of another' 'conflict' apply --server-side --field-manager=other -f "$manifests/workload.yaml"
+check 'server-side apply after client-side apply' 'deployment.apps/web serverside-applied' apply --server-side -f "$manifests/workload.yaml"
+check 'what was applied last is noted anew' 'replicas.{1,3}:2' get deployment web -o 'jsonpath={.metadata.annotations}'
 check 'server-side apply by force' 'serverside-applied' apply --server-side --force-conflicts -f "$manifests/workload.yaml"
 check 'server-side apply again' 'serverside-applied' apply --server-side -f "$manifests/workload.yaml"
 check 'dry run on the server' 'created \(server dry run\)' create configmap dry --from-literal=a=b --dry-run=server

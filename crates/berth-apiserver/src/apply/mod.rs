@@ -6,6 +6,7 @@
 
 mod empty;
 mod fields;
+mod last_applied;
 mod managed;
 mod path;
 
@@ -159,7 +160,8 @@ pub fn apply(
         fields::remove(&mut new, &own.fields.difference(&set), &kept, schema.cursor());
     }
     let comparison = fields::compare(&old, &new, schema.cursor());
-    take_over(&mut entries, &comparison, force)?;
+    let allowed = last_applied::allowed(writer.manager, &old, schema);
+    take_over(&mut entries, &comparison, force, &allowed)?;
 
     let unchanged = old == new && own.as_ref().is_some_and(|own| own.fields == set);
     if unchanged && own.as_ref().is_some_and(|own| own.api_version == writer.api_version) {
@@ -171,16 +173,23 @@ pub fn apply(
         entry.time = own.and_then(|own| own.time);
     }
     entries.push(entry);
+    last_applied::renew(writer.manager, &mut new, applied);
     set_managed_fields(&mut new, managed::encode(entries));
     Ok(new)
 }
 
-/// Takes the changed fields from their owners, or reports them if that was not asked for.
-fn take_over(entries: &mut [Entry], comparison: &Comparison, force: bool) -> Result<(), ApplyError> {
+/// Takes the changed fields from their owners, or reports those that were not to be had without force.
+fn take_over(
+    entries: &mut [Entry],
+    comparison: &Comparison,
+    force: bool,
+    allowed: &FieldSet,
+) -> Result<(), ApplyError> {
     let mut conflicts = Vec::new();
     for entry in entries.iter_mut() {
         let taken = entry.fields.intersection(&comparison.changed);
-        conflicts.extend(taken.paths().into_iter().map(|field| Conflict {
+        let refused = taken.difference(allowed);
+        conflicts.extend(refused.paths().into_iter().map(|field| Conflict {
             message: format!("conflict with {}", entry.owner()),
             field,
         }));
