@@ -1,5 +1,6 @@
 # syntax=docker/dockerfile:1
-# An image that holds one static binary and nothing else: no shell, no libraries, no files to write to.
+# An image that holds one static binary and its licences, and nothing else: no shell, no libraries, no files to write to.
+# e2e/image/run takes target and command from here, builds the binary in the same way, and runs it alone.
 #
 #   docker build -t registry.example.com/berth:0.1.0 --build-arg REVISION="$(git rev-parse HEAD)" .
 
@@ -17,7 +18,8 @@ ENV CARGO_PROFILE_RELEASE_DEBUG=none CARGO_PROFILE_RELEASE_STRIP=symbols
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
     cargo build --release --locked --package berth --target "$(uname -m)-unknown-linux-musl" \
- && cp "target/$(uname -m)-unknown-linux-musl/release/berth" /berth
+ && cp "target/$(uname -m)-unknown-linux-musl/release/berth" /berth \
+ && deploy/notices "$(uname -m)-unknown-linux-musl" >/THIRD-PARTY-NOTICES
 
 FROM scratch
 ARG REVISION=unknown
@@ -26,7 +28,8 @@ LABEL org.opencontainers.image.title="berth" \
       org.opencontainers.image.version="0.1.0" \
       org.opencontainers.image.revision="$REVISION" \
       org.opencontainers.image.licenses="Apache-2.0"
-COPY --from=build /berth /berth
+COPY --from=build /berth /THIRD-PARTY-NOTICES /
+COPY LICENSE /LICENSE
 # By number, so that the kubelet can tell that it is not root.
 USER 65532:65532
 ENTRYPOINT ["/berth"]

@@ -8,7 +8,7 @@ use berth_core::api::Kind;
 use berth_kube::resource::Resource;
 use clap::Parser;
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -38,20 +38,30 @@ fn objects() -> Vec<(String, Value)> {
     found
 }
 
-/// The pod templates that run the image of the Dockerfile, and the container of each that does.
+/// The pods that run the image of the Dockerfile, and the container of each that does.
 fn pods() -> Vec<(String, Value, Value)> {
     let mut pods = Vec::new();
     for (file, object) in objects() {
-        let Some(pod) = object.pointer("/spec/template/spec") else {
+        let place = if object["kind"] == "Pod" {
+            "/spec"
+        } else {
+            "/spec/template/spec"
+        };
+        let Some(pod) = object.pointer(place) else {
             continue;
         };
-        let image = format!("berth:{}", env!("CARGO_PKG_VERSION"));
+        // A name under a domain that nobody can have: what is not edited pulls nothing.
+        let image = format!("registry.invalid/berth:{}", env!("CARGO_PKG_VERSION"));
         let containers = pod["containers"].as_array().unwrap();
         let ours = containers.iter().find(|container| container["image"] == image.as_str());
         let ours = ours.unwrap_or_else(|| panic!("{file}: no container with the image {image}"));
         pods.push((file, pod.clone(), ours.clone()));
     }
-    assert_eq!(pods.len(), 4, "scheduler, controller, and the provisioner in two ways");
+    assert_eq!(
+        pods.len(),
+        5,
+        "scheduler, also as a static pod, controller, and the provisioner in two ways"
+    );
     pods
 }
 
@@ -100,12 +110,15 @@ fn the_components_take_their_configurations() {
 
 #[test]
 fn probes_ask_where_the_component_answers() {
-    for (file, _, container) in pods() {
+    for (file, pod, container) in pods() {
         let listen = arguments(&container)
             .iter()
             .find_map(|argument| argument.strip_prefix("--listen=").map(str::to_owned));
         let listen: SocketAddr = listen.unwrap().parse().unwrap();
-        assert!(listen.ip().is_unspecified(), "{file}: probes come from outside");
+        // On the network of the node, nobody but the node may ask.
+        let host = &pod["hostNetwork"] == true;
+        assert_eq!(listen.ip().is_loopback(), host, "{file}");
+        assert!(host || listen.ip().is_unspecified(), "{file}: probes come from outside");
         let port = &container["ports"][0];
         assert_eq!(port["containerPort"], listen.port(), "{file}");
         for (probe, path) in [("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")] {
@@ -115,6 +128,8 @@ fn probes_ask_where_the_component_answers() {
                 (&path.into(), &port["name"]),
                 "{file}"
             );
+            let from = host.then(|| listen.ip().to_string());
+            assert_eq!(asked["host"].as_str(), from.as_deref(), "{file}");
         }
     }
 }
@@ -128,7 +143,9 @@ fn pods_have_no_more_privileges_than_they_need() {
         assert_eq!(confined["capabilities"], serde_json::json!({"drop": ["ALL"]}), "{file}");
         assert_eq!(confined["seccompProfile"]["type"], "RuntimeDefault", "{file}");
         for field in ["hostNetwork", "hostPID", "hostIPC"] {
-            assert!(pod[field].is_null(), "{file}: {field}");
+            // A static pod starts before there is a network of pods.
+            let needed = field == "hostNetwork" && file.contains("static-pod");
+            assert!(needed || pod[field].is_null(), "{file}: {field}");
         }
         // The socket of a driver mostly belongs to root.
         if !file.contains("provisioner") {
@@ -248,6 +265,131 @@ fn accounts_and_roles_that_are_named_are_there() {
 }
 
 #[test]
+fn the_provisioner_of_nodes_reaches_every_node() {
+    let objects = objects();
+    let (_, set) = objects
+        .iter()
+        .find(|(_, object)| object["kind"] == "DaemonSet")
+        .unwrap();
+    let pod = &set["spec"]["template"]["spec"];
+    assert_eq!(pod["tolerations"], serde_json::json!([{"operator": "Exists"}]));
+    assert_eq!(pod["priorityClassName"], "system-node-critical");
+}
+
+/// The metrics that `docs/metrics.md` lists, each with its labels. Another test compares that page with the code.
+fn listed_metrics() -> BTreeMap<String, BTreeSet<String>> {
+    let page = text("docs/metrics.md");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
+    rows.map(|row| {
+        let mut cells = row.split('|');
+        let name = cells.next().unwrap().trim().trim_end_matches('`').to_owned();
+        let histogram = cells.next().unwrap().trim() == "histogram";
+        let labels = cells.next().unwrap().split('`').skip(1).step_by(2).map(str::to_owned);
+        (name, labels.chain(histogram.then(|| "le".to_owned())).collect())
+    })
+    .collect()
+}
+
+/// The words of a query in the language of Prometheus, texts in quotes left out.
+fn words(query: &str) -> Vec<&str> {
+    let outside = query.split('"').step_by(2);
+    outside
+        .flat_map(|part| part.split(|c: char| !c.is_ascii_alphanumeric() && c != '_'))
+        .filter(|word| !word.is_empty())
+        .collect()
+}
+
+#[test]
+fn alerts_and_dashboard_read_metrics_that_there_are() {
+    let metrics = listed_metrics();
+    let dashboard: Value = serde_json::from_str(&text("deploy/dashboard.json")).unwrap();
+    let list = |value: &Value, field: &str| value[field].as_array().cloned().unwrap_or_default();
+    let mut queries: Vec<Value> = list(&dashboard, "panels")
+        .iter()
+        .flat_map(|panel| list(panel, "targets"))
+        .collect();
+    for (_, object) in objects() {
+        let groups = list(&object["spec"], "groups");
+        queries.extend(groups.iter().flat_map(|group| list(group, "rules")));
+    }
+    assert!(queries.len() > 30, "{}", queries.len());
+    // What Prometheus itself knows of a pod, and the labels that a query may have beside those of its metric.
+    let of_pods = ["namespace", "container"];
+    for query in queries {
+        let query = query["expr"].as_str().unwrap();
+        let mut labels: BTreeSet<&str> = of_pods.into();
+        let words = words(query);
+        let named = words
+            .iter()
+            .filter(|word| word.starts_with("berth_") || word.starts_with("scheduler_"));
+        let mut count = 0;
+        for name in named {
+            let base = ["_bucket", "_sum", "_count"]
+                .iter()
+                .find_map(|end| name.strip_suffix(end));
+            let known = metrics.get(*name).or_else(|| metrics.get(base?));
+            labels.extend(
+                known
+                    .unwrap_or_else(|| panic!("no metric {name}: {query}"))
+                    .iter()
+                    .map(String::as_str),
+            );
+            count += 1;
+        }
+        assert!(count > 0, "{query}");
+        // In braces, and after `by`, are names of labels.
+        let lists = query
+            .split(['{', '('])
+            .skip(1)
+            .zip(query.split(['{', '(']))
+            .filter_map(|(list, before)| {
+                let braces = query.contains(&format!("{{{list}")) || before.trim_end().ends_with("by");
+                braces.then(|| list.split(['}', ')']).next().unwrap_or_default())
+            });
+        for list in lists {
+            for pair in list.split(',') {
+                let label = pair.split(['=', '!']).next().unwrap().trim();
+                assert!(labels.contains(label), "no label {label:?}: {query}");
+            }
+        }
+    }
+}
+
+#[test]
+fn commands_set_values_that_the_chart_has() {
+    let schema: Value = serde_json::from_str(&text("deploy/chart/values.schema.json")).unwrap();
+    let mut seen = 0;
+    for page in ["README.md", "deploy/README.md", "deploy/chart/templates/NOTES.txt"] {
+        for setting in text(page).split("--set ").skip(1) {
+            let key = setting
+                .trim_start_matches('\'')
+                .split('=')
+                .next()
+                .unwrap()
+                .replace("[0]", "");
+            let mut at = &schema;
+            for part in key.split('.') {
+                // What is not described further takes anything.
+                if at["type"] == "array" || at.get("properties").is_none() {
+                    break;
+                }
+                at = &at["properties"][part];
+                if let Some(name) = at["$ref"].as_str() {
+                    at = &schema["$defs"][name.trim_start_matches("#/$defs/")];
+                }
+                assert!(!at.is_null(), "{page}: no value {key}");
+            }
+            seen += 1;
+        }
+        assert!(
+            !text(page).contains("--reuse-values "),
+            "{page}: it ignores defaults of a new chart"
+        );
+    }
+    assert!(seen > 15, "{seen}");
+}
+
+#[test]
 fn versions_agree() {
     let version = env!("CARGO_PKG_VERSION");
     let chart: Value = serde_saphyr::from_str(&text("deploy/chart/Chart.yaml")).unwrap();
@@ -256,6 +398,11 @@ fn versions_agree() {
         (&version.into(), &version.into())
     );
     assert!(text("deploy/kustomization.yaml").contains(&format!("newTag: {version}\n")));
+    let changes = text("CHANGELOG.md");
+    assert!(
+        changes.contains(&format!("\n## {version}")),
+        "CHANGELOG.md has no section {version}"
+    );
     let dockerfile = text("Dockerfile");
     assert!(dockerfile.contains(&format!("org.opencontainers.image.version=\"{version}\"")));
     let toolchain = text("rust-toolchain.toml");

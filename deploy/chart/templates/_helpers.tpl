@@ -4,11 +4,54 @@
 {{- $name | trunc 51 | trimSuffix "-" -}}
 {{- end -}}
 
+{{- /* The image of a component: its own, and for what that leaves out the one of all. A tag or digest of its own takes the place of
+both. Takes (dict "root" . "component" "scheduler"). */ -}}
 {{- define "berth.image" -}}
-{{- if .Values.image.digest -}}
-{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- $all := .root.Values.image | default dict -}}
+{{- $own := (index .root.Values .component | default dict).image | default dict -}}
+{{- $said := "image.repository: say where the image is. There is no public one: build it with the Dockerfile, push it to a registry of yours, and set image.repository=registry.example.com/berth" -}}
+{{- $repository := required $said ($own.repository | default $all.repository) -}}
+{{- $version := $all -}}
+{{- if or $own.tag $own.digest -}}
+{{- $version = $own -}}
+{{- end -}}
+{{- if $version.digest -}}
+{{ $repository }}@{{ $version.digest }}
 {{- else -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{ $repository }}:{{ $version.tag | default .root.Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+
+{{- define "berth.pullPolicy" -}}
+{{- $all := .root.Values.image | default dict -}}
+{{- $own := (index .root.Values .component | default dict).image | default dict -}}
+{{ $own.pullPolicy | default $all.pullPolicy | default "IfNotPresent" }}
+{{- end -}}
+
+{{- /* What finds all pods of the release, whatever their component. */ -}}
+{{- define "berth.selectorOfAll" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- /* Metadata of what is there once for all components. */ -}}
+{{- define "berth.sharedMetadata" -}}
+name: {{ include "berth.fullname" . }}
+namespace: {{ .Release.Namespace }}
+labels:
+  {{- include "berth.selectorOfAll" . | nindent 2 }}
+  app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+  app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end -}}
+
+{{- /* Annotations of all pods, as YAML or nothing. */ -}}
+{{- define "berth.podAnnotations" -}}
+{{- $all := merge dict (.root.Values.podAnnotations | default dict) -}}
+{{- if (.root.Values.metrics | default dict).annotations -}}
+{{- $all = merge $all (dict "prometheus.io/scrape" "true" "prometheus.io/port" (toString .root.Values.metricsPort) "prometheus.io/path" "/metrics") -}}
+{{- end -}}
+{{- with $all -}}
+{{ toYaml . }}
 {{- end -}}
 {{- end -}}
 
@@ -109,8 +152,8 @@ subjects:
 {{- end -}}
 
 {{- define "berth.container" -}}
-image: {{ include "berth.image" .root }}
-imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+image: {{ include "berth.image" . }}
+imagePullPolicy: {{ include "berth.pullPolicy" . }}
 ports:
 - name: metrics
   containerPort: {{ .root.Values.metricsPort }}
@@ -170,8 +213,8 @@ spec:
       annotations:
         # New pods when the configuration changes: it is read once.
         checksum/config: {{ .config | sha256sum }}
-        {{- with .root.Values.podAnnotations }}
-        {{- toYaml . | nindent 8 }}
+        {{- with include "berth.podAnnotations" . }}
+        {{- . | nindent 8 }}
         {{- end }}
     spec:
       serviceAccountName: {{ include "berth.fullname" .root }}-{{ .component }}
@@ -205,8 +248,10 @@ spec:
         {{- with .args }}
         {{- . | nindent 8 }}
         {{- end }}
+        {{- with $own.resources }}
         resources:
-          {{- toYaml $own.resources | nindent 10 }}
+          {{- toYaml . | nindent 10 }}
+        {{- end }}
         securityContext:
           {{- include "berth.confined" . | nindent 10 }}
         volumeMounts:

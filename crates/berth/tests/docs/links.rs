@@ -6,9 +6,15 @@ use std::path::{Path, PathBuf};
 
 fn pages() -> Vec<PathBuf> {
     let root = root();
-    let mut pages: Vec<PathBuf> = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"]
-        .map(|name| root.join(name))
-        .into();
+    let mut pages: Vec<PathBuf> = [
+        "README.md",
+        "ARCHITECTURE.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+        "SECURITY.md",
+    ]
+    .map(|name| root.join(name))
+    .into();
     for directory in ["docs", "examples", "deploy", "bench", "e2e"] {
         pages.extend(files(&root.join(directory), "md"));
     }

@@ -1,3 +1,3 @@
 {{- define "berth.controller.config" -}}
-{{ toYaml .Values.controller.config }}
+{{ toYaml (.Values.controller.config | default dict) }}
 {{- end -}}

@@ -1,3 +1,7 @@
+{{- define "berth.provisioner.mode" -}}
+{{ (.Values.provisioner | default dict).mode | default "none" }}
+{{- end -}}
+
 {{- /* Arguments of both modes. What is published goes with the workload, so many levels above the pod. */ -}}
 {{- define "berth.provisioner.args" -}}
 {{- $own := .root.Values.provisioner -}}
@@ -29,10 +33,11 @@
 {{- /* Who runs and where, for both modes. Takes (dict "root" . "component" "provisioner"). */ -}}
 {{- define "berth.provisioner.pod" -}}
 {{- $own := .root.Values.provisioner -}}
+{{- $onNodes := eq $own.mode "node" -}}
 serviceAccountName: {{ include "berth.fullname" .root }}-provisioner
 automountServiceAccountToken: true
 schedulerName: {{ $own.podSchedulerName }}
-{{- with $own.priorityClassName }}
+{{- with hasKey $own "priorityClassName" | ternary $own.priorityClassName ($onNodes | ternary "system-node-critical" "system-cluster-critical") }}
 priorityClassName: {{ . }}
 {{- end }}
 {{- with .root.Values.imagePullSecrets }}
@@ -49,7 +54,8 @@ nodeSelector:
 affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with $own.tolerations }}
+{{- /* Whatever a node is tainted with, its disks are there, and pods that tolerate the taint want volumes on them. */}}
+{{- with hasKey $own "tolerations" | ternary $own.tolerations ($onNodes | ternary (list (dict "operator" "Exists")) list) }}
 tolerations:
   {{- toYaml . | nindent 0 }}
 {{- end }}
@@ -61,9 +67,9 @@ labels:
   {{- with .root.Values.podLabels }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
-{{- with .root.Values.podAnnotations }}
+{{- with include "berth.podAnnotations" . }}
 annotations:
-  {{- toYaml . | nindent 2 }}
+  {{- . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
@@ -71,8 +77,10 @@ annotations:
 {{- define "berth.provisioner.container" -}}
 {{- $own := .root.Values.provisioner -}}
 {{ include "berth.container" . }}
+{{- with $own.resources }}
 resources:
-  {{- toYaml $own.resources | nindent 2 }}
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 securityContext:
   {{- include "berth.confined" . | nindent 2 }}
   runAsUser: {{ $own.runAsUser }}

@@ -11,6 +11,8 @@ pub(crate) type Remark = String;
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     only: Vec<String>,
+    /// The names of all tests that there are, wanted or not.
+    names: Vec<String>,
     passed: usize,
     failed: Vec<String>,
 }
@@ -24,8 +26,9 @@ impl Report {
         }
     }
 
-    /// Whether a test is to be run.
-    pub(crate) fn wants(&self, name: &str) -> bool {
+    /// Whether a test is to be run. Every test asks.
+    pub(crate) fn wants(&mut self, name: &str) -> bool {
+        self.names.push(name.to_owned());
         self.only.is_empty() || self.only.iter().any(|text| name.contains(text.as_str()))
     }
 
@@ -65,7 +68,14 @@ impl Report {
         self.failed.push(name.to_owned());
     }
 
-    /// Prints the sum. `true` if nothing failed.
+    /// The texts that no test's name holds: misspelt, most likely.
+    fn unknown(&self) -> Vec<&str> {
+        let texts = self.only.iter().map(String::as_str);
+        let unknown = texts.filter(|text| !self.names.iter().any(|name| name.contains(text)));
+        unknown.collect()
+    }
+
+    /// Prints the sum. `true` if something was run, all that was asked for, and nothing failed.
     pub(crate) fn finish(&self, elapsed: Duration) -> bool {
         let mut text = format!(
             "{} passed, {} failed, in {:.1} s",
@@ -76,8 +86,15 @@ impl Report {
         for name in &self.failed {
             let _ = write!(text, "\n  failed: {name}");
         }
+        let unknown = self.unknown();
+        if !unknown.is_empty() {
+            let _ = write!(text, "\nno test's name holds {unknown:?}. There are:");
+            for name in &self.names {
+                let _ = write!(text, "\n  {name}");
+            }
+        }
         println!("{text}");
-        self.failed.is_empty()
+        self.passed > 0 && self.failed.is_empty() && unknown.is_empty()
     }
 }
 
@@ -112,5 +129,26 @@ mod tests {
             line("n", Duration::from_millis(1500), &error),
             "FAIL    1.5 s  n\n    one\n    two"
         );
+    }
+
+    /// What a run comes to in which all tests that are wanted pass.
+    async fn ends_well(only: &[&str], tests: &[&str]) -> bool {
+        let mut report = Report::new(only.iter().map(ToString::to_string).collect());
+        for name in tests {
+            if report.wants(name) {
+                let test = async { Ok(Remark::new()) };
+                report.run(name, Duration::from_secs(60), test).await;
+            }
+        }
+        report.finish(Duration::ZERO)
+    }
+
+    #[tokio::test]
+    async fn a_run_without_tests_has_not_passed() {
+        assert!(ends_well(&[], &["faults: one", "skew: two"]).await);
+        assert!(ends_well(&["faults"], &["faults: one", "skew: two"]).await);
+        assert!(!ends_well(&["fautls"], &["faults: one", "skew: two"]).await);
+        assert!(!ends_well(&["faults", "skwe"], &["faults: one", "skew: two"]).await);
+        assert!(!ends_well(&[], &[]).await);
     }
 }
