@@ -332,6 +332,14 @@ impl Cluster {
         assumed
     }
 
+    /// An assumed pod, unless the watch has replaced it.
+    #[must_use]
+    pub fn assumed(&self, assumed: &AssumedPod) -> Option<&RunningPod> {
+        let pod = self.pods.find(assumed.namespace, &assumed.name)?;
+        let running = self.pods.get(pod);
+        running.filter(|running| running.assumed == Some(assumed.number))
+    }
+
     /// Takes an assumption back, unless the watch has replaced it.
     pub fn forget(&mut self, assumed: AssumedPod) {
         self.forget_assumed(&assumed);
@@ -339,9 +347,8 @@ impl Cluster {
 
     /// The same for a while: assume the pod again.
     pub(crate) fn forget_assumed(&mut self, assumed: &AssumedPod) {
-        if let Some(pod) = self.pods.find(assumed.namespace, &assumed.name)
-            && let Some(running) = self.pods.get(pod)
-            && running.assumed == Some(assumed.number)
+        if self.assumed(assumed).is_some()
+            && let Some(pod) = self.pods.find(assumed.namespace, &assumed.name)
         {
             self.remove_pod(pod);
         }

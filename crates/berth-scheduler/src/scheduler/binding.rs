@@ -26,6 +26,7 @@ use berth_core::model::{ClaimId, VolumeId};
 use berth_core::nodes::NodeId;
 use berth_core::symbols::Symbol;
 use smallvec::SmallVec;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What is said when there is nowhere to go any more.
@@ -405,11 +406,21 @@ impl Scheduler {
             return;
         };
         let held: SmallVec<[_; 2]> = binding.assumption.volumes().into();
+        let selected = !binding.assumption.claims().is_empty();
         self.cluster.binder_mut().revert(binding.assumption);
+        let assumed = self.cluster.assumed(&binding.assumed_pod);
+        let pod = assumed.map(|running| Arc::clone(&running.footprint));
         self.cluster.forget(binding.assumed_pod);
         let claims = self.stop_waiting(key);
         let node = Some(binding.node).filter(|node| self.cluster.nodes().name(*node) == binding.node_name);
-        self.happened(&ClusterEvent::PodGone { node }, now);
+        if let Some(pod) = pod {
+            self.happened(&ClusterEvent::PodGone { node, pod }, now);
+        }
+        // A claim that was to be provisioned for the node may go elsewhere now.
+        for claim in claims.iter().filter(|_| selected) {
+            let claim = claim.as_str().into();
+            self.happened(&ClusterEvent::Claim { claim }, now);
+        }
         for volume in held {
             if let Some(volume) = self.cluster.binder().volume(volume) {
                 let (name, class) = ((*volume.name).into(), volume.class);
@@ -474,8 +485,8 @@ impl Scheduler {
             Object::PersistentVolume(volume) => {
                 if let Some(claim) = &volume.spec.claim_ref {
                     self.check_binding_of_claim(&format!("{}/{}", claim.namespace, claim.name), now);
-                } else {
-                    self.check_bindings_of_volume(&volume.metadata.name, now);
+                } else if let Some(volume) = self.cluster.binder().volume_id(&volume.metadata.name) {
+                    self.check_bindings_of_volume(volume, now);
                 }
             }
             _ => {}
@@ -489,10 +500,7 @@ impl Scheduler {
     }
 
     /// A volume without a claim can only matter to a binding that chose it.
-    fn check_bindings_of_volume(&mut self, name: &str, now: Duration) {
-        let Some(volume) = self.cluster.binder().volume_id(name) else {
-            return;
-        };
+    pub(super) fn check_bindings_of_volume(&mut self, volume: VolumeId, now: Duration) {
         for key in self.bindings.of_volume(volume) {
             self.move_on(&key, now);
         }
