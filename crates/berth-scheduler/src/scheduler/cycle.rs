@@ -60,20 +60,14 @@ impl Scheduler {
         let volumes = FilterState::volume_binding(&self.scratch.states)
             .and_then(|state| state.on_node(&self.cluster, node).ok())
             .unwrap_or_default();
-        match self.cluster.binder_mut().assume(node, &volumes) {
+        match self.cluster.assume_volumes(node, &volumes) {
             Ok(assumption) => {
                 let footprint = Arc::clone(&pod.compiled.footprint);
                 let assumed_pod = self.cluster.assume_pod(&pod.compiled, node);
                 self.settle_room(key, node, now);
                 // Others may wait for just this pod to have a node; they need not wait until it is bound.
                 self.happened(&ClusterEvent::PodPlaced { node, pod: footprint }, now);
-                let binding = Binding::new(
-                    (node, self.cluster.nodes().name(node)),
-                    volumes,
-                    assumption,
-                    assumed_pod,
-                    now + timeout,
-                );
+                let binding = Binding::new(assumption, assumed_pod, now + timeout);
                 self.start_binding(key, binding, now);
             }
             Err(error) => {
