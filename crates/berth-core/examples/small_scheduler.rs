@@ -1,9 +1,9 @@
-//! A small scheduler that uses the volume binder directly: find, choose, assume, and revert if binding fails.
+//! A small scheduler that uses the volume binder directly: find, choose, assume, write, wait, and revert if binding fails.
 //!
 //! `cargo run -p berth-core --example small_scheduler`
 
-use berth_core::api::{Object, Pod};
-use berth_core::binder::{Assumption, PodVolumes, VolumeBinder};
+use berth_core::api::{Kind, Object, Pod};
+use berth_core::binder::{Assumption, BindingError, PodVolumes, Progress, VolumeBinder, VolumeWrite};
 use serde_json::{Value, json};
 use std::error::Error;
 
@@ -11,10 +11,9 @@ use std::error::Error;
 #[derive(Default)]
 pub struct SmallScheduler {
     binder: VolumeBinder,
-    nodes: Vec<String>,
 }
 
-/// Where a pod goes. Until the writes are made, the volumes are held by the assumption.
+/// Where a pod goes. Until its claims are bound, the volumes are held by the assumption.
 pub struct Placement {
     /// The node.
     pub node: String,
@@ -30,13 +29,14 @@ impl SmallScheduler {
     /// Takes in an object as a watch brings it. Kinds that have nothing to do with volumes cost nothing.
     pub fn watch(&mut self, object: Value) -> Result<(), Box<dyn Error>> {
         if let Some(object) = Object::decode(object)? {
-            if let Object::Node(node) = &object {
-                self.nodes.push(node.metadata.name.clone());
-                self.nodes.sort();
-            }
             self.binder.upsert(&object);
         }
         Ok(())
+    }
+
+    /// Takes in that an object is gone.
+    pub fn gone(&mut self, kind: Kind, namespace: &str, name: &str) {
+        self.binder.remove(kind, namespace, name);
     }
 
     /// Finds a node for a pod and takes its volumes, or says why there is none.
@@ -45,9 +45,14 @@ impl SmallScheduler {
         // A refusal here holds for every node: a claim that is missing, say.
         let claims = self.binder.claims(&volumes).map_err(|reason| reason.to_string())?;
         let prepared = self.binder.prepare(&claims);
+        let (nodes, symbols) = (self.binder.nodes(), self.binder.symbols());
+        let mut nodes: Vec<_> = nodes
+            .ids()
+            .map(|id| (symbols.text(nodes.name(id)).to_owned(), id))
+            .collect();
+        nodes.sort();
         let mut refusals = Vec::new();
-        for name in &self.nodes {
-            let Some(node) = self.binder.node(name) else { continue };
+        for (name, node) in nodes {
             let found = match self.binder.on_node(&prepared, node) {
                 Ok(found) => found,
                 Err(reasons) => {
@@ -65,7 +70,7 @@ impl SmallScheduler {
             // From here on no other pod gets these volumes.
             let assumption = self.binder.assume(node, &found).map_err(|error| error.to_string())?;
             return Ok(Placement {
-                node: name.clone(),
+                node: name,
                 static_volumes,
                 to_provision,
                 assumption,
@@ -74,9 +79,76 @@ impl SmallScheduler {
         Err(refusals.join("; "))
     }
 
-    /// Binding failed: the volumes are free again.
+    /// Makes the writes of a placement: all reservations first, then all selections. `send` writes to the API server and
+    /// returns the version that the object has then; a scheduler in earnest sends the writes of one round side by side.
+    pub fn write(
+        &self,
+        placement: &mut Placement,
+        mut send: impl FnMut(&VolumeWrite) -> Result<u64, Box<dyn Error>>,
+    ) -> Result<(), Box<dyn Error>> {
+        loop {
+            let writes = self.binder.writes(&placement.assumption)?;
+            if writes.is_empty() {
+                return Ok(());
+            }
+            for (target, write) in writes {
+                let version = send(&write)?;
+                placement.assumption.written(target, version);
+            }
+        }
+    }
+
+    /// Whether the pod may be bound: asked again whenever the watch shows one of its claims or volumes.
+    pub fn progress(&self, placement: &Placement) -> Result<Progress, BindingError> {
+        self.binder.progress(&placement.assumption)
+    }
+
+    /// Binding failed: what was not written is there for others again.
     pub fn give_back(&mut self, placement: Placement) {
         self.binder.revert(placement.assumption);
+    }
+}
+
+/// An API server with a volume controller, as far as the story needs them: it completes bindings at once.
+#[derive(Default)]
+struct Server {
+    version: u64,
+    changed: Vec<Value>,
+}
+
+impl Server {
+    fn put(&mut self, mut object: Value) -> u64 {
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        self.changed.push(object);
+        self.version
+    }
+
+    /// Carries a write out. What comes of it arrives by the watch.
+    fn send(&mut self, write: &VolumeWrite) -> u64 {
+        match write {
+            VolumeWrite::ReserveVolume {
+                volume,
+                namespace,
+                claim: name,
+                uid,
+                ..
+            } => {
+                let mut reserved = disk(volume, "n2", "100Gi");
+                reserved["spec"]["claimRef"] = json!({"namespace": namespace, "name": name, "uid": uid});
+                let version = self.put(reserved);
+                let mut bound = claim(name, "50Gi");
+                bound["spec"]["volumeName"] = json!(volume);
+                bound["metadata"]["annotations"] = json!({"pv.kubernetes.io/bind-completed": "yes"});
+                self.put(bound);
+                version
+            }
+            VolumeWrite::SelectNode { claim: name, node, .. } => {
+                let mut selected = claim(name, "50Gi");
+                selected["metadata"]["annotations"] = json!({"volume.kubernetes.io/selected-node": node});
+                self.put(selected)
+            }
+        }
     }
 }
 
@@ -144,9 +216,36 @@ pub fn play() -> Result<Vec<String>, Box<dyn Error>> {
     scheduler.give_back(placement);
     let other = scheduler.place(&pod("other", &["other"])?)?;
     told.push(format!("other runs on {} with {:?}", other.node, other.static_volumes));
-    // What was written stays: the watch will show it.
-    cache.assumption.keep();
-    other.assumption.keep();
+    scheduler.give_back(other);
+    told.extend(bind(&mut scheduler)?);
+    // A node goes while the cache is on its way there: the binding has failed, and the pod is to be placed anew.
+    scheduler.gone(Kind::Node, "", &cache.node);
+    if let Err(problem) = scheduler.progress(&cache) {
+        told.push(format!("cache is placed anew: {problem}"));
+    }
+    scheduler.give_back(cache);
+    Ok(told)
+}
+
+/// Places the database again and sees its binding through.
+fn bind(scheduler: &mut SmallScheduler) -> Result<Vec<String>, Box<dyn Error>> {
+    let mut server = Server::default();
+    let mut told = Vec::new();
+    let mut placement = scheduler.place(&pod("db", &["data"])?)?;
+    scheduler.write(&mut placement, |write| {
+        if let VolumeWrite::ReserveVolume { volume, claim, .. } = write {
+            told.push(format!("{volume} is reserved for {claim}"));
+        }
+        Ok(server.send(write))
+    })?;
+    told.push(format!("db is {:?}", scheduler.progress(&placement)?));
+    // The watch shows the outcome of the writes, and that the volume controller completed the binding.
+    for object in server.changed.drain(..) {
+        scheduler.watch(object)?;
+    }
+    told.push(format!("db is {:?}", scheduler.progress(&placement)?));
+    // Everything is written and seen: nothing is to be reverted. Now the pod is bound to its node.
+    placement.assumption.keep();
     Ok(told)
 }
 

@@ -9,6 +9,7 @@ use crate::label::Labels;
 use crate::matches::{MatchSet, MatchSets};
 use crate::model::{AccessModes, ClaimShape, Volume, VolumeId, VolumeMode};
 use crate::nodes::{NodeId, Nodes, SelectorId};
+use crate::slots::SlotId;
 use crate::symbols::Symbol;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -179,7 +180,7 @@ impl FreeVolumes {
             let least = FreeVolume {
                 capacity: shape.request,
                 name: Arc::default(),
-                id: VolumeId(0),
+                id: VolumeId(SlotId::LEAST),
             };
             group.volumes.range(least..).take(shapes.len()).collect()
         };

@@ -9,6 +9,7 @@ use crate::free::{FreeVolume, FreeVolumes};
 use crate::journal::Journal;
 use crate::model::{ClaimShape, VolumeId};
 use crate::nodes::{NodeId, Nodes};
+use crate::slots::SlotId;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::num::NonZero;
@@ -112,21 +113,26 @@ impl Default for MatchSet {
 /// A free volume for a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Match {
-    /// One more than the volume's id, so that having none takes no room.
-    volume: NonZero<u32>,
+    /// One more than the place in the volume's id, so that having none takes no room.
+    place: NonZero<u32>,
+    generation: u32,
     pub(crate) capacity: i64,
 }
 
 impl Match {
     fn of(volume: &FreeVolume) -> Self {
         Self {
-            volume: NonZero::<u32>::MIN.saturating_add(volume.id.0),
+            place: NonZero::<u32>::MIN.saturating_add(volume.id.0.place),
+            generation: volume.id.0.generation,
             capacity: volume.capacity,
         }
     }
 
     pub(crate) fn volume(self) -> VolumeId {
-        VolumeId(self.volume.get() - 1)
+        VolumeId(SlotId {
+            place: self.place.get() - 1,
+            generation: self.generation,
+        })
     }
 }
 

@@ -6,16 +6,17 @@ use crate::label::{LabelSelector, Labels};
 use crate::migration::{InTreePlugin, TranslationError};
 use crate::names;
 use crate::nodes::SelectorId;
+use crate::slots::SlotId;
 use crate::symbols::{Symbol, Symbols};
 use std::sync::Arc;
 
-/// A volume. Ids are dense and are used again after a volume is gone.
+/// A volume. An id is never used again after its volume is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct VolumeId(pub(crate) u32);
+pub struct VolumeId(pub(crate) SlotId);
 
-/// A claim. Ids are dense and are used again after a claim is gone.
+/// A claim. An id is never used again after its claim is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ClaimId(pub(crate) u32);
+pub struct ClaimId(pub(crate) SlotId);
 
 /// A set of access modes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

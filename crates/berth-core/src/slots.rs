@@ -1,8 +1,26 @@
-//! A table whose entries have small dense ids that are used again.
+//! A table whose entries have small dense ids. A place is used again after its entry is gone; an id is not, so that
+//! whoever still holds one finds nothing instead of somebody else's entry.
+
+/// The place of an entry, and how many had it before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct SlotId {
+    pub(crate) place: u32,
+    pub(crate) generation: u32,
+}
+
+impl SlotId {
+    /// No other id comes before this one.
+    pub(crate) const LEAST: Self = Self {
+        place: 0,
+        generation: 0,
+    };
+}
 
 #[derive(Clone, Debug)]
 pub(crate) struct Slots<T> {
     entries: Vec<Option<T>>,
+    /// By place. A place would have to be used four billion times for an id to come again.
+    generations: Vec<u32>,
     free: Vec<u32>,
 }
 
@@ -10,38 +28,69 @@ impl<T> Default for Slots<T> {
     fn default() -> Self {
         Self {
             entries: Vec::new(),
+            generations: Vec::new(),
             free: Vec::new(),
         }
     }
 }
 
 impl<T> Slots<T> {
-    pub(crate) fn insert(&mut self, value: T) -> u32 {
-        let id = self.free.pop().unwrap_or(self.entries.len() as u32);
-        match self.entries.get_mut(id as usize) {
+    pub(crate) fn insert(&mut self, value: T) -> SlotId {
+        let place = self.free.pop().unwrap_or(self.entries.len() as u32);
+        match self.entries.get_mut(place as usize) {
             Some(slot) => *slot = Some(value),
-            None => self.entries.push(Some(value)),
+            None => {
+                self.entries.push(Some(value));
+                self.generations.push(0);
+            }
         }
-        id
+        let generation = self.generations[place as usize];
+        SlotId { place, generation }
     }
 
-    pub(crate) fn remove(&mut self, id: u32) -> Option<T> {
-        let value = self.entries.get_mut(id as usize)?.take();
-        if value.is_some() {
-            self.free.push(id);
-        }
-        value
+    pub(crate) fn remove(&mut self, id: SlotId) -> Option<T> {
+        let value = self.get_slot(id)?.take()?;
+        let generation = &mut self.generations[id.place as usize];
+        *generation = generation.wrapping_add(1);
+        self.free.push(id.place);
+        Some(value)
     }
 
-    pub(crate) fn get(&self, id: u32) -> Option<&T> {
-        self.entries.get(id as usize)?.as_ref()
+    fn get_slot(&mut self, id: SlotId) -> Option<&mut Option<T>> {
+        let generation = self.generations.get(id.place as usize)?;
+        let slot = self.entries.get_mut(id.place as usize)?;
+        (*generation == id.generation).then_some(slot)
     }
 
-    pub(crate) fn get_mut(&mut self, id: u32) -> Option<&mut T> {
-        self.entries.get_mut(id as usize)?.as_mut()
+    pub(crate) fn get(&self, id: SlotId) -> Option<&T> {
+        let generation = self.generations.get(id.place as usize)?;
+        let value = self.entries.get(id.place as usize)?.as_ref();
+        value.filter(|_| *generation == id.generation)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: SlotId) -> Option<&mut T> {
+        self.get_slot(id)?.as_mut()
     }
 
     pub(crate) fn len(&self) -> usize {
         self.entries.len() - self.free.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_used_again_and_an_id_is_not() {
+        let mut slots = Slots::default();
+        let first = slots.insert('a');
+        assert_eq!(slots.remove(first), Some('a'));
+        let second = slots.insert('b');
+        assert_eq!(second.place, first.place);
+        assert_eq!((slots.get(first), slots.get(second)), (None, Some(&'b')));
+        assert_eq!(slots.get_mut(first), None);
+        assert_eq!(slots.remove(first), None);
+        assert_eq!(slots.len(), 1);
     }
 }

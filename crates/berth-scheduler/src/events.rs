@@ -2,28 +2,59 @@
 //!
 //! A sleeping pod is woken only by an event that could change the answer of a plugin that refused it. Most
 //! events concern one node: then the pod is woken only if that node would take it now.
+//!
+//! What keeps pods from sleeping for ever: every node is refused by one of the plugins that a pod sleeps with. So an
+//! event may be left out only if it changes no refusal of those plugins into consent, on any node; and when another
+//! plugin turns out to refuse the node that an event is about, the pod goes on sleeping with that one too.
 
-use crate::framework::PluginName;
+use crate::cluster::Cluster;
+use crate::framework::{PluginName, PluginSet};
+use crate::pod::{Footprint, Pod, PodTerm};
+use berth_core::model::Claim;
 use berth_core::nodes::NodeId;
 use berth_core::symbols::Symbol;
+use std::sync::Arc;
 
 /// Something that happened in the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ClusterEvent {
-    /// A pod was given a node, or its labels changed.
-    PodPlaced,
-    /// A pod on a node is gone or finished.
+    /// A pod was given a node.
+    PodPlaced {
+        /// The node.
+        node: NodeId,
+        /// The pod.
+        pod: Arc<Footprint>,
+    },
+    /// A pod on a node is gone or finished, or room that was promised to it there is not wanted any more.
     PodGone {
         /// The node it was on, if that is still there.
         node: Option<NodeId>,
+        /// The pod.
+        pod: Arc<Footprint>,
+    },
+    /// A pod on a node is being deleted: some counts leave it out from now on.
+    PodTerminating {
+        /// The pod.
+        pod: Arc<Footprint>,
+    },
+    /// A pod on a node asks for other resources than before.
+    PodResized {
+        /// The node.
+        node: NodeId,
     },
     /// A node came.
     NodeAdded {
         /// The node.
         node: NodeId,
+        /// Whether pods are known to run on it already.
+        occupied: bool,
     },
     /// A node went: counts over all nodes may have changed.
-    NodeGone,
+    NodeGone {
+        /// The pods that were counted there.
+        pods: Box<[Arc<Footprint>]>,
+    },
     /// A node changed.
     NodeChanged {
         /// The node.
@@ -31,19 +62,19 @@ pub enum ClusterEvent {
         /// In what.
         facets: NodeFacets,
     },
-    /// A claim came or changed.
+    /// A claim came, changed or went.
     Claim {
         /// `namespace/name`
         claim: Box<str>,
     },
-    /// A volume came or changed.
+    /// A volume came, changed or went.
     Volume {
         /// Its name.
         name: Box<str>,
         /// Its class.
         class: Symbol,
     },
-    /// A class came, or its topologies or its binding mode changed.
+    /// A class came or went, or its topologies or its binding mode changed.
     Class {
         /// Its name.
         name: Symbol,
@@ -53,7 +84,7 @@ pub enum ClusterEvent {
         /// The node.
         node: NodeId,
     },
-    /// A driver came or changed.
+    /// A driver came, changed or went.
     CsiDriver {
         /// Its name.
         name: Symbol,
@@ -63,12 +94,14 @@ pub enum ClusterEvent {
         /// The class.
         class: Symbol,
     },
-    /// A volume is no longer attached to a node.
-    AttachmentGone {
+    /// A volume is attached to a node, or is not any more.
+    Attachment {
         /// The node.
         node: NodeId,
     },
-    /// A namespace came or changed its labels.
+    /// A claim or a volume is gone that nodes may have counted among those that they hold.
+    Uncounted,
+    /// A namespace came or went, or its labels changed.
     Namespace,
 }
 
@@ -90,42 +123,69 @@ pub enum Help {
     No,
     /// If this node would take the pod now.
     OnNode(NodeId),
-    /// If the pod uses what the event is about; see [`ClusterEvent`].
-    IfUsed,
+    /// If the event concerns the pod; see [`ClusterEvent::concerns`].
+    IfConcerned,
     /// It could, and there is no cheap way to tell.
     Perhaps,
 }
 
 impl ClusterEvent {
+    /// The node that the event brought. Nobody was asked about it yet, so it could help whoever refused the others.
+    #[must_use]
+    pub fn new_node(&self) -> Option<NodeId> {
+        match self {
+            Self::NodeAdded { node, .. } => Some(*node),
+            _ => None,
+        }
+    }
+
+    /// Whether the event could help any pod that these plugins refused.
+    #[must_use]
+    pub fn could_help(&self, refused_by: PluginSet) -> bool {
+        self.new_node().is_some() || refused_by.iter().any(|plugin| self.help(plugin) != Help::No)
+    }
+
     /// Whether the event could change the answer of a plugin that refused a pod.
     #[must_use]
     pub fn help(&self, plugin: PluginName) -> Help {
         use PluginName as P;
         match self {
-            Self::NodeAdded { node } => match plugin {
-                P::PodTopologySpread | P::InterPodAffinity => Help::Perhaps,
+            Self::NodeAdded { node, occupied } => match plugin {
+                P::PodTopologySpread => Help::Perhaps,
+                P::InterPodAffinity if *occupied => Help::Perhaps,
                 _ => Help::OnNode(*node),
             },
-            Self::NodeGone => match plugin {
+            Self::NodeGone { .. } => match plugin {
                 P::PodTopologySpread => Help::Perhaps,
+                P::InterPodAffinity | P::VolumeRestrictions => Help::IfConcerned,
                 _ => Help::No,
             },
             Self::NodeChanged { node, facets } => help_of_node_change(*node, *facets, plugin),
-            Self::PodPlaced => match plugin {
-                P::PodTopologySpread | P::InterPodAffinity => Help::Perhaps,
+            Self::PodPlaced { node, pod } => match plugin {
+                P::PodTopologySpread | P::InterPodAffinity => Help::IfConcerned,
+                // A volume that two pods share is counted once.
+                P::NodeVolumeLimits if !pod.volumes.is_empty() => Help::OnNode(*node),
                 _ => Help::No,
             },
-            Self::PodGone { node } => match (plugin, node) {
-                (P::PodTopologySpread | P::InterPodAffinity | P::VolumeRestrictions, _) => Help::Perhaps,
+            Self::PodGone { node, .. } => match (plugin, node) {
+                (P::PodTopologySpread | P::InterPodAffinity | P::VolumeRestrictions, _) => Help::IfConcerned,
                 (P::NodePorts | P::NodeResourcesFit | P::NodeVolumeLimits, Some(node)) => Help::OnNode(*node),
                 _ => Help::No,
             },
+            Self::PodTerminating { .. } => match plugin {
+                P::PodTopologySpread => Help::IfConcerned,
+                _ => Help::No,
+            },
+            Self::PodResized { node } => match plugin {
+                P::NodeResourcesFit => Help::OnNode(*node),
+                _ => Help::No,
+            },
             Self::Claim { .. } | Self::Volume { .. } | Self::Class { .. } => match plugin {
-                P::VolumeBinding | P::VolumeZone | P::VolumeRestrictions | P::NodeVolumeLimits => Help::IfUsed,
+                P::VolumeBinding | P::VolumeZone | P::VolumeRestrictions | P::NodeVolumeLimits => Help::IfConcerned,
                 _ => Help::No,
             },
             Self::CsiDriver { .. } | Self::CapacityRaised { .. } => match plugin {
-                P::VolumeBinding => Help::IfUsed,
+                P::VolumeBinding => Help::IfConcerned,
                 P::NodeVolumeLimits if matches!(self, Self::CsiDriver { .. }) => Help::Perhaps,
                 _ => Help::No,
             },
@@ -133,8 +193,12 @@ impl ClusterEvent {
                 P::VolumeBinding | P::NodeVolumeLimits => Help::OnNode(*node),
                 _ => Help::No,
             },
-            Self::AttachmentGone { node } => match plugin {
+            Self::Attachment { node } => match plugin {
                 P::NodeVolumeLimits => Help::OnNode(*node),
+                _ => Help::No,
+            },
+            Self::Uncounted => match plugin {
+                P::NodeVolumeLimits => Help::Perhaps,
                 _ => Help::No,
             },
             Self::Namespace => match plugin {
@@ -143,12 +207,105 @@ impl ClusterEvent {
             },
         }
     }
+
+    /// Whether the event could change the answer of a plugin about this pod, where [`Self::help`] leaves that open.
+    #[must_use]
+    pub fn concerns(&self, cluster: &Cluster, pod: &Pod, plugin: PluginName) -> bool {
+        match self {
+            Self::PodPlaced { pod: other, .. }
+            | Self::PodGone { pod: other, .. }
+            | Self::PodTerminating { pod: other } => matters(cluster, pod, other, plugin),
+            Self::NodeGone { pods } => pods.iter().any(|other| matters(cluster, pod, other, plugin)),
+            Self::NodeChanged { .. } => pod.hard_spread.iter().any(|constraint| constraint.honor_taints),
+            Self::Claim { .. }
+            | Self::Volume { .. }
+            | Self::Class { .. }
+            | Self::CsiDriver { .. }
+            | Self::CapacityRaised { .. } => self.is_used_by(cluster, pod),
+            Self::NodeAdded { .. }
+            | Self::PodResized { .. }
+            | Self::CsiNode { .. }
+            | Self::Attachment { .. }
+            | Self::Uncounted
+            | Self::Namespace => true,
+        }
+    }
+
+    /// Whether a pod uses the claim, volume, class or driver that the event is about.
+    fn is_used_by(&self, cluster: &Cluster, pod: &Pod) -> bool {
+        let binder = cluster.binder();
+        let namespace = pod.footprint.namespace;
+        let volumes = pod.volumes.claims.iter();
+        let mut claims = volumes.map(|claim| (&*claim.name, binder.claim_named(namespace, &claim.name)));
+        let class_is = |found: Option<&Claim>, class: Symbol| {
+            found.is_some_and(|claim| claim.class.unwrap_or(Symbol::EMPTY) == class)
+        };
+        match self {
+            Self::Claim { claim } => {
+                let own = claim.strip_prefix(cluster.symbols().text(namespace));
+                let own = own.and_then(|rest| rest.strip_prefix('/'));
+                own.is_some_and(|own| claims.any(|(name, _)| name == own))
+            }
+            Self::Volume { name, class } => claims.any(|(_, found)| {
+                found.is_some_and(|claim| claim.volume_name == *name)
+                    || found.is_some_and(|claim| claim.volume_name.is_empty()) && class_is(found, *class)
+            }),
+            Self::Class { name } | Self::CapacityRaised { class: name } => {
+                claims.any(|(_, found)| class_is(found, *name))
+            }
+            Self::CsiDriver { name } => {
+                let inline = pod.volumes.inline.iter();
+                inline.map(|(driver, _)| driver).any(|driver| driver == name)
+                    || claims.any(|(_, found)| {
+                        let class = found.and_then(|claim| binder.class(claim.class?));
+                        class.is_some_and(|class| class.driver == *name)
+                    })
+            }
+            _ => true,
+        }
+    }
+}
+
+/// Whether it matters to a plugin's view of a pod that another one runs somewhere, or does not any more.
+fn matters(cluster: &Cluster, pod: &Pod, other: &Footprint, plugin: PluginName) -> bool {
+    let own = &pod.footprint;
+    let selects = |term: &Arc<PodTerm>, found: &Footprint| {
+        term.covers_namespace(found.namespace, cluster.namespace_labels(found.namespace))
+            && term.selector.matches(&found.labels)
+    };
+    match plugin {
+        PluginName::PodTopologySpread => {
+            let mut constraints = pod.hard_spread.iter();
+            own.namespace == other.namespace && constraints.any(|constraint| constraint.selector.matches(&other.labels))
+        }
+        PluginName::InterPodAffinity => {
+            let near_or_away = own.terms.as_deref().is_some_and(|terms| {
+                // Only a pod that all affinity terms are about counts as near.
+                let near = !terms.required.is_empty() && terms.required.iter().all(|term| selects(term, other));
+                near || terms.required_anti.iter().any(|term| selects(term, other))
+            });
+            let shuns = other.terms.as_deref();
+            near_or_away || shuns.is_some_and(|terms| terms.required_anti.iter().any(|term| selects(term, own)))
+        }
+        PluginName::VolumeRestrictions => {
+            let shares_disk = own
+                .disks
+                .iter()
+                .any(|disk| other.disks.iter().any(|used| used.key == disk.key));
+            let mut claims = own.named_claims();
+            shares_disk
+                || own.namespace == other.namespace
+                    && claims.any(|claim| other.named_claims().any(|used| used == claim))
+        }
+        _ => true,
+    }
 }
 
 fn help_of_node_change(node: NodeId, facets: NodeFacets, plugin: PluginName) -> Help {
     use PluginName as P;
     let could = match plugin {
-        P::PodTopologySpread if facets.labels || facets.taints => return Help::Perhaps,
+        P::PodTopologySpread if facets.labels => return Help::Perhaps,
+        P::PodTopologySpread if facets.taints => return Help::IfConcerned,
         P::InterPodAffinity if facets.labels => return Help::Perhaps,
         P::NodeUnschedulable | P::TaintToleration => facets.taints,
         P::NodeAffinity | P::VolumeBinding | P::VolumeZone => facets.labels,
@@ -159,6 +316,8 @@ fn help_of_node_change(node: NodeId, facets: NodeFacets, plugin: PluginName) -> 
         | P::NodeVolumeLimits
         | P::PodTopologySpread
         | P::InterPodAffinity
+        | P::DynamicResources
+        | P::GangScheduling
         | P::NodeResourcesBalancedAllocation
         | P::ImageLocality => false,
     };

@@ -69,6 +69,10 @@ plugin_names! {
     PodTopologySpread, Some(2), true;
     /// Nearness of pods.
     InterPodAffinity, Some(2), true;
+    /// Pods that need devices allocated: refused, since nothing here allocates any.
+    DynamicResources, None, true;
+    /// Pods that are to be placed together with others: refused, since pods are placed one by one here.
+    GangScheduling, None, true;
     /// Even use of a node's resources.
     NodeResourcesBalancedAllocation, Some(1), false;
     /// Images that a node holds already.
@@ -82,7 +86,7 @@ impl fmt::Display for PluginName {
 }
 
 /// A set of plugins.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PluginSet(u32);
 
 impl PluginSet {

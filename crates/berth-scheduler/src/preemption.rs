@@ -97,9 +97,10 @@ fn ineligible(cluster: &Cluster, question: &Question<'_>, diagnosis: &Diagnosis)
     if refusal.is_some_and(|refusal| refusal.code == Code::UnschedulableAndUnresolvable) {
         return None;
     }
+    // A pod that goes for another reason may take its time; what it leaves was not made for this one.
     let priority = question.pod.footprint.priority;
     let mut pods = cluster.pods().of_node(cluster.nodes().name(node));
-    pods.any(|(_, running)| running.footprint.terminating && running.footprint.priority < priority)
+    pods.any(|(_, running)| running.footprint.preempted && running.footprint.priority < priority)
         .then_some("a terminating pod on the nominated node")
 }
 

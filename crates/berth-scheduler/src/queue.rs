@@ -12,13 +12,13 @@
 //! ```
 //!
 //! A pod waits with the plugins that refused it, and only an event that could change one of their
-//! answers wakes it. The decision about a pod is one step of the one writer, so no event can fall between
+//! answers wakes it. Sleeping pods are kept by those plugins, so that an event passes by all whom it cannot help. The decision about a pod is one step of the one writer, so no event can fall between
 //! its verdict and its sleep; an event during its binding is met by the retry if the binding fails. The
 //! queue looks at no clock: time is a parameter, as the time since some fixed moment.
 
-use crate::framework::PluginSet;
+use crate::framework::{PluginName, PluginSet};
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,7 +61,19 @@ pub enum Place {
     InCycle,
 }
 
-/// The order in which pods are tried: by priority, then by age, then as they came.
+/// What an event means to a sleeping pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rousing {
+    /// It could fit now.
+    Wake,
+    /// It sleeps on.
+    SleepOn,
+    /// It sleeps on, and with this plugin too: an event that changes that one's answer could help as well.
+    RefusedToo(PluginName),
+}
+
+/// The order in which pods are tried: by priority, then by how long they wait since they were last tried, then as they
+/// came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Turn {
     priority: std::cmp::Reverse<i32>,
@@ -89,6 +101,8 @@ pub struct Queue {
     active: BTreeSet<(Turn, PodKey)>,
     backoff: BTreeSet<(Duration, PodKey)>,
     unschedulable: BTreeSet<(Duration, PodKey)>,
+    /// The same by who refused them. There are few distinct sets of plugins.
+    sleeping: BTreeMap<PluginSet, BTreeSet<PodKey>>,
     gated: FxHashSet<PodKey>,
     in_cycle: FxHashSet<PodKey>,
     numbers: u64,
@@ -104,6 +118,7 @@ impl Queue {
             active: BTreeSet::new(),
             backoff: BTreeSet::new(),
             unschedulable: BTreeSet::new(),
+            sleeping: BTreeMap::new(),
             gated: FxHashSet::default(),
             in_cycle: FxHashSet::default(),
             numbers: 0,
@@ -171,6 +186,7 @@ impl Queue {
     pub fn refused(&mut self, key: &str, by: PluginSet, now: Duration) {
         if let Some(waiting) = self.pods.get_mut(key).filter(|waiting| waiting.place == Place::InCycle) {
             waiting.refused_at = now;
+            waiting.turn.since = now;
             waiting.refused_by = by;
             self.finish_cycle(key, Place::Unschedulable);
         }
@@ -181,6 +197,7 @@ impl Queue {
     pub fn failed(&mut self, key: &str, now: Duration) {
         if let Some(waiting) = self.pods.get_mut(key).filter(|waiting| waiting.place == Place::InCycle) {
             waiting.refused_at = now;
+            waiting.turn.since = now;
             self.finish_cycle(key, Place::Backoff);
         }
     }
@@ -193,17 +210,34 @@ impl Queue {
         }
     }
 
-    /// Wakes the sleeping pods that an event could help, and returns how many those are.
-    pub fn wake_if(&mut self, now: Duration, mut helps: impl FnMut(&PodKey, PluginSet) -> bool) -> usize {
-        let woken: Vec<PodKey> = self
-            .unschedulable
-            .iter()
-            .filter(|(_, key)| {
-                let refused_by = self.pods.get(key).map(|waiting| waiting.refused_by);
-                refused_by.is_some_and(|refused_by| helps(key, refused_by))
-            })
-            .map(|(_, key)| Arc::clone(key))
-            .collect();
+    /// Wakes the sleeping pods that an event helps, and returns how many those are. Pods are asked about only if the event
+    /// could help anybody whom their plugins refused.
+    pub fn rouse(
+        &mut self,
+        now: Duration,
+        could_help: impl Fn(PluginSet) -> bool,
+        mut ask: impl FnMut(&PodKey, PluginSet) -> Rousing,
+    ) -> usize {
+        let (mut woken, mut refused_too) = (Vec::new(), Vec::new());
+        for (refused_by, keys) in &self.sleeping {
+            if !could_help(*refused_by) {
+                continue;
+            }
+            for key in keys {
+                match ask(key, *refused_by) {
+                    Rousing::Wake => woken.push(Arc::clone(key)),
+                    Rousing::SleepOn => {}
+                    Rousing::RefusedToo(plugin) => refused_too.push((Arc::clone(key), plugin)),
+                }
+            }
+        }
+        for (key, plugin) in refused_too {
+            self.leave(&key);
+            if let Some(waiting) = self.pods.get_mut(&key) {
+                waiting.refused_by.insert(plugin);
+            }
+            self.enter(&key, Place::Unschedulable);
+        }
         for key in &woken {
             self.wake(key, now);
         }
@@ -301,6 +335,12 @@ impl Queue {
             }
             Place::Unschedulable => {
                 self.unschedulable.remove(&(waiting.refused_at, Arc::clone(key)));
+                if let Some(keys) = self.sleeping.get_mut(&waiting.refused_by) {
+                    keys.remove(key);
+                    if keys.is_empty() {
+                        self.sleeping.remove(&waiting.refused_by);
+                    }
+                }
             }
             Place::Gated => {
                 self.gated.remove(key);
@@ -316,7 +356,7 @@ impl Queue {
             return;
         };
         waiting.place = place;
-        let (turn, refused_at) = (waiting.turn, waiting.refused_at);
+        let (turn, refused_at, refused_by) = (waiting.turn, waiting.refused_at, waiting.refused_by);
         let key = Arc::clone(key);
         match place {
             Place::Active => {
@@ -327,6 +367,7 @@ impl Queue {
                 self.backoff.insert((ends.unwrap_or(refused_at), key));
             }
             Place::Unschedulable => {
+                self.sleeping.entry(refused_by).or_default().insert(Arc::clone(&key));
                 self.unschedulable.insert((refused_at, key));
             }
             Place::Gated => {
@@ -391,11 +432,14 @@ mod tests {
         queue.upsert(&key("pod"), 0, false, seconds(0));
         queue.pop(seconds(0));
         refuse(&mut queue, "pod", 0);
-        let never = |_: &PodKey, _: PluginSet| false;
-        assert_eq!(queue.wake_if(seconds(5), never), 0);
+        let of = |plugin| move |by: PluginSet| by.contains(plugin);
+        let wake = |_: &PodKey, _: PluginSet| Rousing::Wake;
+        assert_eq!(queue.rouse(seconds(5), of(PluginName::VolumeZone), wake), 0);
         assert_eq!(queue.place("pod"), Some(Place::Unschedulable));
-        let helps = |_: &PodKey, by: PluginSet| by.contains(PluginName::VolumeBinding);
-        assert_eq!(queue.wake_if(seconds(5), helps), 1);
+        let refused_too = |_: &PodKey, _: PluginSet| Rousing::RefusedToo(PluginName::VolumeZone);
+        assert_eq!(queue.rouse(seconds(5), of(PluginName::VolumeBinding), refused_too), 0);
+        assert_eq!(queue.place("pod"), Some(Place::Unschedulable));
+        assert_eq!(queue.rouse(seconds(5), of(PluginName::VolumeZone), wake), 1);
         assert_eq!(queue.place("pod"), Some(Place::Active));
     }
 
@@ -405,7 +449,7 @@ mod tests {
         queue.upsert(&key("pod"), 0, false, seconds(0));
         queue.pop(seconds(0));
         refuse(&mut queue, "pod", 7);
-        assert_eq!(queue.wake_if(seconds(7), |_, _| true), 1);
+        assert_eq!(queue.rouse(seconds(7), |_| true, |_, _| Rousing::Wake), 1);
         assert_eq!(queue.place("pod"), Some(Place::Backoff));
         assert_eq!(queue.pop(seconds(8)), Some(key("pod")));
     }

@@ -112,6 +112,12 @@ reasons! {
     /// A pod is near that wants to be away from this one.
     ExistingPodsAntiAffinity = "InterPodAffinity.ExistingPods",
         "node(s) didn't satisfy existing pods anti-affinity rules";
+    /// The pod has resource claims, which nothing here allocates.
+    ResourceClaims = "DynamicResources.NotAllocated",
+        "Berth does not allocate resource claims (spec.resourceClaims): leave this pod to kube-scheduler";
+    /// The pod is to be placed together with others, which nothing here does.
+    Gang = "GangScheduling.NotTogether",
+        "Berth does not place pods as a group (spec.workloadRef, spec.schedulingGroup): leave this pod to kube-scheduler";
     /// A plugin restricted the nodes to others.
     NotAmongNodes { plugins } = "Framework.OnlyNodes", "node(s) didn't satisfy plugin(s) [{plugins}]";
 }

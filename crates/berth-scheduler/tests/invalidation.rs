@@ -282,7 +282,7 @@ fn placements_touch_their_node() {
         };
         let state = FilterState::volume_binding(&scratch.states).expect("it has a claim");
         let volumes = state.on_node(&cluster, placement.node).expect("the node fits");
-        let assumption = cluster.binder_mut().assume(placement.node, &volumes);
+        let assumption = cluster.assume_volumes(placement.node, &volumes);
         assumption.expect("nothing changed since").keep();
         let _ = cluster.assume_pod(&pod, placement.node);
         cluster.release(&pod);

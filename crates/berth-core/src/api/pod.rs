@@ -72,6 +72,40 @@ pub struct PodSpec {
     pub scheduling_gates: Vec<SchedulingGate>,
     /// Seconds it may take to stop.
     pub termination_grace_period_seconds: Option<i64>,
+    /// Devices that are to be allocated for it.
+    #[serde(deserialize_with = "nullable")]
+    pub resource_claims: Vec<PodResourceClaim>,
+    /// The workload whose pods are to be placed together.
+    pub workload_ref: Option<WorkloadReference>,
+    /// The group of pods that are to be placed together.
+    pub scheduling_group: Option<SchedulingGroup>,
+}
+
+/// See [`PodSpec`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodResourceClaim {
+    /// Its name in the pod.
+    #[serde(deserialize_with = "nullable")]
+    pub name: String,
+}
+
+/// See [`PodSpec`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WorkloadReference {
+    /// The workload's name.
+    #[serde(deserialize_with = "nullable")]
+    pub name: String,
+}
+
+/// See [`PodSpec`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SchedulingGroup {
+    /// The group's name.
+    #[serde(deserialize_with = "nullable")]
+    pub pod_group_name: String,
 }
 
 /// See [`PodSpec`].
@@ -429,6 +463,16 @@ impl Pod {
     pub fn has_infeasible_resize(&self) -> bool {
         let mut conditions = self.status.conditions.iter();
         conditions.any(|condition| condition.kind == "PodResizePending" && condition.reason == "Infeasible")
+    }
+
+    /// Whether it is being deleted because a scheduler made room for another one.
+    #[must_use]
+    pub fn is_preempted(&self) -> bool {
+        let mut conditions = self.status.conditions.iter();
+        let disrupted = conditions.find(|condition| condition.kind == "DisruptionTarget");
+        let preempted = disrupted
+            .is_some_and(|condition| condition.status == "True" && condition.reason == "PreemptionByScheduler");
+        self.metadata.is_deleting() && preempted
     }
 
     /// Whether it has run to its end, well or not.

@@ -7,9 +7,10 @@
 //!       └───────revert────────┘
 //! ```
 
-use super::{NodeVolumes, Overlaid, Overlay, VolumeBinder};
+use super::{NodeVolumes, Overlaid, Overlay, VolumeBinder, WriteTarget};
 use crate::model::{Claim, ClaimId, ClaimRef, Volume, VolumeId};
 use crate::nodes::NodeId;
+use crate::symbols::Symbol;
 use smallvec::SmallVec;
 
 /// What was assumed for one pod. It must be reverted if binding fails; once the API server has taken
@@ -18,8 +19,14 @@ use smallvec::SmallVec;
 #[must_use = "an assumption holds volumes back until it is reverted or kept"]
 pub struct Assumption {
     number: u64,
+    pub(super) node: NodeId,
+    /// Its name: another node may get the number of one that is gone.
+    pub(super) node_name: Symbol,
+    pub(super) decision: NodeVolumes,
     volumes: SmallVec<[VolumeId; 2]>,
     claims: SmallVec<[ClaimId; 2]>,
+    /// The versions that the API server gave to what was written; older states are not yet the outcome.
+    written: SmallVec<[(WriteTarget, u64); 2]>,
 }
 
 impl Assumption {
@@ -32,23 +39,47 @@ impl Assumption {
     /// Leaves the assumption in place until watched objects replace it.
     pub fn keep(self) {}
 
-    /// The API server has taken what was assumed about a volume: reverting leaves it in place.
-    pub fn volume_written(&mut self, volume: VolumeId) {
-        self.volumes.retain(|id| *id != volume);
+    /// The API server has taken what was assumed about an object and gave it this version, 0 if not known: reverting
+    /// leaves it in place.
+    pub fn written(&mut self, target: WriteTarget, version: u64) {
+        match target {
+            WriteTarget::Volume(volume) => self.volumes.retain(|id| *id != volume),
+            WriteTarget::Claim(claim) => self.claims.retain(|id| *id != claim),
+        }
+        self.written.push((target, version));
     }
 
-    /// The API server has taken what was assumed about a claim: reverting leaves it in place.
-    pub fn claim_written(&mut self, claim: ClaimId) {
-        self.claims.retain(|id| *id != claim);
+    /// Whether an object at this version is older than what was written to it.
+    pub(super) fn is_behind(&self, target: WriteTarget, version: u64) -> bool {
+        let of_target = self.written.iter().find(|(written, _)| *written == target);
+        of_target.is_some_and(|(_, written)| version < *written)
     }
 
-    /// The volumes that were not held for their claims before.
+    /// The node that was decided on.
+    #[must_use]
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// The name of that node.
+    #[must_use]
+    pub fn node_name(&self) -> Symbol {
+        self.node_name
+    }
+
+    /// What was decided.
+    #[must_use]
+    pub fn decision(&self) -> &NodeVolumes {
+        &self.decision
+    }
+
+    /// The volumes that were not held for their claims before, and whose reservations were not taken yet.
     #[must_use]
     pub fn volumes(&self) -> &[VolumeId] {
         &self.volumes
     }
 
-    /// The claims that were not marked with the node before.
+    /// The claims that were not marked with the node before, and whose marks were not taken yet.
     #[must_use]
     pub fn claims(&self) -> &[ClaimId] {
         &self.claims
@@ -88,8 +119,8 @@ impl VolumeBinder {
     /// If the state has changed since the decision, so that it cannot be carried out. Nothing is
     /// assumed then.
     pub fn assume(&mut self, node: NodeId, decision: &NodeVolumes) -> Result<Assumption, AssumeError> {
-        let node = self.nodes.name(node);
-        if node.is_empty() {
+        let node_name = self.nodes.name(node);
+        if node_name.is_empty() {
             return Err(AssumeError::NodeGone);
         }
         for (claim, volume) in &decision.bindings {
@@ -111,8 +142,12 @@ impl VolumeBinder {
         let number = self.assumptions;
         let mut assumption = Assumption {
             number,
+            node,
+            node_name,
+            decision: decision.clone(),
             volumes: SmallVec::new(),
             claims: SmallVec::new(),
+            written: SmallVec::new(),
         };
         for (claim, volume) in &decision.bindings {
             if self.hold_volume(*volume, *claim, number) {
@@ -121,10 +156,10 @@ impl VolumeBinder {
         }
         for claim in &decision.provisions {
             if let Some(slot) = self.claims.get_mut(claim.0)
-                && slot.effective.selected_node != node
+                && slot.effective.selected_node != node_name
             {
                 let mut assumed = slot.effective.clone();
-                assumed.selected_node = node;
+                assumed.selected_node = node_name;
                 slot.cover(assumed, number);
                 assumption.claims.push(*claim);
             }

@@ -16,6 +16,7 @@ mod assume;
 mod claims;
 mod find;
 mod objects;
+mod progress;
 mod survey;
 
 pub use alike::{AlikeClaims, ReadUpTo};
@@ -23,6 +24,7 @@ pub use assume::{AssumeError, Assumption};
 pub use claims::{PodClaim, PodClaims, PodVolumes};
 pub use find::{CapacityScore, NodeVolumes, PreparedPod, ScoreGate};
 pub use objects::{Attachment, CsiNode};
+pub use progress::{BindingError, Progress, VolumeWrite, WriteTarget};
 pub use survey::{ClaimSurvey, PoolSurvey};
 
 use crate::api;

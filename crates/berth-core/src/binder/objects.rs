@@ -232,7 +232,16 @@ impl VolumeBinder {
     /// Adds a claim, or replaces what is known of it; see [`Self::upsert_volume`] about assumptions.
     pub fn upsert_claim(&mut self, claim: &api::PersistentVolumeClaim) {
         let new = Claim::new(&mut self.symbols, claim);
-        match self.claim_id(new.namespace, &new.name) {
+        let known = self.claim_id(new.namespace, &new.name);
+        let is_another = known.and_then(|id| self.claims.get(id.0)).is_some_and(|known| {
+            let uid = &known.watched().uid;
+            !uid.is_empty() && !new.uid.is_empty() && *uid != new.uid
+        });
+        if is_another {
+            // The claim of that name was deleted and made anew: nothing that was decided about the old one holds.
+            self.remove_claim(&claim.metadata.namespace, &claim.metadata.name);
+        }
+        match known.filter(|_| !is_another) {
             Some(id) => {
                 if let Some(known) = self.claims.get_mut(id.0) {
                     let stale = known.watched.is_some() && new.version != 0 && new.version <= known.watched().version;

@@ -32,7 +32,7 @@ pub use workloads::Workloads;
 use crate::equivalence::{self, Equivalence, SharingCounts};
 use crate::pod::{Footprint, Pod, Taint};
 use berth_core::api::{self, Kind, Object};
-use berth_core::binder::VolumeBinder;
+use berth_core::binder::{AssumeError, Assumption, NodeVolumes, VolumeBinder};
 use berth_core::journal::Journal;
 use berth_core::label::Labels;
 use berth_core::mask::NodeMask;
@@ -332,6 +332,14 @@ impl Cluster {
         assumed
     }
 
+    /// An assumed pod, unless the watch has replaced it.
+    #[must_use]
+    pub fn assumed(&self, assumed: &AssumedPod) -> Option<&RunningPod> {
+        let pod = self.pods.find(assumed.namespace, &assumed.name)?;
+        let running = self.pods.get(pod);
+        running.filter(|running| running.assumed == Some(assumed.number))
+    }
+
     /// Takes an assumption back, unless the watch has replaced it.
     pub fn forget(&mut self, assumed: AssumedPod) {
         self.forget_assumed(&assumed);
@@ -339,9 +347,8 @@ impl Cluster {
 
     /// The same for a while: assume the pod again.
     pub(crate) fn forget_assumed(&mut self, assumed: &AssumedPod) {
-        if let Some(pod) = self.pods.find(assumed.namespace, &assumed.name)
-            && let Some(running) = self.pods.get(pod)
-            && running.assumed == Some(assumed.number)
+        if self.assumed(assumed).is_some()
+            && let Some(pod) = self.pods.find(assumed.namespace, &assumed.name)
         {
             self.remove_pod(pod);
         }
@@ -353,9 +360,33 @@ impl Cluster {
         &self.binder
     }
 
-    /// The same, to prepare what decisions ask for.
-    pub fn binder_mut(&mut self) -> &mut VolumeBinder {
+    /// The same, to prepare what decisions ask for. Objects go in by [`Cluster::upsert`] alone: the binder's are not the
+    /// only tables that must know them.
+    pub(crate) fn binder_mut(&mut self) -> &mut VolumeBinder {
         &mut self.binder
+    }
+
+    /// Takes a decision about volumes for granted; see [`VolumeBinder::assume`].
+    ///
+    /// # Errors
+    /// If the state has changed since the decision, so that it cannot be carried out.
+    pub fn assume_volumes(&mut self, node: NodeId, decision: &NodeVolumes) -> Result<Assumption, AssumeError> {
+        self.binder.assume(node, decision)
+    }
+
+    /// Undoes it; see [`VolumeBinder::revert`].
+    pub fn revert_volumes(&mut self, assumption: Assumption) {
+        self.binder.revert(assumption);
+    }
+
+    /// Says what time it is, in seconds since 1970: storage pools that have expired do not count.
+    pub fn set_now(&mut self, seconds: i64) {
+        self.binder.set_now(seconds);
+    }
+
+    /// The interned texts, to intern more.
+    pub fn symbols_mut(&mut self) -> &mut Symbols {
+        self.binder.symbols_mut()
     }
 
     /// The nodes with their labels.

@@ -59,6 +59,8 @@ pub(crate) fn keeps_verdicts(plugin: PluginName, claims: bool) -> bool {
         | PluginName::VolumeZone
         | PluginName::PodTopologySpread
         | PluginName::InterPodAffinity
+        | PluginName::DynamicResources
+        | PluginName::GangScheduling
         | PluginName::NodeResourcesBalancedAllocation
         | PluginName::ImageLocality => false,
     }

@@ -4,6 +4,8 @@
 //! the words for one node, and `narrow`, which gives the same verdict on a set of nodes without words.
 //! A score plugin has a `score` that gives normalized scores for the nodes that fit, or says that it skips the pod.
 
+pub mod dynamic_resources;
+pub mod gang_scheduling;
 pub mod image_locality;
 pub mod inter_pod_affinity;
 pub mod node_affinity;
@@ -83,6 +85,8 @@ filters! {
     VolumeZone, volume_zone, |cluster, pod, _profile| volume_zone::pre_filter(cluster, pod);
     PodTopologySpread, pod_topology_spread, |cluster, pod, profile| pod_topology_spread::pre_filter(cluster, pod, profile);
     InterPodAffinity, inter_pod_affinity, |cluster, pod, _profile| inter_pod_affinity::pre_filter(cluster, pod);
+    DynamicResources, dynamic_resources, |_cluster, pod, _profile| dynamic_resources::pre_filter(pod);
+    GangScheduling, gang_scheduling, |_cluster, pod, _profile| gang_scheduling::pre_filter(pod);
 }
 
 impl FilterState {
@@ -138,7 +142,9 @@ pub fn outlook(plugin: PluginName, cluster: &Cluster, pod: &Pod, profile: &Profi
         | PluginName::NodePorts
         | PluginName::VolumeRestrictions
         | PluginName::NodeVolumeLimits
-        | PluginName::VolumeZone => Outlook::Skips,
+        | PluginName::VolumeZone
+        | PluginName::DynamicResources
+        | PluginName::GangScheduling => Outlook::Skips,
     }
 }
 
@@ -170,6 +176,8 @@ pub fn score(plugin: PluginName, context: &mut ScoreContext<'_>, out: &mut Vec<i
         | PluginName::NodePorts
         | PluginName::VolumeRestrictions
         | PluginName::NodeVolumeLimits
-        | PluginName::VolumeZone => false,
+        | PluginName::VolumeZone
+        | PluginName::DynamicResources
+        | PluginName::GangScheduling => false,
     }
 }

@@ -22,6 +22,8 @@ pub struct Footprint {
     pub labels: Labels,
     /// Whether it is being deleted.
     pub terminating: bool,
+    /// Whether it is being deleted to make room for another pod.
+    pub preempted: bool,
     /// Its priority, 0 if not given.
     pub priority: i32,
     /// When it started, as a number that is larger for later times; the largest if it has not.
@@ -75,6 +77,7 @@ impl Footprint {
             uid: pod.metadata.uid.as_str().into(),
             labels: Labels::new(symbols, &pod.metadata.labels),
             terminating: pod.metadata.is_deleting(),
+            preempted: pod.is_preempted(),
             priority: pod.spec.priority.unwrap_or(0),
             started: pod.status.start_time.as_deref().map_or(i64::MAX, time_order),
             requests,

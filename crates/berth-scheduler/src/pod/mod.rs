@@ -58,6 +58,10 @@ pub struct Pod {
     pub controller: Option<(Kind, Box<str>)>,
     /// Whether it must not evict other pods.
     pub never_preempts: bool,
+    /// Whether devices would have to be allocated for it.
+    pub has_resource_claims: bool,
+    /// Whether it is to be placed together with other pods.
+    pub is_in_gang: bool,
 }
 
 impl Pod {
@@ -112,6 +116,8 @@ impl Pod {
             container_count: (spec.containers.len() + spec.init_containers.len()) as i64,
             controller,
             never_preempts: spec.preemption_policy.as_deref() == Some("Never"),
+            has_resource_claims: !spec.resource_claims.is_empty(),
+            is_in_gang: spec.workload_ref.is_some() || spec.scheduling_group.is_some(),
         }
     }
 

@@ -8,8 +8,8 @@
 //!                          what was not written is reverted; the pod waits
 //! ```
 //!
-//! Volumes are reserved first, and nodes selected for claims only when every volume is: a reservation can be lost to
-//! another writer, and a volume that is being made cannot be taken back. When a write fails, the others under way are
+//! What is written for the volumes, in which order, and when they are bound is the binder's to say
+//! ([`VolumeBinder::writes`](berth_core::binder::VolumeBinder::writes)). When a write fails, the others under way are
 //! waited for, so that the next attempt knows what was written and goes on from there.
 //!
 //! Nothing is polled: a write that was answered, a watched object or the deadline moves a binding on.
@@ -21,15 +21,13 @@ use crate::framework::{PluginName, PreFilter};
 use crate::plugins;
 use crate::queue::PodKey;
 use berth_core::api::{self, Object};
-use berth_core::binder::{Assumption, NodeVolumes};
-use berth_core::model::{ClaimId, VolumeId};
+use berth_core::binder::{Assumption, Progress, WriteTarget};
+use berth_core::model::VolumeId;
 use berth_core::nodes::NodeId;
-use berth_core::symbols::Symbol;
 use smallvec::SmallVec;
+use std::sync::Arc;
 use std::time::Duration;
 
-/// What is said when there is nowhere to go any more.
-const NODE_GONE: &str = "the chosen node is gone";
 /// The plugins that are asked once more about the chosen node when the volumes are bound.
 const VOLUME_FILTERS: [PluginName; 4] = [
     PluginName::VolumeRestrictions,
@@ -41,32 +39,18 @@ const VOLUME_FILTERS: [PluginName; 4] = [
 /// A placed pod on its way.
 #[derive(Debug)]
 pub(super) struct Binding {
-    node: NodeId,
-    /// Its name: another node may get the number of one that is gone.
-    node_name: Symbol,
-    volumes: NodeVolumes,
     assumption: Assumption,
     assumed_pod: AssumedPod,
     stage: Stage,
     deadline: Duration,
-    /// Claims for which the node is selected when the volumes are reserved.
-    unselected: SmallVec<[ClaimId; 2]>,
     /// Why the binding fails, when the writes under way are answered.
     failed: Option<String>,
-    /// The versions that the API server gave to what was written; older states are not yet the outcome.
-    written: SmallVec<[(Target, u64); 2]>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Target {
-    Volume(VolumeId),
-    Claim(ClaimId),
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum Stage {
     /// Writes that were not yet answered.
-    Writing(SmallVec<[(WriteId, Target); 2]>),
+    Writing(SmallVec<[(WriteId, WriteTarget); 2]>),
     /// Until the claims are bound.
     Waiting,
     /// Until the API server has taken the pod's node.
@@ -75,32 +59,14 @@ enum Stage {
     Bound,
 }
 
-/// How far the volumes of a binding are.
-enum Progress {
-    Waiting,
-    Bound,
-    Failed(String),
-}
-
 impl Binding {
-    pub(super) fn new(
-        (node, node_name): (NodeId, Symbol),
-        volumes: NodeVolumes,
-        assumption: Assumption,
-        assumed_pod: AssumedPod,
-        deadline: Duration,
-    ) -> Self {
+    pub(super) fn new(assumption: Assumption, assumed_pod: AssumedPod, deadline: Duration) -> Self {
         Self {
-            node,
-            node_name,
-            volumes,
             assumption,
             assumed_pod,
             stage: Stage::Writing(SmallVec::new()),
             deadline,
-            unselected: SmallVec::new(),
             failed: None,
-            written: SmallVec::new(),
         }
     }
 
@@ -111,37 +77,14 @@ impl Binding {
 
     /// The existing volumes that it chose.
     pub(super) fn chosen_volumes(&self) -> impl Iterator<Item = VolumeId> + use<> {
-        self.volumes.bindings.clone().into_iter().map(|(_, volume)| volume)
-    }
-
-    /// The API server has taken a write.
-    fn took(&mut self, target: Target, version: u64) {
-        self.written.push((target, version));
-        match target {
-            Target::Volume(volume) => self.assumption.volume_written(volume),
-            Target::Claim(claim) => self.assumption.claim_written(claim),
-        }
-    }
-
-    fn claims(&self) -> impl Iterator<Item = ClaimId> + '_ {
-        let bindings = self.volumes.bindings.iter().map(|(claim, _)| *claim);
-        bindings.chain(self.volumes.provisions.iter().copied())
+        let bindings = self.assumption.decision().bindings.clone();
+        bindings.into_iter().map(|(_, volume)| volume)
     }
 }
 
 impl Scheduler {
-    /// Sends the first writes of a binding, all at once.
-    pub(super) fn start_binding(&mut self, key: &PodKey, mut binding: Binding, now: Duration) {
-        let mut outstanding = SmallVec::new();
-        for (claim, volume) in binding.volumes.bindings.clone() {
-            if binding.assumption.volumes().contains(&volume)
-                && let Some(write) = self.reserve_volume(volume, claim)
-            {
-                outstanding.push((self.write(key, write), Target::Volume(volume)));
-            }
-        }
-        binding.unselected = binding.assumption.claims().into();
-        binding.stage = Stage::Writing(outstanding);
+    /// Starts a binding: sends its first writes, all at once.
+    pub(super) fn start_binding(&mut self, key: &PodKey, binding: Binding, now: Duration) {
         if let Some(pod) = self.pods.get(key) {
             for claim in pod.claims() {
                 self.waiting_for_claim
@@ -154,7 +97,7 @@ impl Scheduler {
         self.when_answered(key, now);
     }
 
-    /// Goes on if all writes under way are answered: fails, sends those that come second, or waits for their outcome.
+    /// Goes on if all writes under way are answered: fails, sends those that come next, or waits for their outcome.
     fn when_answered(&mut self, key: &PodKey, now: Duration) {
         let Some(binding) = self.bindings.get_mut(key) else {
             return;
@@ -166,45 +109,21 @@ impl Scheduler {
             self.fail_binding(key, "FailedScheduling", message, now);
             return;
         }
-        let (claims, node) = (std::mem::take(&mut binding.unselected), binding.node);
-        // A selected node is not taken back: a volume may be made for it at once.
-        if !claims.is_empty() && self.cluster.nodes().name(node) != binding.node_name {
-            self.fail_binding(key, "FailedScheduling", NODE_GONE.to_owned(), now);
-            return;
-        }
-        let mut outstanding = SmallVec::new();
-        for claim in claims {
-            if let Some(write) = self.select_node(claim, node) {
-                outstanding.push((self.write(key, write), Target::Claim(claim)));
+        let writes = match self.cluster.binder().writes(&binding.assumption) {
+            Ok(writes) => writes,
+            Err(problem) => {
+                self.fail_binding(key, "FailedScheduling", problem.to_string(), now);
+                return;
             }
+        };
+        let mut outstanding = SmallVec::new();
+        for (target, write) in writes {
+            outstanding.push((self.write(key, write.into()), target));
         }
         if let Some(binding) = self.bindings.get_mut(key) {
             binding.stage = Stage::Writing(outstanding);
         }
         self.move_on(key, now);
-    }
-
-    fn reserve_volume(&self, volume: VolumeId, claim: ClaimId) -> Option<Write> {
-        let binder = self.cluster.binder();
-        let (volume, claim) = (binder.volume(volume)?, binder.claim(claim)?);
-        Some(Write::ReserveVolume {
-            volume: volume.name.to_string(),
-            version: volume.version,
-            namespace: binder.symbols().text(claim.namespace).to_owned(),
-            claim: claim.name.to_string(),
-            uid: claim.uid.to_string(),
-        })
-    }
-
-    fn select_node(&self, claim: ClaimId, node: NodeId) -> Option<Write> {
-        let binder = self.cluster.binder();
-        let claim = binder.claim(claim)?;
-        Some(Write::SelectNode {
-            namespace: binder.symbols().text(claim.namespace).to_owned(),
-            claim: claim.name.to_string(),
-            version: claim.version,
-            node: self.node_name(node),
-        })
     }
 
     pub(super) fn node_name(&self, node: NodeId) -> String {
@@ -231,7 +150,7 @@ impl Scheduler {
                 };
                 let (_, target) = outstanding.remove(at);
                 match outcome {
-                    WriteOutcome::Done { version } => binding.took(target, *version),
+                    WriteOutcome::Done { version } => binding.assumption.written(target, *version),
                     WriteOutcome::Failed { problem } => {
                         let message = format!("running PreBind plugin \"VolumeBinding\": {problem}");
                         binding.failed.get_or_insert(message);
@@ -258,7 +177,7 @@ impl Scheduler {
         };
         pod.said = None;
         let reference = pod.reference(key);
-        let node = self.cluster.symbols().text(binding.node_name);
+        let node = self.cluster.symbols().text(binding.assumption.node_name());
         let message = format!("Successfully assigned {key} to {node}");
         self.queue.remove(key);
         self.event(reference, false, "Scheduled", message);
@@ -271,68 +190,17 @@ impl Scheduler {
         };
         match &binding.stage {
             Stage::Writing(outstanding) if !outstanding.is_empty() => {}
-            Stage::Writing(_) | Stage::Waiting => match self.progress(binding) {
-                Progress::Waiting => {
+            Stage::Writing(_) | Stage::Waiting => match self.cluster.binder().progress(&binding.assumption) {
+                Ok(Progress::Waiting) => {
                     if let Some(binding) = self.bindings.get_mut(key) {
                         binding.stage = Stage::Waiting;
                     }
                 }
-                Progress::Bound => self.bind_pod(key, now),
-                Progress::Failed(message) => self.fail_binding(key, "FailedScheduling", message, now),
+                Ok(Progress::Bound) => self.bind_pod(key, now),
+                Err(problem) => self.fail_binding(key, "FailedScheduling", problem.to_string(), now),
             },
             Stage::BindingPod(_) | Stage::Bound => {}
         }
-    }
-
-    /// How far the volumes are: every claim must be bound, or still be on its way to what was decided.
-    fn progress(&self, binding: &Binding) -> Progress {
-        let binder = self.cluster.binder();
-        let node = binding.node_name;
-        if self.cluster.nodes().name(binding.node) != node {
-            return Progress::Failed(NODE_GONE.to_owned());
-        }
-        let behind = |target: Target, version: u64| {
-            let of_target = binding.written.iter().find(|(written, _)| *written == target);
-            of_target.is_some_and(|(_, written)| version < *written)
-        };
-        let mut all_bound = true;
-        for id in binding.claims() {
-            let Some(claim) = binder.claim(id) else {
-                return Progress::Failed("a claim of the pod was deleted".to_owned());
-            };
-            if claim.deleting {
-                return Progress::Failed(format!("claim {:?} is being deleted", claim.name));
-            }
-            if claim.is_bound() {
-                continue;
-            }
-            all_bound = false;
-            let provisioned = binding.volumes.provisions.contains(&id);
-            if provisioned && claim.selected_node != node && !behind(Target::Claim(id), claim.version) {
-                let problem = if claim.selected_node.is_empty() {
-                    "was cleared"
-                } else {
-                    "was changed"
-                };
-                return Progress::Failed(format!("selected-node of claim {:?} {problem}", claim.name));
-            }
-        }
-        for (claim, volume_id) in &binding.volumes.bindings {
-            let claim = binder.claim(*claim).filter(|claim| !claim.is_bound());
-            let Some(claim) = claim else {
-                continue;
-            };
-            let Some(volume) = binder.volume(*volume_id) else {
-                return Progress::Failed(format!("the volume chosen for claim {:?} was deleted", claim.name));
-            };
-            if !volume.is_for(claim) && !behind(Target::Volume(*volume_id), volume.version) {
-                return Progress::Failed(format!(
-                    "volume {:?} is no longer reserved for claim {:?}",
-                    volume.name, claim.name
-                ));
-            }
-        }
-        if all_bound { Progress::Bound } else { Progress::Waiting }
     }
 
     /// All claims are bound: asks the volume filters once more about the node, then binds the pod.
@@ -340,7 +208,7 @@ impl Scheduler {
         let Some(binding) = self.bindings.get(key) else {
             return;
         };
-        let (node, had_volumes) = (binding.node, !binding.volumes.is_empty());
+        let (node, had_volumes) = (binding.assumption.node(), !binding.assumption.decision().is_empty());
         if had_volumes && let Some(message) = self.refused_after_all(key, node) {
             self.fail_binding(key, "FailedScheduling", message, now);
             return;
@@ -405,11 +273,22 @@ impl Scheduler {
             return;
         };
         let held: SmallVec<[_; 2]> = binding.assumption.volumes().into();
-        self.cluster.binder_mut().revert(binding.assumption);
+        let selected = !binding.assumption.claims().is_empty();
+        let (node, node_name) = (binding.assumption.node(), binding.assumption.node_name());
+        self.cluster.revert_volumes(binding.assumption);
+        let assumed = self.cluster.assumed(&binding.assumed_pod);
+        let pod = assumed.map(|running| Arc::clone(&running.footprint));
         self.cluster.forget(binding.assumed_pod);
         let claims = self.stop_waiting(key);
-        let node = Some(binding.node).filter(|node| self.cluster.nodes().name(*node) == binding.node_name);
-        self.happened(&ClusterEvent::PodGone { node }, now);
+        let node = Some(node).filter(|node| self.cluster.nodes().name(*node) == node_name);
+        if let Some(pod) = pod {
+            self.happened(&ClusterEvent::PodGone { node, pod }, now);
+        }
+        // A claim that was to be provisioned for the node may go elsewhere now.
+        for claim in claims.iter().filter(|_| selected) {
+            let claim = claim.as_str().into();
+            self.happened(&ClusterEvent::Claim { claim }, now);
+        }
         for volume in held {
             if let Some(volume) = self.cluster.binder().volume(volume) {
                 let (name, class) = ((*volume.name).into(), volume.class);
@@ -444,7 +323,7 @@ impl Scheduler {
         let same_pod = ours.is_some_and(|ours| ours.object.metadata.uid == pod.metadata.uid);
         if let Some(binding) = self.bindings.get_mut(key).filter(|_| same_pod)
             && matches!(binding.stage, Stage::BindingPod(_))
-            && self.cluster.symbols().text(binding.node_name) == pod.spec.node_name
+            && self.cluster.symbols().text(binding.assumption.node_name()) == pod.spec.node_name
         {
             binding.stage = Stage::Bound;
             self.pod_bound(key);
@@ -474,8 +353,8 @@ impl Scheduler {
             Object::PersistentVolume(volume) => {
                 if let Some(claim) = &volume.spec.claim_ref {
                     self.check_binding_of_claim(&format!("{}/{}", claim.namespace, claim.name), now);
-                } else {
-                    self.check_bindings_of_volume(&volume.metadata.name, now);
+                } else if let Some(volume) = self.cluster.binder().volume_id(&volume.metadata.name) {
+                    self.check_bindings_of_volume(volume, now);
                 }
             }
             _ => {}
@@ -489,10 +368,7 @@ impl Scheduler {
     }
 
     /// A volume without a claim can only matter to a binding that chose it.
-    fn check_bindings_of_volume(&mut self, name: &str, now: Duration) {
-        let Some(volume) = self.cluster.binder().volume_id(name) else {
-            return;
-        };
+    pub(super) fn check_bindings_of_volume(&mut self, volume: VolumeId, now: Duration) {
         for key in self.bindings.of_volume(volume) {
             self.move_on(&key, now);
         }

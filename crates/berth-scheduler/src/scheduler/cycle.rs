@@ -3,14 +3,18 @@
 use super::Scheduler;
 use super::binding::Binding;
 use super::preempting::nominated;
+use crate::cluster::Cluster;
 use crate::decide::{Decision, decide_timed};
 use crate::diagnose::Diagnosis;
 use crate::events::{ClusterEvent, Help};
-use crate::framework::{PluginSet, PreFilter};
+use crate::framework::{Code, PluginName, PluginSet, PreFilter};
 use crate::plugins::{self, FilterState};
-use crate::queue::PodKey;
+use crate::pod::Pod;
+use crate::profile::Profile;
+use crate::queue::{PodKey, Rousing};
 use crate::stopwatch::{NoStopwatch, Stopwatch};
 use berth_core::nodes::NodeId;
+use std::sync::Arc;
 use std::time::Duration;
 
 impl Scheduler {
@@ -56,17 +60,14 @@ impl Scheduler {
         let volumes = FilterState::volume_binding(&self.scratch.states)
             .and_then(|state| state.on_node(&self.cluster, node).ok())
             .unwrap_or_default();
-        match self.cluster.binder_mut().assume(node, &volumes) {
+        match self.cluster.assume_volumes(node, &volumes) {
             Ok(assumption) => {
+                let footprint = Arc::clone(&pod.compiled.footprint);
                 let assumed_pod = self.cluster.assume_pod(&pod.compiled, node);
-                self.nominations.remove(key);
-                let binding = Binding::new(
-                    (node, self.cluster.nodes().name(node)),
-                    volumes,
-                    assumption,
-                    assumed_pod,
-                    now + timeout,
-                );
+                self.settle_room(key, node, now);
+                // Others may wait for just this pod to have a node; they need not wait until it is bound.
+                self.happened(&ClusterEvent::PodPlaced { node, pod: footprint }, now);
+                let binding = Binding::new(assumption, assumed_pod, now + timeout);
                 self.start_binding(key, binding, now);
             }
             Err(error) => {
@@ -78,8 +79,15 @@ impl Scheduler {
     }
 
     fn refuse(&mut self, key: &PodKey, diagnosis: &Diagnosis, now: Duration) {
-        self.counts.unschedulable += 1;
         let mut message = diagnosis.message();
+        if diagnosis.is_aborted() {
+            // Nobody can tell whether the pod fits, so no event can be named that it waits for.
+            self.counts.errors += 1;
+            self.say(key, "SchedulerError", message);
+            self.queue.failed(key, now);
+            return;
+        }
+        self.counts.unschedulable += 1;
         if let Some(preemption) = self.make_room(key, diagnosis, now) {
             message = format!("{message} {preemption}");
         }
@@ -96,40 +104,62 @@ impl Scheduler {
             pods,
             ..
         } = self;
-        let woken = queue.wake_if(now, |key, refused_by| {
-            let Some(pod) = pods.get(key) else {
-                return false;
+        let could_help = |refused_by| event.could_help(refused_by);
+        let woken = queue.rouse(now, could_help, |key, refused_by| {
+            let pod = pods.get(key);
+            let Some((pod, profile)) = pod.and_then(|pod| Some((pod, profiles.get(pod.scheduler_name())?))) else {
+                return Rousing::SleepOn;
             };
-            let mut on_node = None;
+            let mut on_node = event.new_node();
             for plugin in refused_by.iter() {
                 match event.help(plugin) {
                     Help::No => {}
-                    Help::Perhaps => return true,
-                    Help::IfUsed => {
-                        if pod.uses(cluster, event) {
-                            return true;
+                    Help::Perhaps => return Rousing::Wake,
+                    Help::IfConcerned => {
+                        if event.concerns(cluster, &pod.compiled, plugin) {
+                            return Rousing::Wake;
                         }
                     }
                     Help::OnNode(node) => on_node = Some(node),
                 }
             }
-            let profile = profiles.get(pod.scheduler_name());
-            on_node.zip(profile).is_some_and(|(node, profile)| {
-                profile.filters.iter().all(|plugin| {
-                    match plugins::pre_filter(*plugin, cluster, &pod.compiled, profile) {
-                        PreFilter::Skip => true,
-                        PreFilter::Refused(_) => false,
-                        PreFilter::Ready { state, only_nodes } => {
-                            let name = cluster.nodes().name(node);
-                            only_nodes.is_none_or(|names| names.contains(&name))
-                                && state.filter(cluster, node).is_none()
-                        }
-                    }
-                })
-            })
+            let Some(node) = on_node else {
+                return Rousing::SleepOn;
+            };
+            match refusal_on(cluster, &pod.compiled, profile, refused_by, node) {
+                None | Some((_, Code::Error)) => Rousing::Wake,
+                Some((plugin, _)) if refused_by.contains(plugin) => Rousing::SleepOn,
+                Some((plugin, _)) => Rousing::RefusedToo(plugin),
+            }
         });
         self.counts.woken += woken as u64;
     }
+}
+
+/// Who refuses a pod on a node. Those who refused it before are asked first: if one still does, nothing is new.
+fn refusal_on(
+    cluster: &mut Cluster,
+    pod: &Pod,
+    profile: &Profile,
+    refused_by: PluginSet,
+    node: NodeId,
+) -> Option<(PluginName, Code)> {
+    let filters = profile.filters.iter().copied();
+    let before = filters.clone().filter(|plugin| refused_by.contains(*plugin));
+    let others = filters.filter(|plugin| !refused_by.contains(*plugin));
+    before
+        .chain(others)
+        .find_map(|plugin| match plugins::pre_filter(plugin, cluster, pod, profile) {
+            PreFilter::Skip => None,
+            PreFilter::Refused(refusal) => Some((plugin, refusal.code)),
+            PreFilter::Ready { state, only_nodes } => {
+                let name = cluster.nodes().name(node);
+                if only_nodes.is_some_and(|names| !names.contains(&name)) {
+                    return Some((plugin, Code::UnschedulableAndUnresolvable));
+                }
+                state.filter(cluster, node).map(|refusal| (plugin, refusal.code))
+            }
+        })
 }
 
 /// The plugins whose refusals keep a pod from running.

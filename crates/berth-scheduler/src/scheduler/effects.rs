@@ -1,6 +1,7 @@
 //! What a scheduler wants done. Effects are plain values: whoever runs the scheduler carries them out.
 
 use crate::queue::PodKey;
+use berth_core::binder::VolumeWrite;
 
 /// A write, by which its outcome is reported back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -95,6 +96,37 @@ pub enum Write {
         /// The pod for which room is made.
         by: PodKey,
     },
+}
+
+impl From<VolumeWrite> for Write {
+    fn from(write: VolumeWrite) -> Self {
+        match write {
+            VolumeWrite::ReserveVolume {
+                volume,
+                version,
+                namespace,
+                claim,
+                uid,
+            } => Self::ReserveVolume {
+                volume,
+                version,
+                namespace,
+                claim,
+                uid,
+            },
+            VolumeWrite::SelectNode {
+                namespace,
+                claim,
+                version,
+                node,
+            } => Self::SelectNode {
+                namespace,
+                claim,
+                version,
+                node,
+            },
+        }
+    }
 }
 
 /// How a write went.

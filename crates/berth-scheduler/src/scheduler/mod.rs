@@ -88,6 +88,52 @@ pub struct Counts {
 }
 
 /// The scheduler.
+///
+/// ```
+/// use berth_core::api::Object;
+/// use berth_scheduler::profile::Profile;
+/// use berth_scheduler::queue::QueueTimes;
+/// use berth_scheduler::scheduler::{DEFAULT_SCHEDULER_NAME, Effect, Scheduler, Write, WriteOutcome};
+/// use std::collections::BTreeMap;
+/// use std::time::Duration;
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let profiles = BTreeMap::from([(DEFAULT_SCHEDULER_NAME.to_owned(), Profile::default())]);
+/// let mut scheduler = Scheduler::new(profiles, QueueTimes::default(), 1);
+/// // Time is a parameter: so long since the scheduler was made.
+/// let now = Duration::from_secs(1);
+///
+/// // Watched objects go in, in any order.
+/// let node = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n1"},
+///                "status":{"allocatable":{"cpu":"4","memory":"8Gi","pods":"110"}}}"#;
+/// let pod = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"default","uid":"1"},
+///               "spec":{"containers":[{"name":"main","image":"app"}]}}"#;
+/// for text in [node, pod] {
+///     let object = Object::decode(serde_json::from_str(text)?)?;
+///     object.iter().for_each(|object| scheduler.upsert(object, now));
+/// }
+///
+/// // Each step decides about one pod. Effects come out: to be carried out by whoever runs the scheduler.
+/// while scheduler.step(now) {}
+/// let mut bound = Vec::new();
+/// for effect in scheduler.take_effects() {
+///     match effect {
+///         Effect::Write { id, write } => {
+///             if let Write::BindPod { pod, node } = &write {
+///                 bound.push(format!("{} to {node}", pod.key));
+///             }
+///             // The outcome of a write goes back in; it may bring further effects.
+///             scheduler.written(id, &WriteOutcome::Done { version: 2 }, now);
+///         }
+///         Effect::Condition { .. } | Effect::Nominate { .. } | Effect::Event { .. } => {}
+///     }
+/// }
+/// assert_eq!(bound, ["default/web to n1"]);
+///
+/// // Then wait for objects, for answers, or until this time, and call `tick` and `step` again.
+/// assert_eq!(scheduler.next_wakeup(), None);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Scheduler {
     cluster: Cluster,
@@ -139,7 +185,7 @@ impl Scheduler {
     /// Says what time it is on the clock that people use, in seconds since 1970: storage pools that have expired do not
     /// count. All other times are since the scheduler was made.
     pub fn set_now(&mut self, seconds: i64) {
-        self.cluster.binder_mut().set_now(seconds);
+        self.cluster.set_now(seconds);
     }
 
     /// What was done so far.

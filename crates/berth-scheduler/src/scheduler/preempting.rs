@@ -14,8 +14,10 @@ use crate::events::ClusterEvent;
 use crate::nominated::{Nominated, Question};
 use crate::preemption::{Candidate, Preemption, preempt};
 use crate::queue::PodKey;
+use berth_core::nodes::NodeId;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The nodes, by name, on which pods wait for room.
@@ -59,6 +61,11 @@ pub(super) fn nominated<'a>(
 impl Scheduler {
     /// Tries to make room for a refused pod. Returns what is to be said about it.
     pub(super) fn make_room(&mut self, key: &PodKey, diagnosis: &Diagnosis, now: Duration) -> Option<String> {
+        if diagnosis.node_count == 0 {
+            // There is nobody to evict, and nothing to say about it.
+            self.withdraw(key, now);
+            return None;
+        }
         if self.evictions.values().any(|eviction| eviction.by == *key) {
             return Some("preemption: not eligible due to a terminating pod on the nominated node.".to_owned());
         }
@@ -118,7 +125,7 @@ impl Scheduler {
             };
             self.evictions.insert(id, eviction);
         }
-        self.nominate(reference, &node);
+        self.nominate(reference, &node, now);
         self.withdraw_lesser(&node, priority, now);
     }
 
@@ -136,12 +143,15 @@ impl Scheduler {
         }
     }
 
-    fn nominate(&mut self, pod: PodRef, node: &str) {
-        let before = self.nominations.insert(PodKey::clone(&pod.key), node.into());
-        if before.as_deref() != Some(node) {
-            let node = node.to_owned();
-            self.effects.push(Effect::Nominate { pod, node });
+    fn nominate(&mut self, pod: PodRef, node: &str, now: Duration) {
+        if self.nominations.get(&pod.key).is_some_and(|before| **before == *node) {
+            return;
         }
+        // Room elsewhere is not wanted any more.
+        self.give_up_room(&pod.key, now);
+        self.nominations.insert(PodKey::clone(&pod.key), node.into());
+        let node = node.to_owned();
+        self.effects.push(Effect::Nominate { pod, node });
     }
 
     /// A pod waits for room no more, although it was not placed: others may have the room.
@@ -156,11 +166,24 @@ impl Scheduler {
         self.give_up_room(key, now);
     }
 
-    /// A pod that was promised room is gone: others may have it.
+    /// A pod has a node: it wants no room any more, unless that is the room it was promised.
+    pub(super) fn settle_room(&mut self, key: &PodKey, node: NodeId, now: Duration) {
+        let promised = self.nominations.get(key);
+        if promised.is_some_and(|promised| self.cluster.binder().node(promised) == Some(node)) {
+            self.nominations.remove(key);
+        } else {
+            self.give_up_room(key, now);
+        }
+    }
+
+    /// A pod does not want the room any more that it was promised: others may have it.
     pub(super) fn give_up_room(&mut self, key: &PodKey, now: Duration) {
         let node = self.nominations.remove(key);
-        if let Some(node) = node.and_then(|node| self.cluster.binder().node(&node)) {
-            self.happened(&ClusterEvent::PodGone { node: Some(node) }, now);
+        let node = node.and_then(|node| self.cluster.binder().node(&node));
+        let pod = self.pods.get(key).map(|pod| Arc::clone(&pod.compiled.footprint));
+        if let (Some(node), Some(pod)) = (node, pod) {
+            let node = Some(node);
+            self.happened(&ClusterEvent::PodGone { node, pod }, now);
         }
     }
 

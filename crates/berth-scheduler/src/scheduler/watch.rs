@@ -7,7 +7,6 @@ use crate::pod::Footprint;
 use crate::queue::PodKey;
 use berth_core::api::{self, Kind, Object};
 use berth_core::nodes::NodeId;
-use berth_core::symbols::Symbol;
 use rustc_hash::FxHasher;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -55,6 +54,7 @@ impl Scheduler {
         match object {
             Object::Pod(pod) => self.upsert_pod(pod, now),
             Object::Node(node) => self.upsert_node(object, node, now),
+            Object::Namespace(_) => self.change_namespace(object, now),
             other => {
                 let raised = self.raises_capacity(other);
                 self.cluster.upsert(other);
@@ -66,31 +66,103 @@ impl Scheduler {
         }
     }
 
+    /// Only the labels of a namespace matter to anybody.
+    fn change_namespace(&mut self, object: &Object, now: Duration) {
+        let name = &object.metadata().name;
+        let labels = |cluster: &Cluster| {
+            let name = cluster.symbols().get(name);
+            name.map(|name| cluster.namespace_labels(name).clone())
+        };
+        let before = labels(&self.cluster);
+        self.cluster.upsert(object);
+        if labels(&self.cluster) != before {
+            self.happened(&ClusterEvent::Namespace, now);
+        }
+    }
+
     /// Takes over that an object is gone.
     pub fn remove(&mut self, kind: Kind, namespace: &str, name: &str, now: Duration) {
         match kind {
             Kind::Pod => self.remove_pod(namespace, name, now),
-            Kind::Node => {
-                self.nodes.remove(name);
-                self.cluster.remove(kind, namespace, name);
-                self.check_all_bindings(now);
-                self.happened(&ClusterEvent::NodeGone, now);
-            }
-            Kind::VolumeAttachment => {
-                let node = self.cluster.binder().attachment_node(name);
-                self.cluster.remove(kind, namespace, name);
-                if let Some(node) = node {
-                    self.happened(&ClusterEvent::AttachmentGone { node }, now);
-                }
-            }
+            Kind::Node => self.remove_node(name, now),
+            Kind::PersistentVolume => self.remove_volume(name, now),
             _ => {
+                // What an event needs to know of the object must be known before it is gone.
+                let event = self.event_of_removal(kind, namespace, name);
                 self.cluster.remove(kind, namespace, name);
-                match kind {
-                    Kind::PersistentVolumeClaim => self.check_binding_of_claim(&format!("{namespace}/{name}"), now),
-                    Kind::PersistentVolume => self.check_all_bindings(now),
-                    _ => {}
+                if let Some(event) = event {
+                    self.happened(&event, now);
+                }
+                if kind == Kind::PersistentVolumeClaim {
+                    self.happened(&ClusterEvent::Uncounted, now);
+                    self.check_binding_of_claim(&format!("{namespace}/{name}"), now);
                 }
             }
+        }
+    }
+
+    fn event_of_removal(&mut self, kind: Kind, namespace: &str, name: &str) -> Option<ClusterEvent> {
+        let binder = self.cluster.binder();
+        Some(match kind {
+            Kind::PersistentVolumeClaim => ClusterEvent::Claim {
+                claim: format!("{namespace}/{name}").into(),
+            },
+            Kind::StorageClass => ClusterEvent::Class {
+                name: binder.symbols().get(name)?,
+            },
+            Kind::CsiNode => ClusterEvent::CsiNode {
+                node: binder.node(name)?,
+            },
+            Kind::CsiDriver => ClusterEvent::CsiDriver {
+                name: binder.symbols().get(name)?,
+            },
+            Kind::VolumeAttachment => ClusterEvent::Attachment {
+                node: binder.attachment_node(name)?,
+            },
+            Kind::Namespace => ClusterEvent::Namespace,
+            // Less capacity helps nobody; the others matter to no filter.
+            Kind::CsiStorageCapacity
+            | Kind::Node
+            | Kind::Pod
+            | Kind::PersistentVolume
+            | Kind::PriorityClass
+            | Kind::Service
+            | Kind::ReplicationController
+            | Kind::ReplicaSet
+            | Kind::StatefulSet
+            | Kind::PodDisruptionBudget => return None,
+        })
+    }
+
+    fn remove_node(&mut self, name: &str, now: Duration) {
+        self.nodes.remove(name);
+        let Some(symbol) = self.cluster.symbols().get(name) else {
+            return;
+        };
+        let pods = self.cluster.pods().of_node(symbol);
+        let counted = pods.filter(|(_, running)| running.node.is_some());
+        let pods = counted.map(|(_, running)| Arc::clone(&running.footprint)).collect();
+        self.cluster.remove(Kind::Node, "", name);
+        self.check_all_bindings(now);
+        self.happened(&ClusterEvent::NodeGone { pods }, now);
+    }
+
+    fn remove_volume(&mut self, name: &str, now: Duration) {
+        let binder = self.cluster.binder();
+        let id = binder.volume_id(name);
+        let Some((id, volume)) = id.and_then(|id| Some((id, binder.volume(id)?))) else {
+            return;
+        };
+        let class = volume.class;
+        let claim = volume.claim_ref.as_ref();
+        let claim = claim.map(|claim| format!("{}/{}", binder.symbols().text(claim.namespace), claim.name));
+        self.cluster.remove(Kind::PersistentVolume, "", name);
+        let name = name.into();
+        self.happened(&ClusterEvent::Volume { name, class }, now);
+        self.happened(&ClusterEvent::Uncounted, now);
+        self.check_bindings_of_volume(id, now);
+        if let Some(claim) = claim {
+            self.check_binding_of_claim(&claim, now);
         }
     }
 
@@ -105,7 +177,10 @@ impl Scheduler {
             return;
         };
         let event = match before {
-            None => ClusterEvent::NodeAdded { node: id },
+            None => ClusterEvent::NodeAdded {
+                node: id,
+                occupied: !self.cluster.pods().on_node(self.cluster.nodes().name(id)).is_empty(),
+            },
             Some(before) => ClusterEvent::NodeChanged {
                 node: id,
                 facets: digest.facets(before),
@@ -117,7 +192,10 @@ impl Scheduler {
     fn upsert_pod(&mut self, pod: &api::Pod, now: Duration) {
         let key: PodKey = pod.metadata.full_name().into();
         if !pod.spec.node_name.is_empty() {
-            self.nominations.remove(&key);
+            match self.cluster.binder().node(&pod.spec.node_name) {
+                Some(node) => self.settle_room(&key, node, now),
+                None => self.give_up_room(&key, now),
+            }
             self.confirm_binding(&key, pod);
             self.drop_pending(&key, now);
             self.track_running(pod, now);
@@ -166,18 +244,30 @@ impl Scheduler {
             self.evicted(&pod.metadata.full_name(), Some(&pod.metadata.uid));
         }
         match (before, after) {
-            (Some((node, _)), None) => self.happened(&ClusterEvent::PodGone { node: Some(node) }, now),
-            (Some((from, old)), Some((to, new))) if from == to && old.labels == new.labels => {
-                // Most changes of a running pod matter to nobody who waits.
-                if old.terminating != new.terminating {
-                    self.happened(&ClusterEvent::PodPlaced, now);
+            // Most changes of a running pod matter to nobody who waits.
+            (Some((from, old)), Some((to, new))) if from == to && old.uid == new.uid => {
+                if old.labels != new.labels {
+                    let (node, pod) = (None, Arc::clone(&old));
+                    self.happened(&ClusterEvent::PodGone { node, pod }, now);
+                    let (node, pod) = (to, Arc::clone(&new));
+                    self.happened(&ClusterEvent::PodPlaced { node, pod }, now);
                 }
                 if old.requests != new.requests {
-                    self.happened(&ClusterEvent::PodGone { node: Some(from) }, now);
+                    self.happened(&ClusterEvent::PodResized { node: to }, now);
+                }
+                if old.terminating != new.terminating {
+                    self.happened(&ClusterEvent::PodTerminating { pod: new }, now);
                 }
             }
-            (_, Some(_)) => self.happened(&ClusterEvent::PodPlaced, now),
-            (None, None) => {}
+            (before, after) => {
+                if let Some((node, pod)) = before {
+                    let node = Some(node);
+                    self.happened(&ClusterEvent::PodGone { node, pod }, now);
+                }
+                if let Some((node, pod)) = after {
+                    self.happened(&ClusterEvent::PodPlaced { node, pod }, now);
+                }
+            }
         }
     }
 
@@ -194,10 +284,11 @@ impl Scheduler {
         self.give_up_room(&key, now);
         self.drop_pending(&key, now);
         self.evicted(&key, None);
-        let node = self.running(namespace, name).map(|(node, _)| node);
+        let running = self.running(namespace, name);
         self.cluster.remove(Kind::Pod, namespace, name);
-        if node.is_some() {
-            self.happened(&ClusterEvent::PodGone { node }, now);
+        if let Some((node, pod)) = running {
+            let node = Some(node);
+            self.happened(&ClusterEvent::PodGone { node, pod }, now);
         }
     }
 
@@ -232,8 +323,10 @@ impl Scheduler {
             Object::CsiStorageCapacity(capacity) => ClusterEvent::CapacityRaised {
                 class: binder.symbols_mut().intern(&capacity.storage_class_name),
             },
-            Object::Namespace(_) => ClusterEvent::Namespace,
-            Object::VolumeAttachment(_)
+            Object::VolumeAttachment(attachment) => ClusterEvent::Attachment {
+                node: binder.attachment_node(&attachment.metadata.name)?,
+            },
+            Object::Namespace(_)
             | Object::PriorityClass(_)
             | Object::Node(_)
             | Object::Pod(_)
@@ -254,45 +347,5 @@ impl Scheduler {
         let value = |quantity: Option<berth_core::quantity::Quantity>| quantity.map(|quantity| quantity.value());
         let after = (value(capacity.capacity), value(capacity.maximum_volume_size));
         before.is_none_or(|before| after.0 > before.0 || after.1 > before.1)
-    }
-}
-
-impl PendingPod {
-    /// Whether the pod uses what an event is about.
-    pub(super) fn uses(&self, cluster: &Cluster, event: &ClusterEvent) -> bool {
-        let binder = cluster.binder();
-        let namespace = binder.symbols().get(&self.object.metadata.namespace);
-        let volumes = self.compiled.volumes.claims.iter();
-        let mut claims = volumes.map(|claim| {
-            let found = namespace.and_then(|namespace| binder.claim_named(namespace, &claim.name));
-            (&*claim.name, found)
-        });
-        let class_is = |found: Option<&berth_core::model::Claim>, class: Symbol| {
-            found.is_some_and(|claim| claim.class.unwrap_or(Symbol::EMPTY) == class)
-        };
-        match event {
-            ClusterEvent::Claim { claim } => claims.any(|(name, _)| {
-                claim
-                    .strip_prefix(self.object.metadata.namespace.as_str())
-                    .and_then(|rest| rest.strip_prefix('/'))
-                    == Some(name)
-            }),
-            ClusterEvent::Volume { name, class } => claims.any(|(_, found)| {
-                found.is_some_and(|claim| claim.volume_name == *name)
-                    || found.is_some_and(|claim| claim.volume_name.is_empty()) && class_is(found, *class)
-            }),
-            ClusterEvent::Class { name } | ClusterEvent::CapacityRaised { class: name } => {
-                claims.any(|(_, found)| class_is(found, *name))
-            }
-            ClusterEvent::CsiDriver { name } => {
-                let inline = self.compiled.volumes.inline.iter();
-                inline.map(|(driver, _)| driver).any(|driver| driver == name)
-                    || claims.any(|(_, found)| {
-                        let class = found.and_then(|claim| binder.class(claim.class?));
-                        class.is_some_and(|class| class.driver == *name)
-                    })
-            }
-            _ => true,
-        }
     }
 }

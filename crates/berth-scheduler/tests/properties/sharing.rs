@@ -131,7 +131,7 @@ fn assume(cluster: &mut Cluster, scratch: &Scratch, pod: &berth_scheduler::pod::
     };
     if let Some(state) = FilterState::volume_binding(&scratch.states) {
         let volumes = state.on_node(cluster, placement.node).expect("the node fits");
-        let assumption = cluster.binder_mut().assume(placement.node, &volumes);
+        let assumption = cluster.assume_volumes(placement.node, &volumes);
         assumption.expect("nothing changed since").keep();
     }
     let _ = cluster.assume_pod(pod, placement.node);

@@ -124,6 +124,8 @@ impl Api {
                 }
                 self.edit(kind, &name, |pod| {
                     pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+                    pod["status"]["conditions"] =
+                        json!([{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]);
                 });
             }
         }

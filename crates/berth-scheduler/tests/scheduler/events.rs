@@ -1,8 +1,8 @@
 //! Each event that can help wakes the pod that it helps, and lets one sleep that it cannot help.
 
 use crate::api::Api;
-use crate::objects::{claim, class, local_class, node, on, pod, sized, volume};
-use crate::world::World;
+use crate::objects::{capacity, claim, class, local_class, node, on, pod, sized, volume};
+use crate::world::{Fault, World};
 use berth_core::api::Kind;
 use berth_core::names;
 use berth_scheduler::queue::Place;
@@ -293,12 +293,6 @@ fn tracked(name: &str) -> [Value; 3] {
     [driver, class(name, &provisioner), claim(&data, name, 50)]
 }
 
-fn capacity(class: &str, gi: u32) -> Value {
-    json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIStorageCapacity",
-           "metadata": {"name": format!("capacity-{class}"), "namespace": "default"}, "storageClassName": class,
-           "capacity": format!("{gi}Gi"), "nodeTopology": {"matchLabels": {names::HOSTNAME: "n1"}}})
-}
-
 fn too_little_capacity() -> Vec<Value> {
     let mut objects = vec![node("n1"), capacity("fast", 10), capacity("slow", 10)];
     objects.extend(tracked("fast"));
@@ -401,4 +395,331 @@ fn a_pod_that_nothing_wakes_is_tried_again_after_five_minutes() {
     assert_eq!(world.scheduler.counts().unschedulable, 1);
     world.advance(1);
     assert_eq!(world.scheduler.counts().unschedulable, 2);
+}
+
+fn near(name: &str, app: &str) -> Value {
+    affine(pod(name, &[]), "podAffinity", app)
+}
+
+fn affine(mut pod: Value, side: &str, app: &str) -> Value {
+    pod["spec"]["affinity"][side] = json!({"requiredDuringSchedulingIgnoredDuringExecution": [
+        {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": names::ZONE}]});
+    pod
+}
+
+fn labelled(mut pod: Value, app: &str) -> Value {
+    pod["metadata"]["labels"] = json!({"app": app});
+    pod
+}
+
+fn in_zone(name: &str) -> Value {
+    let mut node = node(name);
+    node["metadata"]["labels"][names::ZONE] = json!("a");
+    node
+}
+
+#[test]
+fn the_scheduler_itself_places_a_pod_that_another_waits_for() {
+    check([in_zone("n1"), near("helped", "web"), near("other", "db")], |api| {
+        api.put(labelled(pod("friend", &[]), "web"));
+    });
+}
+
+#[test]
+fn the_scheduler_itself_evens_out_a_spread() {
+    let spread = |name: &str, app: &str| {
+        let mut pod = labelled(pod(name, &[]), app);
+        pod["spec"]["nodeSelector"] = json!({names::HOSTNAME: "n1"});
+        pod["spec"]["topologySpreadConstraints"] = json!([{"maxSkew": 1, "topologyKey": names::HOSTNAME,
+            "whenUnsatisfiable": "DoNotSchedule", "nodeAffinityPolicy": "Ignore",
+            "labelSelector": {"matchLabels": {"app": app}}}]);
+        pod
+    };
+    let objects = [
+        node("n1"),
+        node("n2"),
+        on("n1", labelled(pod("web", &[]), "web")),
+        on("n1", labelled(pod("db", &[]), "db")),
+        spread("helped", "web"),
+        spread("other", "db"),
+    ];
+    check(objects, |api| {
+        let balance = selecting(labelled(pod("balance", &[]), "web"), names::HOSTNAME, "n2");
+        api.put(balance);
+    });
+}
+
+#[test]
+fn a_pod_that_shunned_others_is_gone() {
+    let shunning = |name: &str, app: &str| on("n1", affine(pod(name, &[]), "podAntiAffinity", app));
+    let objects = [
+        in_zone("n1"),
+        shunning("shuns-web", "web"),
+        shunning("shuns-db", "db"),
+        labelled(pod("helped", &[]), "web"),
+        labelled(pod("other", &[]), "db"),
+    ];
+    check(objects, |api| api.delete(Kind::Pod, "default/shuns-web"));
+}
+
+/// A node that joins as those of an autoscaler do: with a taint first, and without it some seconds later.
+#[test]
+fn a_node_that_joins_with_a_taint() {
+    let mut world = World::of([node("n1"), sized("large", 6, 0)]);
+    world.settle();
+    world.advance(30);
+    let mut large = node("n2");
+    large["status"]["allocatable"]["cpu"] = json!("8");
+    large["spec"]["taints"] = json!([{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]);
+    world.api.put(large);
+    world.settle();
+    assert_eq!(world.scheduler.counts().woken, 0, "it would not fit yet");
+    world
+        .api
+        .edit(Kind::Node, "n2", |node| node["spec"]["taints"] = json!([]));
+    world.settle();
+    world.assert_on("default/large", "n2");
+}
+
+#[test]
+fn a_node_whose_labels_and_drivers_come_after_it() {
+    let mut objects = vec![class("fast", "disk.example.com")];
+    objects.extend(limited("n1"));
+    objects.retain(|object| object["kind"] != json!("Node") && object["kind"] != json!("CSINode"));
+    objects.extend([node("elsewhere"), pod("waits", &["new-n1"])]);
+    let mut world = World::of(objects);
+    world.settle();
+    world.advance(30);
+    let mut bare = node("n1");
+    bare["metadata"]["labels"] = json!({});
+    bare["spec"]["unschedulable"] = json!(true);
+    world.api.put(bare);
+    world.settle();
+    world.api.put(
+        json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "n1"},
+        "spec": {"drivers": [{"name": "disk.example.com", "nodeID": "x", "allocatable": {"count": 1}}]}}),
+    );
+    world.api.edit(Kind::Node, "n1", |node| {
+        node["metadata"]["labels"] = json!({names::HOSTNAME: "n1"});
+    });
+    world.settle();
+    world
+        .api
+        .edit(Kind::Node, "n1", |node| node["spec"]["unschedulable"] = json!(false));
+    world.settle();
+    assert_eq!(world.scheduler.counts().woken, 0, "it holds one volume already");
+    world.api.edit(Kind::CsiNode, "n1", |node| {
+        node["spec"]["drivers"][0]["allocatable"]["count"] = json!(2);
+    });
+    world.settle();
+    world.assert_on("default/waits", "n1");
+}
+
+#[test]
+fn the_first_node() {
+    let mut world = World::of([pod("early", &[])]);
+    world.settle();
+    assert_eq!(world.message("default/early"), "no nodes available to schedule pods");
+    world.advance(30);
+    world.api.put(node("n1"));
+    world.settle();
+    world.assert_on("default/early", "n1");
+}
+
+#[test]
+fn a_node_is_gone_with_a_pod_that_another_shuns() {
+    let objects = [
+        in_zone("n1"),
+        in_zone("n2"),
+        on("n2", labelled(pod("web", &[]), "web")),
+        affine(pod("helped", &[]), "podAntiAffinity", "web"),
+        near("other", "db"),
+    ];
+    check(objects, |api| {
+        api.delete(Kind::Node, "n2");
+        api.delete(Kind::Pod, "default/web");
+    });
+}
+
+#[test]
+fn a_node_is_gone_with_the_pod_that_had_a_claim_for_itself() {
+    let alone = |name: &str| {
+        let mut claim = bound(claim(name, "local", 5), &format!("pv-{name}"));
+        claim["spec"]["accessModes"] = json!(["ReadWriteOncePod"]);
+        claim
+    };
+    let reserved = |name: &str| {
+        let mut volume = volume(&format!("pv-{name}"), "local", "n1", 10);
+        volume["spec"]["claimRef"] = json!({"namespace": "default", "name": name});
+        volume["status"]["phase"] = json!("Bound");
+        volume
+    };
+    let objects = [
+        node("n1"),
+        node("n2"),
+        local_class(),
+        reserved("a"),
+        reserved("b"),
+        alone("a"),
+        alone("b"),
+        on("n2", pod("user-of-a", &["a"])),
+        on("n1", pod("user-of-b", &["b"])),
+        pod("helped", &["a"]),
+        pod("other", &["b"]),
+    ];
+    check(objects, |api| api.delete(Kind::Node, "n2"));
+}
+
+#[test]
+fn a_namespace_changes_its_labels() {
+    let of_team = |name: &str, team: &str| {
+        let mut pod = near(name, "web");
+        pod["spec"]["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0]["namespaceSelector"] =
+            json!({"matchLabels": {"team": team}});
+        pod
+    };
+    let team = |team: &str, phase: &str| {
+        json!({"apiVersion": "v1", "kind": "Namespace", "status": {"phase": phase},
+               "metadata": {"name": "default", "labels": {"team": team}}})
+    };
+    let mut world = World::of([
+        in_zone("n1"),
+        team("x", "Active"),
+        on("n1", labelled(pod("web", &[]), "web")),
+        of_team("helped", "y"),
+    ]);
+    world.settle();
+    world.advance(30);
+    world.api.put(team("x", "Terminating"));
+    world.settle();
+    assert_eq!(world.scheduler.counts().woken, 0, "its labels are the same");
+    world.api.put(team("y", "Terminating"));
+    world.settle();
+    world.assert_placed("default/helped");
+}
+
+/// A pod with the promise of room on `n1` that has no use for it, and one that waits for that room.
+fn promised() -> World {
+    let mut urgent = sized("urgent", 4, 10);
+    urgent["spec"]["schedulingGates"] = json!([{"name": "wait"}]);
+    urgent["status"]["nominatedNodeName"] = json!("n1");
+    let mut waits = selecting(sized("waits", 2, 5), names::HOSTNAME, "n1");
+    waits["spec"]["preemptionPolicy"] = json!("Never");
+    let mut world = World::of([
+        node("n1"),
+        node("n2"),
+        on("n1", sized("running", 1, 100)),
+        urgent,
+        waits,
+    ]);
+    world.settle();
+    world.advance(30);
+    world.assert_waits("default/waits", "Insufficient cpu");
+    world
+}
+
+#[test]
+fn promised_room_is_not_wanted_since_its_pod_is_placed_elsewhere() {
+    let mut world = promised();
+    world.api.edit(Kind::Pod, "default/urgent", |pod| {
+        pod["spec"]["schedulingGates"] = json!([])
+    });
+    world.settle();
+    world.assert_on("default/urgent", "n2");
+    world.assert_on("default/waits", "n1");
+}
+
+#[test]
+fn promised_room_is_not_wanted_since_its_pod_is_seen_elsewhere() {
+    let mut world = promised();
+    world
+        .api
+        .edit(Kind::Pod, "default/urgent", |pod| pod["spec"]["nodeName"] = json!("n2"));
+    world.settle();
+    world.assert_on("default/waits", "n1");
+}
+
+#[test]
+fn a_node_is_not_selected_for_a_claim_after_all() {
+    let mut world = World::of([
+        node("n1"),
+        node("n2"),
+        class("fast", "disk.example.com"),
+        claim("shared", "fast", 5),
+        selecting(pod("first", &["shared"]), names::HOSTNAME, "n1"),
+        selecting(pod("second", &["shared"]), names::HOSTNAME, "n2"),
+    ]);
+    world.fault = Box::new(|number, _| if number == 0 { Fault::Refused } else { Fault::None });
+    world.deliver();
+    assert!(world.scheduler.step(world.now) && world.scheduler.step(world.now));
+    assert_eq!(world.place("default/second"), Some(Place::Unschedulable));
+    world.settle();
+    assert_eq!(
+        world.place("default/second"),
+        Some(Place::Backoff),
+        "the claim may go to its node now"
+    );
+}
+
+#[test]
+fn a_broken_object_is_an_error_and_is_tried_again() {
+    // Its driver would not know the disk by this id.
+    let mut broken = volume("disk", "fast", "n1", 10);
+    broken["spec"]["local"] = Value::Null;
+    broken["spec"]["awsElasticBlockStore"] = json!({"volumeID": "aws://zone/disk"});
+    broken["spec"]["nodeAffinity"] = Value::Null;
+    broken["spec"]["claimRef"] = json!({"namespace": "default", "name": "data"});
+    broken["status"]["phase"] = json!("Bound");
+    let csi_node = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode",
+        "metadata": {"name": "n1", "annotations": {names::MIGRATED_PLUGINS: "kubernetes.io/aws-ebs"}},
+        "spec": {"drivers": []}});
+    let mut world = World::of([
+        node("n1"),
+        csi_node,
+        class("fast", "disk.example.com"),
+        broken,
+        bound(claim("data", "fast", 5), "disk"),
+        pod("db", &["data"]),
+    ]);
+    world.settle();
+    let message = world.message("default/db").to_owned();
+    assert!(message.starts_with("running "), "{message}");
+    assert_eq!(world.place("default/db"), Some(Place::Backoff), "{message}");
+    let counts = world.scheduler.counts();
+    assert_eq!((counts.errors, counts.unschedulable), (1, 0));
+    assert_eq!(world.conditions, [("default/db".to_owned(), "SchedulerError")]);
+}
+
+#[test]
+fn pods_that_only_kube_scheduler_can_place_are_left_to_it() {
+    let with = |name: &str, field: &str, value: Value| {
+        let mut pod = pod(name, &[]);
+        pod["spec"][field] = value;
+        pod
+    };
+    let mut world = World::of([
+        node("n1"),
+        with(
+            "device",
+            "resourceClaims",
+            json!([{"name": "gpu", "resourceClaimName": "gpu"}]),
+        ),
+        with(
+            "gang",
+            "workloadRef",
+            json!({"name": "training", "podGroup": "workers"}),
+        ),
+        with("group", "schedulingGroup", json!({"podGroupName": "workers"})),
+        with("plain", "resourceClaims", json!([])),
+    ]);
+    world.settle();
+    let claims = "0/1 nodes are available: Berth does not allocate resource claims (spec.resourceClaims): \
+                  leave this pod to kube-scheduler.";
+    let group = "Berth does not place pods as a group (spec.workloadRef, spec.schedulingGroup): \
+                 leave this pod to kube-scheduler.";
+    world.assert_waits("default/device", claims);
+    world.assert_waits("default/gang", group);
+    world.assert_waits("default/group", group);
+    world.assert_placed("default/plain");
+    assert_eq!(world.scheduler.counts().victims, 0);
 }

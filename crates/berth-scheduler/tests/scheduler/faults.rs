@@ -505,3 +505,49 @@ fn a_node_that_goes_while_volumes_are_reserved_is_not_selected() {
     assert!(writes.is_empty(), "{writes:?}");
     world.assert_waits("default/db", "the chosen node is gone");
 }
+
+#[test]
+fn a_claim_that_takes_the_place_of_a_deleted_one_is_left_alone() {
+    let mut world = World::of([
+        node("n1"),
+        local_class(),
+        class("fast", "disk.example.com"),
+        volume("pv1", "local", "n1", 10),
+        claim("existing", "local", 5),
+        claim("made", "fast", 5),
+        pod("db", &["existing", "made"]),
+    ]);
+    world.deliver();
+    assert!(world.scheduler.step(world.now));
+    let effects = world.scheduler.take_effects();
+    assert!(
+        matches!(
+            &effects[..],
+            [Effect::Write {
+                write: Write::ReserveVolume { .. },
+                ..
+            }]
+        ),
+        "{effects:?}"
+    );
+    // While the volume is being reserved, another claim takes the place of the one that has none yet.
+    world.api.delete(Kind::PersistentVolumeClaim, "default/made");
+    world.create([claim("somebody-elses", "fast", 5)]);
+    world.deliver();
+    effects.into_iter().for_each(|effect| world.carry_out(effect));
+    let effects = world.scheduler.take_effects();
+    let writes = effects.iter().filter(|effect| matches!(effect, Effect::Write { .. }));
+    assert_eq!(writes.count(), 0, "{effects:?}");
+    world.settle();
+    assert_eq!(
+        world
+            .api
+            .text(Kind::PersistentVolumeClaim, "default/somebody-elses", SELECTED),
+        ""
+    );
+    world.advance(2);
+    world.assert_waits("default/db", "not found");
+}
+
+/// Where a claim says for which node its volume is to be made.
+const SELECTED: &str = "/metadata/annotations/volume.kubernetes.io~1selected-node";

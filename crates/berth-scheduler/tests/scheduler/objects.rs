@@ -33,6 +33,13 @@ pub(crate) fn claim(name: &str, class: &str, gi: u32) -> Value {
                     "resources": {"requests": {"storage": format!("{gi}Gi")}}}})
 }
 
+/// Space for volumes of a class on `n1`.
+pub(crate) fn capacity(class: &str, gi: u32) -> Value {
+    json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIStorageCapacity",
+           "metadata": {"name": format!("capacity-{class}"), "namespace": "default"}, "storageClassName": class,
+           "capacity": format!("{gi}Gi"), "nodeTopology": {"matchLabels": {names::HOSTNAME: "n1"}}})
+}
+
 pub(crate) fn pod(name: &str, claims: &[&str]) -> Value {
     let volumes = claims
         .iter()

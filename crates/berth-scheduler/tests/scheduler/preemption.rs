@@ -365,3 +365,15 @@ fn a_restart_before_the_promise_was_written_evicts_nobody_else() {
     world.assert_on("default/spared", "n2");
     world.check();
 }
+
+#[test]
+fn a_pod_that_goes_for_another_reason_does_not_keep_others_from_being_evicted() {
+    let mut leaving = on("n1", sized("leaving", 1, 0));
+    leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let mut urgent = sized("urgent", 4, 10);
+    urgent["status"]["nominatedNodeName"] = json!("n1");
+    let mut world = World::of([node("n1"), leaving, on("n1", sized("victim", 3, 0)), urgent]);
+    world.kubelet = false;
+    world.settle();
+    assert_eq!(victims(&world), ["default/victim"]);
+}

@@ -1,8 +1,9 @@
 //! A scheduler with the API that it lives on, the others who write there, and faults.
 
 use crate::api::{Api, decoded};
-use berth_core::api::Kind;
+use berth_core::api::{Kind, Object};
 use berth_core::names;
+use berth_scheduler::examine::examine;
 use berth_scheduler::profile::Profile;
 use berth_scheduler::queue::{Place, QueueTimes};
 use berth_scheduler::scheduler::{DEFAULT_SCHEDULER_NAME, Effect, Scheduler, Write, WriteOutcome};
@@ -40,6 +41,8 @@ pub(crate) struct World {
     /// How many writes may still be sent: then the scheduler is stopped.
     pub(crate) writes_left: usize,
     pub(crate) writes: Vec<Write>,
+    /// Conditions: pod and reason.
+    pub(crate) conditions: Vec<(String, &'static str)>,
     /// Events: pod, reason, message.
     pub(crate) said: Vec<(String, &'static str, String)>,
 }
@@ -61,6 +64,7 @@ impl World {
             fault: Box::new(|_, _| Fault::None),
             writes_left: usize::MAX,
             writes: Vec::new(),
+            conditions: Vec::new(),
             said: Vec::new(),
         };
         world.create(objects);
@@ -123,7 +127,7 @@ impl World {
                     });
                 }
             }
-            Effect::Condition { .. } => {}
+            Effect::Condition { pod, reason, .. } => self.conditions.push((pod.key.to_string(), reason)),
             Effect::Write { id, write } => {
                 if self.writes_left == 0 {
                     return;
@@ -263,6 +267,29 @@ impl World {
 
     pub(crate) fn message(&self, pod: &str) -> &str {
         self.scheduler.message(pod).unwrap_or_default()
+    }
+
+    /// A sleeping pod that fits on a node where nobody else was promised room, if there is one, and that node.
+    pub(crate) fn oversleeper(&self) -> Option<(String, String)> {
+        let mut cluster = self.scheduler.cluster().clone();
+        let pods = || self.api.all(Kind::Pod);
+        let promised = |other: &str, node: &str| {
+            let mut others = pods().filter(|(name, _)| *name != other);
+            others.any(|(name, _)| self.scheduler.nominated_node(name) == Some(node))
+        };
+        for (name, value) in pods().filter(|(name, _)| self.place(name) == Some(Place::Unschedulable)) {
+            let Object::Pod(pod) = decoded(value) else {
+                continue;
+            };
+            let compiled = cluster.compile(&pod);
+            let examination = examine(&mut cluster, &compiled, &Profile::default());
+            cluster.release(&compiled);
+            let mut fitting = examination.nodes.into_iter().filter(|node| node.fits);
+            if let Some(node) = fitting.find(|node| !promised(name, &node.name)) {
+                return Some((name.to_owned(), node.name));
+            }
+        }
+        None
     }
 
     /// What the scheduler takes for granted is what the API says, and nothing is held twice.

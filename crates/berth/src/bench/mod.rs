@@ -136,7 +136,7 @@ fn assume(cluster: &mut Cluster, pod: &Pod, node: NodeId, scratch: &Scratch) -> 
         let Ok(volumes) = state.on_node(cluster, node) else {
             return false;
         };
-        match cluster.binder_mut().assume(node, &volumes) {
+        match cluster.assume_volumes(node, &volumes) {
             Ok(assumption) => assumption.keep(),
             Err(_) => return false,
         }

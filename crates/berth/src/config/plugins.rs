@@ -11,9 +11,7 @@ const OTHER_PLUGINS: &[&str] = &[
     "PrioritySort",
     "DefaultPreemption",
     "DefaultBinder",
-    "DynamicResources",
     "NodeDeclaredFeatures",
-    "GangScheduling",
 ];
 
 impl Reader {

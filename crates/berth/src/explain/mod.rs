@@ -130,10 +130,7 @@ fn answer(
         None => &configuration.profiles[0],
     };
     profile.pod_changes.apply(&mut question.pod);
-    question
-        .cluster
-        .binder_mut()
-        .set_now(jiff::Timestamp::now().as_second());
+    question.cluster.set_now(jiff::Timestamp::now().as_second());
     let report = explain_pod(&mut question.cluster, &question.pod, &profile.profile);
     Ok(Explanation { report, remarks })
 }
@@ -142,7 +139,7 @@ fn answer(
 #[must_use]
 pub fn explain_pod(cluster: &mut Cluster, pod: &api::Pod, profile: &Profile) -> Report {
     let compiled = cluster.compile(pod);
-    let volumes = PodVolumes::new(cluster.binder_mut().symbols_mut(), pod);
+    let volumes = PodVolumes::new(cluster.symbols_mut(), pod);
     let examination = examine(cluster, &compiled, profile);
     let asker = Asker {
         cluster,

@@ -164,6 +164,16 @@ const REFUSALS: &[(&str, &str, &str)] = &[
         "Add nodes or zones, or change the other pod's anti-affinity.",
     ),
     (
+        "DynamicResources.NotAllocated",
+        "The pod has `resourceClaims`, and Berth allocates no devices: the pod would start without them.",
+        "Give the pod to kube-scheduler: set its `schedulerName` to one that kube-scheduler serves.",
+    ),
+    (
+        "GangScheduling.NotTogether",
+        "The pod is to be placed together with others (`workloadRef` or `schedulingGroup`), and Berth places pods one by one.",
+        "Give the pods of the group to kube-scheduler: set their `schedulerName` to one that kube-scheduler serves.",
+    ),
+    (
         "Framework.OnlyNodes",
         "A plugin restricted the pod to other nodes, for example because its node affinity names them.",
         "Look at the pod's node affinity.",
