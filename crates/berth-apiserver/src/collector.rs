@@ -201,7 +201,7 @@ impl Api {
     }
 
     /// Where an owner is, if its kind is served here.
-    fn owner_place(&self, owner: &Value, namespace: &str) -> Option<(Arc<str>, Arc<str>)> {
+    pub(crate) fn owner_place(&self, owner: &Value, namespace: &str) -> Option<(Arc<str>, Arc<str>)> {
         let types = self.types();
         let served = types.by_kind(meta::text(owner, &["apiVersion"]), meta::text(owner, &["kind"]))?;
         // What has no namespace cannot be owned by something that is in one.

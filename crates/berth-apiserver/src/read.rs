@@ -62,6 +62,7 @@ pub(crate) fn list(
     parameters: &Parameters,
 ) -> Result<Vec<Bytes>, ApiError> {
     let limit = parameters.number("limit")?.filter(|limit| *limit > 0);
+    // As for Kubernetes, less than nothing is no limit.
     let limit = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let start = match parameters.text("continue") {
         "" => Continue {
@@ -117,11 +118,19 @@ fn first_version(api: &Api, parameters: &Parameters) -> Result<Option<u64>, ApiE
     if let Some(error) = error {
         return Err(ApiError::invalid_options("ListOptions", error));
     }
+    check_reached(api, wanted)?;
+    match wanted {
+        Some(version) if policy == "Exact" => Ok(Some(version)),
+        _ => Ok(None),
+    }
+}
+
+/// Refuses a version that the server has not reached.
+pub(crate) fn check_reached(api: &Api, wanted: Option<u64>) -> Result<(), ApiError> {
     let current = api.store.version();
     match wanted {
         Some(version) if version > current => Err(ApiError::version_too_large(version, current)),
-        Some(version) if policy == "Exact" => Ok(Some(version)),
-        _ => Ok(None),
+        _ => Ok(()),
     }
 }
 

@@ -93,7 +93,7 @@ impl Parameters {
         self.has(key) && !matches!(self.text(key), "false" | "0")
     }
 
-    pub(crate) fn number(&self, key: &str) -> Result<Option<u64>, ApiError> {
+    pub(crate) fn number(&self, key: &str) -> Result<Option<i64>, ApiError> {
         let text = self.text(key);
         if text.is_empty() {
             return Ok(None);
@@ -208,6 +208,15 @@ pub(crate) fn media_type(headers: &HeaderMap) -> Cow<'_, str> {
         .trim()
         .to_ascii_lowercase()
         .into()
+}
+
+/// Whom the client wants to be taken for, if for somebody else.
+pub(crate) fn impersonated(headers: &HeaderMap) -> Option<String> {
+    let (_, user) = headers
+        .iter()
+        .find(|(name, _)| name.as_str().starts_with("impersonate-"))?;
+    let user = headers.get("impersonate-user").unwrap_or(user);
+    Some(String::from_utf8_lossy(user.as_bytes()).into_owned())
 }
 
 /// The kind of the options that go with a verb.

@@ -9,8 +9,9 @@ use crate::api::Api;
 use crate::clock::{Clock, SystemClock};
 use crate::error::ApiError;
 use crate::ids;
+use crate::private_file;
 use crate::service::ApiService;
-use crate::store::{Limits, OpenError, Store};
+use crate::store::{Limits, OpenError, Store, Ticket};
 use crate::write::{Change, Outcome};
 
 /// The largest body of a request: the limit of kube-apiserver.
@@ -18,6 +19,9 @@ const BODY_BYTES_MAX: usize = 3 << 20;
 
 /// The namespaces that a cluster has from the start.
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+
+/// Where the data directory keeps a token that was made up.
+const TOKEN_FILE: &str = "token";
 
 /// The server cannot be built.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +40,9 @@ pub enum BuildError {
     /// No token was given, and none can be made up.
     #[error("no random numbers for a token: {0}")]
     Token(String),
+    /// The token that is kept with the state cannot be read or written.
+    #[error("cannot keep the token")]
+    TokenFile(#[from] std::io::Error),
     /// The token given is not one.
     #[error("the token must not be empty, and must be of visible ASCII characters")]
     BadToken,
@@ -75,7 +82,8 @@ impl Builder {
         self
     }
 
-    /// The bearer token that the listener asks for. Without this one is made up.
+    /// The bearer token that the listener asks for. Without this one is made up, and kept in the data directory if
+    /// there is one.
     #[must_use]
     pub fn token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(token.into());
@@ -113,42 +121,47 @@ impl Builder {
             None => Store::in_memory(self.limits),
         };
         let own_token = self.token.is_some();
-        let token = match self.token {
-            Some(token) => token,
-            None => ids::token().map_err(|error| BuildError::Token(error.to_string()))?,
+        let token = match (self.token, &self.data_dir) {
+            (Some(token), _) => token,
+            (None, Some(directory)) => private_file::read_or_make(&directory.join(TOKEN_FILE), made_up_token)?,
+            (None, None) => made_up_token()?,
         };
         if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(BuildError::BadToken);
         }
-        let api = Arc::new(Api::new(store, self.clock, self.seed, self.body_bytes_max));
+        let token: Arc<str> = token.into();
+        let (seed, bytes_max) = (self.seed, self.body_bytes_max);
+        let api = Arc::new(Api::new(store, self.clock, seed, bytes_max, token.clone()));
         for name in NAMESPACES {
-            create_namespace(&api, name).map_err(|error| BuildError::Namespace {
-                name,
-                reason: error.to_string(),
-            })?;
+            let failed = |reason: String| BuildError::Namespace { name, reason };
+            let made = create_namespace(&api, name).map_err(|error| failed(error.to_string()))?;
+            if let Some(ticket) = made {
+                ticket.wait().map_err(|error| failed(error.to_string()))?;
+            }
         }
         api.recover_work();
-        Ok(Server {
-            api,
-            token: token.into(),
-            own_token,
-        })
+        Ok(Server { api, token, own_token })
     }
 }
 
-fn create_namespace(api: &Api, name: &str) -> Result<(), ApiError> {
+fn made_up_token() -> Result<String, BuildError> {
+    ids::token().map_err(|error| BuildError::Token(error.to_string()))
+}
+
+/// Makes a namespace unless it is there.
+pub(crate) fn create_namespace(api: &Api, name: &str) -> Result<Option<Ticket>, ApiError> {
     let Some(served) = api.core_type("Namespace") else {
-        return Ok(());
+        return Ok(None);
     };
+    if api.store.latest(&served.table, name).is_some() {
+        return Ok(None);
+    }
     let mut change = Change::internal(api, served, "", name);
     let namespace: Value = json!({"metadata": {"name": name}});
     match change.create(namespace, &[]) {
-        Ok(Outcome::Stored(ticket)) => {
-            ticket.wait().map_err(|error| ApiError::internal(error.to_string()))?;
-            Ok(())
-        }
-        Ok(Outcome::Unchanged(_) | Outcome::Tried(_)) => Ok(()),
-        Err(error) if error.reason == "AlreadyExists" => Ok(()),
+        Ok(Outcome::Stored(ticket)) => Ok(Some(ticket)),
+        Ok(Outcome::Unchanged(_) | Outcome::Tried(_)) => Ok(None),
+        Err(error) if error.reason == "AlreadyExists" => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -25,7 +25,7 @@ use crate::registry::ResourceType;
 use crate::render::{self, Renderer};
 use crate::request::{self, Form, Parameters, ResourcePath};
 use crate::reviews;
-use crate::store::PageQuery;
+use crate::store::{Event, JournalError, PageQuery, Ticket};
 use crate::types::{self, Served};
 use crate::watching;
 use crate::write::{Change, DeleteOptions, Outcome, PatchKind};
@@ -131,6 +131,9 @@ impl ApiService {
     }
 
     async fn route(&self, call: &Call, path: ResourcePath) -> Answer {
+        if let Some(user) = request::impersonated(&call.headers) {
+            return Err(ApiError::impersonation(&user));
+        }
         if let Some(answer) = documents::answer(&self.api, call) {
             return answer;
         }
@@ -175,10 +178,8 @@ impl ApiService {
             }
         }
         if served.is_review {
-            return Ok(json_response(
-                StatusCode::CREATED,
-                &reviews::answer(&served, call.json()?),
-            ));
+            let review = reviews::answer(&served, call.json()?, &self.api.token)?;
+            return Ok(json_response(StatusCode::CREATED, &review));
         }
         match verb {
             "get" | "list" | "watch" => self.read(call, &served, &path, verb),
@@ -201,6 +202,8 @@ impl ApiService {
     fn read(&self, call: &Call, served: &Arc<Served>, path: &ResourcePath, verb: &str) -> Answer {
         let renderer = self.renderer(call, served)?;
         if verb == "get" {
+            let version = call.parameters.version().map_err(ApiError::unforeseen)?;
+            read::check_reached(&self.api, version)?;
             if path.subresource == "scale" {
                 let change = Change::internal(&self.api, served.clone(), &path.namespace, &path.name);
                 return Ok(json_response(StatusCode::OK, &change.scale()?));
@@ -237,6 +240,7 @@ impl ApiService {
             manager: manager_of(call, options)?,
             validation: call.parameters.field_validation(options)?,
             now: self.api.now(),
+            restores: false,
             warnings: Vec::new(),
         })
     }
@@ -277,38 +281,25 @@ impl ApiService {
     }
 
     /// Waits for a change to be durable and lets what follows from it begin.
+    ///
+    /// The change commits whether or not its client is still there, so what follows from it must not depend on the
+    /// client either: a request whose connection ends is dropped where it stands. Hence the task of its own.
     async fn shown(&self, served: &Served, outcome: Outcome) -> Result<Shown, ApiError> {
-        Ok(match outcome {
-            Outcome::Stored(ticket) => {
-                let event = ticket
-                    .durable()
-                    .await
-                    .map_err(|error| ApiError::internal(error.to_string()))?;
-                self.api.observe(&served.table, &event);
-                self.collect_in_background().await;
-                Shown::Stored(event.object.clone())
-            }
-            Outcome::Unchanged(object) => Shown::Stored(object),
-            Outcome::Tried(value) => Shown::Value(value),
-        })
-    }
-
-    async fn collect_in_background(&self) {
-        if self.api.collector.is_idle() {
-            return;
-        }
-        // The task ends by itself when the queue is empty. It does not keep the server alive: what it leaves
-        // undone is found again when the store is opened.
-        let api = Arc::downgrade(&self.api);
-        let work = async move {
-            if let Some(api) = api.upgrade() {
-                api.collect().await;
-            }
+        let ticket = match outcome {
+            Outcome::Stored(ticket) => ticket,
+            Outcome::Unchanged(object) => return Ok(Shown::Stored(object)),
+            Outcome::Tried(value) => return Ok(Shown::Value(value)),
         };
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn(work)),
-            Err(_) => work.await,
-        }
+        let finished = finish(self.api.clone(), served.table.clone(), ticket);
+        let event = match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => runtime
+                .spawn(finished)
+                .await
+                .map_err(|error| ApiError::internal(error.to_string()))?,
+            Err(_) => finished.await,
+        };
+        let event = event.map_err(|error| ApiError::internal(error.to_string()))?;
+        Ok(Shown::Stored(event.object.clone()))
     }
 
     async fn delete(&self, call: &Call, served: Arc<Served>, path: ResourcePath) -> Answer {
@@ -362,6 +353,32 @@ impl ApiService {
         let list = json!({"kind": resource.list_kind, "apiVersion": resource.api_version(),
             "metadata": {"resourceVersion": self.api.store.version().to_string()}, "items": deleted});
         Ok(json_response(StatusCode::OK, &list))
+    }
+}
+
+/// Waits until a change is durable, then lets what follows from it begin.
+async fn finish(api: Arc<Api>, table: Arc<str>, ticket: Ticket) -> Result<Arc<Event>, JournalError> {
+    let event = ticket.durable().await?;
+    api.observe(&table, &event);
+    collect_in_background(&api).await;
+    Ok(event)
+}
+
+async fn collect_in_background(api: &Arc<Api>) {
+    if api.collector.is_idle() {
+        return;
+    }
+    // The task ends by itself when the queue is empty. It does not keep the server alive: what it leaves
+    // undone is found again when the store is opened.
+    let api = Arc::downgrade(api);
+    let work = async move {
+        if let Some(api) = api.upgrade() {
+            api.collect().await;
+        }
+    };
+    match tokio::runtime::Handle::try_current() {
+        Ok(runtime) => drop(runtime.spawn(work)),
+        Err(_) => work.await,
     }
 }
 

@@ -128,9 +128,11 @@ macro_rules! stories {
 stories! {
     claims,
     cluster,
+    completion,
     definitions,
     pods,
     requests,
+    services,
     storage,
     volumes,
     workloads,

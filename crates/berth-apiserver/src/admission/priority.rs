@@ -29,6 +29,10 @@ pub(super) fn admit_pod(change: &Change<'_>, pod: &mut Value) -> Result<(), ApiE
     } else {
         let stored = change.api.store.latest(CLASSES, name).map(|object| object.value());
         let found = stored.or_else(|| system_class(name));
+        if found.is_none() && change.restores && pod["spec"]["priority"].is_i64() {
+            // Files may hold a pod without its class: what the class said is in the pod.
+            return Ok(());
+        }
         if found.is_none() {
             let why = format!("no PriorityClass with name {name} was found");
             return Err(ApiError::forbidden(&change.served.resource, &change.name, &why));
@@ -37,6 +41,10 @@ pub(super) fn admit_pod(change: &Change<'_>, pod: &mut Value) -> Result<(), ApiE
     };
     let value = class.as_ref().map_or(0, |class| class["value"].as_i64().unwrap_or(0));
     let given = pod["spec"]["priority"].as_i64();
+    if change.restores && given.is_some() {
+        // A class may have changed since: the pod keeps the priority that it got.
+        return Ok(());
+    }
     if given.is_some_and(|given| given != value) {
         let why = format!(
             "the integer value of priority ({}) must not be provided in pod spec; priority admission controller computed {value} from the given PriorityClass name",

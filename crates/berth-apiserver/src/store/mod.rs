@@ -261,6 +261,16 @@ impl Store {
         self.shared.lock().tables.get(table)?.latest(key).cloned()
     }
 
+    /// All objects of a table as the next writer finds them, in no order.
+    pub fn latest_all(&self, table: &str) -> Vec<Arc<Object>> {
+        self.shared
+            .lock()
+            .tables
+            .get(table)
+            .map(Table::latest_all)
+            .unwrap_or_default()
+    }
+
     /// Writes an object. Its version is put into the body.
     ///
     /// The write is done once the ticket says so.
@@ -370,7 +380,7 @@ impl Store {
             .unwrap_or_default()
     }
 
-    /// The tables that hold objects, with how many.
+    /// The tables that hold or held objects, with how many there are now.
     pub fn tables(&self) -> Vec<(Arc<str>, usize)> {
         let state = self.shared.lock();
         let mut tables: Vec<_> = state
@@ -379,7 +389,6 @@ impl Store {
             .map(|(name, table)| (name.clone(), table.len()))
             .collect();
         tables.sort();
-        tables.retain(|(_, objects)| *objects > 0);
         tables
     }
 

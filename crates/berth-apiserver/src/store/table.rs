@@ -89,6 +89,13 @@ impl Table {
         }
     }
 
+    /// Everything that the next write finds.
+    pub(super) fn latest_all(&self) -> Vec<Arc<Object>> {
+        let settled = self.objects.iter().filter(|(key, _)| !self.pending.contains_key(*key));
+        let staged = self.pending.values().filter_map(|(_, state)| state.clone());
+        settled.map(|(_, object)| object.clone()).chain(staged).collect()
+    }
+
     pub(super) fn stage(&mut self, event: &Event) {
         let state = (event.kind != EventKind::Deleted).then(|| event.object.clone());
         self.pending

@@ -17,8 +17,12 @@ const UNREACHABLE_SECONDS: i64 = 300;
 pub(super) fn default_pod(pod: &mut Value) {
     default_pod_spec(pod, &["spec"]);
     meta::default(pod, &["spec", "enableServiceLinks"], true);
+    let is_on_host_network = pod["spec"]["hostNetwork"] == true;
     for list in ["containers", "initContainers"] {
         for container in meta::items_mut(pod, &["spec", list]) {
+            if is_on_host_network {
+                default_host_ports(container);
+            }
             // A limit without a request is the request, too.
             let limits = container["resources"]["limits"].clone();
             for (name, limit) in limits.as_object().into_iter().flatten() {
@@ -27,6 +31,14 @@ pub(super) fn default_pod(pod: &mut Value) {
         }
     }
     default_status(pod);
+}
+
+/// On the network of its node, a port of a container is a port of the node. Only of pods: in a template it is left open.
+fn default_host_ports(container: &mut Value) {
+    for port in meta::items_mut(container, &["ports"]) {
+        let number = port["containerPort"].clone();
+        meta::default(port, &["hostPort"], number);
+    }
 }
 
 fn default_status(pod: &mut Value) {
