@@ -359,6 +359,11 @@ impl ApiError {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
     }
 
+    /// 501: Kubernetes does this, and this server does not.
+    pub(crate) fn not_implemented(why: &str) -> Self {
+        Self::new(StatusCode::NOT_IMPLEMENTED, "NotImplemented", why)
+    }
+
     /// 504: the client asks for a version that the server has not reached.
     pub(crate) fn version_too_large(requested: u64, current: u64) -> Self {
         let message = format!("Too large resource version: {requested}, current: {current}");

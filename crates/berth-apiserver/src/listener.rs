@@ -64,6 +64,7 @@ impl Server {
         let graceful = GracefulShutdown::new();
         let mut stopping = self.api.stopping.subscribe();
         let mut stop = std::pin::pin!(stop);
+        let mut expiring = std::pin::pin!(self.api.keep_expiring());
         tracing::info!(%address, "listening");
         loop {
             tokio::select! {
@@ -74,6 +75,7 @@ impl Server {
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                     }
                 },
+                never = &mut expiring => match never {},
                 () = &mut stop => break,
                 () = async { drop(stopping.wait_for(|stopping| *stopping).await) } => break,
             }

@@ -216,6 +216,12 @@ impl Server {
         self.api.collect().await;
     }
 
+    /// Forgets the events that were last seen more than an hour ago, and says how many these were. A server that listens
+    /// does so by itself; this is for whoever brings a clock of their own.
+    pub async fn expire_events(&self) -> usize {
+        self.api.expire_events().await
+    }
+
     /// Ends all watches, and the listeners with them.
     pub fn shutdown(&self) {
         self.api.stopping.send_replace(true);

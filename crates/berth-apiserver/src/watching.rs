@@ -142,10 +142,8 @@ fn start(api: &Api, served: &Served, filter: &Filter, options: &WatchOptions) ->
     }
     let limit = if options.initial { usize::MAX } else { 0 };
     let query = PageQuery {
-        prefix: filter.prefix(),
-        after: None,
         limit,
-        at: None,
+        ..PageQuery::all(filter.prefix())
     };
     let page = api.store.list(&served.table, &query).map_err(expired)?;
     let watch = api.store.watch(&served.table, page.version).map_err(expired)?;

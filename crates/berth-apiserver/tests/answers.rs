@@ -261,3 +261,108 @@ async fn what_follows_from_a_write_does_not_need_its_client() {
     .await;
     until(&server, "/apis/example.com/v1/boats", 200).await;
 }
+
+#[tokio::test]
+async fn what_needs_containers_says_that_there_are_none() {
+    let server = Server::builder().build().unwrap();
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    ask(&server.service(), "POST", pods, pod).await;
+    for (method, path, said) in [
+        ("GET", "p/log", "pods have no logs"),
+        ("POST", "p/exec", "nothing to run a command in"),
+        ("GET", "p/exec", "nothing to run a command in"),
+        ("POST", "p/attach", "nothing to attach to"),
+        ("POST", "p/portforward", "no port to forward to"),
+        ("PATCH", "p/ephemeralcontainers", "none can be added"),
+    ] {
+        let (code, status) = ask(&server.service(), method, &format!("{pods}/{path}"), Value::Null).await;
+        assert_eq!((code, &status["reason"]), (501, &json!("NotImplemented")), "{path}");
+        assert!(status["message"].as_str().unwrap().contains(said), "{status}");
+    }
+    let (code, _) = ask(&server.service(), "GET", &format!("{pods}/other/log"), Value::Null).await;
+    assert_eq!(code, 404, "there is no such pod");
+    let (code, _) = ask(&server.service(), "GET", &format!("{pods}/p/nonsense"), Value::Null).await;
+    assert_eq!(code, 404, "nobody has such a thing");
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    ask(&server.service(), "POST", accounts, json!({"metadata": {"name": "a"}})).await;
+    let (code, _) = ask(&server.service(), "POST", &format!("{accounts}/a/token"), json!({})).await;
+    assert_eq!(code, 501);
+}
+
+#[tokio::test]
+async fn a_namespace_that_is_stuck_says_what_holds_it() {
+    let server = Server::builder().build().unwrap();
+    ask(
+        &server.service(),
+        "POST",
+        "/api/v1/namespaces",
+        json!({"metadata": {"name": "stuck"}}),
+    )
+    .await;
+    let inside = "/api/v1/namespaces/stuck/configmaps";
+    for (name, finalizers) in [("held", json!(["example.com/hold"])), ("free", json!([]))] {
+        let map = json!({"metadata": {"name": name, "finalizers": finalizers}});
+        ask(&server.service(), "POST", inside, map).await;
+    }
+    let path = "/api/v1/namespaces/stuck";
+    ask(&server.service(), "DELETE", path, Value::Null).await;
+    server.collect_garbage().await;
+    let (_, namespace) = ask(&server.service(), "GET", path, Value::Null).await;
+    let conditions = namespace["status"]["conditions"].as_array().unwrap();
+    let said = |kind: &str| {
+        let found = conditions.iter().find(|condition| condition["type"] == kind).unwrap();
+        (found["status"].as_str().unwrap(), found["message"].as_str().unwrap())
+    };
+    assert_eq!(
+        said("NamespaceContentRemaining"),
+        (
+            "True",
+            "Some resources are remaining: configmaps. has 1 resource instances"
+        )
+    );
+    let finalizers = "Some content in the namespace has finalizers remaining: example.com/hold in 1 resource instances";
+    assert_eq!(said("NamespaceFinalizersRemaining"), ("True", finalizers));
+    let free = Bytes::from_static(b"{\"metadata\":{\"finalizers\":null}}");
+    send(
+        &server.service(),
+        "PATCH",
+        &format!("{inside}/held"),
+        "application/merge-patch+json",
+        free,
+    )
+    .await;
+    until(&server, path, 404).await;
+}
+
+/// The remaining number is right on every page, though only the first one counts.
+#[tokio::test]
+async fn pages_say_how_much_is_left() {
+    let server = Server::builder().build().unwrap();
+    for number in 0..10 {
+        ask(
+            &server.service(),
+            "POST",
+            MAPS,
+            json!({"metadata": {"name": format!("m{number}")}}),
+        )
+        .await;
+    }
+    for path in ["/api/v1/configmaps", MAPS] {
+        let mut token = String::new();
+        let mut left = Vec::new();
+        loop {
+            let page = format!("{path}?limit=3&continue={token}");
+            let (_, list) = ask(&server.service(), "GET", &page, Value::Null).await;
+            left.push(list["metadata"]["remainingItemCount"].as_u64());
+            // What changes in between does not count.
+            ask(&server.service(), "DELETE", &format!("{MAPS}/m9"), Value::Null).await;
+            ask(&server.service(), "POST", MAPS, json!({"metadata": {"name": "m9"}})).await;
+            match list["metadata"]["continue"].as_str().filter(|next| !next.is_empty()) {
+                Some(next) => token = next.to_owned(),
+                None => break,
+            }
+        }
+        assert_eq!(left, [Some(7), Some(4), Some(1), None], "{path}");
+    }
+}

@@ -106,6 +106,19 @@ pub struct PageQuery<'a> {
     pub limit: usize,
     /// The state at this version; the current one if absent.
     pub at: Option<u64>,
+    /// Whether to count what comes after the page.
+    pub counting: Counting,
+}
+
+/// Whether a page says how many objects come after it. Counting looks at all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counting {
+    /// Only whether there are any.
+    No,
+    /// They are counted.
+    Yes,
+    /// The page before said so: this many come after it.
+    Known(usize),
 }
 
 impl<'a> PageQuery<'a> {
@@ -116,6 +129,7 @@ impl<'a> PageQuery<'a> {
             after: None,
             limit: usize::MAX,
             at: None,
+            counting: Counting::No,
         }
     }
 }
@@ -129,7 +143,7 @@ pub struct Page {
     pub version: u64,
     /// The key to go on after, if there is more.
     pub next: Option<Arc<str>>,
-    /// How many objects come after this page.
+    /// How many objects come after this page. Without counting, one stands for any number.
     pub remaining: usize,
 }
 
