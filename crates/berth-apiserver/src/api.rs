@@ -25,6 +25,8 @@ pub(crate) struct Api {
     /// See [`crate::write::Change`]: held while something is taken that only one object can have.
     pub(crate) allocation: Mutex<()>,
     pub(crate) body_bytes_max: usize,
+    /// Whether pods have service accounts, and namespaces one for those that name none.
+    pub(crate) service_accounts: bool,
     /// The token that stands for the one user.
     pub(crate) token: Arc<str>,
     /// `host:port` as clients see it, once there is a listener.
@@ -50,6 +52,7 @@ impl Api {
             collector: Collector::default(),
             allocation: Mutex::default(),
             body_bytes_max,
+            service_accounts: false,
             token,
             address: RwLock::new(String::new()),
             stopping: tokio::sync::watch::Sender::new(false),

@@ -15,9 +15,12 @@ use crate::clock;
 use crate::error::ApiError;
 use crate::meta;
 use crate::remains::{self, Remains};
+use crate::server::{self, DEFAULT_ACCOUNT};
 use crate::store::{Event, EventKind, Object, PageQuery, Ticket};
 use crate::types::Served;
 use crate::write::{Change, DeleteOptions, FOREGROUND, ORPHAN, Outcome, Propagation};
+
+const ACCOUNTS: &str = "serviceaccounts";
 
 /// Something to look at.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -30,6 +33,8 @@ enum Task {
     Namespace { name: String },
     /// A namespace that is being deleted and has lost something.
     NamespaceLeft { name: String },
+    /// A namespace that may lack the service account of its pods.
+    Account { namespace: String },
     /// A definition that is being deleted, with everything that it defines.
     Definition { name: String },
     /// A definition that is being deleted and has lost something.
@@ -103,9 +108,20 @@ impl Api {
             }
         }
         self.observe_content(object);
+        if &**table == ACCOUNTS && object.name() == DEFAULT_ACCOUNT {
+            self.want_account(object.namespace());
+        }
         if self.is_deleting(DEFINITIONS, table) {
             self.collector.push(Task::DefinitionLeft {
                 name: table.to_string(),
+            });
+        }
+    }
+
+    fn want_account(&self, namespace: &str) {
+        if self.service_accounts {
+            self.collector.push(Task::Account {
+                namespace: namespace.to_owned(),
             });
         }
     }
@@ -133,6 +149,9 @@ impl Api {
             self.collector.push(examine());
         }
         if object.field(&["metadata", "deletionTimestamp"]).is_none() {
+            if &**table == "namespaces" && event.kind == EventKind::Added {
+                self.want_account(object.name());
+            }
             return;
         }
         match &**table {
@@ -159,6 +178,12 @@ impl Api {
     pub(crate) fn recover_work(&self) {
         for (table, key) in self.store.owned() {
             self.collector.push(Task::Examine { table, key });
+        }
+        for namespace in self.store.latest_all("namespaces") {
+            let account = meta::key(namespace.name(), DEFAULT_ACCOUNT);
+            if self.store.latest(ACCOUNTS, &account).is_none() {
+                self.want_account(namespace.name());
+            }
         }
         for (table, _) in self.store.tables() {
             let all = PageQuery::all("");
@@ -207,6 +232,7 @@ impl Api {
             }
             Task::Namespace { name } => done.empty_namespace(name),
             Task::NamespaceLeft { name } => done.finish_namespace(name),
+            Task::Account { namespace } => done.make_account(namespace),
             Task::Definition { name } => {
                 done.delete_all(name, "");
                 done.finish_definition(name);
@@ -398,6 +424,16 @@ impl Work<'_> {
             self.edit(table, object, |new| {
                 meta::remove_finalizer(new, FOREGROUND);
             });
+        }
+    }
+
+    fn make_account(&mut self, namespace: &str) {
+        if self.api.store.latest("namespaces", namespace).is_none() || self.api.is_deleting("namespaces", namespace) {
+            return;
+        }
+        match server::create_account(self.api, namespace) {
+            Ok(made) => self.tickets.extend(made.map(|ticket| (ACCOUNTS.into(), ticket))),
+            Err(error) => tracing::warn!(%error, namespace, "cannot make the service account"),
         }
     }
 

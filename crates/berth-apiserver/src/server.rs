@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use crate::admission::priority;
 use crate::api::Api;
 use crate::clock::{Clock, SystemClock};
 use crate::error::ApiError;
 use crate::ids;
+use crate::meta;
 use crate::private_file;
 use crate::service::ApiService;
-use crate::store::{Limits, OpenError, Store, Ticket};
+use crate::store::{JournalError, Limits, OpenError, Store, Ticket};
 use crate::write::{Change, Outcome};
 
 /// The largest body of a request: the limit of kube-apiserver.
@@ -19,6 +21,9 @@ const BODY_BYTES_MAX: usize = 3 << 20;
 
 /// The namespaces that a cluster has from the start.
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+
+/// The service account of pods that name none.
+pub(crate) const DEFAULT_ACCOUNT: &str = "default";
 
 /// Where the data directory keeps a token that was made up.
 const TOKEN_FILE: &str = "token";
@@ -29,14 +34,17 @@ pub enum BuildError {
     /// The store cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// A namespace that must exist cannot be made.
-    #[error("cannot create the namespace {name}: {reason}")]
-    Namespace {
-        /// The namespace.
+    /// Something that every cluster has cannot be made.
+    #[error("cannot create {name}: {reason}")]
+    Basics {
+        /// Its name.
         name: &'static str,
         /// Why.
         reason: String,
     },
+    /// It cannot be stored.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
     /// No token was given, and none can be made up.
     #[error("no random numbers for a token: {0}")]
     Token(String),
@@ -56,6 +64,7 @@ pub struct Builder {
     clock: Arc<dyn Clock>,
     seed: Option<u64>,
     body_bytes_max: usize,
+    service_accounts: bool,
 }
 
 impl std::fmt::Debug for Builder {
@@ -111,6 +120,14 @@ impl Builder {
         self
     }
 
+    /// Gives each namespace a service account `default`, and lets pods have it that name none, as the controllers and the
+    /// admission of a cluster do. Without this, pods have what they say.
+    #[must_use]
+    pub fn service_accounts(mut self, wanted: bool) -> Self {
+        self.service_accounts = wanted;
+        self
+    }
+
     /// Opens the store and makes what every cluster has.
     ///
     /// # Errors
@@ -131,17 +148,40 @@ impl Builder {
         }
         let token: Arc<str> = token.into();
         let (seed, bytes_max) = (self.seed, self.body_bytes_max);
-        let api = Arc::new(Api::new(store, self.clock, seed, bytes_max, token.clone()));
-        for name in NAMESPACES {
-            let failed = |reason: String| BuildError::Namespace { name, reason };
-            let made = create_namespace(&api, name).map_err(|error| failed(error.to_string()))?;
-            if let Some(ticket) = made {
-                ticket.wait().map_err(|error| failed(error.to_string()))?;
-            }
-        }
+        let mut api = Api::new(store, self.clock, seed, bytes_max, token.clone());
+        api.service_accounts = self.service_accounts;
+        make_basics(&api)?;
         api.recover_work();
+        let api = Arc::new(api);
         Ok(Server { api, token, own_token })
     }
+}
+
+/// Makes what every cluster has from the start, unless it is there.
+fn make_basics(api: &Api) -> Result<(), BuildError> {
+    let mut tickets = Vec::new();
+    for name in NAMESPACES {
+        let failed = |error: ApiError| BuildError::Basics {
+            name,
+            reason: error.to_string(),
+        };
+        tickets.extend(create_namespace(api, name).map_err(failed)?);
+        if api.service_accounts {
+            tickets.extend(create_account(api, name).map_err(failed)?);
+        }
+    }
+    for class in priority::system_classes() {
+        let name = class.name;
+        let made = create(api, "scheduling.k8s.io/v1", "PriorityClass", "", name, class.object());
+        tickets.extend(made.map_err(|error| BuildError::Basics {
+            name,
+            reason: error.to_string(),
+        })?);
+    }
+    for ticket in tickets {
+        ticket.wait()?;
+    }
+    Ok(())
 }
 
 fn made_up_token() -> Result<String, BuildError> {
@@ -150,15 +190,30 @@ fn made_up_token() -> Result<String, BuildError> {
 
 /// Makes a namespace unless it is there.
 pub(crate) fn create_namespace(api: &Api, name: &str) -> Result<Option<Ticket>, ApiError> {
-    let Some(served) = api.core_type("Namespace") else {
+    create(api, "v1", "Namespace", "", name, json!({}))
+}
+
+/// Makes the service account of pods that name none, unless it is there.
+pub(crate) fn create_account(api: &Api, namespace: &str) -> Result<Option<Ticket>, ApiError> {
+    create(api, "v1", "ServiceAccount", namespace, DEFAULT_ACCOUNT, json!({}))
+}
+
+fn create(
+    api: &Api,
+    api_version: &str,
+    kind: &str,
+    namespace: &str,
+    name: &str,
+    object: Value,
+) -> Result<Option<Ticket>, ApiError> {
+    let Some(served) = api.types().by_kind(api_version, kind).cloned() else {
         return Ok(None);
     };
-    if api.store.latest(&served.table, name).is_some() {
+    if api.store.latest(&served.table, &meta::key(namespace, name)).is_some() {
         return Ok(None);
     }
-    let mut change = Change::internal(api, served, "", name);
-    let namespace: Value = json!({"metadata": {"name": name}});
-    match change.create(namespace, &[]) {
+    let mut change = Change::internal(api, served, namespace, name);
+    match change.create(object, &[]) {
         Ok(Outcome::Stored(ticket)) => Ok(Some(ticket)),
         Ok(Outcome::Unchanged(_) | Outcome::Tried(_)) => Ok(None),
         Err(error) if error.reason == "AlreadyExists" => Ok(None),
@@ -192,6 +247,7 @@ impl Server {
             clock: Arc::new(SystemClock),
             seed: None,
             body_bytes_max: BODY_BYTES_MAX,
+            service_accounts: false,
         }
     }
 

@@ -509,7 +509,13 @@ fn returns_deleted(served: &Served) -> bool {
     match served.resource.group.as_str() {
         "" => matches!(
             served.resource.kind.as_str(),
-            "Pod" | "PersistentVolume" | "PersistentVolumeClaim" | "ServiceAccount" | "Service"
+            "Pod"
+                | "PersistentVolume"
+                | "PersistentVolumeClaim"
+                | "PodTemplate"
+                | "ResourceQuota"
+                | "ServiceAccount"
+                | "Service"
         ),
         // All but the capacities, which came later.
         "storage.k8s.io" => served.resource.kind != "CSIStorageCapacity",

@@ -366,3 +366,43 @@ async fn pages_say_how_much_is_left() {
         assert_eq!(left, [Some(7), Some(4), Some(1), None], "{path}");
     }
 }
+
+#[tokio::test]
+async fn namespaces_have_an_account_for_their_pods() {
+    let server = Server::builder().service_accounts(true).build().unwrap();
+    let service = server.service();
+    ask(
+        &service,
+        "POST",
+        "/api/v1/namespaces",
+        json!({"metadata": {"name": "shop"}}),
+    )
+    .await;
+    for namespace in ["default", "kube-system", "shop"] {
+        let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/default");
+        until(&server, &path, 200).await;
+        ask(&service, "DELETE", &path, Value::Null).await;
+        until(&server, &path, 200).await;
+    }
+    let spec = json!({"containers": [{"name": "c", "image": "i"}]});
+    let pods = "/api/v1/namespaces/shop/pods";
+    let (_, pod) = ask(&service, "POST", pods, json!({"metadata": {"name": "a"}, "spec": spec})).await;
+    assert_eq!(pod["spec"]["serviceAccountName"], "default");
+    let own = json!({"containers": [{"name": "c", "image": "i"}], "serviceAccountName": "own"});
+    let (_, pod) = ask(&service, "POST", pods, json!({"metadata": {"name": "b"}, "spec": own})).await;
+    assert_eq!(
+        (&pod["spec"]["serviceAccountName"], &pod["spec"]["serviceAccount"]),
+        (&json!("own"), &json!("own"))
+    );
+    ask(&service, "DELETE", "/api/v1/namespaces/shop", Value::Null).await;
+    until(&server, "/api/v1/namespaces/shop", 404).await;
+    let plain = Server::builder().build().unwrap();
+    let (code, _) = ask(
+        &plain.service(),
+        "GET",
+        "/api/v1/namespaces/default/serviceaccounts/default",
+        Value::Null,
+    )
+    .await;
+    assert_eq!(code, 404, "only where it is wanted");
+}

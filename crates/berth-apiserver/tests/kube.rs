@@ -134,6 +134,7 @@ stories! {
     requests,
     services,
     storage,
+    stored,
     volumes,
     workloads,
 }

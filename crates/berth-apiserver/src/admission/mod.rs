@@ -11,12 +11,13 @@ mod fields;
 mod metadata;
 mod nodes;
 mod pods;
-mod priority;
+pub(crate) mod priority;
 mod rbac;
 mod schedules;
 mod selectors;
 mod services;
 mod storage;
+mod stored;
 mod volumes;
 mod workloads;
 
@@ -56,6 +57,9 @@ pub(crate) fn admit_create(change: &Change<'_>, object: &mut Value) -> Result<()
         ("", "Pod") => {
             priority::admit_pod(change, object)?;
             pods::admit(object);
+            if change.api.service_accounts {
+                pods::default_account(object);
+            }
             pods::note_gates(change, object);
         }
         ("", "PersistentVolumeClaim") => {
@@ -131,6 +135,8 @@ pub(crate) fn apply_defaults(served: &Served, object: &mut Value) {
             meta::default(object, &["preemptionPolicy"], "PreemptLowerPriority");
         }
         ("apiextensions.k8s.io", _) => definitions::default_definition(object),
+        ("", kind @ ("LimitRange" | "PodTemplate" | "ResourceQuota"))
+        | ("autoscaling" | "discovery.k8s.io" | "networking.k8s.io", kind) => stored::default_stored(kind, object),
         _ => {
             if let Some(custom) = &served.custom {
                 schema::apply_defaults(object, &custom.openapi);

@@ -251,11 +251,11 @@ impl<'a> Change<'a> {
         self.served.custom.is_some()
             || matches!(
                 resource.group.as_str(),
-                "apps" | "batch" | "policy" | "apiextensions.k8s.io"
+                "apps" | "batch" | "policy" | "apiextensions.k8s.io" | "discovery.k8s.io" | "networking.k8s.io"
             )
             || matches!(
                 resource.kind.as_str(),
-                "Pod" | "ReplicationController" | "PriorityClass"
+                "Pod" | "PodTemplate" | "ReplicationController" | "PriorityClass"
             )
     }
 }

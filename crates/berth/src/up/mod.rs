@@ -81,7 +81,7 @@ async fn run(
     color: Color,
 ) -> anyhow::Result<()> {
     Server::may_listen(args.listen, args.token.is_some())?;
-    let mut builder = Server::builder();
+    let mut builder = Server::builder().service_accounts(true);
     if let Some(directory) = &args.data_dir {
         builder = builder.data_dir(directory);
     }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::fields;
 use crate::clock;
 use crate::meta;
+use crate::server::DEFAULT_ACCOUNT;
 use crate::write::Change;
 
 mod validate;
@@ -160,6 +161,15 @@ pub(super) fn admit(pod: &mut Value) {
         }
     }
     meta::set(pod, &["spec", "tolerations"], Value::Array(tolerations));
+}
+
+/// The service account, under its name and under the one that it had first.
+pub(super) fn default_account(pod: &mut Value) {
+    let old = pod["spec"]["serviceAccount"].clone();
+    meta::default(pod, &["spec", "serviceAccountName"], old);
+    meta::default(pod, &["spec", "serviceAccountName"], DEFAULT_ACCOUNT);
+    let name = pod["spec"]["serviceAccountName"].clone();
+    meta::set(pod, &["spec", "serviceAccount"], name);
 }
 
 fn quality_of_service(pod: &Value) -> &'static str {
