@@ -1,6 +1,6 @@
 //! Everything that answering a request needs, in one place that requests share.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use jiff::Timestamp;
 
@@ -22,7 +22,13 @@ pub(crate) struct Api {
     pub(crate) ids: Identifiers,
     pub(crate) metrics: Metrics,
     pub(crate) collector: Collector,
+    /// See [`crate::write::Change`]: held while something is taken that only one object can have.
+    pub(crate) allocation: Mutex<()>,
     pub(crate) body_bytes_max: usize,
+    /// Whether pods have service accounts, and namespaces one for those that name none.
+    pub(crate) service_accounts: bool,
+    /// The token that stands for the one user.
+    pub(crate) token: Arc<str>,
     /// `host:port` as clients see it, once there is a listener.
     pub(crate) address: RwLock<String>,
     /// Tells watches to end.
@@ -30,7 +36,13 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    pub(crate) fn new(store: Store, clock: Arc<dyn Clock>, seed: Option<u64>, body_bytes_max: usize) -> Self {
+    pub(crate) fn new(
+        store: Store,
+        clock: Arc<dyn Clock>,
+        seed: Option<u64>,
+        body_bytes_max: usize,
+        token: Arc<str>,
+    ) -> Self {
         let api = Self {
             store,
             types: RwLock::new(Arc::new(Types::new(std::iter::empty()))),
@@ -38,7 +50,10 @@ impl Api {
             ids: Identifiers::new(seed),
             metrics: Metrics::new(),
             collector: Collector::default(),
+            allocation: Mutex::default(),
             body_bytes_max,
+            service_accounts: false,
+            token,
             address: RwLock::new(String::new()),
             stopping: tokio::sync::watch::Sender::new(false),
         };

@@ -11,11 +11,16 @@ use serde_json::{Value, json};
 
 use crate::admission::definitions::CLEANUP;
 use crate::api::{Api, DEFINITIONS};
+use crate::clock;
 use crate::error::ApiError;
 use crate::meta;
+use crate::remains::{self, Remains};
+use crate::server::{self, DEFAULT_ACCOUNT};
 use crate::store::{Event, EventKind, Object, PageQuery, Ticket};
 use crate::types::Served;
 use crate::write::{Change, DeleteOptions, FOREGROUND, ORPHAN, Outcome, Propagation};
+
+const ACCOUNTS: &str = "serviceaccounts";
 
 /// Something to look at.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -24,10 +29,16 @@ enum Task {
     Examine { table: Arc<str>, key: Arc<str> },
     /// The objects that this uid owned.
     OwnerGone { uid: String },
-    /// A namespace that is being deleted.
+    /// A namespace that is being deleted, with everything in it.
     Namespace { name: String },
-    /// A definition that is being deleted.
+    /// A namespace that is being deleted and has lost something.
+    NamespaceLeft { name: String },
+    /// A namespace that may lack the service account of its pods.
+    Account { namespace: String },
+    /// A definition that is being deleted, with everything that it defines.
     Definition { name: String },
+    /// A definition that is being deleted and has lost something.
+    DefinitionLeft { name: String },
 }
 
 /// Tasks in order, each once.
@@ -96,14 +107,30 @@ impl Api {
                 }
             }
         }
-        if self.is_deleting("namespaces", object.namespace()) {
-            self.collector.push(Task::Namespace {
-                name: object.namespace().to_owned(),
-            });
+        self.observe_content(object);
+        if &**table == ACCOUNTS && object.name() == DEFAULT_ACCOUNT {
+            self.want_account(object.namespace());
         }
         if self.is_deleting(DEFINITIONS, table) {
-            self.collector.push(Task::Definition {
+            self.collector.push(Task::DefinitionLeft {
                 name: table.to_string(),
+            });
+        }
+    }
+
+    fn want_account(&self, namespace: &str) {
+        if self.service_accounts {
+            self.collector.push(Task::Account {
+                namespace: namespace.to_owned(),
+            });
+        }
+    }
+
+    /// Notes that something became of an object in a namespace that is being deleted.
+    fn observe_content(&self, object: &Object) {
+        if self.is_deleting("namespaces", object.namespace()) {
+            self.collector.push(Task::NamespaceLeft {
+                name: object.namespace().to_owned(),
             });
         }
     }
@@ -122,6 +149,9 @@ impl Api {
             self.collector.push(examine());
         }
         if object.field(&["metadata", "deletionTimestamp"]).is_none() {
+            if &**table == "namespaces" && event.kind == EventKind::Added {
+                self.want_account(object.name());
+            }
             return;
         }
         match &**table {
@@ -131,7 +161,7 @@ impl Api {
             DEFINITIONS => self.collector.push(Task::Definition {
                 name: object.name().to_owned(),
             }),
-            _ => {}
+            _ => self.observe_content(object),
         }
         self.collector.push(examine());
     }
@@ -148,6 +178,12 @@ impl Api {
     pub(crate) fn recover_work(&self) {
         for (table, key) in self.store.owned() {
             self.collector.push(Task::Examine { table, key });
+        }
+        for namespace in self.store.latest_all("namespaces") {
+            let account = meta::key(namespace.name(), DEFAULT_ACCOUNT);
+            if self.store.latest(ACCOUNTS, &account).is_none() {
+                self.want_account(namespace.name());
+            }
         }
         for (table, _) in self.store.tables() {
             let all = PageQuery::all("");
@@ -195,13 +231,19 @@ impl Api {
                 }
             }
             Task::Namespace { name } => done.empty_namespace(name),
-            Task::Definition { name } => done.empty_definition(name),
+            Task::NamespaceLeft { name } => done.finish_namespace(name),
+            Task::Account { namespace } => done.make_account(namespace),
+            Task::Definition { name } => {
+                done.delete_all(name, "");
+                done.finish_definition(name);
+            }
+            Task::DefinitionLeft { name } => done.finish_definition(name),
         }
         done.tickets
     }
 
     /// Where an owner is, if its kind is served here.
-    fn owner_place(&self, owner: &Value, namespace: &str) -> Option<(Arc<str>, Arc<str>)> {
+    pub(crate) fn owner_place(&self, owner: &Value, namespace: &str) -> Option<(Arc<str>, Arc<str>)> {
         let types = self.types();
         let served = types.by_kind(meta::text(owner, &["apiVersion"]), meta::text(owner, &["kind"]))?;
         // What has no namespace cannot be owned by something that is in one.
@@ -385,33 +427,62 @@ impl Work<'_> {
         }
     }
 
+    fn make_account(&mut self, namespace: &str) {
+        if self.api.store.latest("namespaces", namespace).is_none() || self.api.is_deleting("namespaces", namespace) {
+            return;
+        }
+        match server::create_account(self.api, namespace) {
+            Ok(made) => self.tickets.extend(made.map(|ticket| (ACCOUNTS.into(), ticket))),
+            Err(error) => tracing::warn!(%error, namespace, "cannot make the service account"),
+        }
+    }
+
     fn empty_namespace(&mut self, name: &str) {
         if !self.api.is_deleting("namespaces", name) {
             return;
         }
         let prefix = format!("{name}/");
-        let mut left = 0;
         for (table, _) in self.api.store.tables() {
-            left += self.delete_all(&table, &prefix);
+            self.delete_all(&table, &prefix);
         }
-        if left > 0 {
-            return;
+        // What was deleted just now brings the namespace up again.
+        if self.tickets.is_empty() {
+            self.finish_namespace(name);
         }
+    }
+
+    /// Lets a namespace go if nothing is left in it; otherwise the namespace says what is.
+    fn finish_namespace(&mut self, name: &str) {
         let Some(served) = self.api.core_type("Namespace") else {
             return;
         };
+        if !self.api.is_deleting("namespaces", name) {
+            return;
+        }
         let mut change = Change::internal(self.api, served.clone(), "", name);
-        change.subresource = "finalize".into();
-        let answer = change.change(true, |old| {
-            let mut new = old.clone();
-            meta::set(&mut new, &["spec", "finalizers"], Value::Null);
-            Ok(new)
-        });
+        let answer = match remains::of_namespace(self.api, name) {
+            Remains::Nothing => {
+                change.subresource = "finalize".into();
+                change.change(true, |old| {
+                    let mut new = old.clone();
+                    meta::set(&mut new, &["spec", "finalizers"], Value::Null);
+                    Ok(new)
+                })
+            }
+            // It is said when fewer are left, if they stay.
+            Remains::Many => return,
+            Remains::Few(remains) => {
+                change.subresource = "status".into();
+                let time = clock::rfc3339(change.now);
+                change.change(true, |old| Ok(remains.noted_on(old, &time)))
+            }
+        };
         self.note(&served, answer);
     }
 
-    fn empty_definition(&mut self, name: &str) {
-        if self.delete_all(name, "") > 0 {
+    /// Lets a definition go if nothing of its kind is left.
+    fn finish_definition(&mut self, name: &str) {
+        if !self.api.is_deleting(DEFINITIONS, name) || remains::has_any(self.api, name, "") {
             return;
         }
         if let Some(definition) = self.api.store.latest(DEFINITIONS, name) {
@@ -421,9 +492,8 @@ impl Work<'_> {
         }
     }
 
-    /// Deletes what is not on its way out already. Returns how many objects are there at this moment: when the last
-    /// of them is gone, its deletion brings the task up again.
-    fn delete_all(&mut self, table: &str, prefix: &str) -> usize {
+    /// Deletes what is not on its way out already.
+    fn delete_all(&mut self, table: &str, prefix: &str) {
         let query = PageQuery::all(prefix);
         let objects = self
             .api
@@ -436,6 +506,5 @@ impl Work<'_> {
                 self.delete(table, object, Propagation::Background);
             }
         }
-        objects.len()
     }
 }

@@ -62,6 +62,11 @@ impl FieldError {
 
     /// The field's value is not one of those that are.
     pub(crate) fn not_supported(field: impl Into<String>, value: &Value, supported: &[&str]) -> Self {
+        Self::not_supported_text(field, &value.to_string(), supported)
+    }
+
+    /// The same with a value that is not written as JSON.
+    pub(crate) fn not_supported_text(field: impl Into<String>, value: &str, supported: &[&str]) -> Self {
         let supported: Vec<_> = supported.iter().map(|s| format!("{s:?}")).collect();
         let message = format!("Unsupported value: {value}: supported values: {}", supported.join(", "));
         Self {
@@ -186,6 +191,15 @@ impl ApiError {
     pub(crate) fn forbidden(resource: &ResourceType, name: &str, why: &str) -> Self {
         let message = format!("{} \"{name}\" is forbidden: {why}", resource.qualified_plural());
         Self::new(StatusCode::FORBIDDEN, "Forbidden", message).about(resource, name)
+    }
+
+    /// 403: somebody wants to act as somebody else.
+    pub(crate) fn impersonation(user: &str) -> Self {
+        let message = format!(
+            "cannot act as {user:?}: this server has one user, who may do everything, and no RBAC that could say what \
+             others may"
+        );
+        Self::new(StatusCode::FORBIDDEN, "Forbidden", message)
     }
 
     /// 403: the namespace is on its way out, so nothing new may come into it.
@@ -343,6 +357,11 @@ impl ApiError {
     pub(crate) fn internal(message: impl Into<String>) -> Self {
         let message = format!("Internal error occurred: {}", message.into());
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
+    }
+
+    /// 501: Kubernetes does this, and this server does not.
+    pub(crate) fn not_implemented(why: &str) -> Self {
+        Self::new(StatusCode::NOT_IMPLEMENTED, "NotImplemented", why)
     }
 
     /// 504: the client asks for a version that the server has not reached.

@@ -54,9 +54,7 @@ impl Server {
         stop: impl Future<Output = ()>,
     ) -> Result<(), ServeError> {
         let address = listener.local_addr().map_err(ServeError::Address)?;
-        if !address.ip().is_loopback() && !self.own_token {
-            return Err(ServeError::TokenRequired(address));
-        }
+        Self::may_listen(address, self.own_token)?;
         *self.api.address.write().unwrap_or_else(PoisonError::into_inner) = address.to_string();
         let acceptor = TlsAcceptor::from(tls.config.clone());
         let guarded = Guarded {
@@ -66,6 +64,7 @@ impl Server {
         let graceful = GracefulShutdown::new();
         let mut stopping = self.api.stopping.subscribe();
         let mut stop = std::pin::pin!(stop);
+        let mut expiring = std::pin::pin!(self.api.keep_expiring());
         tracing::info!(%address, "listening");
         loop {
             tokio::select! {
@@ -76,6 +75,7 @@ impl Server {
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                     }
                 },
+                never = &mut expiring => match never {},
                 () = &mut stop => break,
                 () = async { drop(stopping.wait_for(|stopping| *stopping).await) } => break,
             }
@@ -86,6 +86,18 @@ impl Server {
             tracing::warn!("requests were cut off when the server stopped");
         }
         Ok(())
+    }
+
+    /// Whether a server may listen at an address; known before there is one. `own_token` says whether its user gave it
+    /// the token.
+    ///
+    /// # Errors
+    /// If it is not a loopback address and the token would be made up.
+    pub fn may_listen(address: SocketAddr, own_token: bool) -> Result<(), ServeError> {
+        if address.ip().is_loopback() || own_token {
+            return Ok(());
+        }
+        Err(ServeError::TokenRequired(address))
     }
 
     /// A kubeconfig for a listener with this certificate at this address.

@@ -12,7 +12,7 @@ use crate::error::{ApiError, FieldError};
 use crate::filter::Filter;
 use crate::render::Renderer;
 use crate::request::Parameters;
-use crate::store::{Object, PageQuery};
+use crate::store::{Counting, Object, PageQuery};
 
 /// Objects that are looked at in one go when a selector may pass over most of them.
 const SCAN_OBJECTS: usize = 1000;
@@ -23,12 +23,14 @@ struct Continue {
     /// The version of the first page; `None` to take whatever is there now.
     version: Option<u64>,
     after: String,
+    /// How many objects come after, if they have been counted.
+    remaining: Option<usize>,
 }
 
 impl Continue {
     fn encode(&self) -> String {
         let version = self.version.map_or(json!(-1), Value::from);
-        let token = json!({"v": "meta.k8s.io/v1", "rv": version, "start": self.after});
+        let token = json!({"v": "meta.k8s.io/v1", "rv": version, "start": self.after, "left": self.remaining});
         URL_SAFE_NO_PAD.encode(token.to_string())
     }
 
@@ -43,7 +45,12 @@ impl Continue {
             -1 => None,
             version => Some(u64::try_from(version).ok()?),
         };
-        Some(Self { version, after })
+        let remaining = token["left"].as_u64().and_then(|count| usize::try_from(count).ok());
+        Some(Self {
+            version,
+            after,
+            remaining,
+        })
     }
 }
 
@@ -62,11 +69,13 @@ pub(crate) fn list(
     parameters: &Parameters,
 ) -> Result<Vec<Bytes>, ApiError> {
     let limit = parameters.number("limit")?.filter(|limit| *limit > 0);
+    // As for Kubernetes, less than nothing is no limit.
     let limit = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let start = match parameters.text("continue") {
         "" => Continue {
             version: first_version(api, parameters)?,
             after: String::new(),
+            remaining: None,
         },
         token => Continue::decode(token).ok_or_else(|| {
             ApiError::bad_request("invalid continue token: continue key is not valid: the token cannot be read")
@@ -79,13 +88,15 @@ pub(crate) fn list(
         metadata["continue"] = "".into();
     }
     if let Some(next) = found.next {
+        let counted = filter.takes_all();
         let token = Continue {
             version: Some(found.version),
             after: next,
+            remaining: counted.then_some(found.remaining),
         }
         .encode();
         metadata["continue"] = token.into();
-        if filter.takes_all() {
+        if counted {
             metadata["remainingItemCount"] = found.remaining.into();
         }
     }
@@ -117,11 +128,19 @@ fn first_version(api: &Api, parameters: &Parameters) -> Result<Option<u64>, ApiE
     if let Some(error) = error {
         return Err(ApiError::invalid_options("ListOptions", error));
     }
+    check_reached(api, wanted)?;
+    match wanted {
+        Some(version) if policy == "Exact" => Ok(Some(version)),
+        _ => Ok(None),
+    }
+}
+
+/// Refuses a version that the server has not reached.
+pub(crate) fn check_reached(api: &Api, wanted: Option<u64>) -> Result<(), ApiError> {
     let current = api.store.version();
     match wanted {
         Some(version) if version > current => Err(ApiError::version_too_large(version, current)),
-        Some(version) if policy == "Exact" => Ok(Some(version)),
-        _ => Ok(None),
+        _ => Ok(()),
     }
 }
 
@@ -147,12 +166,19 @@ fn select(
     } else {
         limit.max(SCAN_OBJECTS)
     };
+    // What a selector leaves is not counted, and what was counted for the page before is not counted again.
+    let counting = match start.remaining {
+        _ if !filter.takes_all() || limit == usize::MAX => Counting::No,
+        Some(remaining) => Counting::Known(remaining),
+        None => Counting::Yes,
+    };
     loop {
         let query = PageQuery {
             prefix: filter.prefix(),
             after: after.as_deref(),
             limit: scan,
             at,
+            counting,
         };
         let page = api.store.list(&served.table, &query).map_err(|_| expired(start))?;
         found.version = page.version;
@@ -191,6 +217,7 @@ fn expired(start: &Continue) -> ApiError {
     let token = Continue {
         version: None,
         after: start.after.clone(),
+        remaining: None,
     }
     .encode();
     ApiError::expired(
@@ -212,6 +239,7 @@ mod tests {
             let token = Continue {
                 version,
                 after: "ns/pod-1".into(),
+                remaining: version.map(|_| 3),
             };
             assert_eq!(Continue::decode(&token.encode()), Some(token));
         }

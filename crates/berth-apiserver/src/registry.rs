@@ -177,6 +177,7 @@ pub fn builtin() -> &'static [ResourceType] {
         all.extend(workloads());
         all.extend(storage());
         all.extend(cluster());
+        all.extend(network());
         all
     });
     &BUILTIN
@@ -206,6 +207,7 @@ fn core() -> Vec<ResourceType> {
         namespaced("ConfigMap", "configmaps").short(&["cm"]),
         namespaced("Endpoints", "endpoints").short(&["ep"]),
         namespaced("Event", "events").short(&["ev"]),
+        namespaced("LimitRange", "limitranges").short(&["limits"]),
         cluster("Namespace", "namespaces").short(&["ns"]).with_status(),
         cluster("Node", "nodes").short(&["no"]).with_status(),
         namespaced("PersistentVolumeClaim", "persistentvolumeclaims")
@@ -220,10 +222,14 @@ fn core() -> Vec<ResourceType> {
             .with_status()
             .with_subresource("binding", "", "v1", "Binding", &["create"])
             .with_subresource("eviction", "policy", "v1", "Eviction", &["create"]),
+        namespaced("PodTemplate", "podtemplates"),
         namespaced("ReplicationController", "replicationcontrollers")
             .short(&["rc"])
             .category(&["all"])
             .with_scale()
+            .with_status(),
+        namespaced("ResourceQuota", "resourcequotas")
+            .short(&["quota"])
             .with_status(),
         namespaced("Secret", "secrets"),
         namespaced("ServiceAccount", "serviceaccounts").short(&["sa"]),
@@ -304,6 +310,30 @@ fn cluster() -> Vec<ResourceType> {
         ResourceType::stored(rbac, "v1", "RoleBinding", "rolebindings", true),
         ResourceType::stored(rbac, "v1", "Role", "roles", true),
         ResourceType::stored("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", false).short(&["pc"]),
+    ]
+}
+
+/// Kinds that are stored for the sake of manifests that have them: nothing here routes, scales or limits.
+fn network() -> Vec<ResourceType> {
+    let networking = "networking.k8s.io";
+    vec![
+        ResourceType::stored(
+            "autoscaling",
+            "v2",
+            "HorizontalPodAutoscaler",
+            "horizontalpodautoscalers",
+            true,
+        )
+        .short(&["hpa"])
+        .category(&["all"])
+        .with_status(),
+        ResourceType::stored("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", true),
+        ResourceType::stored(networking, "v1", "IngressClass", "ingressclasses", false),
+        ResourceType::stored(networking, "v1", "Ingress", "ingresses", true)
+            .short(&["ing"])
+            .with_status(),
+        ResourceType::stored(networking, "v1", "NetworkPolicy", "networkpolicies", true).short(&["netpol"]),
+        ResourceType::stored("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", false),
     ]
 }
 

@@ -93,7 +93,7 @@ impl Parameters {
         self.has(key) && !matches!(self.text(key), "false" | "0")
     }
 
-    pub(crate) fn number(&self, key: &str) -> Result<Option<u64>, ApiError> {
+    pub(crate) fn number(&self, key: &str) -> Result<Option<i64>, ApiError> {
         let text = self.text(key);
         if text.is_empty() {
             return Ok(None);
@@ -210,6 +210,34 @@ pub(crate) fn media_type(headers: &HeaderMap) -> Cow<'_, str> {
         .into()
 }
 
+/// Whom the client wants to be taken for, if for somebody else.
+pub(crate) fn impersonated(headers: &HeaderMap) -> Option<String> {
+    let (_, user) = headers
+        .iter()
+        .find(|(name, _)| name.as_str().starts_with("impersonate-"))?;
+    let user = headers.get("impersonate-user").unwrap_or(user);
+    Some(String::from_utf8_lossy(user.as_bytes()).into_owned())
+}
+
+/// Why a subresource of Kubernetes is not here.
+pub(crate) fn missing_subresource(group: &str, plural: &str, subresource: &str) -> Option<&'static str> {
+    Some(match (group, plural, subresource) {
+        ("", "pods", "log") => "berth starts no containers: pods have no logs",
+        ("", "pods", "exec") => "berth starts no containers: there is nothing to run a command in",
+        ("", "pods", "attach") => "berth starts no containers: there is nothing to attach to",
+        ("", "pods", "portforward") => "berth starts no containers: there is no port to forward to",
+        ("", "pods", "proxy") | ("", "services" | "nodes", "proxy") => {
+            "berth starts no containers: nobody would answer"
+        }
+        ("", "pods", "ephemeralcontainers") => "berth starts no containers: none can be added to a pod",
+        ("", "pods", "resize") => "berth starts no containers: a pod that runs is not resized",
+        ("", "serviceaccounts", "token") => {
+            "berth has one user and one token, that of the kubeconfig: it issues no others"
+        }
+        _ => return None,
+    })
+}
+
 /// The kind of the options that go with a verb.
 pub(crate) fn options_kind(verb: &str) -> &'static str {
     match verb {
@@ -224,9 +252,9 @@ pub(crate) fn options_kind(verb: &str) -> &'static str {
 /// The verb of a request, as discovery names it.
 pub(crate) fn verb(method: &Method, has_name: bool, watch: bool) -> Option<&'static str> {
     Some(match (method.as_str(), has_name) {
-        ("GET" | "HEAD", _) if watch => "watch",
-        ("GET" | "HEAD", true) => "get",
-        ("GET" | "HEAD", false) => "list",
+        ("GET", _) if watch => "watch",
+        ("GET", true) => "get",
+        ("GET", false) => "list",
         ("POST", _) => "create",
         ("PUT", true) => "update",
         ("PATCH", true) => "patch",

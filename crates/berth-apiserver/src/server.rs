@@ -5,12 +5,15 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use crate::admission::priority;
 use crate::api::Api;
 use crate::clock::{Clock, SystemClock};
 use crate::error::ApiError;
 use crate::ids;
+use crate::meta;
+use crate::private_file;
 use crate::service::ApiService;
-use crate::store::{Limits, OpenError, Store};
+use crate::store::{JournalError, Limits, OpenError, Store, Ticket};
 use crate::write::{Change, Outcome};
 
 /// The largest body of a request: the limit of kube-apiserver.
@@ -19,23 +22,35 @@ const BODY_BYTES_MAX: usize = 3 << 20;
 /// The namespaces that a cluster has from the start.
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
+/// The service account of pods that name none.
+pub(crate) const DEFAULT_ACCOUNT: &str = "default";
+
+/// Where the data directory keeps a token that was made up.
+const TOKEN_FILE: &str = "token";
+
 /// The server cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// The store cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// A namespace that must exist cannot be made.
-    #[error("cannot create the namespace {name}: {reason}")]
-    Namespace {
-        /// The namespace.
+    /// Something that every cluster has cannot be made.
+    #[error("cannot create {name}: {reason}")]
+    Basics {
+        /// Its name.
         name: &'static str,
         /// Why.
         reason: String,
     },
+    /// It cannot be stored.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
     /// No token was given, and none can be made up.
     #[error("no random numbers for a token: {0}")]
     Token(String),
+    /// The token that is kept with the state cannot be read or written.
+    #[error("cannot keep the token")]
+    TokenFile(#[from] std::io::Error),
     /// The token given is not one.
     #[error("the token must not be empty, and must be of visible ASCII characters")]
     BadToken,
@@ -49,6 +64,7 @@ pub struct Builder {
     clock: Arc<dyn Clock>,
     seed: Option<u64>,
     body_bytes_max: usize,
+    service_accounts: bool,
 }
 
 impl std::fmt::Debug for Builder {
@@ -75,7 +91,8 @@ impl Builder {
         self
     }
 
-    /// The bearer token that the listener asks for. Without this one is made up.
+    /// The bearer token that the listener asks for. Without this one is made up, and kept in the data directory if
+    /// there is one.
     #[must_use]
     pub fn token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(token.into());
@@ -103,6 +120,14 @@ impl Builder {
         self
     }
 
+    /// Gives each namespace a service account `default`, and lets pods have it that name none, as the controllers and the
+    /// admission of a cluster do. Without this, pods have what they say.
+    #[must_use]
+    pub fn service_accounts(mut self, wanted: bool) -> Self {
+        self.service_accounts = wanted;
+        self
+    }
+
     /// Opens the store and makes what every cluster has.
     ///
     /// # Errors
@@ -113,42 +138,85 @@ impl Builder {
             None => Store::in_memory(self.limits),
         };
         let own_token = self.token.is_some();
-        let token = match self.token {
-            Some(token) => token,
-            None => ids::token().map_err(|error| BuildError::Token(error.to_string()))?,
+        let token = match (self.token, &self.data_dir) {
+            (Some(token), _) => token,
+            (None, Some(directory)) => private_file::read_or_make(&directory.join(TOKEN_FILE), made_up_token)?,
+            (None, None) => made_up_token()?,
         };
         if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(BuildError::BadToken);
         }
-        let api = Arc::new(Api::new(store, self.clock, self.seed, self.body_bytes_max));
-        for name in NAMESPACES {
-            create_namespace(&api, name).map_err(|error| BuildError::Namespace {
-                name,
-                reason: error.to_string(),
-            })?;
-        }
+        let token: Arc<str> = token.into();
+        let (seed, bytes_max) = (self.seed, self.body_bytes_max);
+        let mut api = Api::new(store, self.clock, seed, bytes_max, token.clone());
+        api.service_accounts = self.service_accounts;
+        make_basics(&api)?;
         api.recover_work();
-        Ok(Server {
-            api,
-            token: token.into(),
-            own_token,
-        })
+        let api = Arc::new(api);
+        Ok(Server { api, token, own_token })
     }
 }
 
-fn create_namespace(api: &Api, name: &str) -> Result<(), ApiError> {
-    let Some(served) = api.core_type("Namespace") else {
-        return Ok(());
-    };
-    let mut change = Change::internal(api, served, "", name);
-    let namespace: Value = json!({"metadata": {"name": name}});
-    match change.create(namespace, &[]) {
-        Ok(Outcome::Stored(ticket)) => {
-            ticket.wait().map_err(|error| ApiError::internal(error.to_string()))?;
-            Ok(())
+/// Makes what every cluster has from the start, unless it is there.
+fn make_basics(api: &Api) -> Result<(), BuildError> {
+    let mut tickets = Vec::new();
+    for name in NAMESPACES {
+        let failed = |error: ApiError| BuildError::Basics {
+            name,
+            reason: error.to_string(),
+        };
+        tickets.extend(create_namespace(api, name).map_err(failed)?);
+        if api.service_accounts {
+            tickets.extend(create_account(api, name).map_err(failed)?);
         }
-        Ok(Outcome::Unchanged(_) | Outcome::Tried(_)) => Ok(()),
-        Err(error) if error.reason == "AlreadyExists" => Ok(()),
+    }
+    for class in priority::system_classes() {
+        let name = class.name;
+        let made = create(api, "scheduling.k8s.io/v1", "PriorityClass", "", name, class.object());
+        tickets.extend(made.map_err(|error| BuildError::Basics {
+            name,
+            reason: error.to_string(),
+        })?);
+    }
+    for ticket in tickets {
+        ticket.wait()?;
+    }
+    Ok(())
+}
+
+fn made_up_token() -> Result<String, BuildError> {
+    ids::token().map_err(|error| BuildError::Token(error.to_string()))
+}
+
+/// Makes a namespace unless it is there.
+pub(crate) fn create_namespace(api: &Api, name: &str) -> Result<Option<Ticket>, ApiError> {
+    create(api, "v1", "Namespace", "", name, json!({}))
+}
+
+/// Makes the service account of pods that name none, unless it is there.
+pub(crate) fn create_account(api: &Api, namespace: &str) -> Result<Option<Ticket>, ApiError> {
+    create(api, "v1", "ServiceAccount", namespace, DEFAULT_ACCOUNT, json!({}))
+}
+
+fn create(
+    api: &Api,
+    api_version: &str,
+    kind: &str,
+    namespace: &str,
+    name: &str,
+    object: Value,
+) -> Result<Option<Ticket>, ApiError> {
+    let Some(served) = api.types().by_kind(api_version, kind).cloned() else {
+        return Ok(None);
+    };
+    if api.store.latest(&served.table, &meta::key(namespace, name)).is_some() {
+        return Ok(None);
+    }
+    let mut change = Change::internal(api, served, namespace, name);
+    match change.create(object, &[]) {
+        Ok(Outcome::Stored(ticket)) => Ok(Some(ticket)),
+        Ok(Outcome::Unchanged(_) | Outcome::Tried(_)) => Ok(None),
+        Err(error) if error.reason == "AlreadyExists" => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -179,6 +247,7 @@ impl Server {
             clock: Arc::new(SystemClock),
             seed: None,
             body_bytes_max: BODY_BYTES_MAX,
+            service_accounts: false,
         }
     }
 
@@ -201,6 +270,12 @@ impl Server {
     /// whoever needs to know that they have.
     pub async fn collect_garbage(&self) {
         self.api.collect().await;
+    }
+
+    /// Forgets the events that were last seen more than an hour ago, and says how many these were. A server that listens
+    /// does so by itself; this is for whoever brings a clock of their own.
+    pub async fn expire_events(&self) -> usize {
+        self.api.expire_events().await
     }
 
     /// Ends all watches, and the listeners with them.

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use bytes::Bytes;
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tracing::Instrument;
 
@@ -25,10 +25,14 @@ use crate::registry::ResourceType;
 use crate::render::{self, Renderer};
 use crate::request::{self, Form, Parameters, ResourcePath};
 use crate::reviews;
-use crate::store::PageQuery;
+use crate::store::{Event, JournalError, PageQuery, Ticket};
 use crate::types::{self, Served};
 use crate::watching;
 use crate::write::{Change, DeleteOptions, Outcome, PatchKind};
+
+/// How much of a body is read only to be thrown away: ten times what kube-apiserver takes, which is more than any client
+/// sends by mistake, and little enough that nobody keeps the server busy with it.
+const DISCARDED_BYTES_MAX: usize = 32 << 20;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -105,6 +109,7 @@ impl ApiService {
         B::Error: Into<BoxError>,
     {
         let started = Instant::now();
+        let is_head = request.method() == Method::HEAD;
         let path = request.uri().path();
         let resource_path = ResourcePath::parse(path).unwrap_or_default();
         let parameters = Parameters::parse(request.uri().query());
@@ -120,10 +125,14 @@ impl ApiService {
             let call = read_call(request, parameters, self.api.body_bytes_max).await?;
             self.route(&call, resource_path).await
         };
-        let response = answer.instrument(span.clone()).await.unwrap_or_else(|error| {
+        let mut response = answer.instrument(span.clone()).await.unwrap_or_else(|error| {
             tracing::debug!(parent: &span, code = error.code.as_u16(), "{error}");
             json_response(error.code, &error.status())
         });
+        if is_head {
+            // HTTP/2 takes a body here for a breach of the protocol.
+            *response.body_mut() = ResponseBody::chunks([]);
+        }
         self.api
             .metrics
             .answered(verb, &plural, response.status().as_u16(), started.elapsed());
@@ -131,6 +140,9 @@ impl ApiService {
     }
 
     async fn route(&self, call: &Call, path: ResourcePath) -> Answer {
+        if let Some(user) = request::impersonated(&call.headers) {
+            return Err(ApiError::impersonation(&user));
+        }
         if let Some(answer) = documents::answer(&self.api, call) {
             return answer;
         }
@@ -167,18 +179,16 @@ impl ApiService {
                 return Err(ApiError::method_not_allowed());
             }
         } else {
-            let found = resource
-                .subresource(&path.subresource)
-                .ok_or_else(ApiError::no_such_path)?;
+            let Some(found) = resource.subresource(&path.subresource) else {
+                return Err(self.no_such_subresource(&served, &path));
+            };
             if !types::allows(found, verb) {
                 return Err(ApiError::method_not_allowed());
             }
         }
         if served.is_review {
-            return Ok(json_response(
-                StatusCode::CREATED,
-                &reviews::answer(&served, call.json()?),
-            ));
+            let review = reviews::answer(&served, call.json()?, &self.api.token)?;
+            return Ok(json_response(StatusCode::CREATED, &review));
         }
         match verb {
             "get" | "list" | "watch" => self.read(call, &served, &path, verb),
@@ -186,6 +196,18 @@ impl ApiService {
             "deletecollection" => self.delete_collection(call, served, path).await,
             _ => self.write(call, served, path, verb).await,
         }
+    }
+
+    /// The refusal of a subresource that is not there, with the reason if Kubernetes has it.
+    fn no_such_subresource(&self, served: &Served, path: &ResourcePath) -> ApiError {
+        let Some(why) = request::missing_subresource(&path.group, &path.plural, &path.subresource) else {
+            return ApiError::no_such_path();
+        };
+        let key = meta::key(&path.namespace, &path.name);
+        if self.api.store.get(&served.table, &key).is_none() {
+            return ApiError::not_found(&served.resource, &path.name);
+        }
+        ApiError::not_implemented(why)
     }
 
     fn renderer<'a>(&self, call: &Call, served: &'a Served) -> Result<Renderer<'a>, ApiError> {
@@ -201,6 +223,8 @@ impl ApiService {
     fn read(&self, call: &Call, served: &Arc<Served>, path: &ResourcePath, verb: &str) -> Answer {
         let renderer = self.renderer(call, served)?;
         if verb == "get" {
+            let version = call.parameters.version().map_err(ApiError::unforeseen)?;
+            read::check_reached(&self.api, version)?;
             if path.subresource == "scale" {
                 let change = Change::internal(&self.api, served.clone(), &path.namespace, &path.name);
                 return Ok(json_response(StatusCode::OK, &change.scale()?));
@@ -237,6 +261,7 @@ impl ApiService {
             manager: manager_of(call, options)?,
             validation: call.parameters.field_validation(options)?,
             now: self.api.now(),
+            restores: false,
             warnings: Vec::new(),
         })
     }
@@ -277,37 +302,30 @@ impl ApiService {
     }
 
     /// Waits for a change to be durable and lets what follows from it begin.
-    async fn shown(&self, served: &Served, outcome: Outcome) -> Result<Shown, ApiError> {
-        Ok(match outcome {
+    ///
+    /// The change commits whether or not its client is still there, so what follows from it must not depend on the
+    /// client either: a request whose connection ends is dropped where it stands. Hence the task of its own, which
+    /// runs from this call on, not from when its end is waited for.
+    fn shown(&self, served: &Served, outcome: Outcome) -> impl Future<Output = Result<Shown, ApiError>> + use<> {
+        let settled = match outcome {
+            Outcome::Unchanged(object) => Err(Shown::Stored(object)),
+            Outcome::Tried(value) => Err(Shown::Value(value)),
             Outcome::Stored(ticket) => {
-                let event = ticket
-                    .durable()
-                    .await
-                    .map_err(|error| ApiError::internal(error.to_string()))?;
-                self.api.observe(&served.table, &event);
-                self.collect_in_background().await;
-                Shown::Stored(event.object.clone())
-            }
-            Outcome::Unchanged(object) => Shown::Stored(object),
-            Outcome::Tried(value) => Shown::Value(value),
-        })
-    }
-
-    async fn collect_in_background(&self) {
-        if self.api.collector.is_idle() {
-            return;
-        }
-        // The task ends by itself when the queue is empty. It does not keep the server alive: what it leaves
-        // undone is found again when the store is opened.
-        let api = Arc::downgrade(&self.api);
-        let work = async move {
-            if let Some(api) = api.upgrade() {
-                api.collect().await;
+                let finished = finish(self.api.clone(), served.table.clone(), ticket);
+                Ok(match tokio::runtime::Handle::try_current() {
+                    Ok(runtime) => Finishing::Spawned(runtime.spawn(finished)),
+                    Err(_) => Finishing::Here(Box::pin(finished)),
+                })
             }
         };
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn(work)),
-            Err(_) => work.await,
+        async {
+            let event = match settled {
+                Err(shown) => return Ok(shown),
+                Ok(Finishing::Here(finished)) => finished.await,
+                Ok(Finishing::Spawned(task)) => task.await.map_err(|error| ApiError::internal(error.to_string()))?,
+            };
+            let event = event.map_err(|error| ApiError::internal(error.to_string()))?;
+            Ok(Shown::Stored(event.object.clone()))
         }
     }
 
@@ -337,7 +355,8 @@ impl ApiService {
             .store
             .list(&served.table, &query)
             .map_err(|e| ApiError::internal(e.to_string()))?;
-        let mut deleted = Vec::new();
+        // All of them are on their way before the first is waited for.
+        let mut settling = Vec::new();
         for object in page.objects.iter().filter(|object| filter.matches(&served, object)) {
             let place = ResourcePath {
                 namespace: object.namespace().to_owned(),
@@ -346,22 +365,56 @@ impl ApiService {
             };
             let mut change = self.change(call, served.clone(), place, "delete")?;
             match change.delete(&options) {
-                Ok((outcome, _)) => {
-                    let mut shown = self.shown(&served, outcome).await?.value(&served);
-                    if served.custom.is_none() {
-                        meta::set(&mut shown, &["kind"], Value::Null);
-                        meta::set(&mut shown, &["apiVersion"], Value::Null);
-                    }
-                    deleted.push(shown);
-                }
+                Ok((outcome, _)) => settling.push(self.shown(&served, outcome)),
                 Err(error) if error.reason == "NotFound" => {}
                 Err(error) => return Err(error),
             }
+        }
+        let mut deleted = Vec::new();
+        for shown in settling {
+            let mut shown = shown.await?.value(&served);
+            if served.custom.is_none() {
+                meta::set(&mut shown, &["kind"], Value::Null);
+                meta::set(&mut shown, &["apiVersion"], Value::Null);
+            }
+            deleted.push(shown);
         }
         let resource = &served.resource;
         let list = json!({"kind": resource.list_kind, "apiVersion": resource.api_version(),
             "metadata": {"resourceVersion": self.api.store.version().to_string()}, "items": deleted});
         Ok(json_response(StatusCode::OK, &list))
+    }
+}
+
+/// A change on its way to the journal: in a task of its own or, where there is no runtime, wherever it is waited for.
+enum Finishing {
+    Spawned(tokio::task::JoinHandle<Result<Arc<Event>, JournalError>>),
+    Here(Pin<Box<dyn Future<Output = Result<Arc<Event>, JournalError>> + Send>>),
+}
+
+/// Waits until a change is durable, then lets what follows from it begin.
+async fn finish(api: Arc<Api>, table: Arc<str>, ticket: Ticket) -> Result<Arc<Event>, JournalError> {
+    let event = ticket.durable().await?;
+    api.observe(&table, &event);
+    collect_in_background(&api).await;
+    Ok(event)
+}
+
+async fn collect_in_background(api: &Arc<Api>) {
+    if api.collector.is_idle() {
+        return;
+    }
+    // The task ends by itself when the queue is empty. It does not keep the server alive: what it leaves
+    // undone is found again when the store is opened.
+    let api = Arc::downgrade(api);
+    let work = async move {
+        if let Some(api) = api.upgrade() {
+            api.collect().await;
+        }
+    };
+    match tokio::runtime::Handle::try_current() {
+        Ok(runtime) => drop(runtime.spawn(work)),
+        Err(_) => work.await,
     }
 }
 
@@ -456,7 +509,13 @@ fn returns_deleted(served: &Served) -> bool {
     match served.resource.group.as_str() {
         "" => matches!(
             served.resource.kind.as_str(),
-            "Pod" | "PersistentVolume" | "PersistentVolumeClaim" | "ServiceAccount" | "Service"
+            "Pod"
+                | "PersistentVolume"
+                | "PersistentVolumeClaim"
+                | "PodTemplate"
+                | "ResourceQuota"
+                | "ServiceAccount"
+                | "Service"
         ),
         // All but the capacities, which came later.
         "storage.k8s.io" => served.resource.kind != "CSIStorageCapacity",
@@ -492,20 +551,45 @@ where
     B::Error: Into<BoxError>,
 {
     let (head, body) = request.into_parts();
-    let body = Limited::new(body, bytes_max).collect().await.map_err(|error| {
-        if error.is::<LengthLimitError>() {
-            ApiError::body_too_large(bytes_max)
-        } else {
-            ApiError::bad_request(format!("the body of the request cannot be read: {error}"))
-        }
-    })?;
+    let body = read_body(body, bytes_max).await?;
     Ok(Call {
         method: head.method,
         path: head.uri.path().to_owned(),
         parameters,
         headers: head.headers,
-        body: body.to_bytes(),
+        body,
     })
+}
+
+/// Reads a body up to a limit. One that is larger is read to its end all the same, within bounds: a client that is still
+/// sending would take the refusal for a broken connection.
+async fn read_body<B>(body: B, bytes_max: usize) -> Result<Bytes, ApiError>
+where
+    B: http_body::Body,
+    B::Error: Into<BoxError>,
+{
+    let mut body = std::pin::pin!(body);
+    let mut read = BytesMut::new();
+    let mut bytes = 0;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| {
+            let error: BoxError = error.into();
+            ApiError::bad_request(format!("the body of the request cannot be read: {error}"))
+        })?;
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        bytes += data.remaining();
+        if bytes <= bytes_max {
+            read.put(data);
+        } else if bytes > DISCARDED_BYTES_MAX {
+            break;
+        }
+    }
+    if bytes > bytes_max {
+        return Err(ApiError::body_too_large(bytes_max));
+    }
+    Ok(read.freeze())
 }
 
 impl<B> tower_service::Service<Request<B>> for ApiService

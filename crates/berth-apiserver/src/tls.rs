@@ -1,6 +1,7 @@
-//! A certificate authority and a server certificate, made at start-up.
+//! A certificate authority and a server certificate, made at start-up or kept from the last one.
 
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rcgen::{
@@ -9,15 +10,87 @@ use rcgen::{
 use rustls::ServerConfig;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
+use crate::private_file;
+
+/// The names of the server that every certificate has.
+const NAMES: [&str; 5] = ["localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default"];
+/// Where a directory keeps the authority: its key, then its certificate.
+const AUTHORITY_FILE: &str = "authority.pem";
+const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----";
+
 /// A certificate cannot be made or used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// The certificate cannot be made.
-    #[error("cannot make a certificate: {0}")]
+    #[error("cannot make a certificate")]
     Certificate(#[from] rcgen::Error),
     /// The TLS library refuses it.
-    #[error("cannot use the certificate: {0}")]
+    #[error("cannot use the certificate")]
     Config(#[from] rustls::Error),
+    /// The authority cannot be kept.
+    #[error("cannot keep the certificate authority")]
+    File(#[from] std::io::Error),
+    /// What was kept is no authority.
+    #[error("{path} does not hold a key and a certificate; remove it to have new ones made")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+/// Signs certificates of servers. Clients that trust it trust them.
+pub struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pem: String,
+}
+
+impl std::fmt::Debug for Authority {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Authority").finish_non_exhaustive()
+    }
+}
+
+impl Authority {
+    /// Makes an authority whose key lives in memory only: a kubeconfig is good for one run.
+    ///
+    /// # Errors
+    /// If the certificate cannot be made.
+    pub fn generate() -> Result<Self, TlsError> {
+        let key = KeyPair::generate()?;
+        let pem = Self::params()?.self_signed(&key)?.pem();
+        Self::new(key, pem)
+    }
+
+    /// The authority that a directory keeps, made if there is none, so that a kubeconfig outlives the process.
+    ///
+    /// # Errors
+    /// If it cannot be made, written or read.
+    pub fn kept_in(directory: &Path) -> Result<Self, TlsError> {
+        private_file::create_directory(directory)?;
+        let path = directory.join(AUTHORITY_FILE);
+        let text = private_file::read_or_make(&path, || {
+            let key = KeyPair::generate()?;
+            let certificate = Self::params()?.self_signed(&key)?;
+            Ok::<_, TlsError>(key.serialize_pem() + &certificate.pem())
+        })?;
+        let damaged = || TlsError::Damaged { path: path.clone() };
+        let key = KeyPair::from_pem(&text).map_err(|_| damaged())?;
+        let certificate = text.find(CERTIFICATE).map(|start| text[start..].to_owned());
+        Self::new(key, certificate.ok_or_else(damaged)?)
+    }
+
+    fn new(key: KeyPair, pem: String) -> Result<Self, TlsError> {
+        let issuer = Issuer::new(Self::params()?, key);
+        Ok(Self { issuer, pem })
+    }
+
+    fn params() -> Result<CertificateParams, rcgen::Error> {
+        let mut params = CertificateParams::new(Vec::new())?;
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        params.distinguished_name.push(DnType::CommonName, "berth");
+        Ok(params)
+    }
 }
 
 /// What a listener needs to speak TLS, and what clients need to trust it.
@@ -36,30 +109,26 @@ impl std::fmt::Debug for Tls {
 impl Tls {
     /// Makes an authority, and a certificate of it for the loopback names and these addresses.
     ///
-    /// The keys live in memory only: every start has its own, and a kubeconfig is good for one run.
-    ///
     /// # Errors
     /// If the certificate cannot be made.
     pub fn generate(addresses: &[IpAddr]) -> Result<Self, TlsError> {
-        let authority_key = KeyPair::generate()?;
-        let mut authority = CertificateParams::new(Vec::new())?;
-        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-        authority.distinguished_name.push(DnType::CommonName, "berth");
-        let authority_pem = authority.self_signed(&authority_key)?.pem();
-        let issuer = Issuer::new(authority, authority_key);
+        let names: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
+        Self::issue(&Authority::generate()?, &names)
+    }
 
-        let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default"]
-            .map(str::to_owned)
-            .into();
-        names.extend(addresses.iter().map(IpAddr::to_string));
+    /// Makes a certificate for the loopback names and these names and addresses.
+    ///
+    /// # Errors
+    /// If the certificate cannot be made: a name that DNS would not have is refused.
+    pub fn issue(authority: &Authority, names: &[String]) -> Result<Self, TlsError> {
+        let mut names: Vec<String> = NAMES.map(str::to_owned).into_iter().chain(names.to_vec()).collect();
         names.sort();
         names.dedup();
         let mut server = CertificateParams::new(names)?;
         server.distinguished_name.push(DnType::CommonName, "berth-apiserver");
         server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         let server_key = KeyPair::generate()?;
-        let certificate = server.signed_by(&server_key, &issuer)?;
+        let certificate = server.signed_by(&server_key, &authority.issuer)?;
 
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(server_key.serialize_der()));
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -70,7 +139,7 @@ impl Tls {
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(Self {
             config: Arc::new(config),
-            authority_pem,
+            authority_pem: authority.pem.clone(),
         })
     }
 

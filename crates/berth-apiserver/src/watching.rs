@@ -12,6 +12,7 @@ use crate::api::Api;
 use crate::error::{ApiError, FieldError};
 use crate::filter::{Filter, View};
 use crate::metrics::WatchGuard;
+use crate::read;
 use crate::render::{self, Renderer};
 use crate::request::{Form, Parameters};
 use crate::store::{Batch, Compacted, EventKind, Object, PageQuery, Watch};
@@ -27,8 +28,8 @@ const TIMEOUT_SECONDS: u64 = 45 * 60;
 
 /// What a client wants to see.
 struct WatchOptions {
-    /// The version to start after; `None` for the present.
-    from: Option<u64>,
+    /// The version to start after, unless the present state comes first.
+    version: Option<u64>,
     /// Whether the present state comes first.
     initial: bool,
     /// Whether the end of the present state is marked.
@@ -50,10 +51,13 @@ impl WatchOptions {
             let error = FieldError::forbidden("resourceVersionMatch", detail);
             return Err(ApiError::invalid_options("ListOptions", error));
         }
-        let timeout = parameters.number("timeoutSeconds")?.filter(|seconds| *seconds > 0);
+        let timeout = parameters.number("timeoutSeconds")?;
+        let timeout = timeout
+            .and_then(|seconds| u64::try_from(seconds).ok())
+            .filter(|seconds| *seconds > 0);
         let initial = wants_initial.unwrap_or(matches!(version, None | Some(0)));
         Ok(Self {
-            from: version.filter(|version| *version > 0 && !initial),
+            version,
             initial,
             mark_initial: wants_initial == Some(true) && bookmarks,
             bookmarks,
@@ -82,7 +86,10 @@ struct Open {
     ended: bool,
 }
 
-/// Starts a watch. A version that is too old comes as an event, as it does from Kubernetes.
+/// Starts a watch. A version that is too old is told of by an event, as Kubernetes does it, and so is one that is not
+/// there yet. Kubernetes waits for such a version and passes over what happens until then, but here a server that
+/// keeps its objects in memory starts anew from the first version: clients list again when they are told "expired",
+/// and would wait for ever otherwise.
 pub(crate) fn watch(
     api: &Arc<Api>,
     served: &Arc<Served>,
@@ -91,7 +98,10 @@ pub(crate) fn watch(
     parameters: &Parameters,
 ) -> Result<impl Stream<Item = Bytes> + Send + use<>, ApiError> {
     let options = WatchOptions::parse(parameters)?;
-    let started = start(api, served, &filter, &options);
+    if options.initial {
+        read::check_reached(api, options.version)?;
+    }
+    let started = start(api, served, &filter, &options).map_err(Some);
     let open = started.map(|(watch, initial, version)| Open {
         api: api.clone(),
         served: served.clone(),
@@ -120,19 +130,23 @@ fn bookmark_interval() -> Interval {
 
 type Started = (Watch, VecDeque<Arc<Object>>, u64);
 
-fn start(api: &Api, served: &Served, filter: &Filter, options: &WatchOptions) -> Result<Started, Compacted> {
-    if let Some(from) = options.from {
-        return Ok((api.store.watch(&served.table, from)?, VecDeque::new(), from));
+fn start(api: &Api, served: &Served, filter: &Filter, options: &WatchOptions) -> Result<Started, ApiError> {
+    if let Some(from) = options.version.filter(|version| *version > 0 && !options.initial) {
+        let current = api.store.version();
+        if from > current {
+            let message = format!("Too large resource version: {from}, current: {current}");
+            return Err(ApiError::expired(message));
+        }
+        let watch = api.store.watch(&served.table, from).map_err(expired)?;
+        return Ok((watch, VecDeque::new(), from));
     }
     let limit = if options.initial { usize::MAX } else { 0 };
     let query = PageQuery {
-        prefix: filter.prefix(),
-        after: None,
         limit,
-        at: None,
+        ..PageQuery::all(filter.prefix())
     };
-    let page = api.store.list(&served.table, &query)?;
-    let watch = api.store.watch(&served.table, page.version)?;
+    let page = api.store.list(&served.table, &query).map_err(expired)?;
+    let watch = api.store.watch(&served.table, page.version).map_err(expired)?;
     let mut objects: VecDeque<_> = page.objects.into();
     if !filter.takes_all() {
         objects.retain(|object| filter.matches(served, object));
@@ -140,31 +154,25 @@ fn start(api: &Api, served: &Served, filter: &Filter, options: &WatchOptions) ->
     Ok((watch, objects, page.version))
 }
 
-async fn next_chunk(open: Result<Open, Compacted>) -> Option<(Bytes, Result<Open, Compacted>)> {
+/// What is left of a watch that could not be started: the refusal, until it has been told.
+type NotStarted = Option<ApiError>;
+
+async fn next_chunk(open: Result<Open, NotStarted>) -> Option<(Bytes, Result<Open, NotStarted>)> {
     let mut open = match open {
         Ok(open) => open,
-        // The first and only event of a watch that came too late.
-        Err(Compacted {
-            requested: u64::MAX, ..
-        }) => return None,
-        Err(compacted) => {
-            return Some((
-                expired_line(compacted),
-                Err(Compacted {
-                    requested: u64::MAX,
-                    oldest: 0,
-                }),
-            ));
-        }
+        Err(refusal) => return Some((error_line(&refusal?), Err(None))),
     };
     let chunk = open.next().await?;
     Some((chunk, Ok(open)))
 }
 
-fn expired_line(compacted: Compacted) -> Bytes {
-    let status = ApiError::expired(compacted.to_string()).status();
+fn expired(compacted: Compacted) -> ApiError {
+    ApiError::expired(compacted.to_string())
+}
+
+fn error_line(error: &ApiError) -> Bytes {
     let mut out = BytesMut::new();
-    render::line("ERROR", &render::json_bytes(&status), &mut out);
+    render::line("ERROR", &render::json_bytes(&error.status()), &mut out);
     out.freeze()
 }
 
@@ -196,7 +204,7 @@ impl Open {
                 }
                 Step::Events(Err(compacted)) => {
                     self.ended = true;
-                    return Some(expired_line(compacted));
+                    return Some(error_line(&expired(compacted)));
                 }
             }
         }

@@ -128,10 +128,13 @@ macro_rules! stories {
 stories! {
     claims,
     cluster,
+    completion,
     definitions,
     pods,
     requests,
+    services,
     storage,
+    stored,
     volumes,
     workloads,
 }

@@ -119,6 +119,32 @@ async fn time_and_names_are_parameters() {
 }
 
 #[tokio::test]
+async fn events_are_forgotten_after_an_hour() {
+    let clock = Arc::new(ManualClock::default());
+    let server = Server::builder().clock(clock.clone()).build().unwrap();
+    let event = |name: &str| {
+        json!({"metadata": {"name": name, "namespace": "default"}, "reason": "R", "type": "Normal",
+            "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}, "lastTimestamp": "1970-01-01T00:00:00Z"})
+    };
+    let events = "/api/v1/namespaces/default/events";
+    for name in ["once", "again"] {
+        let (code, made) = ask(&server.service(), "POST", events, event(name)).await;
+        assert_eq!(code, 201, "{made}");
+    }
+    clock.0.store(3000, Ordering::Relaxed);
+    let seen = Bytes::from_static(b"{\"count\": 2, \"lastTimestamp\": \"1970-01-01T00:50:00Z\"}");
+    let path = format!("{events}/again");
+    send(&server.service(), "PATCH", &path, "application/merge-patch+json", seen).await;
+    assert_eq!(server.expire_events().await, 0);
+    clock.0.store(3601, Ordering::Relaxed);
+    assert_eq!(server.expire_events().await, 1, "the other was seen since");
+    let (code, _) = ask(&server.service(), "GET", &path, Value::Null).await;
+    assert_eq!(code, 200);
+    clock.0.store(3000 + 3601, Ordering::Relaxed);
+    assert_eq!(server.expire_events().await, 1);
+}
+
+#[tokio::test]
 async fn yaml_is_read_where_clients_may_send_it() {
     let server = Server::builder().build().unwrap();
     let yaml = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  x: \"1\"\n";

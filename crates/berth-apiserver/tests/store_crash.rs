@@ -131,12 +131,7 @@ fn what_was_done_survives_a_kill_at_any_moment() {
         writes += last_done(&said, &mut done);
 
         let store = Store::open(directory.path(), Limits::default()).unwrap();
-        let everything = PageQuery {
-            prefix: "",
-            after: None,
-            limit: usize::MAX,
-            at: None,
-        };
+        let everything = PageQuery::all("");
         for object in store.list("pods", &everything).unwrap().objects {
             let value = object.value();
             assert_eq!(value["a"], value["z"], "half a write of {}", object.key());

@@ -11,12 +11,7 @@ use berth_apiserver::store::{
 use serde_json::json;
 
 fn everything(store: &Store) -> BTreeMap<String, (u64, String)> {
-    let query = PageQuery {
-        prefix: "",
-        after: None,
-        limit: usize::MAX,
-        at: None,
-    };
+    let query = PageQuery::all("");
     let objects = store.list("pods", &query).unwrap().objects;
     let text = |o: &berth_apiserver::store::Object| String::from_utf8(o.body().to_vec()).unwrap();
     objects

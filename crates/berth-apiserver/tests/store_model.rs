@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use berth_apiserver::store::{Compacted, EventKind, Expect, Limits, PageQuery, Store, WriteError};
+use berth_apiserver::store::{Compacted, Counting, EventKind, Expect, Limits, PageQuery, Store, WriteError};
 use proptest::prelude::{Just, Strategy, any, prop, prop_oneof};
 use serde_json::{Value, json};
 
@@ -192,6 +192,7 @@ impl Run {
                 after: after.as_deref(),
                 limit,
                 at: Some(at),
+                counting: Counting::Yes,
             };
             let page = match self.store.list(TABLES[table], &query) {
                 Ok(page) => page,

@@ -418,6 +418,10 @@ pub struct UpArgs {
     /// The bearer token that clients must have. Without this one is made up.
     #[arg(long, value_name = "TOKEN")]
     pub token: Option<String>,
+    /// A name or address by which clients reach this machine, for the certificate. May be given several times; the
+    /// loopback names, the address to listen on and the host name are in it anyway.
+    #[arg(long, value_name = "NAME")]
+    pub tls_san: Vec<String>,
     /// Keep the state here, so that it survives a restart. Without this it ends with the process.
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
@@ -437,7 +441,7 @@ pub struct UpArgs {
     /// the node's name. May be given several times.
     #[arg(long, value_name = "ADDRESS")]
     pub csi_address: Vec<String>,
-    /// Where to write the kubeconfig.
+    /// Where to write the kubeconfig. What a file holds of other clusters stays in it.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// A KubeSchedulerConfiguration (v1) for the scheduler.

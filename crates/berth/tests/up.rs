@@ -199,6 +199,193 @@ async fn a_snapshot_is_simulated_as_the_cluster_stands() {
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2);
 }
 
+/// What `kubectl get -o yaml` shows of a cluster, and what a snapshot does, is the same cluster when it is loaded.
+#[tokio::test]
+async fn a_dump_and_a_snapshot_are_the_same_cluster() {
+    let directory = TempDir::new().unwrap();
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/quickstart.yaml");
+    let up = Up::start(directory.path(), &["-f", example.to_str().unwrap()]).await;
+    let template =
+        json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template}});
+    up.api
+        .create(Resource::DEPLOYMENTS, "default", &deployment)
+        .await
+        .unwrap();
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"type": "NodePort", "selector": {"app": "web"}, "ports": [{"port": 80}]}});
+    up.api
+        .create(Resource::of(Kind::Service), "default", &service)
+        .await
+        .unwrap();
+    let resources = [
+        Resource::of(Kind::Node),
+        Resource::of(Kind::StorageClass),
+        Resource::of(Kind::Pod),
+        Resource::of(Kind::PersistentVolumeClaim),
+        Resource::of(Kind::PersistentVolume),
+        Resource::of(Kind::ReplicaSet),
+        Resource::of(Kind::StatefulSet),
+        Resource::of(Kind::Service),
+        Resource::DEPLOYMENTS,
+        Resource::CONTROLLER_REVISIONS,
+    ];
+    let state = async |up: &Up| {
+        let mut state = Vec::new();
+        for resource in resources {
+            for object in up.list(resource).await {
+                let metadata = &object["metadata"];
+                let of_claim = object.pointer("/spec/claimRef/name");
+                if metadata["name"] != "probe" && of_claim.is_none_or(|claim| claim != "probe") {
+                    let part = |pointer: &str| object.pointer(pointer).cloned().unwrap_or_default();
+                    let place = [
+                        part("/status/phase"),
+                        part("/spec/nodeName"),
+                        part("/spec/claimRef/uid"),
+                    ];
+                    state.push((resource.kind, metadata["name"].clone(), metadata["uid"].clone(), place));
+                }
+            }
+        }
+        state
+    };
+    let settled = |state: &[(&str, Value, Value, [Value; 3])]| {
+        let running = state
+            .iter()
+            .filter(|(kind, _, _, [phase, ..])| *kind == "Pod" && phase == "Running");
+        running.count() == 5
+    };
+    eventually("all pods run", async || settled(&state(&up).await)).await;
+    let before = state(&up).await;
+    let mut items = Vec::new();
+    for resource in resources {
+        for mut object in up.list(resource).await {
+            object["kind"] = json!(resource.kind);
+            object["apiVersion"] = json!(resource.api_version());
+            items.push(object);
+        }
+    }
+    // Whoever is loaded last may be the first to be looked at.
+    items.reverse();
+    items.push(json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway", "metadata": {"name": "g", "namespace": "far"}}));
+    let dump = directory.path().join("dump.json");
+    std::fs::write(
+        &dump,
+        json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string(),
+    )
+    .unwrap();
+    let snapshot = directory.path().join("snapshot.yaml");
+    let taken = Command::new(env!("CARGO_BIN_EXE_berth"))
+        .args([
+            "snapshot",
+            "--kubeconfig",
+            up.kubeconfig.to_str().unwrap(),
+            "-o",
+            snapshot.to_str().unwrap(),
+        ])
+        .status()
+        .unwrap();
+    assert!(taken.success());
+    drop(up);
+    for file in [&dump, &snapshot] {
+        let up = Up::start(directory.path(), &["-f", file.to_str().unwrap()]).await;
+        if file == &dump {
+            assert!(
+                up.greeting.iter().any(|line| line.starts_with("left out: 1 Gateway")),
+                "{:#?}",
+                up.greeting
+            );
+        }
+        // Once a pod that came later runs, whoever would have touched the others has had the time.
+        up.create_pod_with_claim("probe", "zonal").await;
+        up.wait_for(Kind::Pod, "probe", "/status/phase", "Running").await;
+        // A snapshot leaves out of a template what decisions do not read, so that pods may be made anew.
+        let is_compared = |kind: &str| {
+            file == &dump || matches!(kind, "Node" | "PersistentVolume" | "PersistentVolumeClaim" | "Service")
+        };
+        let (mut before, mut after) = (before.clone(), state(&up).await);
+        before.retain(|(kind, ..)| is_compared(kind));
+        after.retain(|(kind, ..)| is_compared(kind));
+        assert_eq!(after, before, "{}", file.display());
+    }
+}
+
+#[tokio::test]
+async fn a_kubeconfig_keeps_its_other_clusters_and_is_good_for_the_next_run() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("kubeconfig");
+    let other = "apiVersion: v1\nkind: Config\nclusters:\n- name: prod\n  cluster: {server: https://prod}\ncurrent-context: prod\n";
+    std::fs::write(&path, other).unwrap();
+    let data = directory.path().join("data");
+    let arguments = [
+        "--data-dir",
+        data.to_str().unwrap(),
+        "--components",
+        "api",
+        "--tls-san",
+        "berth.example",
+    ];
+    let mut up = Up::start(directory.path(), &arguments).await;
+    let said = up.greeting.join("\n");
+    assert!(said.contains("kubectl config use-context prod"), "{said}");
+    let first = std::fs::read_to_string(&path).unwrap();
+    assert!(
+        first.contains("https://prod") && first.contains("current-context: berth"),
+        "{first}"
+    );
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&path), 0o600);
+    assert_eq!(mode(&data), 0o700);
+    for entry in std::fs::read_dir(&data).unwrap() {
+        let path = entry.unwrap().path();
+        assert_eq!(mode(&path), 0o600, "{}", path.display());
+    }
+    let credentials = |text: &str| -> Vec<String> {
+        let lines = text
+            .lines()
+            .filter(|line| line.contains("certificate-authority-data") || line.contains("token"));
+        lines.map(str::to_owned).collect()
+    };
+    assert_eq!(credentials(&first).len(), 2, "{first}");
+    up.berth.stop();
+    let again = Up::start(directory.path(), &arguments).await;
+    let second = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(
+        credentials(&first),
+        credentials(&second),
+        "copies of the kubeconfig go on working"
+    );
+    drop(again);
+
+    std::fs::write(&path, "kind: Pod\n").unwrap();
+    let refused = Command::new(env!("CARGO_BIN_EXE_berth"))
+        .args(["up", "--components", "api", "--kubeconfig", path.to_str().unwrap()])
+        .output()
+        .unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    assert_eq!(
+        std::fs::read_to_string(&path).unwrap(),
+        "kind: Pod\n",
+        "it is left alone"
+    );
+}
+
+#[test]
+fn the_world_needs_a_token_before_anything_is_done() {
+    let directory = TempDir::new().unwrap();
+    let data = directory.path().join("data");
+    let refused = Command::new(env!("CARGO_BIN_EXE_berth"))
+        .args(["up", "--listen", "0.0.0.0:0", "--data-dir", data.to_str().unwrap()])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("give a token of your own"), "{said}");
+    assert!(refused.stdout.is_empty() && !data.exists(), "it had begun");
+}
+
 #[test]
 fn bad_arguments_and_configurations_are_named() {
     let directory = TempDir::new().unwrap();

@@ -11,11 +11,13 @@ mod fields;
 mod metadata;
 mod nodes;
 mod pods;
-mod priority;
+pub(crate) mod priority;
 mod rbac;
+mod schedules;
 mod selectors;
 mod services;
 mod storage;
+mod stored;
 mod volumes;
 mod workloads;
 
@@ -48,13 +50,16 @@ pub(crate) fn warnings(served: &Served, object: &Value) -> Vec<String> {
 /// Lets the server's own rules speak about a new object, and complete it.
 pub(crate) fn admit_create(change: &Change<'_>, object: &mut Value) -> Result<(), ApiError> {
     let served = &change.served;
-    if served.resource.namespaced {
+    if served.resource.namespaced && !change.restores {
         check_namespace(change)?;
     }
     match (served.resource.group.as_str(), served.resource.kind.as_str()) {
         ("", "Pod") => {
             priority::admit_pod(change, object)?;
             pods::admit(object);
+            if change.api.service_accounts {
+                pods::default_account(object);
+            }
             pods::note_gates(change, object);
         }
         ("", "PersistentVolumeClaim") => {
@@ -63,12 +68,14 @@ pub(crate) fn admit_create(change: &Change<'_>, object: &mut Value) -> Result<()
             meta::add_finalizer(object, names::CLAIM_PROTECTION);
         }
         ("", "PersistentVolume") => {
-            volumes::note_phase(change, &Value::Null, object);
+            if !change.restores {
+                volumes::note_phase(change, &Value::Null, object);
+            }
             meta::add_finalizer(object, names::VOLUME_PROTECTION);
         }
         ("storage.k8s.io", "VolumeAttributesClass") => meta::add_finalizer(object, ATTRIBUTES_PROTECTION),
         ("", "Namespace") => admit_namespace(object),
-        ("", "Service") => services::allocate_address(change.api, object),
+        ("", "Service") => services::allocate(change, object)?,
         ("batch", "Job") => workloads::own_job_pods(object),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => {
             let time = clock::rfc3339(change.now);
@@ -89,10 +96,9 @@ pub(crate) fn admit_update(change: &Change<'_>, old: &Value, new: &mut Value) ->
         }
         ("", "Pod") if change.subresource.is_empty() => pods::admit(new),
         ("", "PersistentVolume") => volumes::note_phase(change, old, new),
-        ("", "Service") => {
-            for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
-                copy_if_absent(old, new, &["spec", field]);
-            }
+        ("", "Service") if change.subresource.is_empty() => {
+            services::keep_allocations(old, new);
+            services::allocate(change, new)?;
         }
         ("apiextensions.k8s.io", "CustomResourceDefinition") if change.subresource.is_empty() => {
             definitions::admit(new, &clock::rfc3339(change.now));
@@ -129,6 +135,8 @@ pub(crate) fn apply_defaults(served: &Served, object: &mut Value) {
             meta::default(object, &["preemptionPolicy"], "PreemptLowerPriority");
         }
         ("apiextensions.k8s.io", _) => definitions::default_definition(object),
+        ("", kind @ ("LimitRange" | "PodTemplate" | "ResourceQuota"))
+        | ("autoscaling" | "discovery.k8s.io" | "networking.k8s.io", kind) => stored::default_stored(kind, object),
         _ => {
             if let Some(custom) = &served.custom {
                 schema::apply_defaults(object, &custom.openapi);

@@ -12,14 +12,38 @@ const CLASSES: &str = "priorityclasses.scheduling.k8s.io";
 /// The largest value that users may give; the system's own classes are above.
 const USER_VALUE_MAX: i64 = 1_000_000_000;
 
+/// A class that every cluster has.
+pub(crate) struct SystemClass {
+    pub(crate) name: &'static str,
+    value: i64,
+    description: &'static str,
+}
+
+impl SystemClass {
+    pub(crate) fn object(&self) -> Value {
+        json!({"metadata": {"name": self.name}, "value": self.value, "description": self.description})
+    }
+}
+
 /// The classes that exist without anybody creating them.
+pub(crate) fn system_classes() -> [SystemClass; 2] {
+    [
+        SystemClass {
+            name: "system-cluster-critical",
+            value: 2_000_000_000,
+            description: "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+        },
+        SystemClass {
+            name: "system-node-critical",
+            value: 2_000_001_000,
+            description: "Used for system critical pods that must not be moved from their current node.",
+        },
+    ]
+}
+
 fn system_class(name: &str) -> Option<Value> {
-    let value = match name {
-        "system-cluster-critical" => 2_000_000_000_i64,
-        "system-node-critical" => 2_000_001_000,
-        _ => return None,
-    };
-    Some(json!({"metadata": {"name": name}, "value": value}))
+    let class = system_classes().into_iter().find(|class| class.name == name)?;
+    Some(class.object())
 }
 
 pub(super) fn admit_pod(change: &Change<'_>, pod: &mut Value) -> Result<(), ApiError> {
@@ -29,6 +53,10 @@ pub(super) fn admit_pod(change: &Change<'_>, pod: &mut Value) -> Result<(), ApiE
     } else {
         let stored = change.api.store.latest(CLASSES, name).map(|object| object.value());
         let found = stored.or_else(|| system_class(name));
+        if found.is_none() && change.restores && pod["spec"]["priority"].is_i64() {
+            // Files may hold a pod without its class: what the class said is in the pod.
+            return Ok(());
+        }
         if found.is_none() {
             let why = format!("no PriorityClass with name {name} was found");
             return Err(ApiError::forbidden(&change.served.resource, &change.name, &why));
@@ -37,6 +65,10 @@ pub(super) fn admit_pod(change: &Change<'_>, pod: &mut Value) -> Result<(), ApiE
     };
     let value = class.as_ref().map_or(0, |class| class["value"].as_i64().unwrap_or(0));
     let given = pod["spec"]["priority"].as_i64();
+    if change.restores && given.is_some() {
+        // A class may have changed since: the pod keeps the priority that it got.
+        return Ok(());
+    }
     if given.is_some_and(|given| given != value) {
         let why = format!(
             "the integer value of priority ({}) must not be provided in pod spec; priority admission controller computed {value} from the given PriorityClass name",

@@ -1,20 +1,30 @@
 //! Services: enough that they read like those of a cluster. Nothing routes traffic to them.
 
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 
 use serde_json::{Value, json};
 
 use super::fields;
-use crate::api::Api;
-use crate::error::FieldError;
+use crate::error::{ApiError, FieldError};
 use crate::go_form;
 use crate::meta;
-use crate::store::PageQuery;
+use crate::write::Change;
 
+/// Where the ports of nodes are taken from, unless somebody configures Kubernetes otherwise.
+const NODE_PORTS: RangeInclusive<u64> = 30_000..=32_767;
+/// What a service has if it has an address.
+const ADDRESS_FIELDS: [&str; 4] = ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"];
 const ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 
 fn is_external(service: &Value) -> bool {
     meta::text(service, &["spec", "type"]) == "ExternalName"
+}
+
+/// Whether a service is reached through a port of every node.
+fn has_node_ports(service: &Value) -> bool {
+    matches!(meta::text(service, &["spec", "type"]), "NodePort" | "LoadBalancer")
 }
 
 pub(super) fn default_service(service: &mut Value) {
@@ -22,6 +32,12 @@ pub(super) fn default_service(service: &mut Value) {
     meta::default(service, &["spec", "sessionAffinity"], "None");
     if !is_external(service) {
         meta::default(service, &["spec", "internalTrafficPolicy"], "Cluster");
+    }
+    if has_node_ports(service) {
+        meta::default(service, &["spec", "externalTrafficPolicy"], "Cluster");
+    }
+    if meta::text(service, &["spec", "type"]) == "LoadBalancer" {
+        meta::default(service, &["spec", "allocateLoadBalancerNodePorts"], true);
     }
     for port in meta::items_mut(service, &["spec", "ports"]) {
         meta::default(port, &["protocol"], "TCP");
@@ -31,31 +47,145 @@ pub(super) fn default_service(service: &mut Value) {
     meta::default(service, &["status", "loadBalancer"], json!({}));
 }
 
-/// The first address of 10.96.0.0/16 that no service has.
-pub(super) fn allocate_address(api: &Api, service: &mut Value) {
+/// Keeps what a service was given before, and drops what its new type has no use for.
+pub(super) fn keep_allocations(old: &Value, new: &mut Value) {
+    let drop_unchanged = |new: &mut Value, field: &str| {
+        if meta::at(old, &["spec", field]) == meta::at(new, &["spec", field]) {
+            meta::set(new, &["spec", field], Value::Null);
+        }
+    };
+    if is_external(new) {
+        if !is_external(old) {
+            for field in ADDRESS_FIELDS.iter().chain(&["internalTrafficPolicy"]) {
+                drop_unchanged(new, field);
+            }
+        }
+    } else {
+        for field in ADDRESS_FIELDS {
+            super::copy_if_absent(old, new, &["spec", field]);
+        }
+    }
+    let before = meta::items(old, &["spec", "ports"]).to_vec();
+    let is_same = |a: &Value, b: &Value| a["port"] == b["port"] && a["protocol"] == b["protocol"];
+    if has_node_ports(old) && has_node_ports(new) {
+        for port in meta::items_mut(new, &["spec", "ports"]) {
+            let found = before.iter().find(|found| is_same(found, port));
+            let number = found.map_or(Value::Null, |found| found["nodePort"].clone());
+            meta::default(port, &["nodePort"], number);
+        }
+    } else if has_node_ports(old) {
+        for port in meta::items_mut(new, &["spec", "ports"]) {
+            let unchanged = before.iter().any(|found| found["nodePort"] == port["nodePort"]);
+            if unchanged {
+                meta::set(port, &["nodePort"], Value::Null);
+            }
+        }
+        drop_unchanged(new, "externalTrafficPolicy");
+    }
+    if meta::text(new, &["spec", "type"]) != "LoadBalancer" {
+        drop_unchanged(new, "allocateLoadBalancerNodePorts");
+    }
+}
+
+/// Gives a service the address and the ports that it needs, and refuses those that another one has. The caller holds
+/// the lock of [`Api::allocation`] until the service is stored.
+pub(super) fn allocate(change: &Change<'_>, service: &mut Value) -> Result<(), ApiError> {
+    let own = meta::key(&change.namespace, &change.name);
+    let others = change.api.store.latest_all("services");
+    let others: Vec<Value> = others
+        .iter()
+        .filter(|other| **other.key() != *own)
+        .map(|other| other.value())
+        .collect();
+    let mut errors = Vec::new();
+    allocate_address(&others, service, &mut errors);
+    allocate_ports(&others, service, &mut errors);
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(ApiError::invalid(&change.served.resource, &change.name, &errors))
+}
+
+/// The first address of 10.96.0.0/16 that no service has. The first of all is that of the API server, in a cluster.
+fn allocate_address(others: &[Value], service: &mut Value, errors: &mut Vec<FieldError>) {
     if is_external(service) {
         return;
     }
+    let headless = service["spec"]["clusterIP"] == "None";
+    if headless && service["spec"]["selector"].is_null() {
+        // Whoever fills in the addresses may use either family.
+        meta::default(service, &["spec", "ipFamilyPolicy"], "RequireDualStack");
+        meta::default(service, &["spec", "ipFamilies"], json!(["IPv4", "IPv6"]));
+    }
     meta::default(service, &["spec", "ipFamilyPolicy"], "SingleStack");
     meta::default(service, &["spec", "ipFamilies"], json!(["IPv4"]));
+    let addresses = others.iter().flat_map(|other| {
+        let all = meta::items(other, &["spec", "clusterIPs"])
+            .iter()
+            .filter_map(Value::as_str);
+        all.chain(other["spec"]["clusterIP"].as_str())
+    });
+    let taken: HashSet<&str> = addresses.filter(|address| *address != "None").collect();
     let given = service["spec"]["clusterIP"].clone();
-    if !given.is_null() {
-        return meta::default(service, &["spec", "clusterIPs"], json!([given]));
+    if let Some(address) = given.as_str().filter(|address| !address.is_empty()) {
+        if taken.contains(address) {
+            let detail = format!("failed to allocate IP {address}: provided IP is already allocated");
+            errors.push(FieldError::invalid("spec.clusterIPs", &json!([address]), &detail));
+        }
+        return meta::default(service, &["spec", "clusterIPs"], json!([address]));
     }
-    let all = PageQuery::all("");
-    let services = api
-        .store
-        .list("services", &all)
-        .map(|page| page.objects)
-        .unwrap_or_default();
-    let taken: std::collections::HashSet<String> = services
-        .iter()
-        .filter_map(|service| service.field(&["spec", "clusterIP"]))
-        .collect();
     let mut candidates = (2_u16..u16::MAX).map(|number| format!("10.96.{}.{}", number >> 8, number & 0xff));
-    if let Some(address) = candidates.find(|address| !taken.contains(address)) {
+    if let Some(address) = candidates.find(|address| !taken.contains(address.as_str())) {
         meta::set(service, &["spec", "clusterIPs"], json!([address]));
         meta::set(service, &["spec", "clusterIP"], address.into());
+    }
+}
+
+fn node_ports(service: &Value) -> impl Iterator<Item = u64> {
+    let ports = meta::items(service, &["spec", "ports"]).iter();
+    ports.filter_map(|port| port["nodePort"].as_u64().filter(|number| *number > 0))
+}
+
+/// Ports of the nodes, for the types that have them.
+fn allocate_ports(others: &[Value], service: &mut Value, errors: &mut Vec<FieldError>) {
+    if !has_node_ports(service) {
+        return;
+    }
+    let mut taken: HashSet<u64> = others.iter().flat_map(node_ports).collect();
+    for (index, port) in meta::items(service, &["spec", "ports"]).iter().enumerate() {
+        let number = &port["nodePort"];
+        let detail = match number.as_u64() {
+            Some(given) if given > 0 && !NODE_PORTS.contains(&given) => {
+                "provided port is not in the valid range. The range of valid ports is 30000-32767"
+            }
+            Some(given) if taken.contains(&given) => "provided port is already allocated",
+            _ => continue,
+        };
+        errors.push(FieldError::invalid(
+            format!("spec.ports[{index}].nodePort"),
+            number,
+            detail,
+        ));
+    }
+    if service["spec"]["allocateLoadBalancerNodePorts"] == false {
+        return;
+    }
+    taken.extend(node_ports(service));
+    // The same port under two protocols is the same port of the node, too.
+    let mut chosen: HashMap<u64, u64> = HashMap::new();
+    for port in meta::items_mut(service, &["spec", "ports"]) {
+        let number = port["port"].as_u64().unwrap_or(0);
+        if let Some(given) = port["nodePort"].as_u64().filter(|given| *given > 0) {
+            chosen.insert(number, given);
+            continue;
+        }
+        let free = || NODE_PORTS.into_iter().find(|candidate| !taken.contains(candidate));
+        let Some(free) = chosen.get(&number).copied().or_else(free) else {
+            continue;
+        };
+        taken.insert(free);
+        chosen.insert(number, free);
+        meta::set(port, &["nodePort"], free.into());
     }
 }
 
@@ -77,6 +207,7 @@ pub(super) fn validate(service: &Value) -> Vec<FieldError> {
     );
     let types = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
     fields::check_one_of(service, &["spec", "type"], &types, &mut errors);
+    validate_exposure(service, &mut errors);
     if is_external(service) && meta::text(spec, &["externalName"]).is_empty() {
         errors.push(FieldError::required("spec.externalName", ""));
     }
@@ -92,6 +223,30 @@ pub(super) fn validate(service: &Value) -> Vec<FieldError> {
     }
     validate_duplicate_ports(ports, &mut errors);
     errors
+}
+
+/// What only services have that are reached from outside.
+fn validate_exposure(service: &Value, errors: &mut Vec<FieldError>) {
+    let policy = &service["spec"]["externalTrafficPolicy"];
+    let is_exposed = has_node_ports(service) || !meta::items(service, &["spec", "externalIPs"]).is_empty();
+    if is_exposed {
+        let path = ["spec", "externalTrafficPolicy"];
+        fields::check_one_of(service, &path, &["Cluster", "Local"], errors);
+    } else if !policy.is_null() {
+        let detail = "may only be set for externally-accessible services";
+        errors.push(FieldError::invalid("spec.externalTrafficPolicy", policy, detail));
+    }
+    if has_node_ports(service) {
+        return;
+    }
+    let kind = meta::text(service, &["spec", "type"]);
+    for (index, port) in meta::items(service, &["spec", "ports"]).iter().enumerate() {
+        if port["nodePort"].as_i64().unwrap_or(0) != 0 {
+            let detail = format!("may not be used when `type` is '{kind}'");
+            let field = format!("spec.ports[{index}].nodePort");
+            errors.push(FieldError::forbidden(field, &detail));
+        }
+    }
 }
 
 fn validate_ports(ports: &[Value], errors: &mut Vec<FieldError>) {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{fields, pods};
+use super::{fields, pods, schedules};
 use crate::error::FieldError;
 use crate::go_form;
 use crate::meta;
@@ -30,17 +30,14 @@ pub(super) fn default_workload(kind: &str, object: &mut Value) {
     }
     let defaults = match kind {
         "Deployment" => {
-            json!({"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600,
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}}})
+            json!({"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600})
         }
         "ReplicaSet" | "ReplicationController" => json!({"replicas": 1}),
         "StatefulSet" => {
             json!({"replicas": 1, "revisionHistoryLimit": 10, "podManagementPolicy": "OrderedReady",
-            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
             "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"}})
         }
-        "DaemonSet" => json!({"revisionHistoryLimit": 10,
-            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}}),
+        "DaemonSet" => json!({"revisionHistoryLimit": 10}),
         "Job" => json!({"backoffLimit": 6, "completionMode": "NonIndexed", "suspend": false,
             "manualSelector": false, "podReplacementPolicy": "TerminatingOrFailed"}),
         "CronJob" => json!({"concurrencyPolicy": "Allow", "suspend": false,
@@ -50,6 +47,7 @@ pub(super) fn default_workload(kind: &str, object: &mut Value) {
     for (field, value) in defaults.as_object().into_iter().flatten() {
         meta::default(object, &["spec", field], value.clone());
     }
+    default_strategy(kind, object);
     match kind {
         "Job" => default_job_counts(object),
         "DaemonSet" => {
@@ -75,6 +73,76 @@ pub(super) fn default_workload(kind: &str, object: &mut Value) {
         meta::default(claim, &["kind"], "PersistentVolumeClaim");
         meta::default(claim, &["spec", "volumeMode"], "Filesystem");
         meta::default(claim, &["status", "phase"], "Pending");
+    }
+}
+
+/// Where a kind says how its pods are replaced.
+fn strategy_field(kind: &str) -> Option<&'static str> {
+    match kind {
+        "Deployment" => Some("strategy"),
+        "StatefulSet" | "DaemonSet" => Some("updateStrategy"),
+        _ => None,
+    }
+}
+
+/// How pods are replaced. What is given of it stays, and the rest is filled in.
+fn default_strategy(kind: &str, object: &mut Value) {
+    let Some(field) = strategy_field(kind) else {
+        return;
+    };
+    let is_silent = meta::text(object, &["spec", field, "type"]).is_empty();
+    if is_silent {
+        meta::set(object, &["spec", field, "type"], "RollingUpdate".into());
+    }
+    let rolling = ["spec", field, "rollingUpdate"];
+    let is_rolling = meta::text(object, &["spec", field, "type"]) == "RollingUpdate";
+    // A stateful set that names its strategy and no more is left so.
+    let is_bare = kind == "StatefulSet" && !is_silent && meta::at(object, &rolling).is_null();
+    if !is_rolling || is_bare {
+        return;
+    }
+    let defaults = match kind {
+        "Deployment" => json!({"maxSurge": "25%", "maxUnavailable": "25%"}),
+        "StatefulSet" => json!({"partition": 0}),
+        _ => json!({"maxSurge": 0, "maxUnavailable": 1}),
+    };
+    for (name, value) in defaults.as_object().into_iter().flatten() {
+        meta::default(object, &["spec", field, "rollingUpdate", name], value.clone());
+    }
+}
+
+/// The strategy must be one that the kind knows.
+fn validate_strategy(kind: &str, object: &Value, errors: &mut Vec<FieldError>) {
+    let Some(field) = strategy_field(kind) else {
+        return;
+    };
+    let (path, strategy) = (format!("spec.{field}"), &object["spec"][field]);
+    let shown = format!(
+        "{{\"Type\":{},\"RollingUpdate\":{}}}",
+        strategy["type"], strategy["rollingUpdate"]
+    );
+    match (kind, meta::text(strategy, &["type"])) {
+        ("Deployment", "Recreate") if !strategy["rollingUpdate"].is_null() => {
+            let detail = "may not be specified when strategy `type` is 'Recreate'";
+            errors.push(FieldError::forbidden(format!("{path}.rollingUpdate"), detail));
+        }
+        (_, "RollingUpdate") | ("Deployment", "Recreate") | ("StatefulSet" | "DaemonSet", "OnDelete") => {}
+        ("Deployment", _) => {
+            errors.push(FieldError::not_supported_text(
+                path,
+                &shown,
+                &["Recreate", "RollingUpdate"],
+            ));
+        }
+        ("StatefulSet", _) => {
+            let detail = "must be 'RollingUpdate' or 'OnDelete'";
+            errors.push(FieldError::invalid_text(path, &shown, detail));
+        }
+        _ => errors.push(FieldError::not_supported_text(
+            path,
+            &shown,
+            &["RollingUpdate", "OnDelete"],
+        )),
     }
 }
 
@@ -141,12 +209,11 @@ pub(super) fn validate(kind: &str, object: &Value) -> Vec<FieldError> {
     let found = meta::at(object, template);
     let field = template.join(".");
     fields::check_count(&object["spec"]["replicas"], "spec.replicas", &mut errors);
+    validate_strategy(kind, object, &mut errors);
     match kind {
-        "CronJob" if meta::text(object, &["spec", "schedule"]).is_empty() => {
-            errors.push(FieldError::required("spec.schedule", ""));
-        }
-        // A job's selector is made for it, and a cron job has none.
-        "Job" | "CronJob" => {}
+        "CronJob" => validate_schedule(object, &mut errors),
+        // A job's selector is made for it.
+        "Job" => {}
         "ReplicationController" => validate_label_map(object, found, &field, &mut errors),
         _ => validate_selector(kind, object, found, &field, &mut errors),
     }
@@ -170,6 +237,19 @@ pub(super) fn validate(kind: &str, object: &Value) -> Vec<FieldError> {
         errors.push(FieldError::required(format!("{field}.spec.restartPolicy"), detail));
     }
     errors
+}
+
+fn validate_schedule(job: &Value, errors: &mut Vec<FieldError>) {
+    let schedule = &job["spec"]["schedule"];
+    let text = schedule.as_str().unwrap_or_default();
+    if text.is_empty() {
+        errors.push(FieldError::required("spec.schedule", ""));
+    } else if text.contains("TZ") {
+        let detail = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead";
+        errors.push(FieldError::invalid("spec.schedule", schedule, detail));
+    } else if let Some(problem) = schedules::problem(text) {
+        errors.push(FieldError::invalid("spec.schedule", schedule, &problem));
+    }
 }
 
 fn not_selected(template: &Value, field: &str) -> FieldError {

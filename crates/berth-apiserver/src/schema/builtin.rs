@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use k8s_openapi::api::{
-    apps, authentication, authorization, autoscaling, batch, coordination, core, events, policy, rbac, scheduling,
-    storage,
+    apps, authentication, authorization, autoscaling, batch, coordination, core, discovery, events, networking, node,
+    policy, rbac, scheduling, storage,
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions;
 use k8s_openapi::apimachinery::pkg::apis::meta;
@@ -108,12 +108,15 @@ fn published() -> BTreeMap<String, Value> {
         core::v1::ConfigMap,
         core::v1::Endpoints,
         core::v1::Event,
+        core::v1::LimitRange,
         core::v1::Namespace,
         core::v1::Node,
         core::v1::PersistentVolume,
         core::v1::PersistentVolumeClaim,
         core::v1::Pod,
+        core::v1::PodTemplate,
         core::v1::ReplicationController,
+        core::v1::ResourceQuota,
         core::v1::Secret,
         core::v1::Service,
         core::v1::ServiceAccount,
@@ -132,8 +135,14 @@ fn published() -> BTreeMap<String, Value> {
         storage::v1::VolumeAttributesClass,
         apiextensions::v1::CustomResourceDefinition,
         autoscaling::v1::Scale,
+        autoscaling::v2::HorizontalPodAutoscaler,
         coordination::v1::Lease,
+        discovery::v1::EndpointSlice,
         events::v1::Event,
+        networking::v1::Ingress,
+        networking::v1::IngressClass,
+        networking::v1::NetworkPolicy,
+        node::v1::RuntimeClass,
         policy::v1::Eviction,
         policy::v1::PodDisruptionBudget,
         rbac::v1::ClusterRole,

@@ -157,6 +157,13 @@ const OTHERS: &[(&str, &str, List, Patch)] = &[
         Map(&["uid"]),
         Merge("uid"),
     ),
+    (
+        "io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerStatus",
+        "conditions",
+        TYPE,
+        Merge("type"),
+    ),
+    ("io.k8s.api.discovery.v1.Endpoint", "addresses", Set, Plain),
 ];
 
 /// Types whose objects are one value to server-side apply.
@@ -179,6 +186,7 @@ const ATOMIC_TYPES: &[&str] = &[
     "io.k8s.api.rbac.v1.Subject",
     "io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector",
     "io.k8s.apimachinery.pkg.apis.meta.v1.OwnerReference",
+    "io.k8s.api.networking.v1.ServiceBackendPort",
 ];
 
 /// Maps that are one value to server-side apply, by definition and field.

@@ -4,9 +4,11 @@
 
 mod field;
 mod label;
+mod text;
 
 pub use field::{FieldRequirement, FieldSelector, selectable_fields};
 pub use label::LabelSelector;
+pub(crate) use text::text_of;
 
 /// Why a selector cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

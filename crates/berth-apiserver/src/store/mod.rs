@@ -106,6 +106,19 @@ pub struct PageQuery<'a> {
     pub limit: usize,
     /// The state at this version; the current one if absent.
     pub at: Option<u64>,
+    /// Whether to count what comes after the page.
+    pub counting: Counting,
+}
+
+/// Whether a page says how many objects come after it. Counting looks at all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counting {
+    /// Only whether there are any.
+    No,
+    /// They are counted.
+    Yes,
+    /// The page before said so: this many come after it.
+    Known(usize),
 }
 
 impl<'a> PageQuery<'a> {
@@ -116,6 +129,7 @@ impl<'a> PageQuery<'a> {
             after: None,
             limit: usize::MAX,
             at: None,
+            counting: Counting::No,
         }
     }
 }
@@ -129,7 +143,7 @@ pub struct Page {
     pub version: u64,
     /// The key to go on after, if there is more.
     pub next: Option<Arc<str>>,
-    /// How many objects come after this page.
+    /// How many objects come after this page. Without counting, one stands for any number.
     pub remaining: usize,
 }
 
@@ -261,6 +275,16 @@ impl Store {
         self.shared.lock().tables.get(table)?.latest(key).cloned()
     }
 
+    /// All objects of a table as the next writer finds them, in no order.
+    pub fn latest_all(&self, table: &str) -> Vec<Arc<Object>> {
+        self.shared
+            .lock()
+            .tables
+            .get(table)
+            .map(Table::latest_all)
+            .unwrap_or_default()
+    }
+
     /// Writes an object. Its version is put into the body.
     ///
     /// The write is done once the ticket says so.
@@ -370,7 +394,7 @@ impl Store {
             .unwrap_or_default()
     }
 
-    /// The tables that hold objects, with how many.
+    /// The tables that hold or held objects, with how many there are now.
     pub fn tables(&self) -> Vec<(Arc<str>, usize)> {
         let state = self.shared.lock();
         let mut tables: Vec<_> = state
@@ -379,7 +403,6 @@ impl Store {
             .map(|(name, table)| (name.clone(), table.len()))
             .collect();
         tables.sort();
-        tables.retain(|(_, objects)| *objects > 0);
         tables
     }
 

@@ -16,6 +16,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::journal::{Journal, JournalError, Record, Snapshot};
 use super::object::{DecodeError, Object};
 use super::table::EventKind;
+use crate::private_file;
 
 const OBJECTS: TableDefinition<'_, (&str, &str), &[u8]> = TableDefinition::new("objects");
 const TABLES: TableDefinition<'_, &str, u64> = TableDefinition::new("tables");
@@ -31,7 +32,7 @@ const FILE_NAME: &str = "objects.redb";
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The directory cannot be created or read.
-    #[error("cannot use the data directory {path}: {source}")]
+    #[error("cannot use the data directory {path}")]
     Directory {
         /// The directory.
         path: PathBuf,
@@ -148,7 +149,7 @@ impl RedbJournal {
     /// # Errors
     /// If the file cannot be opened, or anything in it is not as it was written.
     pub fn open(directory: &Path) -> Result<(Self, Snapshot), OpenError> {
-        std::fs::create_dir_all(directory).map_err(|source| OpenError::Directory {
+        private_file::create_directory(directory).map_err(|source| OpenError::Directory {
             path: directory.to_owned(),
             source,
         })?;
@@ -177,6 +178,7 @@ impl RedbJournal {
         if !path.exists() {
             initialise(path)?;
         }
+        private_file::restrict(path)?;
         Self::load(Database::open(path)?)
     }
 
@@ -278,6 +280,8 @@ fn initialise(path: &Path) -> Result<(), FileError> {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
         _ => {}
     }
+    // Whoever opens it finds it private: there are secrets among the objects.
+    drop(private_file::create(&unfinished)?);
     let database = Database::create(&unfinished)?;
     create_tables(&database)?;
     drop(database);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::object::Object;
-use super::{Compacted, Limits, Page, PageQuery};
+use super::{Compacted, Counting, Limits, Page, PageQuery};
 
 /// What happened to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,6 +89,13 @@ impl Table {
         }
     }
 
+    /// Everything that the next write finds.
+    pub(super) fn latest_all(&self) -> Vec<Arc<Object>> {
+        let settled = self.objects.iter().filter(|(key, _)| !self.pending.contains_key(*key));
+        let staged = self.pending.values().filter_map(|(_, state)| state.clone());
+        settled.map(|(_, object)| object.clone()).chain(staged).collect()
+    }
+
     pub(super) fn stage(&mut self, event: &Event) {
         let state = (event.kind != EventKind::Deleted).then(|| event.object.clone());
         self.pending
@@ -152,50 +159,67 @@ impl Table {
     pub(super) fn page(&self, query: &PageQuery<'_>, current: u64) -> Result<Page, Compacted> {
         let at = query.at.unwrap_or(current);
         self.readable(at)?;
-        let undo = self.undo_after(at);
-        let start = match query.after {
-            Some(after) if after >= query.prefix => Bound::Excluded(after),
-            _ => Bound::Included(query.prefix),
+        let undo = self.undo_after(at, query);
+        let mut states = self.states(query, &undo);
+        let objects: Vec<Arc<Object>> = states.by_ref().take(query.limit).cloned().collect();
+        let has_more = states.next().is_some();
+        let is_whole = query.prefix.is_empty() && query.after.is_none() && undo.is_empty();
+        let remaining = match query.counting {
+            _ if !has_more => 0,
+            Counting::No => 1,
+            Counting::Known(all) => all.saturating_sub(objects.len()).max(1),
+            Counting::Yes if is_whole => self.objects.len() - objects.len(),
+            Counting::Yes => 1 + states.count(),
         };
-        let live = self.objects.range::<str, _>((start, Bound::Unbounded));
-        let live = live.take_while(|(key, _)| key.starts_with(query.prefix));
-        let mut page = Page {
-            objects: Vec::new(),
+        let next = objects.last().filter(|_| has_more).map(|last| last.key().clone());
+        Ok(Page {
+            objects,
             version: at,
-            next: None,
-            remaining: 0,
-        };
-        let mut take = |object: &Arc<Object>| {
-            if page.objects.len() < query.limit {
-                page.objects.push(object.clone());
-            } else {
-                page.remaining += 1;
-            }
-        };
-        let undone = undo.range::<str, _>((start, Bound::Unbounded));
-        let mut undone = undone.take_while(|(key, _)| key.starts_with(query.prefix)).peekable();
-        for (key, object) in live {
-            // What is gone by now stood before this key.
-            while let Some((_, state)) = undone.next_if(|(other, _)| *other < key) {
-                state.iter().for_each(&mut take);
-            }
-            match undone.next_if(|(other, _)| *other == key) {
-                Some((_, state)) => state.iter().for_each(&mut take),
-                None => take(object),
-            }
-        }
-        undone.for_each(|(_, state)| state.iter().for_each(&mut take));
-        if page.remaining > 0 {
-            page.next = page.objects.last().map(|object| object.key().clone());
-        }
-        Ok(page)
+            next,
+            remaining,
+        })
     }
 
-    /// What each key that changed after `at` held at that version.
-    fn undo_after(&self, at: u64) -> BTreeMap<Arc<str>, Option<Arc<Object>>> {
+    /// The objects that a query is about, in order, with later changes undone.
+    fn states<'t>(&'t self, query: &PageQuery<'t>, undo: &'t Undo<'t>) -> impl Iterator<Item = &'t Arc<Object>> {
+        let prefix = query.prefix;
+        let start = match query.after {
+            Some(after) if after >= prefix => Bound::Excluded(after),
+            _ => Bound::Included(prefix),
+        };
+        let live = self.objects.range::<str, _>((start, Bound::Unbounded));
+        let mut live = live.take_while(move |(key, _)| key.starts_with(prefix)).peekable();
+        let mut undone = undo.iter().peekable();
+        std::iter::from_fn(move || {
+            loop {
+                let next = (live.peek().map(|(key, _)| &***key), undone.peek().map(|(key, _)| **key));
+                match next {
+                    (None, None) => return None,
+                    (Some(_), None) => return live.next().map(|(_, object)| object),
+                    (Some(key), Some(other)) if key < other => return live.next().map(|(_, object)| object),
+                    (key, other) => {
+                        if key == other {
+                            live.next();
+                        }
+                        if let Some((_, Some(state))) = undone.next() {
+                            return Some(*state);
+                        }
+                    }
+                }
+            }
+        })
+    }
+
+    /// What each key of a query that changed after `at` held at that version.
+    fn undo_after(&self, at: u64, query: &PageQuery<'_>) -> Undo<'_> {
+        let after = query.after.unwrap_or_default();
         let later = self.history.iter().rev().take_while(|event| event.version() > at);
         later
-            .map(|event| (event.object.key().clone(), event.previous.clone()))
+            .map(|event| (&**event.object.key(), event.previous.as_ref()))
+            .filter(|(key, _)| *key > after && key.starts_with(query.prefix))
             .collect()
     }
 }
+
+/// States of the past by key; `None` where there was no object.
+type Undo<'t> = BTreeMap<&'t str, Option<&'t Arc<Object>>>;

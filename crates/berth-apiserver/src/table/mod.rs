@@ -6,6 +6,7 @@
 mod age;
 mod cluster;
 mod custom;
+mod network;
 mod storage;
 mod workload;
 
@@ -122,6 +123,7 @@ fn printer(group: &str, kind: &str) -> Option<Printer> {
     workload::printer(group, kind)
         .or_else(|| storage::printer(group, kind))
         .or_else(|| cluster::printer(group, kind))
+        .or_else(|| network::printer(group, kind))
 }
 
 /// The Table of these objects. `list_metadata` is the `metadata` of the list they come from, or that of a

@@ -76,6 +76,7 @@ impl Change<'_> {
     }
 
     fn try_create(&mut self, mut value: Value, managed: bool) -> Result<Outcome, ApiError> {
+        let _allocation = self.allocation();
         if self.api.store.latest(&self.served.table, &self.key()).is_some() {
             return Err(ApiError::already_exists(&self.served.resource, &self.name));
         }
@@ -92,7 +93,7 @@ impl Change<'_> {
             return Err(ApiError::invalid(&self.served.resource, &self.name, &errors));
         }
         self.warnings.extend(admission::warnings(&self.served, &value));
-        if self.dry_run {
+        if self.dry_run || (self.restores && super::update::is_finished(&value)) {
             return Ok(Outcome::Tried(value));
         }
         let stored = self.served.accept(value);
@@ -112,6 +113,12 @@ impl Change<'_> {
     /// Metadata that only the system sets.
     fn stamp(&self, value: &mut Value) {
         let generation = if self.has_generation() { json!(1) } else { Value::Null };
+        if self.restores {
+            meta::default(value, &["metadata", "uid"], self.api.ids.uid());
+            meta::default(value, &["metadata", "creationTimestamp"], clock::rfc3339(self.now));
+            meta::default(value, &["metadata", "generation"], generation);
+            return;
+        }
         for (field, new) in [
             ("uid", self.api.ids.uid().into()),
             ("creationTimestamp", clock::rfc3339(self.now).into()),
@@ -127,7 +134,7 @@ impl Change<'_> {
     /// A status cannot be sent along, where it has a subresource of its own. Nodes are the exception: a kubelet
     /// registers itself with what it found out.
     fn reset_status(&self, value: &mut Value) {
-        if self.served.has_status() && !self.served.is("", "Node") {
+        if self.served.has_status() && !self.restores && !self.served.is("", "Node") {
             meta::set(value, &["status"], Value::Null);
         }
     }

@@ -68,10 +68,11 @@ impl DeleteOptions {
         let body_dry_run = meta::items(body, &["dryRun"]).iter().any(|value| value == "All");
         Ok(Self {
             grace_seconds: match body["gracePeriodSeconds"].as_i64() {
-                // Less than nothing means at once, as it does for Kubernetes.
-                Some(seconds) => Some(u64::try_from(seconds).unwrap_or(1)),
+                Some(seconds) => Some(seconds),
                 None => parameters.number("gracePeriodSeconds")?,
-            },
+            }
+            // Less than nothing means at once, as it does for Kubernetes.
+            .map(|seconds| u64::try_from(seconds).unwrap_or(1)),
             propagation,
             uid: precondition("uid"),
             version: precondition("resourceVersion"),

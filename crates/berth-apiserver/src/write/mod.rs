@@ -10,7 +10,7 @@ mod patch;
 mod subresource;
 mod update;
 
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -41,6 +41,8 @@ pub(crate) struct Change<'a> {
     pub(crate) manager: String,
     pub(crate) validation: FieldValidation,
     pub(crate) now: Timestamp,
+    /// Whether the object has a past: what a system noted of it, its uid and status above all, is kept.
+    pub(crate) restores: bool,
     /// What the client should be told although the change went through.
     pub(crate) warnings: Vec<String>,
 }
@@ -91,8 +93,15 @@ impl<'a> Change<'a> {
             manager: "berth".to_owned(),
             validation: FieldValidation::Ignore,
             now: api.now(),
+            restores: false,
             warnings: Vec::new(),
         }
+    }
+
+    /// Held from the moment when what is free is looked up until it is stored as taken. Only services take something.
+    fn allocation(&self) -> Option<MutexGuard<'a, ()>> {
+        let lock = || self.api.allocation.lock().unwrap_or_else(PoisonError::into_inner);
+        self.served.is("", "Service").then(lock)
     }
 
     fn key(&self) -> String {
@@ -242,11 +251,11 @@ impl<'a> Change<'a> {
         self.served.custom.is_some()
             || matches!(
                 resource.group.as_str(),
-                "apps" | "batch" | "policy" | "apiextensions.k8s.io"
+                "apps" | "batch" | "policy" | "apiextensions.k8s.io" | "discovery.k8s.io" | "networking.k8s.io"
             )
             || matches!(
                 resource.kind.as_str(),
-                "Pod" | "ReplicationController" | "PriorityClass"
+                "Pod" | "PodTemplate" | "ReplicationController" | "PriorityClass"
             )
     }
 }

@@ -73,6 +73,7 @@ impl Change<'_> {
             manager: self.manager.clone(),
             validation: self.validation,
             now: self.now,
+            restores: self.restores,
             warnings: Vec::new(),
         }
     }

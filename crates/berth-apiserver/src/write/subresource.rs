@@ -6,7 +6,7 @@ use super::{Change, DeleteOptions, Outcome};
 use crate::clock;
 use crate::error::{ApiError, FieldError};
 use crate::meta;
-use crate::selector::LabelSelector;
+use crate::selector::{self, LabelSelector};
 use crate::store::PageQuery;
 
 const BUDGETS: &str = "poddisruptionbudgets.policy";
@@ -140,7 +140,7 @@ impl Change<'_> {
             "status": {"replicas": count(read("statusReplicasPath", ".status.replicas"))}});
         let selector = match custom {
             Some(_) => read("labelSelectorPath", "").as_str().unwrap_or_default().to_owned(),
-            None => selector_text(&object["spec"]["selector"]),
+            None => selector::text_of(&object["spec"]["selector"]),
         };
         if !selector.is_empty() {
             meta::set(&mut scale, &["status", "selector"], selector.into());
@@ -252,32 +252,4 @@ fn disrupted(budget: &Value, pod: &str, time: &str) -> Result<Value, ApiError> {
     let condition = json!({"type": "DisruptionAllowed", "status": "False", "observedGeneration": generation,
         "lastTransitionTime": time, "reason": "InsufficientPods", "message": ""});
     Ok(with_condition(&new, condition))
-}
-
-/// A label selector object in the text form.
-fn selector_text(selector: &Value) -> String {
-    let labels = match &selector["matchLabels"] {
-        Value::Null => selector,
-        labels => labels,
-    };
-    let mut parts: Vec<String> = labels
-        .as_object()
-        .into_iter()
-        .flatten()
-        .filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?)))
-        .collect();
-    for expression in meta::items(selector, &["matchExpressions"]) {
-        let key = meta::text(expression, &["key"]);
-        let values: Vec<_> = meta::items(expression, &["values"])
-            .iter()
-            .filter_map(Value::as_str)
-            .collect();
-        parts.push(match meta::text(expression, &["operator"]) {
-            "In" => format!("{key} in ({})", values.join(",")),
-            "NotIn" => format!("{key} notin ({})", values.join(",")),
-            "DoesNotExist" => format!("!{key}"),
-            _ => key.to_owned(),
-        });
-    }
-    parts.join(",")
 }

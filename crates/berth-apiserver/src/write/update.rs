@@ -81,6 +81,7 @@ impl Change<'_> {
         make: impl Fn(&Value) -> Result<Value, ApiError>,
     ) -> Result<Outcome, ApiError> {
         for _ in 0..ROUNDS_MAX {
+            let _allocation = self.allocation();
             let (object, old) = self.current().ok_or_else(|| self.not_found())?;
             let mut new = make(&old)?;
             self.check_preconditions(&object, &new)?;
@@ -90,6 +91,7 @@ impl Change<'_> {
                 self.record_manager(Some(&old), &mut new);
             }
             admission::admit_update(self, &old, &mut new)?;
+            self.count_change(&old, &mut new);
             let errors = admission::validate_update(&self.served, &self.subresource, &old, &new);
             if !errors.is_empty() {
                 return Err(ApiError::invalid(&self.served.resource, &self.name, &errors));
@@ -186,6 +188,11 @@ impl Change<'_> {
             meta::copy(old, new, &["metadata", field]);
         }
         meta::copy(old, new, &["metadata", "resourceVersion"]);
+    }
+
+    /// Counts a change of what the user asks for. Only after defaults and admission: a write that leaves out what they
+    /// fill in changes nothing.
+    fn count_change(&self, old: &Value, new: &mut Value) {
         if self.counts_changes() && spec_differs(old, new) {
             let generation = meta::at(old, &["metadata", "generation"]).as_u64().unwrap_or(0);
             meta::set(new, &["metadata", "generation"], (generation + 1).into());
@@ -230,9 +237,12 @@ fn same(old: &Value, new: &Value) -> bool {
     }
     let without_times = |object: &Value| {
         let mut object = object.clone();
-        for entry in meta::items_mut(&mut object, &["metadata", "managedFields"]) {
+        // They are in the order of their times.
+        let entries = meta::items_mut(&mut object, &["metadata", "managedFields"]);
+        for entry in entries.iter_mut() {
             meta::set(entry, &["time"], Value::Null);
         }
+        entries.sort_by_cached_key(Value::to_string);
         object
     };
     without_times(old) == without_times(new)

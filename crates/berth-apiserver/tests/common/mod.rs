@@ -1,5 +1,8 @@
 //! Requests to a server in this process, without a client in between.
 
+// Each test crate uses a part of it.
+#![allow(dead_code)]
+
 use berth_apiserver::ApiService;
 use bytes::Bytes;
 use http::Request;
@@ -35,4 +38,23 @@ pub(crate) async fn ask(service: &ApiService, method: &str, path: &str, body: Va
     };
     let (code, answer) = send(service, method, path, "application/json", body).await;
     (code, serde_json::from_slice(&answer).unwrap_or_default())
+}
+
+/// The same with headers.
+pub(crate) async fn ask_with(
+    service: &ApiService,
+    method: &str,
+    path: &str,
+    body: Value,
+    headers: &[(&str, &str)],
+) -> (u16, Value) {
+    let mut request = Request::builder().method(method).uri(path);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(Full::new(Bytes::from(body.to_string()))).unwrap();
+    let Ok(response) = service.clone().call(request).await;
+    let code = response.status().as_u16();
+    let Ok(body) = response.into_body().collect().await;
+    (code, serde_json::from_slice(&body.to_bytes()).unwrap_or_default())
 }

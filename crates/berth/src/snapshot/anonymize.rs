@@ -48,6 +48,7 @@ const NAMES: &[&str] = &[
     "claimName",
     "persistentVolumeName",
     "serviceName",
+    "externalName",
     "priorityClassName",
     "volumeAttributesClassName",
     "currentVolumeAttributesClassName",

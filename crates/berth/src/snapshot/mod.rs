@@ -6,7 +6,7 @@
 
 mod anonymize;
 mod reduce;
-mod yaml;
+pub(crate) mod yaml;
 
 use crate::cluster::{self, Listed, WORKLOADS};
 use anyhow::Context;

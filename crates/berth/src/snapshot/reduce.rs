@@ -21,14 +21,18 @@ pub(super) struct Unreadable {
     problem: String,
 }
 
-/// Fields that no decision reads, but a simulation does.
+/// Fields that no decision reads, but a simulation does, or the API that `berth up` serves asks for.
 const ALSO_KEPT: &[&str] = &[
     "apiVersion",
     "kind",
     "metadata.generateName",
     "metadata.generation",
     "metadata.deletionGracePeriodSeconds",
+    "spec.clusterIP",
+    "spec.externalName",
+    "spec.ports",
     "spec.restartPolicy",
+    "spec.type",
     "status.conditions.lastTransitionTime",
 ];
 

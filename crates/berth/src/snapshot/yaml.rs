@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 /// Appends an object as one document.
-pub(super) fn write(out: &mut String, object: &Value) {
+pub(crate) fn write(out: &mut String, object: &Value) {
     match object {
         Value::Object(fields) if !fields.is_empty() => block(out, object, 0, false),
         _ => {

@@ -1,16 +1,15 @@
-//! Creates the objects that a cluster starts with: those of the user's files, or the sample cluster.
+//! The objects that a cluster starts with: those of the user's files, or the sample cluster.
 
 use super::components::{Chosen, Component};
 use crate::embedded::{field, sample};
-use berth_kube::api::{Api, ApiError};
-use berth_kube::resource::Resource;
-use serde_json::{Value, json};
+use berth_apiserver::{LeftOut, Server};
+use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Why an object cannot be created.
+/// Why a cluster cannot be started from the files.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The API server does not know the kind.
+    /// The API server does not know a kind that matters here.
     #[error("{kind} {name:?}: the API server knows no kind {kind:?} in {api_version:?}")]
     UnknownKind {
         /// What the object says.
@@ -20,47 +19,65 @@ pub enum LoadError {
         /// The object's name.
         name: String,
     },
-    /// The API server refuses it.
-    #[error("{kind} {name:?}: {source}")]
-    Refused {
-        /// The object's kind.
-        kind: String,
-        /// The object's name.
-        name: String,
-        /// What the API server says.
-        #[source]
-        source: ApiError,
-    },
-    /// The API server does not answer as it should.
+    /// The API server refuses an object.
     #[error(transparent)]
-    Api(#[from] ApiError),
+    Refused(#[from] berth_apiserver::LoadError),
 }
 
-/// Creates the objects, in an order in which whoever looks at one finds what it needs, and says how many nodes there
-/// are then. Objects that are there already stay as they are.
-pub(super) async fn load(api: &Api, chosen: &Chosen, objects: Vec<Value>) -> Result<usize, LoadError> {
+/// What a cluster starts with.
+#[derive(Debug, Default)]
+pub(super) struct Started {
+    /// How many nodes there are.
+    pub(super) nodes: usize,
+    /// What the user should know of the files.
+    pub(super) notes: Vec<String>,
+}
+
+/// Puts the objects into the server as the files say they are. Those that are there already stay as they are.
+pub(super) async fn load(server: &Server, chosen: &Chosen, objects: Vec<Value>) -> Result<Started, LoadError> {
     let mut objects = objects;
-    let nodes = count_nodes(api).await?;
     // A cluster that was started before has what it has, even if that is not what the sample would be.
-    if objects.is_empty() && chosen.has(Component::Nodes) && nodes == 0 {
+    if objects.is_empty() && chosen.has(Component::Nodes) && count_nodes(server) == 0 {
         objects = sample::objects();
     }
-    objects.sort_by_key(|object| order(field::kind(object)));
-    let mut paths = Paths::default();
-    for object in &objects {
-        match create(api, &mut paths, object).await {
-            // A dump of a real cluster holds what nothing here needs.
-            Err(LoadError::UnknownKind { kind, .. }) if !is_needed(&kind) => {
-                tracing::info!(
-                    kind,
-                    name = field::name(object),
-                    "left out an object of a kind that is not known here"
-                );
-            }
-            created => created?,
-        }
+    objects.iter_mut().for_each(rename_binding_mode);
+    let loaded = server.load(objects).await?;
+    // A dump of a real cluster holds what nothing here needs.
+    if let Some(LeftOut {
+        api_version,
+        kind,
+        name,
+    }) = loaded.left_out.iter().find(|left| is_needed(&left.kind)).cloned()
+    {
+        return Err(LoadError::UnknownKind {
+            api_version,
+            kind,
+            name,
+        });
     }
-    Ok(count_nodes(api).await?)
+    let mut notes = Vec::new();
+    notes.extend(left_out(&loaded.left_out));
+    if loaded.without_owners > 0 {
+        notes.push(format!(
+            "owners that are not in the files: {} objects stay without them",
+            loaded.without_owners
+        ));
+    }
+    Ok(Started {
+        nodes: count_nodes(server),
+        notes,
+    })
+}
+
+/// What was left out, by kind.
+fn left_out(objects: &[LeftOut]) -> Option<String> {
+    let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+    for object in objects {
+        *kinds.entry(&object.kind).or_default() += 1;
+    }
+    let counts: Vec<String> = kinds.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+    let note = format!("left out: {} (kinds that are not served here)", counts.join(", "));
+    (!counts.is_empty()).then_some(note)
 }
 
 /// Whether some part of a control plane reads a kind.
@@ -69,58 +86,10 @@ fn is_needed(kind: &str) -> bool {
         || berth_core::api::Kind::ALL.iter().any(|one| one.name() == kind)
 }
 
-fn order(kind: &str) -> u8 {
-    match kind {
-        "CustomResourceDefinition" => 0,
-        "Namespace" | "PriorityClass" | "StorageClass" => 1,
-        "Deployment" | "StatefulSet" | "ReplicaSet" | "Job" => 3,
-        "Pod" => 4,
-        _ => 2,
-    }
-}
-
-async fn count_nodes(api: &Api) -> Result<usize, ApiError> {
-    let path = Resource::of(berth_core::api::Kind::Node).collection(None);
-    let list: Value = serde_json::from_slice(&api.get_path(&path).await?).unwrap_or_default();
-    Ok(list["items"].as_array().map_or(0, Vec::len))
-}
-
-async fn create(api: &Api, paths: &mut Paths, object: &Value) -> Result<(), LoadError> {
-    let collection = paths.collection(api, object).await?;
-    let refused = |source| LoadError::Refused {
-        kind: field::kind(object).to_owned(),
-        name: field::name(object).to_owned(),
-        source,
-    };
-    let mut fresh = object.clone();
-    rename_binding_mode(&mut fresh);
-    // What the server sets itself: objects from a dump carry what another server set.
-    for given in [
-        "resourceVersion",
-        "uid",
-        "creationTimestamp",
-        "generation",
-        "managedFields",
-        "selfLink",
-    ] {
-        field::unset(&mut fresh, &["metadata", given]);
-    }
-    match api.post_path(&collection, &fresh).await {
-        Ok(_) => {}
-        Err(error) if error.is_conflict() => return Ok(()),
-        Err(error) => return Err(refused(error)),
-    }
-    let status = &object["status"];
-    if status.as_object().is_none_or(serde_json::Map::is_empty) {
-        return Ok(());
-    }
-    let path = format!("{collection}/{}/status", field::name(object));
-    match api.merge_patch_path(&path, &json!({"status": status})).await {
-        Ok(_) => Ok(()),
-        // Not every kind has a status of its own.
-        Err(error) if error.is_not_found() => Ok(()),
-        Err(error) => Err(refused(error)),
-    }
+fn count_nodes(server: &Server) -> usize {
+    let tables = server.store().tables();
+    let nodes = tables.iter().find(|(table, _)| &**table == "nodes");
+    nodes.map_or(0, |(_, count)| *count)
 }
 
 /// The first design spelled the key of a class's binding mode otherwise; the API knows today's name only.
@@ -129,58 +98,5 @@ fn rename_binding_mode(object: &mut Value) {
     if field::kind(object) == "StorageClass" && mode.is_string() && object["volumeBindingMode"].is_null() {
         field::unset(object, &["bindingMode"]);
         field::set(object, &["volumeBindingMode"], mode);
-    }
-}
-
-/// Where the API server keeps the objects of a kind, as it says itself.
-#[derive(Default)]
-struct Paths {
-    /// Plural names and whether they live in namespaces, by API version and kind.
-    known: BTreeMap<(String, String), (String, bool)>,
-}
-
-impl Paths {
-    async fn collection(&mut self, api: &Api, object: &Value) -> Result<String, LoadError> {
-        let api_version = field::text(object, "/apiVersion").to_owned();
-        let key = (api_version.clone(), field::kind(object).to_owned());
-        let root = if api_version.contains('/') { "/apis" } else { "/api" };
-        if !self.known.contains_key(&key) {
-            self.discover(api, &format!("{root}/{api_version}"), &api_version)
-                .await?;
-        }
-        let Some((plural, namespaced)) = self.known.get(&key) else {
-            return Err(LoadError::UnknownKind {
-                api_version,
-                kind: key.1,
-                name: field::name(object).to_owned(),
-            });
-        };
-        let namespace = match field::namespace(object) {
-            "" => "default",
-            namespace => namespace,
-        };
-        Ok(if *namespaced {
-            format!("{root}/{api_version}/namespaces/{namespace}/{plural}")
-        } else {
-            format!("{root}/{api_version}/{plural}")
-        })
-    }
-
-    async fn discover(&mut self, api: &Api, path: &str, api_version: &str) -> Result<(), ApiError> {
-        let bytes = match api.get_path(path).await {
-            Ok(bytes) => bytes,
-            Err(error) if error.is_not_found() => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        let list: Value = serde_json::from_slice(&bytes).unwrap_or_default();
-        for resource in field::items(&list, "/resources") {
-            let plural = field::text(resource, "/name");
-            if !plural.contains('/') {
-                let key = (api_version.to_owned(), field::kind(resource).to_owned());
-                self.known
-                    .insert(key, (plural.to_owned(), field::flag(resource, "/namespaced")));
-            }
-        }
-        Ok(())
     }
 }

@@ -21,7 +21,7 @@ use crate::embedded::names;
 use crate::input::{NoProgress, Source, read_all_values};
 use crate::terminal::Color;
 use anyhow::Context;
-use berth_apiserver::{Server, Tls};
+use berth_apiserver::{Authority, Server, Tls};
 use berth_kube::api::Api;
 use berth_kube::{CancellationToken, Client, controller, provisioner, scheduler};
 use berth_provisioner::csi::socket_path;
@@ -29,9 +29,10 @@ use components::Chosen;
 use csi::{Drivers, Root};
 use jiff::Timestamp;
 use kubeconfig::Kubeconfig;
+use load::Started;
 use serde_json::Value;
 use std::io::{self, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -79,7 +80,8 @@ async fn run(
     scheduling: scheduler::Options,
     color: Color,
 ) -> anyhow::Result<()> {
-    let mut builder = Server::builder();
+    Server::may_listen(args.listen, args.token.is_some())?;
+    let mut builder = Server::builder().service_accounts(true);
     if let Some(directory) = &args.data_dir {
         builder = builder.data_dir(directory);
     }
@@ -91,15 +93,15 @@ async fn run(
         .await
         .with_context(|| format!("cannot listen on {}", args.listen))?;
     let address = listener.local_addr().context("the listener has no address")?;
-    let tls = Tls::generate(&[address.ip()])?;
-    let kubeconfig = Kubeconfig::write(args, &server.kubeconfig(&tls, address))?;
+    let tls = tls(args, address.ip())?;
+    let kubeconfig = Kubeconfig::write(args, &server.kubeconfig(&tls, reachable(address)))?;
     let cancel = CancellationToken::new();
     let mut parts = Parts::new();
     serve(&server, listener, tls, &cancel, &mut parts);
     let client = Client::new(server.service(), "default");
     let begin = Timestamp::now();
-    let nodes = load::load(&Api::new(client.clone(), FIELD_MANAGER), &chosen, objects).await?;
-    greet(color, &chosen, address, &kubeconfig, nodes, args.filename.is_empty())?;
+    let started = load::load(&server, &chosen, objects).await?;
+    greet(color, &chosen, address, &kubeconfig, &started, args.filename.is_empty())?;
     tell::start(&client, begin, color, &cancel, &mut parts);
     let drivers = drivers(args, &client)?;
     start(&client, &chosen, scheduling, drivers, &cancel, &mut parts);
@@ -117,6 +119,33 @@ async fn run(
     server.shutdown();
     writeln!(color.stdout(), "stopped")?;
     result
+}
+
+/// A certificate for all that clients may call this machine. With a data directory the authority is kept there, so that
+/// a kubeconfig is good for the next run, too.
+fn tls(args: &UpArgs, address: IpAddr) -> anyhow::Result<Tls> {
+    let authority = match &args.data_dir {
+        Some(directory) => Authority::kept_in(directory)?,
+        None => Authority::generate()?,
+    };
+    let mut names = vec![address.to_string()];
+    names.extend(args.tls_san.iter().cloned());
+    let host = hostname::get().ok().and_then(|name| name.into_string().ok());
+    // A host may be called what no certificate can say; that is no reason not to start.
+    let with_host: Vec<String> = names.iter().cloned().chain(host).collect();
+    Tls::issue(&authority, &with_host)
+        .or_else(|_| Tls::issue(&authority, &names))
+        .context("cannot use the names that --tls-san gives")
+}
+
+/// The address to call: one that stands for all of the machine's is none itself.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
 }
 
 /// Serves until the other parts have stopped writing.
@@ -182,17 +211,24 @@ fn greet(
     chosen: &Chosen,
     address: SocketAddr,
     kubeconfig: &Kubeconfig,
-    nodes: usize,
+    started: &Started,
     is_sample: bool,
 ) -> anyhow::Result<()> {
+    let nodes = started.nodes;
     let bold = anstyle::Style::new().bold();
     let version = env!("CARGO_PKG_VERSION");
     let path = kubeconfig.path().display();
     let mut out = color.stdout();
     writeln!(out, "berth {version} on https://{address}: {chosen}; {nodes} nodes")?;
+    for note in &started.notes {
+        writeln!(out, "{note}")?;
+    }
     writeln!(out)?;
     writeln!(out, "To talk to it from another terminal:")?;
     writeln!(out, "  {bold}export KUBECONFIG={path}{bold:#}")?;
+    if let Some(note) = kubeconfig.note() {
+        writeln!(out, "  ({note})")?;
+    }
     if nodes > 0 {
         writeln!(out, "  kubectl get nodes -L topology.kubernetes.io/zone")?;
         writeln!(out, "  kubectl get storageclasses,pv")?;

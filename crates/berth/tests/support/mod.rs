@@ -116,6 +116,8 @@ pub struct Up {
     pub berth: Berth,
     pub api: Api,
     pub kubeconfig: PathBuf,
+    /// What it said before the first event.
+    pub greeting: Vec<String>,
 }
 
 impl Up {
@@ -130,7 +132,12 @@ impl Up {
         assert!(lines.iter().any(|line| line.trim() == export), "{lines:#?}");
         let client = from_kubeconfig(&kubeconfig).await.unwrap();
         let api = Api::new(client, "test");
-        Self { berth, api, kubeconfig }
+        Self {
+            berth,
+            api,
+            kubeconfig,
+            greeting: lines,
+        }
     }
 
     pub async fn get(&self, kind: Kind, name: &str) -> Option<Value> {

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::fields;
 use crate::clock;
 use crate::meta;
+use crate::server::DEFAULT_ACCOUNT;
 use crate::write::Change;
 
 mod validate;
@@ -17,8 +18,12 @@ const UNREACHABLE_SECONDS: i64 = 300;
 pub(super) fn default_pod(pod: &mut Value) {
     default_pod_spec(pod, &["spec"]);
     meta::default(pod, &["spec", "enableServiceLinks"], true);
+    let is_on_host_network = pod["spec"]["hostNetwork"] == true;
     for list in ["containers", "initContainers"] {
         for container in meta::items_mut(pod, &["spec", list]) {
+            if is_on_host_network {
+                default_host_ports(container);
+            }
             // A limit without a request is the request, too.
             let limits = container["resources"]["limits"].clone();
             for (name, limit) in limits.as_object().into_iter().flatten() {
@@ -27,6 +32,14 @@ pub(super) fn default_pod(pod: &mut Value) {
         }
     }
     default_status(pod);
+}
+
+/// On the network of its node, a port of a container is a port of the node. Only of pods: in a template it is left open.
+fn default_host_ports(container: &mut Value) {
+    for port in meta::items_mut(container, &["ports"]) {
+        let number = port["containerPort"].clone();
+        meta::default(port, &["hostPort"], number);
+    }
 }
 
 fn default_status(pod: &mut Value) {
@@ -148,6 +161,15 @@ pub(super) fn admit(pod: &mut Value) {
         }
     }
     meta::set(pod, &["spec", "tolerations"], Value::Array(tolerations));
+}
+
+/// The service account, under its name and under the one that it had first.
+pub(super) fn default_account(pod: &mut Value) {
+    let old = pod["spec"]["serviceAccount"].clone();
+    meta::default(pod, &["spec", "serviceAccountName"], old);
+    meta::default(pod, &["spec", "serviceAccountName"], DEFAULT_ACCOUNT);
+    let name = pod["spec"]["serviceAccountName"].clone();
+    meta::set(pod, &["spec", "serviceAccount"], name);
 }
 
 fn quality_of_service(pod: &Value) -> &'static str {

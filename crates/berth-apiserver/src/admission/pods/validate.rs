@@ -144,10 +144,85 @@ fn validate_container(container: &Value, path: &str, volumes: &[&str], errors: &
     if meta::text(container, &["image"]).is_empty() {
         errors.push(FieldError::required(format!("{path}.image"), ""));
     }
+    validate_ports(container, path, errors);
+    validate_variables(container, path, errors);
     validate_mounts(container, path, volumes, errors);
     let policies = ["Always", "IfNotPresent", "Never"];
     check_choice(container, "imagePullPolicy", path, &policies, errors);
     validate_resources(&container["resources"], &format!("{path}.resources"), errors);
+}
+
+fn validate_ports(container: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    let mut names = Vec::new();
+    for (index, port) in meta::items(container, &["ports"]).iter().enumerate() {
+        let field = |name: &str| format!("{path}.ports[{index}].{name}");
+        let name = meta::text(port, &["name"]);
+        let problems = port_name_problems(name);
+        for detail in &problems {
+            errors.push(FieldError::invalid(field("name"), &name.into(), detail));
+        }
+        if problems.is_empty() && !name.is_empty() {
+            if names.contains(&name) {
+                errors.push(FieldError::duplicate(field("name"), &name.into()));
+            }
+            names.push(name);
+        }
+        if port["containerPort"].as_i64().unwrap_or(0) == 0 {
+            errors.push(FieldError::required(field("containerPort"), ""));
+        }
+        for number in ["containerPort", "hostPort"] {
+            let found = port[number].as_i64().unwrap_or(0);
+            if found != 0 && !(1..=65535).contains(&found) {
+                let detail = "must be between 1 and 65535, inclusive";
+                errors.push(FieldError::invalid(field(number), &port[number], detail));
+            }
+        }
+        let path = format!("{path}.ports[{index}]");
+        check_choice(port, "protocol", &path, &["SCTP", "TCP", "UDP"], errors);
+    }
+}
+
+/// What is wrong with the name of a port, which is that of a service.
+fn port_name_problems(name: &str) -> Vec<&'static str> {
+    if name.is_empty() {
+        return Vec::new();
+    }
+    let is_allowed = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == b'-';
+    let rules = [
+        (name.len() > 15, "must be no more than 15 characters"),
+        (
+            !name.bytes().all(is_allowed),
+            "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)",
+        ),
+        (
+            !name.bytes().any(|letter| letter.is_ascii_lowercase()),
+            "must contain at least one letter (a-z)",
+        ),
+        (name.contains("--"), "must not contain consecutive hyphens"),
+        (
+            name.starts_with('-') || name.ends_with('-'),
+            "must not begin or end with a hyphen",
+        ),
+    ];
+    let broken = rules.into_iter().filter(|(is_broken, _)| *is_broken);
+    broken.map(|(_, detail)| detail).collect()
+}
+
+fn validate_variables(container: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    for (index, variable) in meta::items(container, &["env"]).iter().enumerate() {
+        let field = format!("{path}.env[{index}].name");
+        let name = meta::text(variable, &["name"]);
+        if name.is_empty() {
+            errors.push(FieldError::required(field, ""));
+        } else if !name
+            .bytes()
+            .all(|letter| (b' '..=b'~').contains(&letter) && letter != b'=')
+        {
+            let detail =
+                "a valid environment variable name must consist only of printable ASCII characters other than '='";
+            errors.push(FieldError::invalid(field, &name.into(), detail));
+        }
+    }
 }
 
 fn validate_mounts(container: &Value, path: &str, volumes: &[&str], errors: &mut Vec<FieldError>) {

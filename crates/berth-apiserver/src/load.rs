@@ -1,0 +1,247 @@
+//! Objects from files, put into the store as they are: with their uids, their times and their status.
+//!
+//! What clients create is new, so the server stamps it and forgets the rest. A file may hold a cluster that has a past:
+//! objects that name each other by uid, claims that are bound, pods that run. They are loaded together, and nothing
+//! that the server does by itself (collecting what has no owner, above all) begins before the last of them is there.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::api::Api;
+use crate::error::ApiError;
+use crate::meta;
+use crate::server::{self, Server};
+use crate::store::{JournalError, Ticket};
+use crate::types::Served;
+use crate::write::{Change, Outcome};
+
+/// An object of a kind that is not served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOut {
+    /// What the object says.
+    pub api_version: String,
+    /// What the object says.
+    pub kind: String,
+    /// The object's name.
+    pub name: String,
+}
+
+/// What came of loading objects.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Loaded {
+    /// Objects that came into being.
+    pub created: usize,
+    /// Objects that were there already and stayed as they are.
+    pub existing: usize,
+    /// Objects whose owners are neither in the files nor in the store. They stay, without those owners.
+    pub without_owners: usize,
+    /// Objects of kinds that are not served.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// An object cannot be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The API refuses it.
+    #[error("{kind} {name:?}: {reason}")]
+    Refused {
+        /// The object's kind.
+        kind: String,
+        /// Its name, with its namespace if it has one.
+        name: String,
+        /// What the API says.
+        reason: String,
+    },
+    /// The objects cannot be stored.
+    #[error("cannot store the objects")]
+    Journal(#[from] JournalError),
+}
+
+impl Server {
+    /// Puts objects into the store with what their files say of their past. Namespaces that are missing are made;
+    /// objects that are there already stay as they are.
+    ///
+    /// # Errors
+    /// If an object is refused, or cannot be stored.
+    pub async fn load(&self, objects: Vec<Value>) -> Result<Loaded, LoadError> {
+        let mut loading = Loading {
+            api: &self.api,
+            uids: HashMap::new(),
+            used: HashSet::new(),
+            tickets: Vec::new(),
+            loaded: Loaded::default(),
+        };
+        let is_definition = |object: &Value| object["kind"] == "CustomResourceDefinition";
+        let (definitions, mut rest): (Vec<_>, Vec<_>) = objects.into_iter().partition(is_definition);
+        loading.all(definitions)?;
+        loading.settle().await?;
+        self.api.reload_types();
+        rest.sort_by_key(order);
+        loading.all(rest)?;
+        loading.settle().await?;
+        let loaded = loading.loaded;
+        self.api.recover_work();
+        self.api.collect().await;
+        Ok(loaded)
+    }
+}
+
+/// What admission looks at when it completes other objects comes first.
+fn order(object: &Value) -> u8 {
+    match meta::text(object, &["kind"]) {
+        "Namespace" | "PriorityClass" | "StorageClass" => 0,
+        // Those that say which address they have go first, so that no other gets it.
+        "Service" if object["spec"]["clusterIP"].is_null() => 2,
+        _ => 1,
+    }
+}
+
+struct Loading<'a> {
+    api: &'a Api,
+    /// The uid that an object of the files has here, by the one that it has in the files.
+    uids: HashMap<String, String>,
+    /// Uids that an object of the files has got.
+    used: HashSet<String>,
+    tickets: Vec<Ticket>,
+    loaded: Loaded,
+}
+
+/// An object and where it belongs.
+struct Placed {
+    served: Arc<Served>,
+    namespace: String,
+    object: Value,
+}
+
+impl Placed {
+    fn key(&self) -> String {
+        meta::key(&self.namespace, meta::name(&self.object))
+    }
+}
+
+impl Loading<'_> {
+    fn all(&mut self, objects: Vec<Value>) -> Result<(), LoadError> {
+        let placed: Vec<Placed> = objects.into_iter().filter_map(|object| self.place(object)).collect();
+        // All uids are known before the first reference is looked at.
+        for placed in &placed {
+            self.note_uid(placed);
+        }
+        placed.into_iter().try_for_each(|placed| self.put(placed))
+    }
+
+    async fn settle(&mut self) -> Result<(), LoadError> {
+        for ticket in self.tickets.drain(..) {
+            ticket.durable().await?;
+        }
+        Ok(())
+    }
+
+    /// Finds the type of an object, and notes it if there is none.
+    fn place(&mut self, object: Value) -> Option<Placed> {
+        let (api_version, kind) = (meta::text(&object, &["apiVersion"]), meta::text(&object, &["kind"]));
+        let types = self.api.types();
+        let Some(served) = types.by_kind(api_version, kind).filter(|served| !served.is_review) else {
+            self.loaded.left_out.push(LeftOut {
+                api_version: api_version.to_owned(),
+                kind: kind.to_owned(),
+                name: meta::name(&object).to_owned(),
+            });
+            return None;
+        };
+        let namespace = match (served.resource.namespaced, meta::namespace(&object)) {
+            (false, _) => "",
+            (true, "") => "default",
+            (true, namespace) => namespace,
+        };
+        Some(Placed {
+            served: served.clone(),
+            namespace: namespace.to_owned(),
+            object,
+        })
+    }
+
+    fn note_uid(&mut self, placed: &Placed) {
+        let uid = meta::uid(&placed.object);
+        if uid.is_empty() {
+            return;
+        }
+        let existing = self.api.store.latest(&placed.served.table, &placed.key());
+        let here = existing.map_or_else(|| uid.to_owned(), |found| found.uid().to_owned());
+        self.uids.entry(uid.to_owned()).or_insert(here);
+    }
+
+    fn put(&mut self, placed: Placed) -> Result<(), LoadError> {
+        let refused = |error: ApiError| LoadError::Refused {
+            kind: placed.served.resource.kind.clone(),
+            name: placed.key(),
+            reason: error.to_string(),
+        };
+        if placed.served.resource.namespaced {
+            let made = server::create_namespace(self.api, &placed.namespace).map_err(refused)?;
+            self.tickets.extend(made);
+        }
+        let mut object = placed.object.clone();
+        // What another server counted means nothing here.
+        for given in ["resourceVersion", "managedFields", "selfLink"] {
+            meta::set(&mut object, &["metadata", given], Value::Null);
+        }
+        // Two objects of one uid would be taken for one: the second gets another.
+        if !self.used.insert(meta::uid(&object).to_owned()) {
+            meta::set(&mut object, &["metadata", "uid"], Value::Null);
+        }
+        self.resolve_owners(&mut object, &placed.namespace);
+        let claim = meta::text(&object, &["spec", "claimRef", "uid"]);
+        if let Some(uid) = self.uids.get(claim).cloned() {
+            meta::set(&mut object, &["spec", "claimRef", "uid"], uid.into());
+        }
+        let mut change = Change::internal(self.api, placed.served.clone(), &placed.namespace, "");
+        change.restores = true;
+        change.manager = "berth-load".to_owned();
+        match change.create(object, &[]) {
+            Ok(Outcome::Stored(ticket)) => {
+                self.loaded.created += 1;
+                self.tickets.push(ticket);
+            }
+            // Nothing kept it any more when the file was written.
+            Ok(Outcome::Unchanged(_) | Outcome::Tried(_)) => {}
+            Err(error) if error.reason == "AlreadyExists" => self.loaded.existing += 1,
+            Err(error) => return Err(refused(error)),
+        }
+        Ok(())
+    }
+
+    /// Points an object to its owners as they are here. A file often holds pods whose owners were left out: those pods
+    /// stay, although a server would take them for garbage.
+    fn resolve_owners(&mut self, object: &mut Value, namespace: &str) {
+        let owners = meta::items(object, &["metadata", "ownerReferences"]).to_vec();
+        let mut known = Vec::new();
+        for mut owner in owners.iter().cloned() {
+            let uid = meta::text(&owner, &["uid"]);
+            if let Some(here) = self.uids.get(uid).cloned() {
+                meta::set(&mut owner, &["uid"], here.into());
+            } else if let Some((table, key)) = self.api.owner_place(&owner, namespace)
+                && self
+                    .api
+                    .store
+                    .latest(&table, &key)
+                    .is_none_or(|found| found.uid() != uid)
+            {
+                continue;
+            }
+            known.push(owner);
+        }
+        if known.len() < owners.len() {
+            self.loaded.without_owners += 1;
+        }
+        if !owners.is_empty() {
+            let known = if known.is_empty() {
+                Value::Null
+            } else {
+                Value::Array(known)
+            };
+            meta::set(object, &["metadata", "ownerReferences"], known);
+        }
+    }
+}
