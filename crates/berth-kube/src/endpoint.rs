@@ -203,3 +203,37 @@ fn answer(
     }
     response
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Health, STALL};
+    use tokio::time::{Duration, Instant, advance};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_leader_that_does_not_renew_and_an_owner_that_hangs_are_not_healthy() {
+        let health = Health::default();
+        assert!(health.is_healthy());
+        health.set_lease(Some(Instant::now() + Duration::from_secs(15)));
+        health.set_beating(true);
+        advance(Duration::from_secs(14)).await;
+        assert!(health.is_healthy());
+        advance(Duration::from_secs(2)).await;
+        assert_eq!(health.ailment(), Some("the lease was not renewed"));
+        health.set_lease(None);
+        assert!(health.is_healthy());
+        advance(STALL).await;
+        assert_eq!(health.ailment(), Some("the owner of the state hangs"));
+        health.set_beating(true);
+        assert!(health.is_healthy());
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let health = Health::default();
+        assert_eq!(health.unreadiness().as_deref(), Some("not yet"));
+        health.set_missing(vec!["Node", "Pod"]);
+        assert_eq!(health.unreadiness().as_deref(), Some("not yet listed: Node, Pod"));
+        health.set_ready(true);
+        assert_eq!(health.unreadiness(), None);
+    }
+}

@@ -79,6 +79,20 @@ pub(crate) struct Forward<T> {
     kind: PhantomData<fn() -> T>,
 }
 
+#[cfg(test)]
+impl<T> Forward<T> {
+    /// Hands on to a test.
+    pub(crate) fn to_test() -> (Self, mpsc::Receiver<Message>) {
+        let (sender, messages) = mpsc::channel(CAPACITY);
+        let forward = Self {
+            sender,
+            metrics: RunMetrics::default(),
+            kind: PhantomData,
+        };
+        (forward, messages)
+    }
+}
+
 impl<T: Watched> Sink<T> for Forward<T> {
     async fn take(&mut self, difference: Difference<T>) -> bool {
         if difference.relisted {

@@ -148,16 +148,18 @@ impl Lease {
     }
 
     async fn hold_on(&mut self, cancel: &CancellationToken) -> bool {
+        let mut sent = Instant::now();
         loop {
             let deadline = self.renewed + self.options.renew_deadline;
-            let next = (Instant::now() + self.options.retry).min(deadline);
+            // Counted from the last try, not from its end: one without an answer has waited long enough.
+            let next = (sent + self.options.retry).min(deadline);
             if cancel.run_until_cancelled(sleep_until(next)).await.is_none() {
                 if timeout(RELEASE, self.release()).await.is_err() {
                     tracing::debug!("could not give up the lease in time");
                 }
                 return true;
             }
-            let sent = Instant::now();
+            sent = Instant::now();
             if sent >= deadline {
                 return false;
             }

@@ -202,4 +202,30 @@ mod tests {
         assert_eq!(plain.spec.capacity_tracking, None);
         assert!(matches!(known.take_driver(Change::Removed(name)), Change::Removed(_)));
     }
+
+    fn listed<T>() -> Difference<T> {
+        Difference {
+            changes: Vec::new(),
+            relisted: true,
+        }
+    }
+
+    #[tokio::test]
+    async fn drivers_are_listed_when_reports_are_too() {
+        for reports_first in [true, false] {
+            let (forward, mut messages) = Forward::to_test();
+            let (mut drivers, mut reports) = sinks(forward);
+            if reports_first {
+                assert!(reports.take(listed()).await && drivers.take(listed()).await);
+            } else {
+                assert!(drivers.take(listed()).await && reports.take(listed()).await);
+            }
+            let mut told = Vec::new();
+            while let Ok(message) = messages.try_recv() {
+                told.push(message.difference.relisted);
+            }
+            assert_eq!(told.last(), Some(&true), "reports first: {reports_first}");
+            assert_eq!(told.iter().filter(|relisted| **relisted).count(), 1, "{told:?}");
+        }
+    }
 }
