@@ -4,7 +4,7 @@
 
 use crate::resource::Resource;
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use kube::client::Body;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -19,6 +19,9 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 const BUSY_PATIENCE: Duration = Duration::from_secs(5);
 /// The least that it waits each time.
 const BUSY_PAUSE: Duration = Duration::from_millis(100);
+
+/// What kube-apiserver answers with 404 where it serves nothing.
+const UNSERVED: &str = "404 page not found";
 
 /// Why a request did not do what it should.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +39,8 @@ pub enum ApiError {
         reason: String,
         /// What the server says.
         message: String,
+        /// The object that it speaks of, if it names one.
+        about: Option<Box<StatusDetails>>,
     },
     /// It did not reach the server, or the answer did not reach us.
     #[error("{path}: {source}")]
@@ -70,10 +75,61 @@ impl ApiError {
         }
     }
 
-    /// The object, or its namespace, is not there.
+    /// The object, its namespace or its kind is not there, as the API server itself says. A proxy or a load balancer that
+    /// has nothing to pass the request on to may answer 404 too: that says nothing about objects.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
-        self.code() == Some(404)
+        matches!(self, Self::Refused { code: 404, reason, .. } if reason == "NotFound")
+    }
+
+    /// The API server serves nothing at this path: it does not know the kind. kube-apiserver says so in the words of Go's
+    /// HTTP library, others in a status without details.
+    #[must_use]
+    pub fn is_unserved(&self) -> bool {
+        match self {
+            Self::Refused {
+                code: 404,
+                reason,
+                message,
+                about,
+                ..
+            } => {
+                let named = about.as_ref().is_some_and(|about| !about.name.is_empty());
+                (reason == "NotFound" && !named) || (reason.is_empty() && message.trim() == UNSERVED)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether it is the object itself that is not there.
+    fn is_without(&self, resource: Resource, name: &str) -> bool {
+        let about = match self {
+            Self::Refused { about, .. } if self.is_not_found() => about.as_ref(),
+            _ => None,
+        };
+        about.is_some_and(|about| about.name == name && (about.kind.is_empty() || about.kind == resource.plural))
+    }
+
+    /// The server is out of reach or out of order, whatever it was asked: others fail the same way now, and go through
+    /// when it is back.
+    #[must_use]
+    pub fn is_outage(&self) -> bool {
+        match self {
+            Self::Transport { .. } | Self::TimedOut { .. } => true,
+            Self::Refused { code, .. } => *code == 429 || *code >= 500,
+            Self::Malformed { .. } => false,
+        }
+    }
+
+    /// How a request went, as a label of a metric.
+    #[must_use]
+    pub fn result_label(result: &Result<impl Sized, Self>) -> &'static str {
+        match result {
+            Ok(_) => "ok",
+            Err(error) if error.is_conflict() => "conflict",
+            Err(error) if error.is_not_found() => "not_found",
+            Err(_) => "error",
+        }
     }
 
     /// This user may not do that.
@@ -124,6 +180,10 @@ async fn refusal(method: Method, path: &str, response: Response<Body>) -> ApiErr
         }
     };
     let mut answer: Status = serde_json::from_slice(&body).unwrap_or_default();
+    if answer.kind != "Status" {
+        // Whoever answered, it was not the API server.
+        answer = Status::default();
+    }
     answer.code = code;
     if answer.message.is_empty() {
         answer.message = String::from_utf8_lossy(&body).chars().take(200).collect();
@@ -135,9 +195,21 @@ async fn refusal(method: Method, path: &str, response: Response<Body>) -> ApiErr
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Status {
+    kind: String,
     pub(crate) code: u16,
     pub(crate) reason: String,
     pub(crate) message: String,
+    details: Option<StatusDetails>,
+}
+
+/// The object that a refusal is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct StatusDetails {
+    /// Its name.
+    pub name: String,
+    /// Its kind, as the plural that stands in paths.
+    pub kind: String,
 }
 
 impl Status {
@@ -148,6 +220,7 @@ impl Status {
             code: self.code,
             reason: self.reason,
             message: self.message,
+            about: self.details.map(Box::new),
         }
     }
 }
@@ -157,15 +230,20 @@ impl Status {
 pub struct Api {
     client: kube::Client,
     field_manager: String,
+    /// Who asks, for the logs of API servers.
+    agent: HeaderValue,
 }
 
 impl Api {
     /// A client whose writes are recorded under the name of a field manager.
     #[must_use]
     pub fn new(client: kube::Client, field_manager: impl Into<String>) -> Self {
+        let field_manager = field_manager.into();
+        let agent = format!("{field_manager}/{}", env!("CARGO_PKG_VERSION"));
         Self {
             client,
-            field_manager: field_manager.into(),
+            agent: HeaderValue::try_from(agent).unwrap_or(HeaderValue::from_static("berth")),
+            field_manager,
         }
     }
 
@@ -207,6 +285,7 @@ impl Api {
         let mut request = Request::builder()
             .method(method.clone())
             .uri(path)
+            .header(header::USER_AGENT, self.agent.clone())
             .header(header::ACCEPT, "application/json");
         let mut bytes = Bytes::new();
         if let Some((content_type, content)) = body {
@@ -288,14 +367,15 @@ impl Api {
         self.call(method, &path, Some((content_type, body))).await
     }
 
-    /// Reads an object. `None` if it is not there.
+    /// Reads an object. `None` if it is not there, which the API server must say of this very object: what follows may be
+    /// that something is deleted.
     ///
     /// # Errors
     /// If the server cannot be reached or refuses.
     pub async fn get(&self, resource: Resource, namespace: &str, name: &str) -> Result<Option<Bytes>, ApiError> {
         match self.get_path(&resource.object(namespace, name)).await {
             Ok(bytes) => Ok(Some(bytes)),
-            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) if error.is_without(resource, name) => Ok(None),
             Err(error) => Err(error),
         }
     }

@@ -18,11 +18,15 @@ impl Backoff {
         initial: Duration::from_millis(200),
         max: Duration::from_secs(30),
     };
-    /// For effects on one object: a conflict is over soon, an outage is not.
+    /// For effects on one object: a conflict is over soon, a write that is refused each time is not.
     pub const EFFECT: Self = Self {
         initial: Duration::from_millis(5),
         max: Duration::from_secs(60),
     };
+
+    /// The most for effects that failed because the API server is away: it comes back when it comes back, and what waits
+    /// must not wait as long again.
+    pub const OUTAGE_MAX: Duration = Duration::from_secs(5);
 
     /// For calls to a storage backend: most failures are a driver that restarts, some last until someone adds a disk.
     pub const CALL: Self = Self {
@@ -41,10 +45,19 @@ impl Backoff {
     /// The same with up to a quarter more, so that many clients do not come back at once.
     #[must_use]
     pub fn jittered(&self, failures: u32) -> Duration {
-        let delay = self.delay(failures);
-        let random = RandomState::new().hash_one(failures) % 1000;
-        delay + delay.mul_f64(random as f64 / 4000.0)
+        with_jitter(self.delay(failures))
     }
+}
+
+/// A delay with up to a quarter more.
+pub(crate) fn with_jitter(delay: Duration) -> Duration {
+    delay + share(delay / 4)
+}
+
+/// A random part of a time.
+pub(crate) fn share(of: Duration) -> Duration {
+    let random = RandomState::new().hash_one(()) % 1000;
+    of.mul_f64(random as f64 / 1000.0)
 }
 
 #[cfg(test)]

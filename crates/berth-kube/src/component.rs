@@ -171,14 +171,18 @@ pub(crate) async fn run<C: Component>(
     }
     let election = process.leader_election.clone();
     let leader = &component.run_metrics().leader;
-    let lost = lead(&api, election, &process.health, leader, &cancel, &mut tasks).await;
+    let lead = lead(&api, election, &process.health, leader, &cancel, &mut tasks).await;
+    // The lease goes last, also if this future is dropped.
+    let _stop_leading = lead.done.clone().drop_guard();
     if cancel.is_cancelled() {
+        lead.done.cancel();
+        while tasks.join_next().await.is_some() {}
         return Ok(());
     }
     component.prepare(&api).await;
     let owner = start(api, component, &cancel, &mut tasks);
     tracing::info!("{} started", C::NAME);
-    let mut working = std::pin::pin!(owner.run(cancel.clone()));
+    let mut working = Box::pin(owner.run(cancel.clone()));
     let ended = |part| {
         let component = C::NAME;
         cancel
@@ -189,8 +193,7 @@ pub(crate) async fn run<C: Component>(
     let (result, finished) = tokio::select! {
         // The election ends with the lease: what counts then is that it was lost.
         biased;
-        // Another copy may already be at work: nothing begun is finished.
-        () = lost.cancelled() => (Err(lease_lost(&process)), true),
+        () = lead.lost.cancelled() => (Err(lease_lost(&process)), false),
         () = &mut working => (ended("state owner"), true),
         task = tasks.join_next() => match task {
             Some(Ok(part)) => (ended(part), false),
@@ -199,9 +202,22 @@ pub(crate) async fn run<C: Component>(
     };
     process.health.set_ready(false);
     cancel.cancel();
-    if !finished {
-        working.await;
+    let result = if finished {
+        result
+    } else {
+        tokio::select! {
+            biased;
+            () = lead.lost.cancelled() => Err(lease_lost(&process)),
+            () = &mut working => result,
+        }
+    };
+    // If another copy may already be at work, nothing begun is finished: the workers go with the owner.
+    drop(working);
+    process.health.set_beating(false);
+    if lead.lost.is_cancelled() {
+        tasks.abort_all();
     }
+    lead.done.cancel();
     // The recorder writes what is left, the lease is given up.
     while tasks.join_next().await.is_some() {}
     tracing::info!("{} stopped", C::NAME);
@@ -243,7 +259,8 @@ fn start<C: Component>(
         writer.run(writer_cancel).await;
         "event recorder"
     });
-    let inbox = inbox::open(&api, C::KINDS, component.run_metrics(), cancel, tasks);
+    let told = (component.run_metrics(), &component.process().health);
+    let inbox = inbox::open(&api, C::KINDS, told, cancel, tasks);
     component.owner(api, recorder, inbox)
 }
 

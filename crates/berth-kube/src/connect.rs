@@ -85,5 +85,7 @@ async fn config(path: Option<&Path>, context: Option<&str>) -> Result<Config, Co
 fn client(mut config: Config) -> Result<Client, ConnectError> {
     // Watches are silent for long; they have their own way of noticing a dead connection.
     config.read_timeout = None;
+    // Requests are repeated here, by those who know whether that is safe and for how long the answer still matters.
+    config.default_retry = false;
     Client::try_from(config).map_err(|cause| ConnectError::Client { cause: Box::new(cause) })
 }

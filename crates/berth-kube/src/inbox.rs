@@ -2,6 +2,7 @@
 
 use crate::api::Api;
 use crate::component::RunMetrics;
+use crate::endpoint::Health;
 use crate::reported;
 use crate::resource::Watched;
 use crate::watch::{Change, Difference, Sink, watch, watch_resource};
@@ -23,10 +24,19 @@ pub(crate) struct Message {
     pub(crate) difference: Difference<Object>,
 }
 
+impl Message {
+    /// Whether it tells that the server answers after it did not.
+    pub(crate) fn is_recovery(&self) -> bool {
+        self.difference.relisted || self.difference.changes.is_empty()
+    }
+}
+
 /// What the watches bring, and which kinds have yet to be listed.
 pub(crate) struct Inbox {
     messages: mpsc::Receiver<Message>,
     missing: FxHashSet<Kind>,
+    /// Who tells users what is missing.
+    health: Health,
 }
 
 impl Inbox {
@@ -47,7 +57,17 @@ impl Inbox {
 
     /// Takes down that a kind was listed. Says whether it was the last one missing.
     pub(crate) fn listed(&mut self, kind: Kind) -> bool {
-        self.missing.remove(&kind) && self.missing.is_empty()
+        let was_missing = self.missing.remove(&kind);
+        if was_missing {
+            self.tell_missing();
+        }
+        was_missing && self.missing.is_empty()
+    }
+
+    fn tell_missing(&self) {
+        let mut names: Vec<_> = self.missing.iter().map(|kind| kind.name()).collect();
+        names.sort_unstable();
+        self.health.set_missing(names);
     }
 }
 
@@ -57,6 +77,20 @@ pub(crate) struct Forward<T> {
     sender: mpsc::Sender<Message>,
     metrics: RunMetrics,
     kind: PhantomData<fn() -> T>,
+}
+
+#[cfg(test)]
+impl<T> Forward<T> {
+    /// Hands on to a test.
+    pub(crate) fn to_test() -> (Self, mpsc::Receiver<Message>) {
+        let (sender, messages) = mpsc::channel(CAPACITY);
+        let forward = Self {
+            sender,
+            metrics: RunMetrics::default(),
+            kind: PhantomData,
+        };
+        (forward, messages)
+    }
 }
 
 impl<T: Watched> Sink<T> for Forward<T> {
@@ -94,13 +128,24 @@ impl<T: Watched> Sink<T> for Forward<T> {
     fn problem(&mut self, _problem: &str) {
         self.metrics.watch_failed(T::KIND);
     }
+
+    /// Nothing has changed but that the server answers: a message without changes.
+    async fn recovered(&mut self) {
+        let difference = Difference {
+            changes: Vec::new(),
+            relisted: false,
+        };
+        let kind = T::KIND;
+        // If nobody listens any more, the next difference finds out.
+        let _ = self.sender.send(Message { kind, difference }).await;
+    }
 }
 
 /// Starts the watches of these kinds.
 pub(crate) fn open(
     api: &Api,
     kinds: &[Kind],
-    metrics: &RunMetrics,
+    (metrics, health): (&RunMetrics, &Health),
     cancel: &CancellationToken,
     tasks: &mut JoinSet<&'static str>,
 ) -> Inbox {
@@ -113,10 +158,13 @@ pub(crate) fn open(
         sender,
     };
     kinds.iter().for_each(|kind| opener.start_kind(*kind));
-    Inbox {
+    let inbox = Inbox {
         messages,
         missing: kinds.iter().copied().collect(),
-    }
+        health: health.clone(),
+    };
+    inbox.tell_missing();
+    inbox
 }
 
 struct Opener<'a> {

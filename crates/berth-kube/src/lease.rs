@@ -2,6 +2,9 @@
 //!
 //! The leader renews a lease object; the others watch it and take over when it has not changed for
 //! its whole duration, by their own clocks: clocks of different machines are never compared.
+//!
+//! A leader believes in its lease from the moment at which it asked for it, not from the answer, and for less than the
+//! duration: whatever becomes of its requests, it has stepped down before another one can take over.
 
 use crate::api::{Api, ApiError};
 use crate::endpoint::Health;
@@ -12,7 +15,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 /// How long giving up the lease may take. Without it the next leader waits for the lease to run out.
@@ -71,6 +74,10 @@ pub struct Lease {
     options: LeaseOptions,
     /// The lease as last seen to change, and when that was.
     observed: Option<(Value, Instant)>,
+    /// When the request was sent by which we last took or renewed it.
+    renewed: Instant,
+    /// Who tells whether this copy can work.
+    health: Option<Health>,
 }
 
 impl Lease {
@@ -81,17 +88,42 @@ impl Lease {
             api,
             options,
             observed: None,
+            renewed: Instant::now(),
+            health: None,
         }
+    }
+
+    /// The same, telling of itself: who stands by is ready once the lease could be read, and who leads is alive while it
+    /// renews.
+    fn telling(mut self, health: &Health) -> Self {
+        self.health = Some(health.clone());
+        self
+    }
+
+    /// The longest that one try may take: there is time for another one before the deadline.
+    fn patience(&self) -> Duration {
+        self.options.renew_deadline / 2
     }
 
     /// Waits until we lead. `false` if cancelled before.
     pub async fn acquire(&mut self, cancel: &CancellationToken) -> bool {
         let attempts = async {
             loop {
-                match self.try_once().await {
-                    Ok(true) => return,
-                    Ok(false) => {}
-                    Err(error) => tracing::warn!(%error, "could not compete for the lease"),
+                let sent = Instant::now();
+                let tried = timeout(self.patience(), self.try_once()).await;
+                match &tried {
+                    Ok(Ok(true)) => {
+                        self.renew(sent);
+                        return;
+                    }
+                    Ok(Ok(false)) => {}
+                    Ok(Err(error)) if error.is_conflict() => tracing::debug!(%error, "another copy was faster"),
+                    Ok(Err(error)) => tracing::warn!(%error, "could not compete for the lease"),
+                    Err(_) => tracing::warn!("could not compete for the lease: no answer"),
+                }
+                // A copy that stands by is as ready as it can be, if it can read the lease.
+                if let Some(health) = &self.health {
+                    health.set_ready(matches!(tried, Ok(Ok(_))));
                 }
                 sleep(self.options.retry).await;
             }
@@ -99,26 +131,46 @@ impl Lease {
         cancel.run_until_cancelled(attempts).await.is_some()
     }
 
+    fn renew(&mut self, sent: Instant) {
+        self.renewed = sent;
+        if let Some(health) = &self.health {
+            health.set_lease(Some(sent + self.options.duration));
+        }
+    }
+
     /// Renews the lease until it is lost. Ends early, giving it up, when cancelled: `true`.
     pub async fn hold(&mut self, cancel: &CancellationToken) -> bool {
-        let mut renewed = Instant::now();
+        let given_up = self.hold_on(cancel).await;
+        if let Some(health) = &self.health {
+            health.set_lease(None);
+        }
+        given_up
+    }
+
+    async fn hold_on(&mut self, cancel: &CancellationToken) -> bool {
+        let mut sent = Instant::now();
         loop {
-            let retry = self.options.retry;
-            if cancel.run_until_cancelled(sleep(retry)).await.is_none() {
+            let deadline = self.renewed + self.options.renew_deadline;
+            // Counted from the last try, not from its end: one without an answer has waited long enough.
+            let next = (sent + self.options.retry).min(deadline);
+            if cancel.run_until_cancelled(sleep_until(next)).await.is_none() {
                 if timeout(RELEASE, self.release()).await.is_err() {
                     tracing::debug!("could not give up the lease in time");
                 }
                 return true;
             }
-            match timeout(self.options.renew_deadline, self.try_once()).await {
-                Ok(Ok(true)) => renewed = Instant::now(),
+            sent = Instant::now();
+            if sent >= deadline {
+                return false;
+            }
+            match timeout_at(deadline.min(sent + self.patience()), self.try_once()).await {
+                Ok(Ok(true)) => self.renew(sent),
                 // Somebody else holds it now.
                 Ok(Ok(false)) => return false,
-                Ok(Err(error)) if !error.is_conflict() => tracing::warn!(%error, "could not renew the lease"),
-                Ok(Err(_)) | Err(_) => {}
-            }
-            if renewed.elapsed() >= self.options.renew_deadline {
-                return false;
+                // Somebody else wrote it: who holds it now, the next try tells.
+                Ok(Err(error)) if error.is_conflict() => tracing::debug!(%error, "the lease has changed"),
+                Ok(Err(error)) => tracing::warn!(%error, "could not renew the lease"),
+                Err(_) => tracing::warn!("could not renew the lease: no answer"),
             }
         }
     }
@@ -130,6 +182,7 @@ impl Lease {
             let kept = self.try_to(Aim::Announce).await;
             if let Err(error) = &kept
                 && !failing
+                && !error.is_conflict()
             {
                 tracing::warn!(%error, "cannot keep the lease that announces the scheduler, trying on");
             }
@@ -146,12 +199,10 @@ impl Lease {
     async fn try_to(&mut self, aim: Aim) -> Result<bool, ApiError> {
         let LeaseOptions { namespace, name, .. } = &self.options.clone();
         let Some(bytes) = self.api.get(Resource::LEASES, namespace, name).await? else {
-            let created = self.api.create(Resource::LEASES, namespace, &self.record(None)).await;
-            return match created {
-                Ok(_) => Ok(true),
-                Err(error) if error.is_conflict() => Ok(false),
-                Err(error) => Err(error),
-            };
+            self.api
+                .create(Resource::LEASES, namespace, &self.record(None))
+                .await?;
+            return Ok(true);
         };
         let current: Value = serde_json::from_slice(&bytes).map_err(|error| ApiError::Malformed {
             path: Resource::LEASES.object(namespace, name),
@@ -161,11 +212,8 @@ impl Lease {
             return Ok(false);
         }
         let record = self.record(Some(&current));
-        match self.api.replace(Resource::LEASES, namespace, name, &record).await {
-            Ok(_) => Ok(true),
-            Err(error) if error.is_conflict() => Ok(false),
-            Err(error) => Err(error),
-        }
+        self.api.replace(Resource::LEASES, namespace, name, &record).await?;
+        Ok(true)
     }
 
     fn is_held_by_another(&mut self, current: &Value) -> bool {
@@ -239,7 +287,16 @@ impl Lease {
     }
 }
 
-/// Waits to become the leader, if there is an election. The token is cancelled when the lead is lost.
+/// The tokens of a lead.
+#[derive(Default)]
+pub(crate) struct Lead {
+    /// Cancelled when the lead is lost.
+    pub(crate) lost: CancellationToken,
+    /// To be cancelled when the work is done: until then the lease is renewed, or another copy would begin.
+    pub(crate) done: CancellationToken,
+}
+
+/// Waits to become the leader, if there is an election.
 pub(crate) async fn lead(
     api: &Api,
     election: Option<LeaseOptions>,
@@ -247,22 +304,20 @@ pub(crate) async fn lead(
     leader: &Gauge,
     cancel: &CancellationToken,
     tasks: &mut JoinSet<&'static str>,
-) -> CancellationToken {
-    let lost = CancellationToken::new();
+) -> Lead {
+    let lead = Lead::default();
     let Some(election) = election else {
         leader.set(1);
-        return lost;
+        return lead;
     };
-    let mut lease = Lease::new(api.clone(), election);
-    // A copy that stands by is as ready as it can be.
-    health.set_ready(true);
+    let mut lease = Lease::new(api.clone(), election).telling(health);
     if lease.acquire(cancel).await {
         tracing::info!("leading");
         health.set_ready(false);
         leader.set(1);
-        let (lost, cancel, leader) = (lost.clone(), cancel.clone(), leader.clone());
+        let (lost, done, leader) = (lead.lost.clone(), lead.done.clone(), leader.clone());
         tasks.spawn(async move {
-            let given_up = lease.hold(&cancel).await;
+            let given_up = lease.hold(&done).await;
             leader.set(0);
             if !given_up {
                 lost.cancel();
@@ -270,7 +325,7 @@ pub(crate) async fn lead(
             "leader election"
         });
     }
-    lost
+    lead
 }
 
 /// Now, as leases spell it.

@@ -3,21 +3,42 @@
 //! A key is in the queue at most once. While effects on an object are in flight, no other step that
 //! would touch it starts: this keeps the order of writes for every claim and every volume.
 
-use crate::backoff::Backoff;
+use crate::backoff::{Backoff, share, with_jitter};
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::hash::Hash;
-use tokio::time::Instant;
+use tokio::time::{Duration, Instant};
+
+/// Within this time those come back that waited for the server: at once is a storm.
+const SPREAD: Duration = Duration::from_secs(1);
+
+/// Why a step must be run again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// Something about this object.
+    Own,
+    /// The API server is away or out of order.
+    Outage,
+}
 
 /// The keys that wait, those that wait for a time, and those in flight.
+///
+/// A key that waits for a time after a failure is nowhere else, and comes back at that time only: its own writes, which
+/// return through a watch, do not bring it back earlier.
 #[derive(Debug)]
 pub(crate) struct Queue<Key> {
     backoff: Backoff,
+    /// In order. What is not queued any more is passed over.
     ready: VecDeque<Key>,
     queued: FxHashSet<Key>,
-    later: BinaryHeap<Reverse<(Instant, Key)>>,
+    waits: FxHashMap<Key, Instant>,
+    /// The same by time.
+    later: BTreeSet<(Instant, Key)>,
+    /// Those of them that wait for the server to answer.
+    outage: FxHashSet<Key>,
     failures: FxHashMap<Key, u32>,
+    /// Keys that were brought back early because the server answers. If they fail all the same, it is not for the server.
+    recovered: FxHashSet<Key>,
     /// What is in flight, with the keys that wait for it.
     locked: FxHashMap<Key, Vec<Key>>,
 }
@@ -29,34 +50,66 @@ impl<Key: Clone + Eq + Hash + Ord> Queue<Key> {
             backoff,
             ready: VecDeque::new(),
             queued: FxHashSet::default(),
-            later: BinaryHeap::new(),
+            waits: FxHashMap::default(),
+            later: BTreeSet::new(),
+            outage: FxHashSet::default(),
             failures: FxHashMap::default(),
+            recovered: FxHashSet::default(),
             locked: FxHashMap::default(),
         }
     }
 
     /// Puts a key at the end, unless it waits already.
     pub(crate) fn push(&mut self, key: Key) {
+        if !self.waits.contains_key(&key) {
+            self.make_ready(key);
+        }
+    }
+
+    /// The same for a key about which there is news from outside: it waits no longer, however often it failed.
+    pub(crate) fn hurry(&mut self, key: Key) {
+        self.end_wait(&key);
+        self.make_ready(key);
+    }
+
+    fn make_ready(&mut self, key: Key) {
         if self.queued.insert(key.clone()) {
             self.ready.push_back(key);
         }
     }
 
+    fn end_wait(&mut self, key: &Key) {
+        if let Some(until) = self.waits.remove(key) {
+            self.later.remove(&(until, key.clone()));
+            self.outage.remove(key);
+        }
+    }
+
+    fn wait(&mut self, key: Key, until: Instant) {
+        self.end_wait(&key);
+        self.queued.remove(&key);
+        self.later.insert((until, key.clone()));
+        self.waits.insert(key, until);
+    }
+
     /// The next key.
     pub(crate) fn pop(&mut self) -> Option<Key> {
-        let key = self.ready.pop_front()?;
-        self.queued.remove(&key);
-        Some(key)
+        loop {
+            let key = self.ready.pop_front()?;
+            if self.queued.remove(&key) {
+                return Some(key);
+            }
+        }
     }
 
     /// How many keys are ready.
     pub(crate) fn len(&self) -> usize {
-        self.ready.len()
+        self.queued.len()
     }
 
     /// Whether a key is ready.
     pub(crate) fn has_ready(&self) -> bool {
-        !self.ready.is_empty()
+        !self.queued.is_empty()
     }
 
     /// Lets a key wait for whatever of these is in flight. `false` if none is.
@@ -90,27 +143,48 @@ impl<Key: Clone + Eq + Hash + Ord> Queue<Key> {
 
     /// Forgets the failures of a key.
     pub(crate) fn succeeded(&mut self, key: &Key) {
-        self.failures.remove(key);
+        // Nearly all keys never fail.
+        if self.failures.remove(key).is_some() {
+            self.end_wait(key);
+            self.recovered.remove(key);
+        }
     }
 
     /// Brings a key back after a delay that grows with its failures in a row.
-    pub(crate) fn failed(&mut self, key: Key, now: Instant) {
+    pub(crate) fn failed(&mut self, key: Key, failure: Failure, now: Instant) {
         let failures = self.failures.entry(key.clone()).or_default();
         *failures = failures.saturating_add(1);
-        let delay = self.backoff.jittered(*failures);
-        self.later.push(Reverse((now + delay, key)));
+        let delay = self.backoff.delay(*failures);
+        if failure == Failure::Outage && !self.recovered.remove(&key) {
+            self.wait(key.clone(), now + with_jitter(delay.min(Backoff::OUTAGE_MAX)));
+            self.outage.insert(key);
+        } else {
+            self.wait(key, now + with_jitter(delay));
+        }
+    }
+
+    /// The server answers: what waits for that comes back soon.
+    pub(crate) fn recover(&mut self, now: Instant) {
+        for key in std::mem::take(&mut self.outage) {
+            let soon = now + share(SPREAD);
+            let until = self.waits.get(&key).map_or(soon, |until| soon.min(*until));
+            self.recovered.insert(key.clone());
+            self.wait(key, until);
+        }
     }
 
     /// When the next key comes back.
     pub(crate) fn next_due(&self) -> Option<Instant> {
-        self.later.peek().map(|Reverse((due, _))| *due)
+        self.later.first().map(|(due, _)| *due)
     }
 
     /// Makes those ready whose time has come.
     pub(crate) fn advance(&mut self, now: Instant) {
         while self.next_due().is_some_and(|due| due <= now) {
-            if let Some(Reverse((_, key))) = self.later.pop() {
-                self.push(key);
+            if let Some((_, key)) = self.later.pop_first() {
+                self.waits.remove(&key);
+                self.outage.remove(&key);
+                self.make_ready(key);
             }
         }
     }
@@ -118,7 +192,7 @@ impl<Key: Clone + Eq + Hash + Ord> Queue<Key> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Backoff, Queue};
+    use super::{Backoff, Failure, Queue};
     use tokio::time::{Duration, Instant};
 
     fn key(name: &str) -> String {
@@ -144,13 +218,61 @@ mod tests {
     fn a_failed_key_comes_back_later_and_later() {
         let mut queue = Queue::new(Backoff::EFFECT);
         let now = Instant::now();
-        queue.failed(key("a"), now);
+        queue.failed(key("a"), Failure::Own, now);
         let first = queue.next_due().unwrap();
         queue.advance(now);
         assert_eq!(queue.len(), 0);
         queue.advance(first);
         assert_eq!(queue.pop(), Some(key("a")));
-        queue.failed(key("a"), now);
+        queue.failed(key("a"), Failure::Own, now);
         assert!(queue.next_due().unwrap() >= now + Duration::from_millis(10));
+    }
+
+    #[test]
+    fn only_news_from_outside_shorten_the_wait_of_a_key_that_failed() {
+        let mut queue = Queue::new(Backoff::CALL);
+        let now = Instant::now();
+        queue.lock(&[key("a")]);
+        assert!(queue.wait_for(&key("a"), &[key("a")]));
+        queue.unlock(&[key("a")]);
+        queue.failed(key("a"), Failure::Own, now);
+        queue.push(key("a"));
+        assert_eq!((queue.len(), queue.pop()), (0, None), "neither an echo nor who waited brings it back");
+        queue.hurry(key("a"));
+        assert_eq!(queue.pop(), Some(key("a")));
+        assert_eq!(queue.next_due(), None);
+    }
+
+    #[test]
+    fn a_key_waits_for_one_time_only_however_often_it_fails() {
+        let mut queue = Queue::new(Backoff::EFFECT);
+        let now = Instant::now();
+        for _ in 0..240 {
+            queue.failed(key("a"), Failure::Own, now);
+        }
+        assert_eq!((queue.later.len(), queue.waits.len()), (1, 1));
+        assert!(queue.next_due().unwrap() >= now + Duration::from_secs(60), "the last failure counts");
+        queue.succeeded(&key("a"));
+        assert_eq!(queue.next_due(), None);
+        assert!(queue.failures.is_empty() && queue.recovered.is_empty());
+    }
+
+    #[test]
+    fn after_an_outage_everything_comes_back_soon() {
+        let mut queue = Queue::new(Backoff::EFFECT);
+        let now = Instant::now();
+        for _ in 0..20 {
+            queue.failed(key("a"), Failure::Outage, now);
+            queue.failed(key("b"), Failure::Own, now);
+        }
+        let due = queue.next_due().unwrap();
+        assert!(due <= now + Duration::from_millis(6250), "an outage is looked at often");
+        queue.recover(now);
+        queue.advance(now + Duration::from_secs(1));
+        assert_eq!((queue.pop(), queue.pop()), (Some(key("a")), None));
+        // The server answers, and this one fails all the same: it is not for the server.
+        queue.failed(key("a"), Failure::Outage, now);
+        queue.recover(now);
+        assert!(queue.next_due().unwrap() >= now + Duration::from_secs(60));
     }
 }

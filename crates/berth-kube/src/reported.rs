@@ -26,9 +26,16 @@ pub(crate) const REPORTS: Resource = Resource {
 struct Known {
     drivers: BTreeMap<String, CsiDriver>,
     reports: BTreeMap<String, Vec<CsiStorage>>,
+    drivers_listed: bool,
+    reports_listed: bool,
 }
 
 impl Known {
+    /// Whether all is known: a driver whose room is reported elsewhere must not be taken for one without limits.
+    fn is_listed(&self) -> bool {
+        self.drivers_listed && self.reports_listed
+    }
+
     /// A driver with what is reported for it. One that has a report and no object is known by its report.
     fn driver(&self, name: &ObjectName) -> Change<CsiDriver> {
         let (driver, report) = (self.drivers.get(&name.1), self.reports.get(&name.1));
@@ -117,16 +124,21 @@ impl Sink<CsiDriver> for Drivers {
     async fn take(&mut self, difference: Difference<CsiDriver>) -> bool {
         // Held until it is handed on: the other watch must not overtake.
         let mut known = self.known.lock().await;
+        known.drivers_listed |= difference.relisted;
         let changes = difference.changes.into_iter();
         let difference = Difference {
             changes: changes.map(|change| known.take_driver(change)).collect(),
-            relisted: difference.relisted,
+            relisted: difference.relisted && known.is_listed(),
         };
         self.forward.take(difference).await
     }
 
     fn problem(&mut self, problem: &str) {
         self.forward.problem(problem);
+    }
+
+    async fn recovered(&mut self) {
+        self.forward.recovered().await;
     }
 }
 
@@ -135,12 +147,17 @@ impl Sink<Whole> for Reports {
         let mut known = self.known.lock().await;
         let changes = difference.changes.into_iter();
         let changes: Vec<_> = changes.filter_map(|change| known.take_report(change)).collect();
-        if changes.is_empty() {
+        // Once both were listed, that drivers are listed again is for the other watch to say.
+        let first = difference.relisted && !std::mem::replace(&mut known.reports_listed, true);
+        let relisted = first && known.is_listed();
+        if changes.is_empty() && !relisted {
             return true;
         }
-        // That the drivers themselves were listed is for the other watch to say.
-        let relisted = false;
         self.forward.take(Difference { changes, relisted }).await
+    }
+
+    fn problem(&mut self, problem: &str) {
+        self.forward.problem(problem);
     }
 }
 
@@ -184,5 +201,31 @@ mod tests {
         let Change::Applied(plain) = &change else { panic!() };
         assert_eq!(plain.spec.capacity_tracking, None);
         assert!(matches!(known.take_driver(Change::Removed(name)), Change::Removed(_)));
+    }
+
+    fn listed<T>() -> Difference<T> {
+        Difference {
+            changes: Vec::new(),
+            relisted: true,
+        }
+    }
+
+    #[tokio::test]
+    async fn drivers_are_listed_when_reports_are_too() {
+        for reports_first in [true, false] {
+            let (forward, mut messages) = Forward::to_test();
+            let (mut drivers, mut reports) = sinks(forward);
+            if reports_first {
+                assert!(reports.take(listed()).await && drivers.take(listed()).await);
+            } else {
+                assert!(drivers.take(listed()).await && reports.take(listed()).await);
+            }
+            let mut told = Vec::new();
+            while let Ok(message) = messages.try_recv() {
+                told.push(message.difference.relisted);
+            }
+            assert_eq!(told.last(), Some(&true), "reports first: {reports_first}");
+            assert_eq!(told.iter().filter(|relisted| **relisted).count(), 1, "{told:?}");
+        }
     }
 }

@@ -101,6 +101,12 @@ impl Resource {
         }
     }
 
+    /// Whether a cluster may do without the kind. Kinds of Kubernetes itself are served by every API server.
+    #[must_use]
+    pub fn is_optional(&self) -> bool {
+        self.group == "storage.berth.dev"
+    }
+
     /// The path of all objects, in one namespace or in all of them.
     #[must_use]
     pub fn collection(&self, namespace: Option<&str>) -> String {

@@ -28,6 +28,10 @@ const PAGE_SIZE: usize = 1000;
 const WATCH_SECONDS: u64 = 290;
 /// How long a silent connection is believed in: the server ends it before that, or it is dead.
 const SILENCE: Duration = Duration::from_secs(WATCH_SECONDS + 20);
+/// The same for a server that sends bookmarks, as kube-apiserver does about once a minute.
+const SILENCE_BETWEEN_BOOKMARKS: Duration = Duration::from_secs(100);
+/// A watch that ends sooner than this without a word was not opened in earnest.
+const SHORTEST_WATCH: Duration = Duration::from_secs(5);
 /// A line longer than this is no object: etcd holds at most 1.5 MiB, and JSON is at most some times longer.
 const MAX_LINE_BYTES: usize = 64 << 20;
 
@@ -66,6 +70,11 @@ pub trait Sink<T>: Send {
 
     /// Hears of a problem that the watch gets over by itself.
     fn problem(&mut self, _problem: &str) {}
+
+    /// Hears that the server answers again after a problem.
+    fn recovered(&mut self) -> impl Future<Output = ()> + Send {
+        async {}
+    }
 }
 
 /// Watches a kind until it is cancelled or the sink wants no more.
@@ -89,6 +98,14 @@ struct Watcher<T> {
     resource: Resource,
     known: Known,
     version: Option<String>,
+    /// Problems in a row.
+    failures: u32,
+    /// Times in a row that the version to follow from was too old.
+    expired: u32,
+    /// The server sends bookmarks.
+    bookmarked: bool,
+    /// It was told that the kind is not served, or not to be read.
+    told_absent: bool,
     cancel: CancellationToken,
     object: PhantomData<fn() -> T>,
 }
@@ -149,7 +166,10 @@ enum Ended {
     /// All objects are known: follow.
     Listed,
     /// Go on from the last version.
-    Continue,
+    Continue {
+        /// Something came.
+        heard: bool,
+    },
     /// The last version is too old.
     Expired,
     /// The sink wants no more.
@@ -163,13 +183,16 @@ impl<T: Watchable> Watcher<T> {
             resource,
             known: Known::default(),
             version: None,
+            failures: 0,
+            expired: 0,
+            bookmarked: false,
+            told_absent: false,
             cancel,
             object: PhantomData,
         }
     }
 
     async fn run(&mut self, mut sink: impl Sink<T>) {
-        let mut failures = 0;
         while !self.cancel.is_cancelled() {
             let started = Instant::now();
             let result = match self.version.clone() {
@@ -177,38 +200,74 @@ impl<T: Watchable> Watcher<T> {
                 Some(version) => self.follow(&version, &mut sink).await,
             };
             match result {
-                Ok(Ended::Listed) => failures = 0,
-                Ok(Ended::Continue) => {
-                    failures = 0;
-                    // A server that ends watches as soon as they begin is not to be kept busy.
+                Ok(Ended::Listed) => {}
+                Ok(Ended::Continue { heard }) if heard || started.elapsed() >= SHORTEST_WATCH => {
+                    self.succeed();
                     tokio::time::sleep_until(started + Backoff::WATCH.initial).await;
                 }
-                Ok(Ended::Expired) => self.version = None,
+                // A server that ends watches as soon as they begin is not to be kept busy.
+                Ok(Ended::Continue { .. }) => self.wait(&mut sink, "it ended at once").await,
+                Ok(Ended::Expired) => self.expire(&mut sink).await,
                 Ok(Ended::Unwanted) => return,
-                Err(error) if error.is_gone() => self.version = None,
-                Err(error) if error.is_not_found() => {
-                    if !self.absent(&mut sink).await {
+                Err(error) if error.is_gone() => self.expire(&mut sink).await,
+                Err(error) if self.is_absent(&error) => {
+                    if !self.absent(&mut sink, &error).await {
                         return;
                     }
                 }
-                Err(error) => {
-                    failures += 1;
-                    let delay = Backoff::WATCH.jittered(failures);
-                    tracing::warn!(kind = self.resource.kind, %error, ?delay, "watch failed, trying again");
-                    sink.problem(&error.to_string());
-                    tokio::time::sleep(delay).await;
-                }
+                Err(error) => self.wait(&mut sink, &error.to_string()).await,
             }
         }
     }
 
-    /// Takes over that the server does not serve the resource: then there is no object of it. An older server need not
-    /// know every kind, and one that learns of it later is asked again.
-    async fn absent(&mut self, sink: &mut impl Sink<T>) -> bool {
-        tracing::debug!(kind = self.resource.kind, "the server does not know this kind");
+    /// Tells of a problem and waits, the longer the more there were in a row.
+    async fn wait(&mut self, sink: &mut impl Sink<T>, problem: &str) {
+        self.failures = self.failures.saturating_add(1);
+        let delay = Backoff::WATCH.jittered(self.failures);
+        tracing::warn!(kind = self.resource.kind, problem, ?delay, "watch failed, trying again");
+        sink.problem(problem);
+        tokio::time::sleep(delay).await;
+    }
+
+    /// The version to follow from is too old: list again, at once unless that was of no use the last time.
+    async fn expire(&mut self, sink: &mut impl Sink<T>) {
         self.version = None;
-        let changes = self.known.drain().map(|(name, _)| Change::Removed(name)).collect();
-        let relisted = true;
+        self.expired = self.expired.saturating_add(1);
+        if self.expired > 1 {
+            let delay = Backoff::WATCH.jittered(self.expired - 1);
+            tracing::warn!(kind = self.resource.kind, ?delay, "no version can be followed, listing again");
+            sink.problem("the version to follow from is too old");
+            tokio::time::sleep(delay).await;
+        }
+    }
+
+    /// A watch does what it should: what went wrong is over.
+    fn succeed(&mut self) {
+        self.failures = 0;
+        self.expired = 0;
+        self.told_absent = false;
+    }
+
+    /// Whether the answer means that there is no object of the kind. It must not take away what is known: of a kind that
+    /// every cluster serves, or that has been served, it is the answer that is wrong.
+    fn is_absent(&self, error: &ApiError) -> bool {
+        self.resource.is_optional() && self.known.is_empty() && (error.is_unserved() || error.is_forbidden())
+    }
+
+    /// Takes over that the server does not serve the resource: then there is no object of it. A cluster that learns of it
+    /// later is asked again.
+    async fn absent(&mut self, sink: &mut impl Sink<T>, error: &ApiError) -> bool {
+        let kind = self.resource.kind;
+        if !std::mem::replace(&mut self.told_absent, true) {
+            if error.is_forbidden() {
+                tracing::warn!(kind, %error, "the kind may not be read: going on as if there were no object of it");
+                sink.problem(&error.to_string());
+            } else {
+                tracing::debug!(kind, "the server does not know this kind");
+            }
+        }
+        self.version = None;
+        let (changes, relisted) = (Vec::new(), true);
         let wanted = sink.take(Difference { changes, relisted }).await;
         tokio::time::sleep(Backoff::WATCH.max).await;
         wanted
@@ -220,14 +279,29 @@ impl<T: Watchable> Watcher<T> {
         let mut changes = Vec::new();
         let collection = self.resource.collection(None);
         let mut path = format!("{collection}?limit={PAGE_SIZE}");
+        let mut paged = false;
         let version = loop {
-            let body = self.api.get_path(&path).await?;
+            let body = match self.api.get_path(&path).await {
+                // The pages come from one version of the list, which the server keeps for some minutes only. Who is
+                // slower than that takes it in one piece.
+                Err(error) if error.is_gone() && paged => {
+                    listed.clear();
+                    changes.clear();
+                    paged = false;
+                    path.clone_from(&collection);
+                    continue;
+                }
+                body => body?,
+            };
             let page: Page<'_> = serde_json::from_slice(&body).map_err(|error| malformed(&path, &error))?;
             for item in page.items.unwrap_or_default() {
                 self.take_listed(item, &mut listed, &mut changes);
             }
             match page.metadata.r#continue.filter(|token| !token.is_empty()) {
-                Some(token) => path = format!("{collection}?limit={PAGE_SIZE}&continue={}", escape(&token)),
+                Some(token) => {
+                    paged = true;
+                    path = format!("{collection}?limit={PAGE_SIZE}&continue={}", escape(&token));
+                }
                 None => break page.metadata.resource_version,
             }
         };
@@ -265,12 +339,17 @@ impl<T: Watchable> Watcher<T> {
             "{collection}?watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={version}"
         );
         let mut lines = Lines::new(self.api.stream(&path).await?);
-        while let Some(chunk) = lines.next(&path).await? {
+        if self.failures > 0 {
+            sink.recovered().await;
+        }
+        let mut heard = false;
+        while let Some(chunk) = lines.next(&path, self.silence()).await? {
             let mut changes = Vec::new();
             let mut ended = None;
             for line in chunk[..].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
                 if let Some((kind, object)) = typed::<T>(line) {
                     self.take_decoded(kind, Ok(object), &mut changes);
+                    heard = true;
                     continue;
                 }
                 let line: Line<'_> = serde_json::from_slice(line).map_err(|error| malformed(&path, &error))?;
@@ -279,6 +358,10 @@ impl<T: Watchable> Watcher<T> {
                     break;
                 }
                 self.take_decoded(line.r#type, decode::<T>(line.object), &mut changes);
+                heard = true;
+            }
+            if heard {
+                self.succeed();
             }
             let relisted = false;
             if !changes.is_empty() && !sink.take(Difference { changes, relisted }).await {
@@ -294,16 +377,27 @@ impl<T: Watchable> Watcher<T> {
                 }
             }
         }
-        Ok(Ended::Continue)
+        Ok(Ended::Continue { heard })
+    }
+
+    /// How long nothing need come before the connection is taken for dead.
+    fn silence(&self) -> Duration {
+        if self.bookmarked {
+            SILENCE_BETWEEN_BOOKMARKS
+        } else {
+            SILENCE
+        }
     }
 
     fn take_decoded(&mut self, kind: &str, object: Result<T, (LooseMeta, String)>, changes: &mut Vec<Change<T>>) {
         let (name, version, change) = match (kind, object) {
             ("BOOKMARK", Ok(object)) => {
+                self.bookmarked = true;
                 self.version = Some(object.metadata().resource_version.clone());
                 return;
             }
             ("BOOKMARK", Err((metadata, _))) => {
+                self.bookmarked = true;
                 self.version = Some(metadata.resource_version);
                 return;
             }
@@ -381,9 +475,10 @@ impl Lines {
     }
 
     /// The next whole lines, or nothing at the end of the body.
-    async fn next(&mut self, path: &str) -> Result<Option<BytesMut>, ApiError> {
+    async fn next(&mut self, path: &str, silence: Duration) -> Result<Option<BytesMut>, ApiError> {
         loop {
-            let Ok(frame) = tokio::time::timeout(SILENCE, self.body.frame()).await else {
+            let Ok(frame) = tokio::time::timeout(silence, self.body.frame()).await else {
+                tracing::warn!(path, ?silence, "a watch fell silent, opening it anew");
                 return Ok(None);
             };
             let frame = match frame {

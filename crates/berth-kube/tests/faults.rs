@@ -1,5 +1,6 @@
 //! Two controllers at once on an API server that refuses requests, answers and then claims it had
-//! not, and cuts watches: in the end all is bound, and nothing twice.
+//! not, and cuts watches: in the end all is bound, and nothing twice. Answers that are not the API
+//! server's own delete nothing.
 
 // Helpers of tests fail loudly too; the lints spare only the test functions themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -13,9 +14,14 @@ use berth_kube::api::Api;
 use berth_kube::controller::Options;
 use berth_kube::resource::Resource;
 use common::faulty::Faulty;
+use common::gate::{Gate, HTML, Verdict};
 use common::{Cluster, create_pair, eventually};
+use http::StatusCode;
 use serde_json::Value;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::time::{Instant, sleep};
 
 const PAIRS: usize = 60;
 
@@ -69,4 +75,111 @@ async fn two_controllers_on_a_faulty_server_bind_everything_once() {
         .filter(|event| matches!(event["reason"].as_str(), Some("ClaimLost" | "ClaimMisbound")))
         .collect();
     assert!(lost.is_empty(), "{lost:#?}");
+}
+
+/// A controller whose requests pass a gate.
+fn start(gate: &Gate, options: Options) -> common::Running {
+    let cancel = berth_kube::CancellationToken::new();
+    let client = Client::new(gate.clone(), "default");
+    let task = tokio::spawn(berth_kube::controller::run(client, options, cancel.clone()));
+    common::Running { cancel, task }
+}
+
+async fn phase(cluster: &Cluster, kind: Kind, namespace: &str, name: &str) -> Value {
+    let object = cluster.get(kind, namespace, name).await.unwrap();
+    object["status"]["phase"].clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_404_that_is_not_the_api_servers_releases_no_volume() {
+    let cluster = Cluster::new();
+    create_pair(&cluster, "kept").await;
+    let gate = Gate::new(&cluster.server);
+    // Watches end as soon as they are opened, so that each is soon asked for again.
+    let watch = Verdict::Answer(StatusCode::OK, "");
+    let down = Arc::new(AtomicBool::new(false));
+    let is_down = Arc::clone(&down);
+    gate.decide(move |asked| match asked.starts_with("GET ") {
+        true if is_down.load(Ordering::Relaxed) => HTML,
+        true if asked.contains("watch=true") => watch.clone(),
+        _ => Verdict::Pass,
+    });
+    let running = start(&gate, Options::default());
+    let bound = async || phase(&cluster, Kind::PersistentVolume, "", "kept").await == "Bound";
+    eventually("it is bound", &bound).await;
+    down.store(true, Ordering::Relaxed);
+    let before = gate.asked("GET /api/v1/persistentvolumeclaims");
+    // Minutes of the paused clock, in which each kind is asked for again and again, and everything is looked at anew.
+    sleep(Duration::from_secs(300)).await;
+    assert!(gate.asked("GET /api/v1/persistentvolumeclaims") > before + 5, "it is asked for soon");
+    assert!(bound().await);
+    down.store(false, Ordering::Relaxed);
+    sleep(Duration::from_secs(120)).await;
+    assert!(bound().await);
+    assert_eq!(
+        phase(&cluster, Kind::PersistentVolumeClaim, "default", "kept").await,
+        "Bound"
+    );
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_is_not_taken_for_gone_by_a_404_of_something_else() {
+    let cluster = Cluster::new();
+    create_pair(&cluster, "kept").await;
+    let gate = Gate::new(&cluster.server);
+    let api = Api::new(Client::new(gate.clone(), "default"), "test");
+    let claims = Resource::of(Kind::PersistentVolumeClaim);
+    assert!(api.get(claims, "default", "kept").await.unwrap().is_some());
+    assert!(api.get(claims, "default", "other").await.unwrap().is_none());
+    let status = |details: &'static str| Verdict::Answer(StatusCode::NOT_FOUND, details);
+    for wrong in [
+        HTML,
+        status("404 page not found"),
+        status(r#"{"kind":"Status","code":404,"reason":"NotFound","message":"no such resource","details":{}}"#),
+        status(r#"{"kind":"Status","code":404,"reason":"NotFound","details":{"name":"x","kind":"persistentvolumeclaims"}}"#),
+        status(r#"{"kind":"Status","code":404,"reason":"NotFound","details":{"name":"kept","kind":"pods"}}"#),
+        status(r#"{"reason":"NotFound","details":{"name":"kept","kind":"persistentvolumeclaims"}}"#),
+    ] {
+        let answer = wrong.clone();
+        gate.decide(move |_| answer.clone());
+        let found = api.get(claims, "default", "kept").await;
+        assert!(found.is_err(), "{wrong:?}: {found:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_failed_in_an_outage_is_done_soon_after_it() {
+    let cluster = Cluster::new();
+    let names: Vec<String> = (0..5).map(|number| format!("p{number}")).collect();
+    for name in &names {
+        create_pair(&cluster, name).await;
+    }
+    let gate = Gate::new(&cluster.server);
+    let up = Arc::new(AtomicBool::new(false));
+    let is_up = Arc::clone(&up);
+    gate.decide(move |asked| match asked.starts_with("PATCH ") {
+        true if !is_up.load(Ordering::Relaxed) => Verdict::Answer(StatusCode::SERVICE_UNAVAILABLE, "down"),
+        _ => Verdict::Pass,
+    });
+    let running = start(
+        &gate,
+        Options {
+            // Nothing but the retries themselves brings claims back.
+            resync: Duration::from_secs(86400),
+            ..Options::default()
+        },
+    );
+    sleep(Duration::from_secs(600)).await;
+    let tries = gate.asked("PATCH ");
+    assert!(tries < 2000, "each of five waits about five seconds: {tries}");
+    up.store(true, Ordering::Relaxed);
+    let back = Instant::now();
+    eventually("all claims are bound", || async {
+        let claims = cluster.list(Resource::of(Kind::PersistentVolumeClaim)).await;
+        claims.iter().all(|claim| claim["status"]["phase"] == "Bound")
+    })
+    .await;
+    assert!(back.elapsed() < Duration::from_secs(8), "{:?}", back.elapsed());
+    running.stop().await;
 }

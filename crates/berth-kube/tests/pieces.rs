@@ -6,13 +6,16 @@
 mod common;
 
 use berth_core::api::Kind;
-use berth_kube::CancellationToken;
+use berth_kube::api::Api;
+use berth_kube::{CancellationToken, Client};
 use berth_kube::component::ProcessOptions;
 use berth_kube::endpoint::{Health, serve};
 use berth_kube::lease::{Lease, LeaseOptions};
 use berth_kube::recorder::{About, Told, recorder};
 use berth_kube::resource::Resource;
+use common::gate::{Gate, Verdict};
 use common::{Cluster, eventually};
+use http::StatusCode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
@@ -20,6 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
 
 fn lease(cluster: &Cluster, identity: &str) -> Lease {
     let options = LeaseOptions {
@@ -76,6 +80,158 @@ async fn a_leader_that_fell_silent_is_deposed_and_notices() {
     let mut next = lease(&cluster, "next");
     assert!(next.acquire(&cancel).await, "after the lease ran out");
     assert!(!silent.hold(&cancel).await, "the lease is another's");
+}
+
+/// A lease through a gate, with the times of Kubernetes.
+fn gated_lease(gate: &Gate) -> Lease {
+    let api = Api::new(Client::new(gate.clone(), "default"), "test");
+    Lease::new(api, LeaseOptions::new("kube-system", "berth-controller", "leader"))
+}
+
+const REFUSED: Verdict = Verdict::Answer(StatusCode::INTERNAL_SERVER_ERROR, "out of order");
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_steps_down_before_another_can_take_over_whatever_its_requests_meet() {
+    // Errors for some time, then no answers at all; no answers from the start; the answer to the last renewal comes late.
+    for errors in [4, 2, 0] {
+        let cluster = Cluster::new();
+        let gate = Gate::new(&cluster.server);
+        let mut lease = gated_lease(&gate);
+        let cancel = CancellationToken::new();
+        assert!(lease.acquire(&cancel).await);
+        let mut left = errors;
+        gate.decide(move |_| {
+            if left == 0 {
+                return Verdict::Hang;
+            }
+            left -= 1;
+            REFUSED
+        });
+        let acquired = Instant::now();
+        assert!(!lease.hold(&cancel).await);
+        let believed = acquired.elapsed();
+        assert!(believed <= Duration::from_secs(10), "{errors} errors: {believed:?}");
+        assert!(believed >= Duration::from_secs(9), "{errors} errors: {believed:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_without_an_answer_is_tried_again_in_time() {
+    let cluster = Cluster::new();
+    let gate = Gate::new(&cluster.server);
+    let mut lease = gated_lease(&gate);
+    let cancel = CancellationToken::new();
+    assert!(lease.acquire(&cancel).await);
+    let mut puts = 0;
+    gate.decide(move |asked| {
+        if !asked.starts_with("PUT ") {
+            return Verdict::Pass;
+        }
+        puts += 1;
+        match puts % 3 {
+            1 => Verdict::Silent,
+            2 => Verdict::Answer(StatusCode::CONFLICT, "changed"),
+            _ => Verdict::Pass,
+        }
+    });
+    let stop = CancellationToken::new();
+    let holding = tokio::spawn({
+        let stop = stop.clone();
+        async move { lease.hold(&stop).await }
+    });
+    // Minutes of the paused clock.
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    assert!(!holding.is_finished(), "neither a conflict nor a lost answer ends it");
+    stop.cancel();
+    assert!(holding.await.unwrap());
+}
+
+/// A controller that leads, with a claim to bind, and every write to a volume hanging.
+async fn controller_in_the_middle_of_a_write() -> (Cluster, Gate, common::Running) {
+    let cluster = Cluster::new();
+    let gate = Gate::new(&cluster.server);
+    gate.decide(|asked| match asked.starts_with("PATCH /api/v1/persistentvolumes") {
+        true => Verdict::Hang,
+        false => Verdict::Pass,
+    });
+    let options = berth_kube::controller::Options {
+        process: ProcessOptions {
+            leader_election: Some(LeaseOptions::new("kube-system", "berth-controller", "only")),
+            ..ProcessOptions::default()
+        },
+        ..berth_kube::controller::Options::default()
+    };
+    let cancel = CancellationToken::new();
+    let client = Client::new(gate.clone(), "default");
+    let task = tokio::spawn(berth_kube::controller::run(client, options, cancel.clone()));
+    common::create_pair(&cluster, "a").await;
+    eventually("a write is on its way", || async {
+        gate.asked("PATCH /api/v1/persistentvolumes") > 0
+    })
+    .await;
+    (cluster, gate, common::Running { cancel, task })
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_is_held_until_the_last_write_has_ended() {
+    let (cluster, gate, running) = controller_in_the_middle_of_a_write().await;
+    running.cancel.cancel();
+    // The write may take ten seconds of the paused clock; the lease is renewed meanwhile.
+    let renewals = gate.asked("PUT /apis/coordination.k8s.io");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(!running.task.is_finished());
+    assert_eq!(holder(&cluster).await, "only");
+    assert!(gate.asked("PUT /apis/coordination.k8s.io") > renewals);
+    running.task.await.unwrap().unwrap();
+    assert_eq!(holder(&cluster).await, "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_lost_the_lease_does_not_wait_for_its_writes() {
+    let (cluster, _gate, running) = controller_in_the_middle_of_a_write().await;
+    let path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/berth-controller";
+    let patch = serde_json::json!({"spec": {"holderIdentity": "thief"}});
+    cluster.api.merge_patch_path(path, &patch).await.unwrap();
+    let stolen = Instant::now();
+    let ended = running.task.await.unwrap();
+    assert!(ended.unwrap_err().to_string().contains("lost the lease"));
+    assert!(stolen.elapsed() <= Duration::from_secs(3), "{:?}", stolen.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_cannot_read_the_lease_is_not_ready() {
+    let cluster = Cluster::new();
+    let gate = Gate::new(&cluster.server);
+    gate.decide(|_| Verdict::Answer(StatusCode::UNAUTHORIZED, "who are you"));
+    let health = Health::default();
+    let options = berth_kube::controller::Options {
+        process: ProcessOptions {
+            leader_election: Some(LeaseOptions::new("kube-system", "berth-controller", "standby")),
+            health: health.clone(),
+            ..ProcessOptions::default()
+        },
+        ..berth_kube::controller::Options::default()
+    };
+    let cancel = CancellationToken::new();
+    let client = Client::new(gate.clone(), "default");
+    let task = tokio::spawn(berth_kube::controller::run(client, options, cancel.clone()));
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert!(!health.is_ready(), "it could not take over");
+    // Another copy leads: this one stands by.
+    let mut leader = lease(&cluster, "leader");
+    assert!(leader.acquire(&cancel).await);
+    let holding = tokio::spawn({
+        let cancel = cancel.clone();
+        async move { leader.hold(&cancel).await }
+    });
+    gate.decide(|_| Verdict::Pass);
+    eventually("it is ready", || async { health.is_ready() }).await;
+    gate.decide(|_| REFUSED);
+    eventually("it is not", || async { !health.is_ready() }).await;
+    assert!(health.is_healthy());
+    cancel.cancel();
+    task.await.unwrap().unwrap();
+    holding.await.unwrap();
 }
 
 fn told(message: &str) -> Told {

@@ -4,13 +4,14 @@
 mod common;
 
 use berth_core::api::Kind;
-use berth_kube::CancellationToken;
+use berth_kube::{CancellationToken, Client as KubeClient};
 use berth_kube::provisioner::{CapacityForm, CapacityOptions, Options, RunError, run};
 use berth_kube::resource::Resource;
 use berth_provisioner::csi::{Client, ClientSettings};
 use berth_provisioner::driver::{ControllerService, IdentityService, NAME, NODE_KEY, SegmentRoom, Server, Store};
 use berth_provisioner::topology::{Policy, Segment};
 use common::faulty::Faulty;
+use common::gate::{Gate, Verdict};
 use common::{Cluster, eventually};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
@@ -550,5 +551,80 @@ async fn a_driver_that_is_away_is_waited_for() {
     tokio::time::timeout(Duration::from_secs(20), provisioner.stop())
         .await
         .unwrap();
+    controller.stop().await;
+}
+
+/// A claim that needs no node and is larger than all the room is asked for again, but not all the time.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_fits_nowhere_is_tried_again_later_and_later() {
+    let cluster = Cluster::new();
+    let driver = Driver::start(&["n0"], GI).await;
+    add_csi_node(&cluster, "n0").await;
+    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "now"},
+        "provisioner": NAME, "volumeBindingMode": "Immediate"});
+    cluster.create(&class).await;
+    let controller = cluster.start(controller_options());
+    let options = driver.options().await;
+    let metrics = options.metrics.clone();
+    let gate = Gate::new(&cluster.server);
+    let cancel = CancellationToken::new();
+    let client = KubeClient::new(gate.clone(), "default");
+    let task = tokio::spawn(run(client, options, cancel.clone()));
+    let object = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "big", "namespace": "default"},
+        "spec": {"storageClassName": "now", "accessModes": ["ReadWriteOnce"],
+                 "resources": {"requests": {"storage": "5Gi"}}}});
+    cluster.create(&object).await;
+    let calls = |wanted: u64| {
+        let metrics = metrics.clone();
+        async move { eventually("asked again", || async { metrics.calls("CreateVolume").0 >= wanted }).await }
+    };
+    calls(1).await;
+    let first = std::time::Instant::now();
+    calls(3).await;
+    // A second after the first, two after the second.
+    assert!(first.elapsed() >= Duration::from_millis(2900), "{:?}", first.elapsed());
+    assert_eq!(metrics.calls("CreateVolume"), (3, 3));
+    let writes = gate.asked("PATCH ");
+    assert!(writes <= 6, "two for each try: {writes}");
+    // Somebody makes the claim smaller in the only way there is: what is new is looked at at once.
+    cluster.delete(Kind::PersistentVolumeClaim, "default", "big").await;
+    eventually("it goes", || async { claim(&cluster, "big").await.is_null() }).await;
+    cancel.cancel();
+    task.await.unwrap().unwrap();
+    controller.stop().await;
+}
+
+/// An update of capacity that fails once, and one that is made without anybody hearing of it, are made good.
+#[tokio::test(flavor = "multi_thread")]
+async fn capacity_is_published_after_a_write_that_failed() {
+    let cluster = Cluster::new();
+    let driver = Driver::start(&["n0"], 10 * GI).await;
+    add_csi_node(&cluster, "n0").await;
+    add_class(&cluster, "dir", NAME, json!({})).await;
+    let controller = cluster.start(controller_options());
+    let mut options = driver.options().await;
+    options.capacity = Some(CapacityOptions::new("default"));
+    let gate = Gate::new(&cluster.server);
+    let mut failed = 0;
+    gate.decide(move |asked| {
+        let is_write = !asked.starts_with("GET ") && asked.contains("csistoragecapacities");
+        let broken = Verdict::Answer(http::StatusCode::INTERNAL_SERVER_ERROR, "out of order");
+        failed += usize::from(is_write);
+        // Both the first creation and the first update.
+        if is_write && failed % 2 == 1 { broken } else { Verdict::Pass }
+    });
+    let cancel = CancellationToken::new();
+    let client = KubeClient::new(gate.clone(), "default");
+    let task = tokio::spawn(run(client, options, cancel.clone()));
+    let room = async |wanted: &str| {
+        let objects = cluster.list(Resource::of(Kind::CsiStorageCapacity)).await;
+        objects.len() == 1 && objects[0]["maximumVolumeSize"] == wanted
+    };
+    eventually("all room", || room("10Gi")).await;
+    add_claim(&cluster, "c", "dir", "4Gi", "n0").await;
+    eventually("less room", || room("6Gi")).await;
+    cancel.cancel();
+    task.await.unwrap().unwrap();
     controller.stop().await;
 }

@@ -187,3 +187,101 @@ async fn a_long_list_is_read_page_by_page() {
     .await;
     assert!(asked[1].ends_with("continue=abc%3D%3D"), "{}", asked[1]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_404_takes_nothing_away() {
+    let html = || (StatusCode::NOT_FOUND, "<html>no such page</html>".to_owned());
+    let status = json!({"kind": "Status", "code": 404, "reason": "NotFound", "message": "gone", "details": {}});
+    let refused = || (StatusCode::NOT_FOUND, status.to_string());
+    let (_, expired) = list(0, &[]);
+    check(
+        vec![
+            html(),
+            list(7, &[volume("a", 1)]),
+            html(),
+            refused(),
+            (StatusCode::GONE, expired),
+            refused(),
+            html(),
+            list(9, &[volume("a", 1), volume("b", 9)]),
+        ],
+        &[&["a@1"], &["b@9"]],
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_that_expire_are_asked_for_in_one_piece() {
+    let page = json!({"metadata": {"resourceVersion": "7", "continue": "abc"}, "items": [volume("a", 1)]});
+    let asked = check(
+        vec![
+            (StatusCode::OK, page.to_string()),
+            (StatusCode::GONE, String::new()),
+            list(9, &[volume("a", 1), volume("b", 2)]),
+        ],
+        &[&["a@1", "b@2"]],
+    )
+    .await;
+    assert!(!asked[2].contains("limit") && !asked[2].contains("continue"), "{}", asked[2]);
+}
+
+/// How many requests there are in an hour of the paused clock if the server answers like this, list and watch.
+async fn requests_in_an_hour(answer: impl Fn(bool) -> (StatusCode, String) + Send + Sync + 'static) -> usize {
+    #[derive(Clone)]
+    struct Answers(Arc<dyn Fn(bool) -> (StatusCode, String) + Send + Sync>, Arc<Mutex<usize>>);
+
+    impl tower_service::Service<Request<Body>> for Answers {
+        type Response = Response<Full<Bytes>>;
+        type Error = Infallible;
+        type Future = Ready<Result<Self::Response, Infallible>>;
+
+        fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, request: Request<Body>) -> Self::Future {
+            *self.1.lock().unwrap() += 1;
+            let (status, body) = (self.0)(request.uri().to_string().contains("watch=true"));
+            let mut response = Response::new(Full::new(Bytes::from(body)));
+            *response.status_mut() = status;
+            ready(Ok(response))
+        }
+    }
+
+    let count = Arc::<Mutex<usize>>::default();
+    let client = Client::new(Answers(Arc::new(answer), Arc::clone(&count)), "default");
+    let (sender, _differences) = mpsc::unbounded_channel();
+    let cancel = CancellationToken::new();
+    let watching = tokio::spawn(watch(Api::new(client, "test"), Collect(sender), cancel.clone()));
+    tokio::time::sleep(std::time::Duration::from_secs(3600)).await;
+    cancel.cancel();
+    watching.await.unwrap();
+    let count = *count.lock().unwrap();
+    assert!(count > 50, "it goes on: {count}");
+    count
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_cannot_be_followed_is_not_kept_busy() {
+    let asked = requests_in_an_hour(|is_watch| if is_watch { lines(&[]) } else { list(7, &[]) }).await;
+    assert!(asked < 200, "watches that end at once: {asked}");
+    let asked = requests_in_an_hour(|is_watch| {
+        if is_watch {
+            (StatusCode::GONE, String::new())
+        } else {
+            list(7, &[])
+        }
+    });
+    let asked = asked.await;
+    assert!(asked < 400, "versions that are too old at once: {asked}");
+    let asked = requests_in_an_hour(|is_watch| {
+        let error = json!({"kind": "Status", "code": 500, "message": "out of order"});
+        if is_watch {
+            lines(&[("ERROR", error)])
+        } else {
+            list(7, &[])
+        }
+    });
+    let asked = asked.await;
+    assert!(asked < 400, "errors in the stream: {asked}");
+}

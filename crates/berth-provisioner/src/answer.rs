@@ -109,6 +109,11 @@ fn fail(attempt: &Attempt, failure: &Failure) -> Conclusion {
     let claim = &attempt.request.claim;
     let word = || failed(claim, class_failed(&attempt.request.class, &failure.message));
     match failure.kind {
+        // The claim is to go, each time the backend itself said that it failed, and no answer was lost.
+        FailureKind::Unclear if attempt.purpose == Purpose::CleanUp && !attempt.in_doubt => Conclusion {
+            effects: give_up(attempt, &failure.message),
+            retry: false,
+        },
         FailureKind::Final => Conclusion {
             // With a node to reject, the scheduler brings the claim back. Without, time must.
             retry: attempt.node.is_none() && attempt.purpose == Purpose::Provision,
@@ -119,7 +124,7 @@ fn fail(attempt: &Attempt, failure: &Failure) -> Conclusion {
             effects: vec![word()],
             retry: true,
         },
-        FailureKind::InDoubt => Conclusion {
+        FailureKind::InDoubt | FailureKind::Unclear => Conclusion {
             effects: vec![word()],
             retry: true,
         },

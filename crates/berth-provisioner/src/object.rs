@@ -36,9 +36,6 @@ pub fn persistent_volume(request: &Request, volume: &Volume, settings: &Settings
         if !request.class.mount_options.is_empty() {
             fields.insert("mountOptions".to_owned(), json!(request.class.mount_options));
         }
-        if let Some(attributes_class) = &claim.spec.volume_attributes_class_name {
-            fields.insert("volumeAttributesClassName".to_owned(), json!(attributes_class));
-        }
     }
     let mut annotations = Map::new();
     annotations.insert(names::PROVISIONED_BY.to_owned(), json!(settings.provisioner));

@@ -121,6 +121,9 @@ pub enum FailureKind {
     Final,
     /// A volume may exist or be under way: only asking again for the same one can tell.
     InDoubt,
+    /// The backend itself says that it failed, but not that it left nothing behind. Asked again while the claim is there;
+    /// not kept up by it when the claim is to go.
+    Unclear,
     /// The backend was not asked at all: the same is tried again later.
     NotAsked,
 }
@@ -140,6 +143,15 @@ impl Failure {
     pub fn in_doubt(message: impl Into<String>) -> Self {
         Self {
             kind: FailureKind::InDoubt,
+            message: message.into(),
+        }
+    }
+
+    /// The backend failed somehow.
+    #[must_use]
+    pub fn unclear(message: impl Into<String>) -> Self {
+        Self {
+            kind: FailureKind::Unclear,
             message: message.into(),
         }
     }

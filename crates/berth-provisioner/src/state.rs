@@ -3,12 +3,12 @@
 use berth_core::api::{
     CsiNode, Kind, Node, Object, ObjectMeta, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Whether one state of an object is older than another. Versions of one object grow.
-fn is_older(one: &ObjectMeta, other: &ObjectMeta) -> bool {
+/// Whether a state of an object is the one that is known, or one from before. Versions of one object grow.
+fn is_known(new: &ObjectMeta, known: &ObjectMeta) -> bool {
     let version = |metadata: &ObjectMeta| metadata.resource_version.parse::<u64>().ok();
-    one.uid == other.uid && version(one).zip(version(other)).is_some_and(|(one, other)| one < other)
+    new.uid == known.uid && version(new).zip(version(known)).is_some_and(|(new, known)| new <= known)
 }
 
 /// The objects that provisioning reads. Whoever feeds it decides how; it has one writer.
@@ -20,23 +20,31 @@ pub struct State {
     volumes: BTreeMap<String, PersistentVolume>,
     claims: BTreeMap<(String, String), PersistentVolumeClaim>,
     attachments: BTreeMap<String, VolumeAttachment>,
+    /// The attachments of each volume, by name.
+    attached: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl State {
-    /// Takes in the new state of an object. Kinds that provisioning does not read are skipped, and so is a claim or
-    /// volume in an older version than the one that is known: answers to writes may overtake a watch.
-    pub fn upsert(&mut self, object: &Object) {
-        let name = object.metadata().name.clone();
+    /// Whether this state of a claim or volume is known, or a newer one: answers to writes may overtake a watch, which then
+    /// brings nothing but echoes.
+    #[must_use]
+    pub fn knows(&self, object: &Object) -> bool {
+        let metadata = object.metadata();
         let known = match object {
-            Object::PersistentVolume(_) => self.volumes.get(&name).map(|volume| &volume.metadata),
-            Object::PersistentVolumeClaim(claim) => {
-                self.claim(&claim.metadata.namespace, &name).map(|one| &one.metadata)
-            }
+            Object::PersistentVolume(_) => self.volumes.get(&metadata.name).map(|volume| &volume.metadata),
+            Object::PersistentVolumeClaim(_) => self.claim(&metadata.namespace, &metadata.name).map(|one| &one.metadata),
             _ => None,
         };
-        if known.is_some_and(|known| is_older(object.metadata(), known)) {
+        known.is_some_and(|known| is_known(metadata, known))
+    }
+
+    /// Takes in the new state of an object. Kinds that provisioning does not read are skipped, and so is what is
+    /// [known](Self::knows).
+    pub fn upsert(&mut self, object: &Object) {
+        if self.knows(object) {
             return;
         }
+        let name = object.metadata().name.clone();
         match object {
             Object::StorageClass(class) => drop(self.classes.insert(name, (**class).clone())),
             Object::Node(node) => drop(self.nodes.insert(name, (**node).clone())),
@@ -46,7 +54,14 @@ impl State {
                 let key = (claim.metadata.namespace.clone(), name);
                 drop(self.claims.insert(key, (**claim).clone()));
             }
-            Object::VolumeAttachment(attachment) => drop(self.attachments.insert(name, (**attachment).clone())),
+            Object::VolumeAttachment(attachment) => {
+                self.detach(&name);
+                if let Some(volume) = attached_volume(attachment) {
+                    let of_volume = self.attached.entry(volume.to_owned()).or_default();
+                    of_volume.insert(name.clone());
+                }
+                drop(self.attachments.insert(name, (**attachment).clone()));
+            }
             // The model reads more kinds than provisioning does.
             _ => {}
         }
@@ -62,9 +77,22 @@ impl State {
             Kind::PersistentVolumeClaim => {
                 drop(self.claims.remove(&(namespace.to_owned(), name.to_owned())));
             }
-            Kind::VolumeAttachment => drop(self.attachments.remove(name)),
+            Kind::VolumeAttachment => drop(self.detach(name)),
             _ => {}
         }
+    }
+
+    /// Forgets an attachment. Gives the volume that it was of.
+    pub fn detach(&mut self, name: &str) -> Option<String> {
+        let attachment = self.attachments.remove(name)?;
+        let volume = attached_volume(&attachment)?;
+        if let Some(of_volume) = self.attached.get_mut(volume) {
+            of_volume.remove(name);
+            if of_volume.is_empty() {
+                self.attached.remove(volume);
+            }
+        }
+        Some(volume.to_owned())
     }
 
     /// A class.
@@ -115,9 +143,54 @@ impl State {
     /// A node that a volume is attached to, or about to be.
     #[must_use]
     pub fn attached_to(&self, volume: &str) -> Option<&str> {
-        self.attachments
-            .values()
-            .find(|attachment| attachment.spec.source.persistent_volume_name.as_deref() == Some(volume))
-            .map(|attachment| attachment.spec.node_name.as_str())
+        let first = self.attached.get(volume)?.first()?;
+        let attachment = self.attachments.get(first)?;
+        Some(attachment.spec.node_name.as_str())
+    }
+}
+
+fn attached_volume(attachment: &VolumeAttachment) -> Option<&str> {
+    attachment.spec.source.persistent_volume_name.as_deref()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn attachment(name: &str, volume: &str, node: &str) -> Object {
+        let object = json!({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": name},
+            "spec": {"attacher": "a", "nodeName": node, "source": {"persistentVolumeName": volume}}});
+        Object::decode(object).unwrap().unwrap()
+    }
+
+    #[test]
+    fn attachments_are_found_by_their_volume() {
+        let mut state = State::default();
+        state.upsert(&attachment("a", "pv1", "n1"));
+        state.upsert(&attachment("b", "pv1", "n2"));
+        state.upsert(&attachment("c", "pv2", "n3"));
+        assert_eq!(state.attached_to("pv1"), Some("n1"));
+        assert_eq!(state.detach("a").as_deref(), Some("pv1"));
+        assert_eq!(state.attached_to("pv1"), Some("n2"));
+        // The same attachment of another volume.
+        state.upsert(&attachment("b", "pv2", "n2"));
+        assert_eq!(state.attached_to("pv1"), None);
+        state.remove(Kind::VolumeAttachment, "", "c");
+        assert_eq!(state.attached_to("pv2"), Some("n2"));
+        assert_eq!(state.detach("c"), None);
+    }
+
+    #[test]
+    fn an_echo_is_known_and_a_namesake_is_not() {
+        let claim = |uid: &str, version: &str| {
+            let metadata = json!({"name": "c", "namespace": "default", "uid": uid, "resourceVersion": version});
+            let object = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": {}});
+            Object::decode(object).unwrap().unwrap()
+        };
+        let mut state = State::default();
+        state.upsert(&claim("u", "9"));
+        assert!(state.knows(&claim("u", "9")) && state.knows(&claim("u", "7")));
+        assert!(!state.knows(&claim("u", "10")) && !state.knows(&claim("v", "3")));
     }
 }

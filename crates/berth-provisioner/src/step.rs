@@ -53,6 +53,8 @@ pub enum Idle {
     ClassMissing,
     /// It is being deleted.
     Deleting,
+    /// It is filled from a source that a volume populator knows, which brings the volume too.
+    Populator,
 }
 
 /// A request with what goes before it.
@@ -68,6 +70,9 @@ pub struct Attempt {
     pub purpose: Purpose,
     /// It was asked before, and nobody knows with what result.
     pub repeated: bool,
+    /// An answer to it was lost, or somebody else asked: a volume may be there whatever the backend answers now. Who asks
+    /// sets this to false if it has heard every answer since the record was written.
+    pub in_doubt: bool,
 }
 
 /// Why a backend is asked for a volume.
@@ -142,6 +147,9 @@ fn unsettled(claim: &PersistentVolumeClaim, state: &State, settings: &Settings, 
     if settings.node.is_some() && settings.node.as_deref() != node {
         return Decision::Nothing(Idle::OtherNode);
     }
+    if is_for_populator(claim) {
+        return Decision::Nothing(Idle::Populator);
+    }
     if let Some(message) = unsupported(claim) {
         return act(vec![failed(claim, class_failed(class, &message))], false);
     }
@@ -176,8 +184,24 @@ fn intent_of(claim: &PersistentVolumeClaim) -> Option<Intent> {
     serde_json::from_str(text).ok()
 }
 
+/// Whether the claim is filled from an object of a kind that CSI drivers know nothing of. Whoever fills it makes another
+/// claim for that, without a source, and hands its volume over.
+fn is_for_populator(claim: &PersistentVolumeClaim) -> bool {
+    let source = claim.spec.data_source_ref.as_ref().or(claim.spec.data_source.as_ref());
+    source.is_some_and(|source| {
+        let known = [("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot")];
+        !known.contains(&(source.api_group.as_str(), source.kind.as_str()))
+    })
+}
+
 /// What no backend is asked for here.
 fn unsupported(claim: &PersistentVolumeClaim) -> Option<String> {
+    let attributes_class = claim.spec.volume_attributes_class_name.as_deref();
+    if let Some(class) = attributes_class.filter(|class| !class.is_empty()) {
+        return Some(format!(
+            "volume attributes class {class:?} is not supported: a volume would be made without its parameters"
+        ));
+    }
     if claim.spec.selector.is_some() {
         return Some("claim selector is not supported: a volume that is made has no labels to select by".to_owned());
     }
@@ -269,6 +293,7 @@ fn ask(
         node: intent.node,
         purpose,
         repeated,
+        in_doubt: repeated,
     }))
 }
 

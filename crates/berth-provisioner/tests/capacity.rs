@@ -325,3 +325,58 @@ async fn a_driver_tells_and_the_cluster_knows() {
     }
     assert_eq!(room, [vec![10, 10, 10], vec![6, 10, 10]]);
 }
+
+#[test]
+fn a_write_that_failed_is_made_good_once() {
+    let mut objects = Objects::default();
+    let mut producer = producer(1, &["fast"]);
+    drain(&mut producer, &mut objects, |_| gigabytes(10));
+    let item = Item {
+        class: "fast".into(),
+        segment: nodes(1).into_iter().next().unwrap().into(),
+    };
+    producer.written(&item);
+    let ask = |producer: &mut Producer, now: Duration| {
+        let query = producer.next(now)?;
+        let available = gigabytes(6);
+        Some(producer.answered(&query.item, available, now))
+    };
+    producer.refresh_all();
+    let mut now = NOW;
+    for failures in 1..=8 {
+        let effect = ask(&mut producer, now).unwrap().unwrap();
+        assert!(matches!(&effect, CapacityEffect::Update { .. }), "it is there: {effect:?}");
+        producer.write_failed(&item, now);
+        // A second one, such as of a poll that came between, does not make two of it.
+        assert_eq!(producer.queued(), 1, "after {failures} failures");
+        assert!(ask(&mut producer, now).is_none(), "not at once");
+        let due = producer.wake_at().unwrap();
+        assert!(due >= now + Duration::from_secs(1 << (failures - 1)), "later and later");
+        now = due;
+    }
+    let effect = ask(&mut producer, now).unwrap().unwrap();
+    objects.apply(&effect);
+    producer.written(&item);
+    assert_eq!((producer.queued(), producer.wake_at()), (0, None));
+    assert_eq!(objects.typed()[0].capacity.map(|bytes| bytes.value()), Some(6 << 30));
+    // The next failure is the first again.
+    producer.refresh_all();
+    let query = producer.next(now).unwrap();
+    assert!(producer.answered(&query.item, gigabytes(5), now).is_some());
+    producer.write_failed(&item, now);
+    assert_eq!(producer.wake_at(), Some(now + Duration::from_secs(1)));
+    // It goes with its class, whatever was written.
+    let gone = producer.remove_class("fast");
+    assert!(matches!(gone.as_slice(), [CapacityEffect::Delete { .. }]), "{gone:?}");
+}
+
+#[test]
+fn an_object_whose_making_failed_is_made_again_and_not_changed() {
+    let mut producer = producer(1, &["fast"]);
+    for _ in 0..2 {
+        let query = producer.next(Duration::MAX / 2).unwrap();
+        let effect = producer.answered(&query.item, gigabytes(10), NOW);
+        assert!(matches!(effect, Some(CapacityEffect::Create(_))), "{effect:?}");
+        producer.write_failed(&query.item, NOW);
+    }
+}

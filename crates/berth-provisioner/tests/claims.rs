@@ -114,18 +114,25 @@ fn the_older_names_of_annotations_are_understood() {
 
 #[test]
 fn what_is_not_supported_is_said_and_not_made() {
-    let cases: [(Edit, &str); 3] = [
+    let cases: [(Edit, &str); 4] = [
         (
             |claim| claim["spec"]["selector"] = json!({"matchLabels": {"a": "b"}}),
             "selector is not supported",
         ),
         (
-            |claim| claim["spec"]["dataSource"] = json!({"kind": "VolumeSnapshot", "name": "s"}),
+            |claim| {
+                let source = json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "s"});
+                claim["spec"]["dataSource"] = source;
+            },
             "VolumeSnapshot \"s\" is not supported",
         ),
         (
-            |claim| claim["spec"]["dataSourceRef"] = json!({"kind": "Book", "name": "b"}),
-            "Book \"b\" is not supported",
+            |claim| claim["spec"]["dataSourceRef"] = json!({"kind": "PersistentVolumeClaim", "name": "b"}),
+            "PersistentVolumeClaim \"b\" is not supported",
+        ),
+        (
+            |claim| claim["spec"]["volumeAttributesClassName"] = json!("gold"),
+            "volume attributes class \"gold\" is not supported",
         ),
     ];
     for (change, words) in cases {
@@ -138,6 +145,16 @@ fn what_is_not_supported_is_said_and_not_made() {
         };
         assert!(event.message.contains(words), "{}", event.message);
     }
+}
+
+#[test]
+fn what_a_volume_populator_fills_is_left_to_it() {
+    let source = json!({"apiGroup": "books.example.com", "kind": "Book", "name": "b"});
+    let decision = decide(
+        &mut cluster(1),
+        claim(|claim| claim["spec"]["dataSourceRef"] = source.clone()),
+    );
+    assert_eq!(decision, Decision::Nothing(Idle::Populator));
 }
 
 #[test]
@@ -204,6 +221,16 @@ fn a_record_goes_only_when_nothing_is_open() {
         !forgets(&again, Failure::not_asked("no secret")),
         "what was asked before is still open"
     );
+    assert!(!forgets(&again, Failure::unclear("internal error")), "the claim is there");
+    // A claim that goes is not kept for a driver that fails each time, unless an answer was lost.
+    let mut going = recorded("n0", false);
+    going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let mut last = ask(&mut cluster(1), going);
+    assert!(last.in_doubt, "somebody else may have asked");
+    assert!(!forgets(&last, Failure::unclear("internal error")));
+    last.in_doubt = false;
+    assert!(forgets(&last, Failure::unclear("internal error")));
+    assert!(!forgets(&last, Failure::in_doubt("late")));
 }
 
 #[test]

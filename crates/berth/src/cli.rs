@@ -466,15 +466,24 @@ pub struct ComponentArgs {
     /// The kubeconfig of the cluster. Without this: KUBECONFIG, the user's own, or the service account of the pod.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Work only while holding a lease, so that several copies can run.
-    #[arg(long)]
-    pub leader_elect: bool,
-    /// The namespace of the lease.
-    #[arg(long, value_name = "NAMESPACE", default_value = "kube-system")]
-    pub leader_elect_namespace: String,
-    /// How long the lease holds: a copy that was silent for so long is replaced.
-    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration)]
-    pub leader_elect_lease_duration: Duration,
+    /// Work only while holding a lease, so that several copies can run. Without this: what the leaderElection of a
+    /// KubeSchedulerConfiguration says, or not.
+    #[arg(
+        long,
+        value_name = "true|false",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        action = clap::ArgAction::Set
+    )]
+    pub leader_elect: Option<bool>,
+    /// The namespace of the lease. Without this: what a KubeSchedulerConfiguration says, or kube-system.
+    #[arg(long, value_name = "NAMESPACE")]
+    pub leader_elect_namespace: Option<String>,
+    /// How long the lease holds: a copy that was silent for so long is replaced. Without this: what a
+    /// KubeSchedulerConfiguration says, or 15s.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub leader_elect_lease_duration: Option<Duration>,
     /// Answer /metrics, /healthz and /readyz here.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,

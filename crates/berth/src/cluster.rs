@@ -160,7 +160,7 @@ async fn pages(api: &Api, resource: Resource, namespace: Option<&str>) -> Result
                     None => return Ok(pages),
                 }
             }
-            Err(error) if error.is_not_found() => return Ok(Vec::new()),
+            Err(error) if error.is_unserved() || error.is_not_found() => return Ok(Vec::new()),
             // The pages come from one version of the list, which a server keeps for some minutes only. Who is slower
             // than that takes it in one piece.
             Err(error) if error.is_gone() && !pages.is_empty() => {

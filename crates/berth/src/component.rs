@@ -5,7 +5,7 @@
 //! `berth-kube`.
 
 use crate::cli::{ComponentArgs, ControllerArgs, SchedulerArgs};
-use crate::config::{self, Configuration};
+use crate::config::{self, Configuration, Election};
 use crate::input;
 use crate::terminal::Color;
 use anyhow::Context;
@@ -18,8 +18,9 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use tracing::Level;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -36,13 +37,22 @@ pub fn scheduler(args: &SchedulerArgs, color: Color) -> anyhow::Result<()> {
         None => Configuration::default(),
     };
     configuration.set_feature_gates(&config::feature_gates(&args.feature_gates)?);
+    let settings = &configuration.process;
+    let process = process(&args.component, "berth-scheduler", settings.election.as_ref());
     let options = scheduler::Options {
         seed: args.seed,
-        announcement: announcement(&args.component, &configuration),
-        process: announced(process(&args.component, "berth-scheduler")),
+        announcement: match process.leader_election {
+            Some(_) => None,
+            None => announcement(&args.component, &configuration),
+        },
+        process: announced(process),
         ..scheduler_options(&configuration)
     };
-    on_cluster(&args.component, color, |client, cancel| async move {
+    let kubeconfig = args.component.kubeconfig.as_deref().or(settings.kubeconfig.as_deref());
+    on_cluster_of(kubeconfig, args.component.verbose, color, |client, cancel| async move {
+        for field in &settings.unused {
+            tracing::warn!("{field}");
+        }
         Ok(scheduler::run(client, options, cancel).await?)
     })
 }
@@ -131,8 +141,8 @@ pub fn controller(args: &ControllerArgs, color: Color) -> anyhow::Result<()> {
         resync: file
             .resync_seconds
             .map_or(usual.resync, |seconds| Duration::from_secs(seconds.max(1))),
-        required_scheduler: required.then(|| RequiredScheduler::new(&args.component.leader_elect_namespace)),
-        process: process(&args.component, "berth-controller"),
+        required_scheduler: required.then(|| RequiredScheduler::new(lease_namespace(&args.component, None))),
+        process: process(&args.component, "berth-controller", None),
         ..usual
     };
     on_cluster(&args.component, color, |client, cancel| async move {
@@ -165,31 +175,61 @@ fn announced(mut process: ProcessOptions) -> ProcessOptions {
 fn announcement(args: &ComponentArgs, configuration: &Configuration) -> Option<LeaseOptions> {
     let first = configuration.profiles.first()?;
     let name = format!("berth-scheduler.{}", first.scheduler_name);
+    let namespace = lease_namespace(args, configuration.process.election.as_ref());
     let lease = LeaseOptions {
         // Nobody waits to take over: a few signs of life in the minute that controllers wait are enough.
         retry: Duration::from_secs(10),
-        ..LeaseOptions::new(&args.leader_elect_namespace, name, identity())
+        ..LeaseOptions::new(namespace, name, identity())
     };
-    (!args.leader_elect).then(|| announcing(lease))
+    Some(announcing(lease))
 }
 
-fn identity() -> String {
-    let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "berth".to_owned());
-    format!("{host}_{}", std::process::id())
+/// Who this process is: different for every copy, on whichever machine, also where all have the same process id.
+fn identity() -> &'static str {
+    static IDENTITY: LazyLock<String> = LazyLock::new(|| {
+        let name = |text: String| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok().and_then(name);
+        let host = host.or_else(|| std::env::var("HOSTNAME").ok().and_then(name));
+        let random = RandomState::new().build_hasher().finish();
+        let (host, id) = (host.unwrap_or_else(|| "berth".to_owned()), std::process::id());
+        format!("{host}_{random:016x}_{id}")
+    });
+    &IDENTITY
 }
 
-/// How a component runs, with the lease that its copies compete for: times are in the proportions that Kubernetes
-/// components use.
-pub(crate) fn process(args: &ComponentArgs, lease: &str) -> ProcessOptions {
-    let duration = args.leader_elect_lease_duration;
-    let lease = || LeaseOptions {
-        duration,
-        renew_deadline: duration * 2 / 3,
-        retry: duration * 2 / 15,
-        ..LeaseOptions::new(&args.leader_elect_namespace, lease, identity())
+fn lease_namespace<'a>(args: &'a ComponentArgs, file: Option<&'a Election>) -> &'a str {
+    let of_file = file.and_then(|election| election.namespace.as_deref());
+    args.leader_elect_namespace
+        .as_deref()
+        .or(of_file)
+        .unwrap_or("kube-system")
+}
+
+/// How a component runs, with the lease that its copies compete for. Arguments go before what a file says; times that
+/// follow from a duration are in the proportions that Kubernetes components use.
+pub(crate) fn process(args: &ComponentArgs, lease: &str, file: Option<&Election>) -> ProcessOptions {
+    let lease = || {
+        let name = file.and_then(|election| election.name.as_deref()).unwrap_or(lease);
+        let options = LeaseOptions::new(lease_namespace(args, file), name, identity());
+        match (args.leader_elect_lease_duration, file) {
+            (Some(duration), _) => LeaseOptions {
+                duration,
+                renew_deadline: duration * 2 / 3,
+                retry: duration * 2 / 15,
+                ..options
+            },
+            (None, Some(election)) => LeaseOptions {
+                duration: election.lease_duration,
+                renew_deadline: election.renew_deadline,
+                retry: election.retry_period,
+                ..options
+            },
+            (None, None) => options,
+        }
     };
+    let of_file = file.is_some_and(|election| election.elect);
     ProcessOptions {
-        leader_election: args.leader_elect.then(lease),
+        leader_election: args.leader_elect.unwrap_or(of_file).then(lease),
         listen: args.listen,
         ..ProcessOptions::default()
     }
@@ -201,13 +241,22 @@ pub(crate) fn on_cluster<F: Future<Output = anyhow::Result<()>>>(
     color: Color,
     run: impl FnOnce(Client, CancellationToken) -> F,
 ) -> anyhow::Result<()> {
-    log(Some(if args.verbose { Level::DEBUG } else { Level::INFO }), color);
+    on_cluster_of(args.kubeconfig.as_deref(), args.verbose, color, run)
+}
+
+fn on_cluster_of<F: Future<Output = anyhow::Result<()>>>(
+    kubeconfig: Option<&Path>,
+    verbose: bool,
+    color: Color,
+    run: impl FnOnce(Client, CancellationToken) -> F,
+) -> anyhow::Result<()> {
+    log(Some(if verbose { Level::DEBUG } else { Level::INFO }), color);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("cannot start")?;
     runtime.block_on(async {
-        let client = match &args.kubeconfig {
+        let client = match kubeconfig {
             Some(path) => connect::from_kubeconfig(path).await?,
             None => connect::infer().await?,
         };
@@ -263,4 +312,56 @@ pub(crate) fn log(level: Option<Level>, color: Color) {
         .with_target("kube_client", LevelFilter::from(client));
     // A second subscriber in one process, as in tests, is not worth failing for.
     let _ = subscriber.finish().with(targets).try_init();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser as _;
+
+    fn election(arguments: &[&str], file: Option<&Election>) -> Option<LeaseOptions> {
+        let line = ["berth", "controller"].iter().chain(arguments);
+        let crate::cli::Command::Controller(args) = crate::cli::Cli::parse_from(line).command else {
+            panic!("{arguments:?}")
+        };
+        process(&args.component, "berth-scheduler", file).leader_election
+    }
+
+    #[test]
+    fn arguments_go_before_the_file_and_the_file_before_the_defaults() {
+        assert_eq!(election(&[], None), None);
+        let usual = election(&["--leader-elect"], None).unwrap();
+        assert_eq!((usual.namespace.as_str(), usual.name.as_str()), ("kube-system", "berth-scheduler"));
+        assert_eq!(usual.duration, Duration::from_secs(15));
+        let file = Election {
+            lease_duration: Duration::from_secs(30),
+            renew_deadline: Duration::from_secs(21),
+            retry_period: Duration::from_secs(3),
+            name: Some("ours".to_owned()),
+            namespace: Some("storage".to_owned()),
+            ..Election::default()
+        };
+        let of_file = election(&[], Some(&file)).unwrap();
+        assert_eq!((of_file.namespace.as_str(), of_file.name.as_str()), ("storage", "ours"));
+        let times = |lease: &LeaseOptions| [lease.duration, lease.renew_deadline, lease.retry].map(|one| one.as_secs());
+        assert_eq!(times(&of_file), [30, 21, 3]);
+        let flags = ["--leader-elect-namespace", "other", "--leader-elect-lease-duration", "60s"];
+        let both = election(&flags, Some(&file)).unwrap();
+        assert_eq!((both.namespace.as_str(), times(&both)), ("other", [60, 40, 8]));
+        assert_eq!(election(&["--leader-elect=false"], Some(&file)), None);
+        let off = Election {
+            elect: false,
+            ..file
+        };
+        assert_eq!(election(&[], Some(&off)), None);
+        assert!(election(&["--leader-elect"], Some(&off)).is_some());
+    }
+
+    #[test]
+    fn an_identity_ends_in_the_process_id_and_stays_the_same() {
+        let id = std::process::id();
+        assert!(identity().ends_with(&format!("_{id}")), "{}", identity());
+        assert_eq!(identity().rsplit('_').nth(1).map(str::len), Some(16));
+        assert_eq!(identity(), identity());
+    }
 }

@@ -142,7 +142,7 @@ pub fn provisioner(args: &ProvisionerArgs, color: Color) -> anyhow::Result<()> {
         }
         options.workers = args.workers.or(file.workers).unwrap_or(options.workers);
         options.capacity = capacity(&client, args, file.capacity_namespace).await?;
-        options.process = process(&args.component, &lease_name(&options, args.node_name.as_deref()));
+        options.process = process(&args.component, &lease_name(&options, args.node_name.as_deref()), None);
         Ok(provisioner::run(client, options, cancel).await?)
     })
 }

@@ -1,7 +1,7 @@
 //! Reading scheduler configurations and feature gates.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use berth::config::{Configuration, feature_gates};
+use berth::config::{Configuration, Election, feature_gates};
 use berth_core::api;
 use berth_core::score::Shape;
 use berth_scheduler::framework::PluginName;
@@ -30,10 +30,42 @@ fn nothing_said_means_the_defaults() {
     assert_eq!(read("").unwrap(), Configuration::default());
     assert_eq!(read("profiles: []\n").unwrap(), Configuration::default());
     assert_eq!(profile("profiles: [{}]\n"), Profile::default());
-    let full = "parallelism: 16\nleaderElection: {leaderElect: true, leaseDuration: 15s}\n\
-                clientConnection: {kubeconfig: /etc/kubernetes/scheduler.conf, qps: 50, burst: 100}\n\
+    let full = "parallelism: 16\nclientConnection: {contentType: application/json}\n\
                 enableProfiling: false\npercentageOfNodesToScore: 0\npodInitialBackoffSeconds: 1\npodMaxBackoffSeconds: 10\n";
     assert_eq!(read(full).unwrap(), Configuration::default());
+}
+
+#[test]
+fn leader_election_and_connection_are_read() {
+    let process = |rest: &str| read(rest).unwrap().process;
+    let full = process(
+        "leaderElection: {leaderElect: false, leaseDuration: 1m0s, renewDeadline: 40s, retryPeriod: 500ms,\n\
+         \x20 resourceLock: leases, resourceName: ours, resourceNamespace: storage}\n\
+         clientConnection: {kubeconfig: /etc/kubernetes/scheduler.conf, qps: 50, burst: 100,\n\
+         \x20 contentType: application/vnd.kubernetes.protobuf}\n",
+    );
+    let election = Election {
+        elect: false,
+        lease_duration: Duration::from_secs(60),
+        renew_deadline: Duration::from_secs(40),
+        retry_period: Duration::from_millis(500),
+        name: Some("ours".to_owned()),
+        namespace: Some("storage".to_owned()),
+    };
+    assert_eq!(full.election, Some(election));
+    assert_eq!(full.kubeconfig.unwrap().to_str(), Some("/etc/kubernetes/scheduler.conf"));
+    assert_eq!(full.unused.len(), 3, "what has no effect is said: {:?}", full.unused);
+    let block = process("leaderElection: {resourceName: ours}\n").election.unwrap();
+    assert!(block.elect, "a block elects unless it says otherwise");
+    for (block, field) in [
+        ("{leaseDuration: 10s}", "leaseDuration"),
+        ("{renewDeadline: 2s}", "renewDeadline"),
+        ("{retryPeriod: soon}", "retryPeriod"),
+        ("{resourceLock: endpoints}", "resourceLock"),
+    ] {
+        let problem = read(&format!("leaderElection: {block}\n")).unwrap_err();
+        assert!(problem.contains(&format!("leaderElection.{field}: ")), "{problem}");
+    }
 }
 
 #[test]

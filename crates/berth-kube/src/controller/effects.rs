@@ -66,10 +66,6 @@ struct IdentityMeta {
     resource_version: String,
 }
 
-fn identity(bytes: &[u8]) -> IdentityMeta {
-    serde_json::from_slice::<Identity>(bytes).unwrap_or_default().metadata
-}
-
 /// What effects are carried out with.
 #[derive(Clone)]
 pub(super) struct Executor {
@@ -137,12 +133,7 @@ impl Executor {
     }
 
     fn count(&self, effect: &'static str, result: &Result<impl Sized, ApiError>) {
-        let result = match result {
-            Ok(_) => "ok",
-            Err(error) if error.is_conflict() => "conflict",
-            Err(error) if error.is_not_found() => "not_found",
-            Err(_) => "error",
-        };
+        let result = ApiError::result_label(result);
         self.metrics
             .effects
             .get_or_create(&EffectLabels { effect, result })
@@ -175,11 +166,8 @@ impl Run<'_> {
         let holds = match confirmation {
             Confirmation::ClaimGone { claim, uid } => {
                 let found = api.get(claims, &claim.namespace, &claim.name).await?;
-                let there = found.filter(|bytes| identity(bytes).uid == *uid);
-                if let Some(bytes) = &there {
-                    self.take(Kind::PersistentVolumeClaim, bytes);
-                }
-                there.is_none()
+                // One of another uid is another claim.
+                found.is_none_or(|bytes| self.take(Kind::PersistentVolumeClaim, &bytes).uid != *uid)
             }
             Confirmation::VolumeGone { volume } => {
                 let found = api.get(Resource::of(Kind::PersistentVolume), "", volume).await?;
@@ -192,10 +180,7 @@ impl Run<'_> {
                 let found = api
                     .get(Resource::of(target.kind), &target.namespace, &target.name)
                     .await?;
-                if let Some(bytes) = &found {
-                    self.take(target.kind, bytes);
-                }
-                found.is_some_and(|bytes| identity(&bytes).resource_version == target.resource_version)
+                found.is_some_and(|bytes| self.take(target.kind, &bytes).resource_version == target.resource_version)
             }
             Confirmation::ClaimUnused { claim } => !self.is_used(&claim.namespace, &claim.name).await?,
         };
@@ -241,13 +226,9 @@ impl Run<'_> {
         self.executor.count(write.change.name(), &result);
         match result {
             Ok(bytes) => {
-                self.versions.push((
-                    target.kind,
-                    target.namespace.clone(),
-                    target.name.clone(),
-                    identity(&bytes).resource_version,
-                ));
-                self.take(target.kind, &bytes);
+                let version = self.take(target.kind, &bytes).resource_version;
+                let (kind, namespace, name) = (target.kind, target.namespace.clone(), target.name.clone());
+                self.versions.push((kind, namespace, name, version));
                 if let Change::ClaimStatus { phase: "Bound", .. } = write.change {
                     self.executor.metrics.bound.inc();
                 }
@@ -278,14 +259,26 @@ impl Run<'_> {
         written.map_or(target.resource_version.as_str(), |(.., version)| version)
     }
 
-    /// Keeps an answer for the state. What cannot be decoded is the watch's to report.
-    fn take(&mut self, kind: Kind, bytes: &Bytes) {
+    /// Keeps an answer for the state, and says which object it is. What cannot be decoded is the watch's to report.
+    fn take(&mut self, kind: Kind, bytes: &Bytes) -> IdentityMeta {
         let fresh = match kind {
             Kind::PersistentVolumeClaim => serde_json::from_slice(bytes).ok().map(Fresh::Claim),
             Kind::PersistentVolume => serde_json::from_slice(bytes).ok().map(Fresh::Volume),
             _ => None,
         };
-        self.fresh.extend(fresh);
+        let Some(fresh) = fresh else {
+            return serde_json::from_slice::<Identity>(bytes).unwrap_or_default().metadata;
+        };
+        let metadata = match &fresh {
+            Fresh::Claim(claim) => &claim.metadata,
+            Fresh::Volume(volume) => &volume.metadata,
+        };
+        let identity = IdentityMeta {
+            uid: metadata.uid.clone(),
+            resource_version: metadata.resource_version.clone(),
+        };
+        self.fresh.push(fresh);
+        identity
     }
 
     async fn delete(&mut self, target: &Target) -> Result<(), Stop> {

@@ -6,14 +6,15 @@ use super::effects::{Executor, Fresh, Next, Outcome};
 use crate::announce;
 use crate::backoff::Backoff;
 use crate::component;
+use crate::endpoint::PULSE;
 use crate::inbox::{Inbox, Message};
-use crate::queue::Queue;
+use crate::queue::{Failure, Queue};
 use crate::watch::{Change, ObjectName};
 use berth_controller::{Effect, Key, NamespacedName, State, sync};
 use berth_core::api::{Kind, Object};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Duration, Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
+use tokio::time::{Duration, Instant, MissedTickBehavior, interval, interval_at, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// Steps between two looks at the inbox: a resync of many objects must not hold up what is new.
@@ -47,7 +48,9 @@ impl component::Owner for Owner {
     async fn run(mut self, cancel: CancellationToken) {
         let mut resync = interval_at(Instant::now() + self.options.resync, self.options.resync);
         resync.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut pulse = interval(PULSE);
         loop {
+            self.options.process.health.set_beating(true);
             self.dispatch();
             let due = self.queue.next_due();
             let more_steps = self.queue.has_ready() && self.can_step();
@@ -71,6 +74,7 @@ impl component::Owner for Owner {
                 }
                 Ok(()) = self.announced.changed() => self.hear(),
                 _ = resync.tick() => self.resync(),
+                _ = pulse.tick() => {}
                 () = std::future::ready(()), if more_steps => {}
             }
         }
@@ -198,12 +202,19 @@ impl Owner {
             self.queue.push(key);
         }
         match outcome.next {
-            Next::Done => self.queue.succeeded(&key),
+            Next::Done => {
+                self.queue.succeeded(&key);
+                self.queue.recover(Instant::now());
+            }
             Next::Again { problem } => {
+                let failure = match &problem {
+                    Some(error) if error.is_outage() => Failure::Outage,
+                    Some(_) | None => Failure::Own,
+                };
                 if let Some(error) = problem {
                     tracing::warn!(%key, %error, "effects failed, trying again");
                 }
-                self.queue.failed(key, Instant::now());
+                self.queue.failed(key, failure, Instant::now());
             }
         }
     }
@@ -234,6 +245,9 @@ impl Owner {
     }
 
     fn take(&mut self, message: Message) {
+        if message.is_recovery() {
+            self.queue.recover(Instant::now());
+        }
         for change in message.difference.changes {
             let keys = match change {
                 Change::Applied(object) => self.apply(object),
@@ -241,7 +255,8 @@ impl Owner {
                 // What was known still stands: an object that cannot be read is not gone.
                 Change::Broken { .. } => Vec::new(),
             };
-            keys.into_iter().for_each(|key| self.queue.push(key));
+            // Echoes of our own writes give no keys: this is news.
+            keys.into_iter().for_each(|key| self.queue.hurry(key));
         }
         if message.difference.relisted && self.inbox.listed(message.kind) {
             tracing::info!("all objects are known");

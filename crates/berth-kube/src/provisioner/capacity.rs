@@ -306,9 +306,18 @@ impl Publisher {
         Some(write)
     }
 
-    /// A write has come to its end.
-    pub(super) fn written(&mut self, subject: &Subject) {
+    /// A write has come to its end, well or not.
+    pub(super) fn written(&mut self, subject: &Subject, item: Option<&Item>, done: bool) {
         self.writing.remove(subject);
+        let now = self.now();
+        let producer = self.producers.get_mut(&subject.driver);
+        if let Some((producer, item)) = producer.zip(item) {
+            if done {
+                producer.written(item);
+            } else {
+                producer.write_failed(item, now);
+            }
+        }
     }
 
     pub(super) fn next_question(&mut self) -> Option<Question> {
@@ -331,6 +340,7 @@ impl Publisher {
             return;
         };
         let effect = producer.answered(item, answer, now);
+        let is_published = producer.is_published(item);
         let publication = match (self.options.form, effect, answer) {
             (CapacityForm::Objects, Some(effect), _) => Publication::Object(effect),
             (CapacityForm::Objects, None, _) | (_, _, None) => return,
@@ -339,7 +349,7 @@ impl Publisher {
                     let name = object["metadata"]["name"].as_str().unwrap_or_default();
                     self.pools.insert(name.to_owned(), item.clone());
                 }
-                if !self.pools.values().any(|known| known == item) {
+                if !is_published {
                     // It is no longer wanted.
                     return;
                 }
@@ -374,13 +384,6 @@ impl Publisher {
             },
             bytes: available.maximum_volume_size.unwrap_or(available.bytes),
             expires: Timestamp::now().checked_add(expiry).ok(),
-        }
-    }
-
-    pub(super) fn write_failed(&mut self, driver: &str, item: &Item) {
-        let now = self.now();
-        if let Some(producer) = self.producers.get_mut(driver) {
-            producer.write_failed(item, now);
         }
     }
 

@@ -16,7 +16,7 @@ use berth_provisioner::request::{Backing, FailureKind, Request};
 use berth_provisioner::settings::Settings;
 use berth_provisioner::step::Attempt;
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 /// How often a change is made anew on an object that others keep changing, before it waits its turn again.
@@ -31,6 +31,10 @@ pub(super) struct Outcome {
     pub(super) gone: Vec<Target>,
     /// The same must be tried again later.
     pub(super) retry: bool,
+    /// The reason is that the API server is away or out of order.
+    pub(super) outage: bool,
+    /// What the backend answered, if it made no volume.
+    pub(super) failure: Option<FailureKind>,
 }
 
 /// Why a list of effects ended early.
@@ -81,6 +85,7 @@ impl Executor {
             }
             None => self.create(&attempt.request).await,
         };
+        run.outcome.failure = answer.as_ref().err().map(|failure| failure.kind);
         let conclusion = conclude(attempt, &answer, settings);
         run.outcome.retry = conclusion.retry;
         let Err(stop) = run.carry_out(&conclusion.effects).await else {
@@ -131,7 +136,7 @@ impl Executor {
             Ok(_) => "ok",
             Err(failure) => match failure.kind {
                 FailureKind::Final => "final",
-                FailureKind::InDoubt => "in_doubt",
+                FailureKind::InDoubt | FailureKind::Unclear => "in_doubt",
                 FailureKind::NotAsked => "not_asked",
             },
         };
@@ -192,7 +197,16 @@ impl Executor {
         match effect {
             CapacityEffect::Create(object) => {
                 let created = self.api.create(resource, namespace, object).await;
-                ("create_capacity", created.map(|_| ()))
+                // Its name says what it is about: one that is there already is the one that was to be made.
+                let written = match created {
+                    Err(error) if error.is_conflict() => {
+                        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+                        let patch = json!({"capacity": object["capacity"], "maximumVolumeSize": object["maximumVolumeSize"]});
+                        self.api.merge_patch(resource, namespace, name, None, &patch).await
+                    }
+                    created => created,
+                };
+                ("create_capacity", written.map(|_| ()))
             }
             CapacityEffect::Update { name, patch } => {
                 let patched = self.api.merge_patch(resource, namespace, name, None, patch).await;
@@ -316,12 +330,7 @@ impl Executor {
     }
 
     fn count(&self, effect: &'static str, result: &Result<impl Sized, ApiError>) {
-        let result = match result {
-            Ok(_) => "ok",
-            Err(error) if error.is_conflict() => "conflict",
-            Err(error) if error.is_not_found() => "not_found",
-            Err(_) => "error",
-        };
+        let result = ApiError::result_label(result);
         let labels = EffectLabels { effect, result };
         self.metrics.effects.get_or_create(&labels).inc();
     }
@@ -353,6 +362,7 @@ impl<'a> Run<'a> {
             Stop::Backend(problem) => tracing::warn!(problem, "the backend did not delete a volume, trying again"),
         }
         self.outcome.retry = true;
+        self.outcome.outage = matches!(stop, Stop::Api(error) if error.is_outage());
         self.outcome
     }
 

@@ -5,21 +5,23 @@ use super::capacity::{Publisher, Question, Subject, Write};
 use super::effects::{Executor, Outcome};
 use crate::backoff::Backoff;
 use crate::component;
+use crate::endpoint::PULSE;
 use crate::inbox::{Inbox, Message};
-use crate::queue::Queue;
+use crate::queue::{Failure, Queue};
 use crate::watch::{Change, ObjectName};
 use berth_core::api::{CsiStorageCapacity, Kind, Object, PersistentVolume, PersistentVolumeClaim};
 use berth_core::names;
 use berth_provisioner::capacity::{Available, Item};
 use berth_provisioner::effect::Target;
 use berth_provisioner::reclaim::{Reclaim, delete_failed, reclaim};
-use berth_provisioner::request::volume_name;
+use berth_provisioner::request::{FailureKind, volume_name};
 use berth_provisioner::settings::Settings;
 use berth_provisioner::state::State;
 use berth_provisioner::step::{Attempt, Decision, started, step};
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 use tokio::task::JoinSet;
-use tokio::time::{Duration, Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
+use tokio::time::{Duration, Instant, MissedTickBehavior, interval, interval_at, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// How long calls and effects in flight may take when the provisioner stops. Pods are given 30 s by default; what is
@@ -40,7 +42,7 @@ enum Finished {
     /// The backend was asked about capacity.
     Asked(String, Item, Option<Available>),
     /// Capacity was written, or not.
-    Written(Subject, String, Option<Item>, bool),
+    Written(Subject, Option<Item>, bool),
 }
 
 /// The state and everything around it.
@@ -52,6 +54,10 @@ pub(crate) struct Owner {
     queue: Queue<Key>,
     inbox: Inbox,
     workers: JoinSet<Finished>,
+    /// What is being worked on, with the version that it had at the beginning.
+    begun: FxHashMap<Key, Option<String>>,
+    /// Claims for which every answer of the backend was heard since the record was written.
+    heard: FxHashSet<Key>,
     publisher: Option<Publisher>,
     publishing: JoinSet<Finished>,
     /// Published capacity that was seen before all objects were known.
@@ -71,7 +77,9 @@ impl component::Owner for Owner {
         for interval in [&mut resync, &mut poll] {
             interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
         }
+        let mut pulse = interval(PULSE);
         loop {
+            self.options.process.health.set_beating(true);
             self.dispatch();
             let due = self.next_due();
             tokio::select! {
@@ -100,6 +108,7 @@ impl component::Owner for Owner {
                     self.queue.advance(Instant::now());
                 }
                 _ = resync.tick() => self.push_all(),
+                _ = pulse.tick() => {}
                 _ = poll.tick() => self.publisher.iter_mut().for_each(Publisher::poll),
             }
         }
@@ -130,6 +139,8 @@ impl Owner {
             queue: Queue::new(Backoff::CALL),
             inbox,
             workers: JoinSet::new(),
+            begun: FxHashMap::default(),
+            heard: FxHashSet::default(),
             publishing: JoinSet::new(),
             early: Vec::new(),
         }
@@ -219,7 +230,11 @@ impl Owner {
         }
     }
 
-    fn ask(&mut self, key: Key, attempt: Box<Attempt>, settings: Settings) {
+    fn ask(&mut self, key: Key, mut attempt: Box<Attempt>, settings: Settings) {
+        attempt.in_doubt = attempt.repeated && !self.heard.contains(&key);
+        if !attempt.repeated {
+            self.heard.insert(key.clone());
+        }
         let claim = &attempt.request.claim;
         if claim.metadata.annotation(names::ATTEMPT).is_none() {
             self.executor.emit(started(claim));
@@ -249,6 +264,7 @@ impl Owner {
         F: Future<Output = Outcome> + Send + 'static,
     {
         self.queue.lock(std::slice::from_ref(&key));
+        self.begun.insert(key.clone(), self.version_of(&key));
         let job = job(self.executor.clone());
         self.workers.spawn(async move { Finished::Object(key, job.await) });
     }
@@ -268,7 +284,7 @@ impl Owner {
                 let options = publisher.options.clone();
                 self.publishing.spawn(async move {
                     let written = executor.publish(&options, &driver, &publication).await;
-                    Finished::Written(subject, driver, item, written)
+                    Finished::Written(subject, item, written)
                 });
             } else if let Some(Question { driver, query }) = publisher.next_question() {
                 let class = self.state.class(&query.item.class).cloned();
@@ -290,43 +306,74 @@ impl Owner {
                     publisher.answered(&driver, &item, answer);
                 }
             }
-            Finished::Written(subject, driver, item, written) => {
-                let Some(publisher) = &mut self.publisher else { return };
-                publisher.written(&subject);
-                if let (Some(item), false) = (item, written) {
-                    publisher.write_failed(&driver, &item);
+            Finished::Written(subject, item, written) => {
+                if let Some(publisher) = &mut self.publisher {
+                    publisher.written(&subject, item.as_ref(), written);
                 }
             }
         }
     }
 
+    fn version_of(&self, key: &Key) -> Option<String> {
+        let metadata = match key {
+            Key::Claim(namespace, name) => self.state.claim(namespace, name).map(|claim| &claim.metadata),
+            Key::Volume(name) => self.state.volume(name).map(|volume| &volume.metadata),
+        };
+        metadata.map(|metadata| metadata.resource_version.clone())
+    }
+
     fn finish_object(&mut self, key: Key, outcome: Outcome) {
         self.queue.unlock(std::slice::from_ref(&key));
-        for Target {
+        let begun = self.begun.remove(&key).flatten();
+        match outcome.failure {
+            Some(FailureKind::InDoubt) => drop(self.heard.remove(&key)),
+            // The record is gone, or as it was.
+            Some(FailureKind::Final | FailureKind::Unclear | FailureKind::NotAsked) => {}
+            // Whether the backend was asked is not known here if the step is to be run again.
+            None => drop(self.heard.remove(&key)),
+        }
+        for target in outcome.gone {
+            self.find_gone(target);
+        }
+        let versions = outcome.fresh.iter().map(|object| &object.metadata().resource_version);
+        let own: Vec<String> = versions.chain(&begun).cloned().collect();
+        for object in outcome.fresh {
+            self.refresh(&object);
+        }
+        let now = Instant::now();
+        if outcome.retry {
+            let failure = if outcome.outage { Failure::Outage } else { Failure::Own };
+            self.queue.failed(key.clone(), failure, now);
+        } else {
+            self.queue.succeeded(&key);
+            self.queue.recover(now);
+        }
+        match self.version_of(&key) {
+            // Somebody else has changed it meanwhile: whatever came of this, the next step starts from there.
+            Some(version) if !own.contains(&version) => self.queue.hurry(key),
+            version if version == begun => {}
+            // Its own writes come back as echoes, which are passed over.
+            _ => self.queue.push(key),
+        }
+    }
+
+    /// An object turned out to be gone.
+    fn find_gone(&mut self, target: Target) {
+        let Target {
             kind,
             namespace,
             name,
             uid,
-        } in outcome.gone
-        {
-            let known = match kind {
-                Kind::PersistentVolumeClaim => self.state.claim(&namespace, &name).map(|one| &one.metadata.uid),
-                _ => self.state.volume(&name).map(|one| &one.metadata.uid),
-            };
-            if known == Some(&uid) {
-                if kind == Kind::PersistentVolume {
-                    self.volume_vanished(&name);
-                }
-                self.state.remove(kind, &namespace, &name);
+        } = target;
+        let known = match kind {
+            Kind::PersistentVolumeClaim => self.state.claim(&namespace, &name).map(|one| &one.metadata.uid),
+            _ => self.state.volume(&name).map(|one| &one.metadata.uid),
+        };
+        if known == Some(&uid) {
+            if kind == Kind::PersistentVolume {
+                self.volume_vanished(&name);
             }
-        }
-        for object in outcome.fresh {
-            self.refresh(&object);
-        }
-        if outcome.retry {
-            self.queue.failed(key, Instant::now());
-        } else {
-            self.queue.succeeded(&key);
+            self.state.remove(kind, &namespace, &name);
         }
     }
 
@@ -371,6 +418,9 @@ impl Owner {
     }
 
     fn take(&mut self, message: Message) {
+        if message.is_recovery() {
+            self.queue.recover(Instant::now());
+        }
         for change in message.difference.changes {
             match change {
                 Change::Applied(object) => self.apply(&object),
@@ -400,11 +450,15 @@ impl Owner {
     }
 
     fn apply(&mut self, object: &Object) {
+        if self.state.knows(object) {
+            // An echo of a write, or of a list.
+            return;
+        }
         let ready = self.is_ready();
         match object {
-            Object::PersistentVolumeClaim(claim) => self.queue.push(claim_key(claim)),
+            Object::PersistentVolumeClaim(claim) => self.news(claim_key(claim)),
             Object::PersistentVolume(volume) => {
-                self.queue.push(Key::Volume(volume.metadata.name.clone()));
+                self.news(Key::Volume(volume.metadata.name.clone()));
                 self.volume_appeared(volume);
             }
             Object::StorageClass(class) => {
@@ -438,6 +492,14 @@ impl Owner {
         self.state.upsert(object);
     }
 
+    /// A claim or volume has changed. While it is being worked on, its own writes may come back before their answers do:
+    /// which they are is known at the end.
+    fn news(&mut self, key: Key) {
+        if !self.begun.contains_key(&key) {
+            self.queue.hurry(key);
+        }
+    }
+
     fn node_changed(&mut self, node: &str) {
         self.push_claims(|claim| claim.selected_node() == Some(node));
         self.publisher.iter_mut().for_each(Publisher::nodes_changed);
@@ -446,12 +508,13 @@ impl Owner {
     fn push_claims(&mut self, wanted: impl Fn(&PersistentVolumeClaim) -> bool) {
         let unbound = self.state.claims().filter(|claim| claim.spec.volume_name.is_empty());
         let keys: Vec<Key> = unbound.filter(|claim| wanted(claim)).map(claim_key).collect();
-        keys.into_iter().for_each(|key| self.queue.push(key));
+        keys.into_iter().for_each(|key| self.queue.hurry(key));
     }
 
     fn remove(&mut self, kind: Kind, (namespace, name): &ObjectName) {
         match kind {
             Kind::PersistentVolumeClaim => {
+                self.heard.remove(&Key::Claim(namespace.clone(), name.clone()));
                 // A built-in provisioner may hold a volume that was never written.
                 let volume = self.state.claim(namespace, name).map(volume_name);
                 if let Some(volume) = volume.filter(|volume| self.state.volume(volume).is_none()) {
@@ -467,18 +530,16 @@ impl Owner {
             }
             _ => {}
         }
-        self.state.remove(kind, namespace, name);
-        match kind {
-            Kind::Node | Kind::CsiNode => self.node_changed(name),
+        if kind == Kind::VolumeAttachment {
             // A volume may have waited to be detached.
-            Kind::VolumeAttachment => {
-                let released = self.state.volumes().filter(|volume| volume.status.phase == "Released");
-                let keys: Vec<Key> = released
-                    .map(|volume| Key::Volume(volume.metadata.name.clone()))
-                    .collect();
-                keys.into_iter().for_each(|key| self.queue.push(key));
+            if let Some(volume) = self.state.detach(name) {
+                self.queue.hurry(Key::Volume(volume));
             }
-            _ => {}
+            return;
+        }
+        self.state.remove(kind, namespace, name);
+        if let Kind::Node | Kind::CsiNode = kind {
+            self.node_changed(name);
         }
     }
 }

@@ -230,12 +230,7 @@ impl Executor {
     }
 
     fn count(&self, write: &'static str, result: &Result<impl Sized, ApiError>) {
-        let result = match result {
-            Ok(_) => "ok",
-            Err(error) if error.is_conflict() => "conflict",
-            Err(error) if error.is_not_found() => "not_found",
-            Err(_) => "error",
-        };
+        let result = ApiError::result_label(result);
         self.metrics.writes.get_or_create(&WriteLabels { write, result }).inc();
     }
 }

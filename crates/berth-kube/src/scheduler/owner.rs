@@ -7,6 +7,7 @@ use super::metrics::Ledger;
 use super::pool::Pool;
 use super::stopwatch::{PluginTimes, Sampler};
 use crate::component;
+use crate::endpoint::PULSE;
 use crate::inbox::{Inbox, Message};
 use crate::lease::Lease;
 use crate::watch::Change;
@@ -16,7 +17,7 @@ use berth_scheduler::scheduler::{Effect, Scheduler, Write, WriteId, WriteOutcome
 use jiff::Timestamp;
 use rustc_hash::FxHashMap;
 use tokio::task::JoinSet;
-use tokio::time::{Duration, Instant, sleep_until, timeout};
+use tokio::time::{Duration, Instant, interval, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// Decisions between two looks at the inbox. A decision takes well under a millisecond, so news waits for a few.
@@ -50,7 +51,9 @@ pub(crate) struct Owner {
 impl component::Owner for Owner {
     /// Works until cancelled, then lets the writes under way finish.
     async fn run(mut self, cancel: CancellationToken) {
+        let mut pulse = interval(PULSE);
         loop {
+            self.options.process.health.set_beating(true);
             self.decide();
             let more = self.can_decide() && self.scheduler.next_wakeup() == Some(Duration::ZERO);
             let wake = self.wake_at();
@@ -75,6 +78,7 @@ impl component::Owner for Owner {
                     self.hand_on("Tick");
                     self.let_go();
                 }
+                _ = pulse.tick() => {}
                 () = std::future::ready(()), if more => {}
             }
         }

@@ -4,6 +4,7 @@
 #![allow(dead_code, unreachable_pub)]
 
 pub mod faulty;
+pub mod gate;
 
 use berth_apiserver::Server;
 use berth_core::api::Kind;

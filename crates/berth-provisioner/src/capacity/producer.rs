@@ -78,7 +78,10 @@ pub enum CapacityEffect {
 #[derive(Clone, Debug)]
 struct Published {
     name: String,
-    available: Available,
+    /// What it says; not known after a write that may or may not have been made.
+    available: Option<Available>,
+    /// It is certain to be there: it was seen, or a write of it was answered.
+    seen: bool,
 }
 
 /// What should be published, what is, and what to ask next.
@@ -90,6 +93,8 @@ pub struct Producer {
     /// The segments of classes that have their own.
     own_segments: BTreeMap<String, BTreeSet<Arc<Segment>>>,
     published: BTreeMap<Item, Published>,
+    /// The same by the names of the objects.
+    names: BTreeMap<String, Item>,
     queue: VecDeque<Item>,
     queued: BTreeSet<Item>,
     /// Being asked; true if it must be asked once more afterwards.
@@ -110,6 +115,7 @@ impl Producer {
             segments: BTreeSet::new(),
             own_segments: BTreeMap::new(),
             published: BTreeMap::new(),
+            names: BTreeMap::new(),
             queue: VecDeque::new(),
             queued: BTreeSet::new(),
             asking: BTreeMap::new(),
@@ -206,10 +212,16 @@ impl Producer {
         self.failures.retain(|item, _| wanted(item));
         self.waiting.retain(|(_, item)| wanted(item));
         self.due.retain(|item, _| wanted(item));
-        let deleted = gone.iter().filter_map(|item| self.published.remove(item));
+        let deleted = gone.iter().filter_map(|item| self.forget(item));
         deleted
             .map(|object| CapacityEffect::Delete { name: object.name })
             .collect()
+    }
+
+    fn forget(&mut self, item: &Item) -> Option<Published> {
+        let object = self.published.remove(item)?;
+        self.names.remove(&object.name);
+        Some(object)
     }
 
     /// An object of the cluster: ours are taken over, those that nobody needs are deleted, and those of
@@ -241,8 +253,14 @@ impl Producer {
             bytes: seen.capacity.map_or(0, |quantity| quantity.value()),
             maximum_volume_size: seen.maximum_volume_size.map(|quantity| quantity.value()),
         };
-        let known = self.published.insert(item.clone(), Published { name, available });
-        if known.is_some_and(|known| known.available != available) {
+        self.names.insert(name.clone(), item.clone());
+        let object = Published {
+            name,
+            available: Some(available),
+            seen: true,
+        };
+        let known = self.published.insert(item.clone(), object);
+        if known.is_some_and(|known| known.available != Some(available)) {
             // Somebody else wrote it, or this is an echo of an older write: asking once settles it.
             self.enqueue(item);
         }
@@ -251,8 +269,7 @@ impl Producer {
 
     /// An object is gone: if it is still needed, it comes back.
     pub fn observe_deleted(&mut self, name: &str) {
-        let found = self.published.iter().find(|(_, object)| object.name == name);
-        if let Some(item) = found.map(|(item, _)| item.clone()) {
+        if let Some(item) = self.names.remove(name) {
             self.published.remove(&item);
             self.enqueue(item);
         }
@@ -343,14 +360,16 @@ impl Producer {
             self.put_off(item, now);
             return None;
         };
-        self.failures.remove(item);
         if again {
             self.enqueue(item.clone());
         }
         match self.published.get_mut(item) {
-            Some(object) if object.available == available => None,
+            Some(object) if object.available == Some(available) => {
+                self.failures.remove(item);
+                None
+            }
             Some(object) => {
-                object.available = available;
+                object.available = Some(available);
                 Some(CapacityEffect::Update {
                     name: object.name.clone(),
                     patch: object::update(available),
@@ -358,20 +377,42 @@ impl Producer {
             }
             None => {
                 let name = object::name(&self.settings, item);
-                self.published.insert(item.clone(), Published { name, available });
+                self.names.insert(name.clone(), item.clone());
+                let object = Published {
+                    name,
+                    available: Some(available),
+                    seen: false,
+                };
+                self.published.insert(item.clone(), object);
                 Some(CapacityEffect::Create(object::create(&self.settings, item, available)))
             }
         }
     }
 
-    /// A write was not made: what is published is not what was thought, so it is asked and written anew.
+    /// Whether an object publishes this.
+    #[must_use]
+    pub fn is_published(&self, item: &Item) -> bool {
+        self.published.contains_key(item)
+    }
+
+    /// A write was made.
+    pub fn written(&mut self, item: &Item) {
+        self.failures.remove(item);
+        if let Some(object) = self.published.get_mut(item) {
+            object.seen = true;
+        }
+    }
+
+    /// A write was not made, or nobody knows: what is published is not what was thought, so it is asked and written anew.
     pub fn write_failed(&mut self, item: &Item, now: Duration) {
-        self.published.remove(item);
+        match self.published.get_mut(item) {
+            // It is there, whatever it says: it is changed, and goes when nobody needs it any more.
+            Some(object) if object.seen => object.available = None,
+            Some(_) => drop(self.forget(item)),
+            None => {}
+        }
         if self.is_wanted(item) {
-            let failures = self.failures.entry(item.clone()).or_default();
-            *failures = failures.saturating_add(1);
-            self.waiting
-                .insert((now.saturating_add(backoff(*failures)), item.clone()));
+            self.put_off(item, now);
         }
     }
 }

@@ -1,15 +1,17 @@
 //! What a driver's error means for a claim.
 
 use crate::request::FailureKind;
+use std::error::Error as _;
 use tonic::Code;
 
-/// Whether an error of CreateVolume is certain to have left nothing behind.
+/// What an error of CreateVolume says about what was left behind.
 ///
-/// A driver that says why it will not make the volume has not made it. Errors that a broken connection
-/// can cause as well as the driver say nothing, and so does "already at work on it".
+/// A driver that says why it will not make the volume has not made it. Errors that a broken connection can cause as well
+/// as the driver say nothing, and so does "already at work on it". Between the two are errors in which the driver
+/// itself says that it failed: most of the time nothing is left, as the sidecars of CSI take it.
 #[must_use]
-pub fn classify(code: Code) -> FailureKind {
-    match code {
+pub fn classify(status: &tonic::Status) -> FailureKind {
+    match status.code() {
         Code::ResourceExhausted
         | Code::OutOfRange
         | Code::InvalidArgument
@@ -17,17 +19,22 @@ pub fn classify(code: Code) -> FailureKind {
         | Code::NotFound
         | Code::FailedPrecondition
         | Code::Unimplemented => FailureKind::Final,
-        // Without credentials a driver cannot even look whether it has the volume, and no other node helps.
+        // An error that the transport made, and not the driver, has a cause.
+        Code::PermissionDenied | Code::Unauthenticated | Code::Unknown | Code::Internal | Code::DataLoss
+            if status.source().is_none() =>
+        {
+            FailureKind::Unclear
+        }
         Code::PermissionDenied
         | Code::Unauthenticated
+        | Code::Unknown
+        | Code::Internal
+        | Code::DataLoss
         | Code::Ok
         | Code::Cancelled
-        | Code::Unknown
         | Code::DeadlineExceeded
         | Code::Aborted
-        | Code::Internal
-        | Code::Unavailable
-        | Code::DataLoss => FailureKind::InDoubt,
+        | Code::Unavailable => FailureKind::InDoubt,
     }
 }
 

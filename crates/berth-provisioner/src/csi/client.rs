@@ -186,7 +186,7 @@ impl Client {
                 self.settings.call_timeout
             ))),
             Ok(Err(status)) => Err(Failure {
-                kind: classify(status.code()),
+                kind: classify(&status),
                 message: describe(&status),
             }),
             Ok(Ok(response)) => match response.into_inner().volume {

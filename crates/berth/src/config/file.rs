@@ -16,10 +16,8 @@ pub(super) struct File {
     pub(super) kind: String,
     #[allow(dead_code, reason = "read so that it is a known field; Berth decides on one thread")]
     parallelism: Option<i64>,
-    #[allow(dead_code, reason = "read so that it is a known field; files have no leader")]
-    leader_election: Option<LeaderElection>,
-    #[allow(dead_code, reason = "read so that it is a known field; files have no server")]
-    client_connection: Option<ClientConnection>,
+    pub(super) leader_election: Option<LeaderElection>,
+    pub(super) client_connection: Option<ClientConnection>,
     #[allow(dead_code, reason = "read so that it is a known field")]
     enable_profiling: Option<bool>,
     #[allow(dead_code, reason = "read so that it is a known field")]
@@ -35,26 +33,24 @@ pub(super) struct File {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-#[allow(dead_code, reason = "read so that its fields are known")]
-struct LeaderElection {
-    leader_elect: Option<bool>,
-    lease_duration: Option<String>,
-    renew_deadline: Option<String>,
-    retry_period: Option<String>,
-    resource_lock: Option<String>,
-    resource_name: Option<String>,
-    resource_namespace: Option<String>,
+pub(super) struct LeaderElection {
+    pub(super) leader_elect: Option<bool>,
+    pub(super) lease_duration: Option<String>,
+    pub(super) renew_deadline: Option<String>,
+    pub(super) retry_period: Option<String>,
+    pub(super) resource_lock: Option<String>,
+    pub(super) resource_name: Option<String>,
+    pub(super) resource_namespace: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-#[allow(dead_code, reason = "read so that its fields are known")]
-struct ClientConnection {
-    kubeconfig: Option<String>,
-    accept_content_types: Option<String>,
-    content_type: Option<String>,
-    qps: Option<f64>,
-    burst: Option<i64>,
+pub(super) struct ClientConnection {
+    pub(super) kubeconfig: Option<String>,
+    pub(super) accept_content_types: Option<String>,
+    pub(super) content_type: Option<String>,
+    pub(super) qps: Option<f64>,
+    pub(super) burst: Option<i64>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -7,9 +7,11 @@ mod adapt;
 mod args;
 mod file;
 mod plugins;
+mod process;
 mod show;
 
 pub use adapt::PodChanges;
+pub use process::{Election, ProcessSettings};
 
 use crate::input;
 use berth_core::api;
@@ -120,6 +122,8 @@ pub struct Configuration {
     pub profiles: Vec<SchedulerProfile>,
     /// How long pods wait between attempts.
     pub times: QueueTimes,
+    /// How the process runs.
+    pub process: ProcessSettings,
 }
 
 impl Default for Configuration {
@@ -127,6 +131,7 @@ impl Default for Configuration {
         Self {
             profiles: vec![SchedulerProfile::default()],
             times: QueueTimes::default(),
+            process: ProcessSettings::default(),
         }
     }
 }
@@ -243,6 +248,7 @@ impl Reader {
             return Err(self.error("extenders", problem));
         }
         let times = self.times(&file)?;
+        let process = self.process(&file)?;
         let percentage = self.percentage("", file.percentage_of_nodes_to_score)?;
         let profiles = file.profiles.filter(|profiles| !profiles.is_empty());
         // No profile at all means the default one.
@@ -251,6 +257,7 @@ impl Reader {
         let mut configuration = Configuration {
             profiles: Vec::new(),
             times,
+            process,
         };
         for (index, profile) in profiles.into_iter().enumerate() {
             let at = format!("profiles[{index}]");

@@ -1,6 +1,6 @@
 //! The configuration in effect, as `/configz` shows it: in the form of the file, defaults included.
 
-use super::{API_VERSION, Configuration, KIND, SchedulerProfile};
+use super::{API_VERSION, Configuration, Election, KIND, SchedulerProfile};
 use berth_scheduler::profile::FeatureGates;
 use serde_json::{Map, Value, json};
 
@@ -11,17 +11,37 @@ impl Configuration {
     pub fn shown(&self) -> Value {
         let profiles: Vec<_> = self.profiles.iter().map(shown_profile).collect();
         let gates = self.profiles.first().map(|profile| shown_gates(&profile.profile.gates));
-        json!({
-            "kubescheduler.config.k8s.io": {
-                "apiVersion": API_VERSION,
-                "kind": KIND,
-                "podInitialBackoffSeconds": self.times.initial_backoff.as_secs(),
-                "podMaxBackoffSeconds": self.times.max_backoff.as_secs(),
-                "profiles": profiles,
-            },
-            "featureGates": gates,
-        })
+        let mut shown = json!({
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "podInitialBackoffSeconds": self.times.initial_backoff.as_secs(),
+            "podMaxBackoffSeconds": self.times.max_backoff.as_secs(),
+            "profiles": profiles,
+        });
+        if let Some(election) = &self.process.election {
+            shown["leaderElection"] = shown_election(election);
+        }
+        json!({"kubescheduler.config.k8s.io": shown, "featureGates": gates})
     }
+}
+
+fn shown_election(election: &Election) -> Value {
+    // In milliseconds any length of time that a file can name stands exactly, but for those that make no sense.
+    let time = |time: std::time::Duration| format!("{}ms", time.as_millis());
+    let mut shown = json!({
+        "leaderElect": election.elect,
+        "leaseDuration": time(election.lease_duration),
+        "renewDeadline": time(election.renew_deadline),
+        "retryPeriod": time(election.retry_period),
+        "resourceLock": "leases",
+    });
+    if let Some(name) = &election.name {
+        shown["resourceName"] = json!(name);
+    }
+    if let Some(namespace) = &election.namespace {
+        shown["resourceNamespace"] = json!(namespace);
+    }
+    shown
 }
 
 fn shown_gates(gates: &FeatureGates) -> Value {

@@ -1,0 +1,117 @@
+//! What a configuration says about the process itself: leader election and the connection to the cluster.
+//!
+//! It has no bearing on decisions, so the commands that only decide do not look at it.
+
+use super::file::{ClientConnection, File, LeaderElection};
+use super::{ConfigError, Reader};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The election of a leader, as a file asks for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Election {
+    /// Whether there is one.
+    pub elect: bool,
+    /// A leader that was silent for so long is deposed.
+    pub lease_duration: Duration,
+    /// A leader that could not renew for so long steps down.
+    pub renew_deadline: Duration,
+    /// How often to try.
+    pub retry_period: Duration,
+    /// The lease, if the file names one.
+    pub name: Option<String>,
+    /// The namespace of the lease, if the file names one.
+    pub namespace: Option<String>,
+}
+
+impl Default for Election {
+    /// What kube-scheduler does where the block leaves a field out.
+    fn default() -> Self {
+        Self {
+            elect: true,
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
+            name: None,
+            namespace: None,
+        }
+    }
+}
+
+/// How the process runs, as far as a file says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProcessSettings {
+    /// The election, if the file has such a block.
+    pub election: Option<Election>,
+    /// The kubeconfig of the cluster.
+    pub kubeconfig: Option<PathBuf>,
+    /// Fields that are set and have no effect, with what is done instead.
+    pub unused: Vec<String>,
+}
+
+fn given(text: &Option<String>) -> Option<&str> {
+    text.as_deref().filter(|text| !text.is_empty())
+}
+
+impl Reader {
+    pub(super) fn process(&self, file: &File) -> Result<ProcessSettings, ConfigError> {
+        let mut settings = ProcessSettings::default();
+        if let Some(election) = &file.leader_election {
+            settings.election = Some(self.election(election)?);
+        }
+        if let Some(connection) = &file.client_connection {
+            settings.kubeconfig = given(&connection.kubeconfig).map(PathBuf::from);
+            settings.unused = unused(connection);
+        }
+        Ok(settings)
+    }
+
+    fn election(&self, file: &LeaderElection) -> Result<Election, ConfigError> {
+        let usual = Election::default();
+        let at = |field: &str| format!("leaderElection.{field}");
+        let time = |field: &str, text: &Option<String>, usual: Duration| match given(text) {
+            None => Ok(usual),
+            Some(text) => crate::provisioner::duration(text)
+                .map_err(|problem| self.error(at(field), format!("found {text:?}: {problem}"))),
+        };
+        if let Some(lock) = given(&file.resource_lock).filter(|lock| *lock != "leases") {
+            let problem = format!("found {lock:?}, expected \"leases\"");
+            return Err(self.error(at("resourceLock"), problem));
+        }
+        let election = Election {
+            elect: file.leader_elect.unwrap_or(usual.elect),
+            lease_duration: time("leaseDuration", &file.lease_duration, usual.lease_duration)?,
+            renew_deadline: time("renewDeadline", &file.renew_deadline, usual.renew_deadline)?,
+            retry_period: time("retryPeriod", &file.retry_period, usual.retry_period)?,
+            name: given(&file.resource_name).map(str::to_owned),
+            namespace: given(&file.resource_namespace).map(str::to_owned),
+        };
+        let expected = |field: &str, more: &str, than: Duration| {
+            let problem = format!("expected more than {more}, which is {than:?}");
+            Err(self.error(at(field), problem))
+        };
+        if election.lease_duration <= election.renew_deadline {
+            return expected("leaseDuration", "renewDeadline", election.renew_deadline);
+        }
+        // Somewhat more, as kube-scheduler has it: clocks of tries are not exact.
+        if election.renew_deadline <= election.retry_period * 6 / 5 {
+            return expected("renewDeadline", "1.2 times retryPeriod", election.retry_period);
+        }
+        Ok(election)
+    }
+}
+
+fn unused(connection: &ClientConnection) -> Vec<String> {
+    let mut unused = Vec::new();
+    let fields = [("qps", connection.qps.is_some()), ("burst", connection.burst.is_some())];
+    for (field, _) in fields.into_iter().filter(|(_, set)| *set) {
+        unused.push(format!(
+            "clientConnection.{field} is not used: requests are not limited in rate, but in how many are under way at a time"
+        ));
+    }
+    let types = [given(&connection.content_type), given(&connection.accept_content_types)];
+    if types.into_iter().flatten().any(|one| !one.contains("json")) {
+        unused.push("clientConnection.contentType and acceptContentTypes are not used: Berth speaks JSON".to_owned());
+    }
+    unused
+}
