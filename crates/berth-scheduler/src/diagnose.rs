@@ -99,12 +99,12 @@ impl Diagnosis {
         refusals.into_iter().any(|refusal| refusal.code == Code::Error)
     }
 
-    /// What preemption would say after the message. None if it is not asked, since a broken object ended the decision,
-    /// or if it would have to try: a node has pods of lower priority and was refused for a reason that evicting them
+    /// What preemption would say after the message. None if it is not asked, since there are no nodes or a broken object
+    /// ended the decision, or if it would have to try: a node has pods of lower priority and was refused for a reason that evicting them
     /// could resolve.
     #[must_use]
     pub fn preemption_message(&self, cluster: &Cluster, pod: &Pod) -> Option<String> {
-        if self.is_aborted() {
+        if self.is_aborted() || self.node_count == 0 {
             return None;
         }
         if pod.never_preempts {

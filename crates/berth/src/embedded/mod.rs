@@ -18,6 +18,7 @@
 pub mod agent;
 pub mod disruption;
 pub mod effect;
+pub(crate) mod eviction;
 pub mod expect;
 pub(crate) mod field;
 pub mod garbage;
