@@ -5,6 +5,7 @@ use super::effect::{Effect, Event, Step};
 use super::field;
 use super::names::{TAINT_NOT_READY, TAINT_UNREACHABLE};
 use super::objects::View;
+use super::tolerations::tolerates;
 use super::workloads::is_over;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -92,16 +93,9 @@ enum Tolerance {
 }
 
 fn tolerance(pod: &Value, taint: &Value) -> Tolerance {
-    let tolerates = |toleration: &&Value| {
-        let key = field::text(toleration, "/key");
-        let exists = field::text(toleration, "/operator") == "Exists";
-        let is_key = key == field::text(taint, "/key") || (key.is_empty() && exists);
-        let is_value = exists || field::text(toleration, "/value") == field::text(taint, "/value");
-        is_key && is_value && matches!(field::text(toleration, "/effect"), "" | NO_EXECUTE)
-    };
     let mut found = field::items(pod, "/spec/tolerations")
         .iter()
-        .filter(tolerates)
+        .filter(|toleration| tolerates(toleration, taint))
         .peekable();
     if found.peek().is_none() {
         return match field::text(taint, "/key") {

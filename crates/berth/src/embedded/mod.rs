@@ -29,6 +29,7 @@ pub mod names;
 pub mod objects;
 pub mod sample;
 pub(crate) mod status;
+mod tolerations;
 pub mod workloads;
 
 #[cfg(test)]

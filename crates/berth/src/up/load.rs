@@ -1,6 +1,7 @@
 //! Creates the objects that a cluster starts with: those of the user's files, or the sample cluster.
 
 use super::components::{Chosen, Component};
+use crate::embedded::workloads::KINDS;
 use crate::embedded::{field, sample};
 use berth_kube::api::{Api, ApiError};
 use berth_kube::resource::Resource;
@@ -73,8 +74,8 @@ fn order(kind: &str) -> u8 {
     match kind {
         "CustomResourceDefinition" => 0,
         "Namespace" | "PriorityClass" | "StorageClass" => 1,
-        "Deployment" | "StatefulSet" | "ReplicaSet" | "Job" => 3,
         "Pod" => 4,
+        kind if KINDS.contains(&kind) => 3,
         _ => 2,
     }
 }

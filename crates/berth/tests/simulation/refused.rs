@@ -130,7 +130,11 @@ fn a_scenario_changes_workloads_by_parts_and_checks_the_whole() {
     let steps = |name: &str| scenario(json!([{"at": "1m", "do": [{"apply": {"objects": [part(name)]}}]}]));
     let outcome = simulated(&objects, &["--scenario", steps("w").path().to_str().unwrap()]);
     assert_eq!(outcome["summary"]["placed"], 3, "{outcome}");
-    let output = run("simulate", &objects, &["--scenario", steps("other").path().to_str().unwrap()]);
+    let output = run(
+        "simulate",
+        &objects,
+        &["--scenario", steps("other").path().to_str().unwrap()],
+    );
     assert_eq!(output.status.code(), Some(2));
     let said = "apply: at 1m: Deployment default/other: spec.selector: is missing";
     assert!(stderr(&output).contains(said), "{}", stderr(&output));

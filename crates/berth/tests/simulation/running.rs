@@ -94,3 +94,54 @@ fn a_taint_sends_pods_away() {
         pods(&outcome)
     );
 }
+
+#[test]
+fn a_daemon_set_has_a_pod_on_every_node_and_takes_its_room() {
+    let request = |cpu: &str| json!({"requests": {"cpu": cpu}});
+    let template = json!({"spec": {"containers": [{"name": "c", "image": "x", "resources": request("3")}]}});
+    let objects = [
+        node("n1", "a"),
+        node("n2", "b"),
+        workload("DaemonSet", "log", json!({"template": template})),
+        pod("p", request("2"), json!({})),
+    ];
+    let steps = scenario(json!([
+        {"at": "1m", "do": [{"addNodes": {"generateName": "new-", "like": "n1"}}]},
+        {"at": "2m", "do": [{"drain": {"nodes": ["n1"]}}]},
+        {"at": "3m", "do": [{"deleteNodes": {"nodes": ["n2"]}}]}]));
+    let outcome = simulated(&objects, &["--scenario", steps.path().to_str().unwrap()]);
+    let placed: Vec<_> = outcome["steps"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|step| {
+            (
+                step["summary"]["pods"].as_u64().unwrap(),
+                step["summary"]["placed"].as_u64().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(placed, [(3, 2), (4, 3), (4, 3), (2, 2)], "{outcome}");
+    let nodes = &outcome["summary"]["podsPerNode"];
+    assert_eq!(
+        *nodes,
+        json!({"n1": 1, "new-1": 1}),
+        "a drain leaves the pods of DaemonSets"
+    );
+}
+
+#[test]
+fn a_cron_job_is_said_not_to_run() {
+    let cron = object(
+        "batch/v1",
+        "CronJob",
+        "nightly",
+        json!({"spec": {"schedule": "0 0 * * *"}}),
+    );
+    let output = run("simulate", &[node("n1", "a"), cron], &[]);
+    assert!(
+        stderr(&output).contains("no pods are made for a CronJob"),
+        "{}",
+        stderr(&output)
+    );
+}

@@ -219,7 +219,7 @@ fn default_namespace() -> String {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Scale {
-    /// `Deployment`, `StatefulSet` or `ReplicaSet`.
+    /// `Deployment`, `StatefulSet`, `ReplicaSet` or `ReplicationController`.
     pub kind: String,
     /// Its namespace.
     #[serde(default = "default_namespace")]
@@ -401,7 +401,7 @@ impl Reader<'_> {
                 Ok(())
             }
             Action::Scale(scale) => {
-                let known = ["Deployment", "StatefulSet", "ReplicaSet"];
+                let known = ["Deployment", "StatefulSet", "ReplicaSet", "ReplicationController"];
                 if known.contains(&scale.kind.as_str()) {
                     return Ok(());
                 }
