@@ -36,8 +36,12 @@ impl Resource {
 
     /// Deployments.
     pub const DEPLOYMENTS: Self = Self::grouped("apps", "deployments", "Deployment");
+    /// Daemon sets.
+    pub const DAEMON_SETS: Self = Self::grouped("apps", "daemonsets", "DaemonSet");
     /// Jobs.
     pub const JOBS: Self = Self::grouped("batch", "jobs", "Job");
+    /// Jobs by the clock.
+    pub const CRON_JOBS: Self = Self::grouped("batch", "cronjobs", "CronJob");
     /// Revisions of workloads.
     pub const CONTROLLER_REVISIONS: Self = Self::grouped("apps", "controllerrevisions", "ControllerRevision");
 

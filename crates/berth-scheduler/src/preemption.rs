@@ -43,7 +43,7 @@ pub struct Candidate {
 
 /// Finds the node on which the least has to be evicted for a pod that was refused everywhere.
 pub fn preempt(cluster: &mut Cluster, question: &Question<'_>, diagnosis: &Diagnosis) -> Preemption {
-    if diagnosis.is_aborted() {
+    if diagnosis.is_aborted() || diagnosis.node_count == 0 {
         return Preemption::NotTried(None);
     }
     if let Some(problem) = ineligible(cluster, question, diagnosis) {

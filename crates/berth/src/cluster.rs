@@ -43,7 +43,12 @@ pub enum ClusterError {
 }
 
 /// Kinds that make pods. Decisions about one pod do not read them, simulations do.
-pub const WORKLOADS: [Resource; 3] = [Resource::DEPLOYMENTS, Resource::JOBS, Resource::CONTROLLER_REVISIONS];
+pub const WORKLOADS: [Resource; 4] = [
+    Resource::DEPLOYMENTS,
+    Resource::DAEMON_SETS,
+    Resource::JOBS,
+    Resource::CONTROLLER_REVISIONS,
+];
 
 /// Which cluster, as kubectl takes it.
 #[derive(Args, Clone, Debug, Default)]

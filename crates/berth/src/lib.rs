@@ -3,6 +3,7 @@
 //! This crate is the composition root: it reads files and arguments, asks the pure crates, and prints. No
 //! decision is made here.
 
+pub mod admission;
 pub mod bench;
 pub mod cli;
 pub mod cluster;

@@ -65,7 +65,7 @@ fn read(
     progress: &mut dyn Progress,
 ) -> Result<Vec<Value>, ClusterError> {
     let mut objects = Vec::new();
-    input::read_values_in(namespace, sources, standard_input, progress, &mut |value| {
+    input::read_parts_in(namespace, sources, standard_input, progress, &mut |value| {
         objects.push(value);
     })?;
     Ok(objects)

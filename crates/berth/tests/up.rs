@@ -46,6 +46,39 @@ async fn pods_run_on_the_sample_cluster_and_the_state_survives() {
 }
 
 #[tokio::test]
+async fn daemon_sets_run_and_cron_jobs_are_said_not_to() {
+    let directory = TempDir::new().unwrap();
+    let up = Up::start(directory.path(), &[]).await;
+    let template =
+        json!({"metadata": {"labels": {"app": "log"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let set = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "log", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "log"}}, "template": template}});
+    let sets = Resource::DAEMON_SETS;
+    up.api.create(sets, "default", &set).await.unwrap();
+    eventually("a pod on each of the nine nodes", async || {
+        let found = up.api.get(sets, "default", "log").await.unwrap().unwrap();
+        let found: Value = serde_json::from_slice(&found).unwrap();
+        found["status"]["numberAvailable"] == 9 && found["status"]["desiredNumberScheduled"] == 9
+    })
+    .await;
+    // A taint sends its pod away, and the pod of nobody else.
+    let taints = json!({"spec": {"taints": [{"key": "repair", "effect": "NoExecute"}]}});
+    let nodes = Resource::of(Kind::Node);
+    up.api.merge_patch(nodes, "", "node-a1", None, &taints).await.unwrap();
+    eventually("the pods of the other nodes", async || {
+        let pods = up.list(Resource::of(Kind::Pod)).await;
+        pods.len() == 8 && pods.iter().all(|pod| pod["spec"]["nodeName"] != "node-a1")
+    })
+    .await;
+    let job = json!({"spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}});
+    let cron = json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "nightly", "namespace": "default"},
+        "spec": {"schedule": "0 0 * * *", "jobTemplate": job}});
+    up.api.create(Resource::CRON_JOBS, "default", &cron).await.unwrap();
+    up.berth
+        .read_until("CronJob default/nightly: nothing here runs CronJobs");
+}
+
+#[tokio::test]
 async fn agents_do_as_annotations_say_and_budgets_are_kept() {
     let directory = TempDir::new().unwrap();
     let up = Up::start(directory.path(), &[]).await;

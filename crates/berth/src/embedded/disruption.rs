@@ -57,10 +57,11 @@ fn expected_pods(view: &dyn View, pods: &[&Value]) -> i64 {
                 field::namespace(pod),
                 field::text(reference, "/name"),
             )?;
-            Some((
-                field::text(reference, "/uid"),
-                field::count(found, "/spec/replicas").unwrap_or(1),
-            ))
+            let wanted = match field::kind(found) {
+                "DaemonSet" => field::count(found, "/status/desiredNumberScheduled"),
+                _ => field::count(found, "/spec/replicas"),
+            };
+            Some((field::text(reference, "/uid"), wanted.unwrap_or(1)))
         });
         match owner {
             Some((uid, replicas)) => {

@@ -6,9 +6,11 @@
 //! Kubernetes: a pod of a StatefulSet is not started twice because a node does not answer. When the agent is back,
 //! the taints go.
 //!
-//! A node without a lease is taken for well: nobody has ever beaten for it.
+//! A node without a lease is taken for well: nobody has ever beaten for it. Taints that users put on it send pods away all the
+//! same.
 
 use super::effect::{Effect, Event, Step, Target};
+use super::eviction;
 use super::field;
 use super::names::{NODE_LEASES, TAINT_NOT_READY, TAINT_UNREACHABLE};
 use super::objects::View;
@@ -20,20 +22,23 @@ use serde_json::{Value, json};
 const SOURCE: &str = "node-controller";
 /// How long a lease may be old before its node counts as lost: five renewals, as in Kubernetes.
 const GRACE_SECONDS: i64 = 50;
-/// How long a pod stays on a lost node that says nothing else: what Kubernetes writes into every pod.
-const TOLERATION_SECONDS: i64 = 300;
 const SILENT: &str = "Kubelet stopped posting node status.";
 
 /// Looks after one node. Ask again when its lease, its conditions, its taints or one of its pods changed.
 #[must_use]
 pub fn step(view: &dyn View, node: &str, now: Timestamp) -> Step {
-    let mut step = Step::default();
     let Some(found) = view.get("Node", "", node) else {
-        return step;
+        return Step::default();
     };
-    let Some(lease) = view.get("Lease", NODE_LEASES, node) else {
-        return step;
-    };
+    let mut step = eviction::step(view, found, now);
+    if let Some(lease) = view.get("Lease", NODE_LEASES, node) {
+        watch_over(view, found, lease, now, &mut step);
+    }
+    step
+}
+
+/// Looks at the lease of a node, and at what it tells of itself.
+fn watch_over(view: &dyn View, node: &Value, lease: &Value, now: Timestamp, step: &mut Step) {
     let expires = field::time(lease, "/spec/renewTime").map(|renewed| field::after(renewed, GRACE_SECONDS));
     let is_silent = expires.is_some_and(|expires| expires <= now);
     match expires {
@@ -41,22 +46,20 @@ pub fn step(view: &dyn View, node: &str, now: Timestamp) -> Step {
         Some(_) | None => {}
     }
     if is_silent {
-        forget_conditions(found, now, &mut step);
+        forget_conditions(node, now, step);
     }
-    let taint = match status::find(found, "Ready").map(|ready| field::text(ready, "/status")) {
+    let taint = match status::find(node, "Ready").map(|ready| field::text(ready, "/status")) {
         _ if is_silent => Some(TAINT_UNREACHABLE),
         None | Some("True") => None,
         Some("False") => Some(TAINT_NOT_READY),
         Some(_) => Some(TAINT_UNREACHABLE),
     };
-    let since = set_taint(found, taint, now, &mut step);
-    if let Some(taint) = taint {
-        for pod in view.pods_on(node).filter(|pod| !is_over(pod)) {
-            mark_unready(pod, now, &mut step);
-            evict(pod, taint, since, now, &mut step);
+    set_taint(node, taint, now, step);
+    if taint.is_some() {
+        for pod in view.pods_on(field::name(node)).filter(|pod| !is_over(pod)) {
+            mark_unready(pod, now, step);
         }
     }
-    step
 }
 
 /// Nobody knows any more how the node is.
@@ -79,8 +82,8 @@ fn forget_conditions(node: &Value, now: Timestamp, step: &mut Step) {
     step.effects.push(Event::normal(SOURCE, node, "NodeNotReady", message));
 }
 
-/// Gives the node the taint that keeps pods away and sends them away, or takes it off. Tells since when it is there.
-fn set_taint(node: &Value, wanted: Option<&str>, now: Timestamp, step: &mut Step) -> Timestamp {
+/// Gives the node the taint that keeps pods away and sends them away, or takes it off.
+fn set_taint(node: &Value, wanted: Option<&str>, now: Timestamp, step: &mut Step) {
     let known = field::items(node, "/spec/taints");
     let is_ours = |taint: &&Value| taint["key"] == TAINT_NOT_READY || taint["key"] == TAINT_UNREACHABLE;
     let ours: Vec<&Value> = known.iter().filter(is_ours).collect();
@@ -89,8 +92,7 @@ fn set_taint(node: &Value, wanted: Option<&str>, now: Timestamp, step: &mut Step
         Some(key) => ours.len() == 2 && ours.iter().all(|taint| taint["key"] == key),
     };
     if is_set {
-        let times = ours.iter().filter_map(|taint| field::time(taint, "/timeAdded"));
-        return times.min().unwrap_or(now);
+        return;
     }
     let mut taints: Vec<Value> = known.iter().filter(|taint| !is_ours(taint)).cloned().collect();
     taints.extend(wanted.into_iter().flat_map(|key| {
@@ -100,7 +102,6 @@ fn set_taint(node: &Value, wanted: Option<&str>, now: Timestamp, step: &mut Step
     let taints = if taints.is_empty() { Value::Null } else { json!(taints) };
     step.effects
         .push(Effect::patch(node, json!({"spec": {"taints": taints}})));
-    now
 }
 
 fn mark_unready(pod: &Value, now: Timestamp, step: &mut Step) {
@@ -115,50 +116,6 @@ fn mark_unready(pod: &Value, now: Timestamp, step: &mut Step) {
         message: "",
     });
     step.effects.extend(status.effect());
-}
-
-/// Deletes a pod when it has been on the lost node for as long as it tolerates.
-fn evict(pod: &Value, taint: &str, since: Timestamp, now: Timestamp, step: &mut Step) {
-    let Some(seconds) = tolerated_seconds(pod, taint).filter(|_| !field::is_deleting(pod)) else {
-        return;
-    };
-    let leaves = field::after(since, seconds);
-    if leaves > now {
-        return step.wake_at(leaves);
-    }
-    let message = format!(
-        "Marking for deletion Pod {}/{}",
-        field::namespace(pod),
-        field::name(pod)
-    );
-    step.effects.push(Effect::delete(pod));
-    step.effects.push(Event::normal(
-        "taint-eviction-controller",
-        pod,
-        "TaintManagerEviction",
-        message,
-    ));
-}
-
-/// How long a pod tolerates the taint; `None` means for ever.
-fn tolerated_seconds(pod: &Value, taint: &str) -> Option<i64> {
-    let tolerates = |toleration: &&Value| {
-        let key = field::text(toleration, "/key");
-        let exists = field::text(toleration, "/operator") == "Exists";
-        let is_key = key == taint || (key.is_empty() && exists);
-        let is_value = exists || field::text(toleration, "/value").is_empty();
-        is_key && is_value && matches!(field::text(toleration, "/effect"), "" | "NoExecute")
-    };
-    let mut found = field::items(pod, "/spec/tolerations")
-        .iter()
-        .filter(tolerates)
-        .peekable();
-    if found.peek().is_none() {
-        return Some(TOLERATION_SECONDS);
-    }
-    found
-        .filter_map(|toleration| field::count(toleration, "/tolerationSeconds"))
-        .min()
 }
 
 #[cfg(test)]

@@ -1,13 +1,14 @@
 //! A cluster in memory that carries effects out the way an API server would.
 //!
-//! Tests and the simulation use it. It gives uids, versions and times to what is created, keeps pods that run until
-//! their agent removes them, keeps objects with finalizers, refuses writes on old versions, and deletes dependents
-//! with their owner. It checks nothing else: manifests are checked where they are read.
+//! Tests and the simulation use it. It gives uids, versions and times to what is created, completes it, keeps pods that
+//! run until their agent removes them, keeps objects with finalizers, refuses writes on old versions, and deletes
+//! dependents with their owner. It checks nothing else: manifests are checked where they are read.
 
 use super::effect::{Effect, Event, Target};
 use super::field;
 use super::garbage;
 use super::objects::{Key, Objects, View};
+use crate::admission::{self, Priority, PriorityClasses, UnknownClass};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -41,6 +42,16 @@ pub enum Refused {
         kind: String,
         /// Name with its namespace.
         name: String,
+    },
+    /// Something that it needs is not there.
+    #[error("{kind} {name:?}: {missing}")]
+    Forbidden {
+        /// Kind.
+        kind: String,
+        /// Name with its namespace.
+        name: String,
+        /// What is missing.
+        missing: UnknownClass,
     },
     /// It says neither what it is nor how it is called.
     #[error("an object needs apiVersion, kind and metadata.name")]
@@ -98,6 +109,7 @@ impl MemoryCluster {
                 name: full_name(&key.namespace, &key.name),
             });
         }
+        self.admit(&key, &mut object)?;
         if field::uid(&object).is_empty() {
             let uid = format!("00000000-0000-4000-8000-{:012x}", self.version + 1);
             field::set(&mut object, &["metadata", "uid"], json!(uid));
@@ -116,6 +128,21 @@ impl MemoryCluster {
         }
         self.put(object);
         Ok(())
+    }
+
+    /// Fills in what an API server fills in.
+    fn admit(&self, key: &Key, object: &mut Value) -> Result<(), Refused> {
+        admission::complete(object);
+        match object.get_mut("spec") {
+            Some(spec) if key.kind == "Pod" => {
+                admission::give_priority(spec, &self.objects).map_err(|missing| Refused::Forbidden {
+                    kind: key.kind.clone(),
+                    name: full_name(&key.namespace, &key.name),
+                    missing,
+                })
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Carries an effect out.
@@ -249,6 +276,19 @@ impl MemoryCluster {
             // What another deletion has taken in the meantime needs no second one.
             let _ = self.carry_out(&effect, now);
         }
+    }
+}
+
+impl PriorityClasses for Objects {
+    fn find(&self, name: &str) -> Option<Priority> {
+        self.get("PriorityClass", "", name).and_then(Priority::of_object)
+    }
+
+    fn default_class(&self) -> Option<Priority> {
+        let defaults = self
+            .of_kind("PriorityClass")
+            .filter(|class| class["globalDefault"] == true);
+        defaults.filter_map(Priority::of_object).min_by_key(|class| class.value)
     }
 }
 

@@ -18,6 +18,7 @@
 pub mod agent;
 pub mod disruption;
 pub mod effect;
+pub(crate) mod eviction;
 pub mod expect;
 pub(crate) mod field;
 pub mod garbage;
@@ -28,6 +29,7 @@ pub mod names;
 pub mod objects;
 pub mod sample;
 pub(crate) mod status;
+mod tolerations;
 pub mod workloads;
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ mod table;
 pub use report::Report;
 pub use table::render;
 
+use crate::admission::UnknownClass;
 use crate::cli::ExplainArgs;
 use crate::cluster::ClusterError;
 use crate::config::{self, ConfigError, Configuration, FeatureGateError};
@@ -49,6 +50,14 @@ pub enum ExplainError {
     /// The feature gates are broken.
     #[error("--feature-gates: {0}")]
     FeatureGates(#[from] FeatureGateError),
+    /// The pod names a priority class that is not there.
+    #[error("Pod {pod:?}: {missing}")]
+    Priority {
+        /// The pod.
+        pod: String,
+        /// What is missing.
+        missing: UnknownClass,
+    },
     /// The pod's name is broken.
     #[error("--pod: found {0:?}, expected NAMESPACE/NAME, or NAME for the namespace default")]
     PodName(String),

@@ -1,6 +1,7 @@
 //! What is asked: the cluster as the files have it, and the pod.
 
 use super::{ExplainError, layout};
+use crate::admission::{self, Priority, PriorityClasses};
 use crate::cli::ExplainArgs;
 use crate::input::{self, Progress, Source, Summary};
 use berth_core::api::{self, Object};
@@ -82,23 +83,41 @@ impl Question {
         let mut cluster = Cluster::default();
         let mut found = None;
         let mut others = Vec::new();
-        let mut priorities = Priorities::default();
+        let mut unranked = Vec::new();
+        let mut classes = Classes::default();
         let summary = input::read(sources, standard_input, progress, &mut |object| match object {
             Object::Pod(pod) if pod.metadata.name == *name && pod.metadata.namespace == *namespace => {
+                classes.learn(&pod);
                 found = Some(*pod);
             }
+            Object::Pod(pod) => {
+                classes.learn(&pod);
+                others.push(pod.metadata.full_name());
+                // Its class may stand further down.
+                if pod.spec.priority.is_none() {
+                    unranked.push(pod);
+                } else {
+                    cluster.upsert(&Object::Pod(pod));
+                }
+            }
             object => {
-                match &object {
-                    Object::Pod(pod) => others.push(pod.metadata.full_name()),
-                    Object::PriorityClass(class) => priorities.add(class),
-                    _ => {}
+                if let Object::PriorityClass(class) = &object {
+                    classes.add(class);
                 }
                 cluster.upsert(&object);
             }
         })?;
+        for mut pod in unranked {
+            // What is asked is not about a pod that no API server would have taken; it has the least priority.
+            let _ = admission::give_pod_priority(&mut pod, &classes);
+            cluster.upsert(&Object::Pod(pod));
+        }
         match found {
             Some(mut pod) => {
-                priorities.resolve(&mut pod);
+                admission::give_pod_priority(&mut pod, &classes).map_err(|missing| ExplainError::Priority {
+                    pod: pod.metadata.full_name(),
+                    missing,
+                })?;
                 Ok(Self { cluster, pod, summary })
             }
             None => Err(ExplainError::NoPod {
@@ -109,33 +128,44 @@ impl Question {
     }
 }
 
-/// The priority classes. A pod from an API server has its priority; one from a manifest only names the class.
+/// The priority classes of the input. A pod from an API server has its priority; one from a manifest only names the class.
 #[derive(Default)]
-struct Priorities {
-    by_name: BTreeMap<String, api::PriorityClass>,
-    default: Option<String>,
+struct Classes {
+    by_name: BTreeMap<String, Priority>,
+    default: Option<Priority>,
+    /// Those that are not in the input, but that pods tell of.
+    learned: BTreeMap<String, Priority>,
 }
 
-impl Priorities {
+impl Classes {
     fn add(&mut self, class: &api::PriorityClass) {
-        let name = &class.metadata.name;
-        if class.global_default {
-            self.default = Some(name.clone());
+        let own = Priority::of_class(class);
+        if class.global_default && self.default.as_ref().is_none_or(|known| own.value < known.value) {
+            self.default = Some(own.clone());
         }
-        self.by_name.insert(name.clone(), class.clone());
+        self.by_name.insert(own.class.clone(), own);
     }
 
-    fn resolve(&self, pod: &mut api::Pod) {
-        let spec = &mut pod.spec;
-        let named = Some(&spec.priority_class_name).filter(|name| !name.is_empty());
-        let class = named.or(self.default.as_ref()).and_then(|name| self.by_name.get(name));
-        if let (None, Some(class)) = (spec.priority, class) {
-            spec.priority = Some(class.value);
-            spec.preemption_policy = spec
-                .preemption_policy
-                .take()
-                .or_else(|| class.preemption_policy.clone());
+    fn learn(&mut self, pod: &api::Pod) {
+        let name = &pod.spec.priority_class_name;
+        if let Some(value) = pod.spec.priority.filter(|_| !name.is_empty()) {
+            let learned = Priority {
+                class: name.clone(),
+                value,
+                preemption_policy: pod.spec.preemption_policy.clone(),
+            };
+            self.learned.entry(name.clone()).or_insert(learned);
         }
+    }
+}
+
+impl PriorityClasses for Classes {
+    fn find(&self, name: &str) -> Option<Priority> {
+        self.by_name.get(name).or_else(|| self.learned.get(name)).cloned()
+    }
+
+    fn default_class(&self) -> Option<Priority> {
+        self.default.clone()
     }
 }
 

@@ -1,7 +1,9 @@
 //! Turns documents and List items into objects, and keeps account of what is skipped, broken or twice there.
 
+use super::fields::UnknownFields;
 use super::place::{Place, Problem, ReadError};
-use super::{Progress, Summary};
+use super::{Progress, Summary, workload};
+use crate::admission;
 use berth_core::api::{DecodeError, Kind, Object};
 use serde_json::Value;
 use std::collections::HashMap;
@@ -16,7 +18,7 @@ const PROGRESS_EVERY: usize = 1000;
 /// The identity of an object within a cluster.
 #[derive(PartialEq, Eq, Hash)]
 struct Identity {
-    kind: Kind,
+    kind: Box<str>,
     namespace: Box<str>,
     name: Box<str>,
 }
@@ -29,9 +31,6 @@ pub(super) enum Sink<'a> {
     Values(&'a mut dyn FnMut(Value)),
 }
 
-/// Kinds that decisions do not read, but that make pods, and what those keep of their past.
-const WORKLOADS: [&str; 3] = ["ControllerRevision", "Deployment", "Job"];
-
 /// The namespace of objects that name none, unless another one is asked for.
 const DEFAULT_NAMESPACE: &str = "default";
 
@@ -42,6 +41,13 @@ pub(super) struct Gather<'a> {
     namespace: &'a str,
     /// Hand on objects of other kinds too.
     keeps_others: bool,
+    /// Complete objects as an API server would.
+    completes: bool,
+    /// Objects may be parts that go on top of whole ones.
+    allows_parts: bool,
+    /// Look for fields that Kubernetes does not have.
+    pub(super) checks_fields: bool,
+    unknown_fields: UnknownFields,
     places: HashMap<Identity, Place>,
     /// Items of the list at hand that do not say what they are, until the list has said it.
     untyped: Vec<(Place, Value)>,
@@ -57,6 +63,10 @@ impl<'a> Gather<'a> {
             progress,
             namespace: DEFAULT_NAMESPACE,
             keeps_others: false,
+            completes: false,
+            allows_parts: false,
+            checks_fields: false,
+            unknown_fields: UnknownFields::default(),
             places: HashMap::new(),
             untyped: Vec::new(),
             summary: Summary::default(),
@@ -76,9 +86,24 @@ impl<'a> Gather<'a> {
         }
     }
 
-    pub(super) fn finish(self) -> Result<Summary, ReadError> {
+    pub(super) fn completing(self) -> Self {
+        Self {
+            completes: true,
+            ..self
+        }
+    }
+
+    pub(super) fn allowing_parts(self) -> Self {
+        Self {
+            allows_parts: true,
+            ..self
+        }
+    }
+
+    pub(super) fn finish(mut self) -> Result<Summary, ReadError> {
         self.progress.done();
         if self.problems.is_empty() {
+            self.summary.warnings = self.unknown_fields.warnings();
             return Ok(self.summary);
         }
         Err(ReadError {
@@ -172,16 +197,78 @@ impl<'a> Gather<'a> {
         if self.namespace != DEFAULT_NAMESPACE && is_namespaced(&kind) {
             name_namespace(&mut value, self.namespace);
         }
+        if self.completes {
+            admission::complete(&mut value);
+        }
         let raw = matches!(self.sink, Sink::Values(_)).then(|| value.clone());
+        if let Some(raw) = raw.as_ref().filter(|_| !self.allows_parts)
+            && let Err(workload::Wrong { field, problem }) = workload::check(raw)
+        {
+            let hint = hint(&problem);
+            let name = full_name(raw);
+            return self.problem(Problem::Workload {
+                place,
+                kind,
+                name,
+                field,
+                problem,
+                hint,
+            });
+        }
+        if self.checks_fields {
+            self.unknown_fields.look(&place, &value);
+        }
+        let is_workload = workload::is_workload(&value);
         match (Object::decode(value), raw) {
-            (Ok(Some(object)), raw) => self.accept(place, object, raw),
-            (Ok(None), Some(raw)) if WORKLOADS.contains(&kind.as_str()) => self.hand_on(raw, DEFAULT_NAMESPACE),
+            (Ok(Some(object)), raw) => match name_problem(&object) {
+                None => self.accept(place, object, raw),
+                Some(error) => self.problem(Problem::Object { place, error, hint: "" }),
+            },
+            (Ok(None), Some(raw)) if is_workload => self.accept_workload(place, kind, raw),
             // Whether it lives in a namespace is for the server to say.
             (Ok(None), Some(raw)) if self.keeps_others => self.hand_on(raw, ""),
             (Ok(None), _) => *self.summary.skipped.entry(kind).or_default() += 1,
             (Err(error), _) => {
-                let hint = hint(&error);
+                let hint = match &error {
+                    DecodeError::Field { problem, .. } => hint(problem),
+                    DecodeError::NotAnObject { .. } => "",
+                };
                 self.problem(Problem::Object { place, error, hint });
+            }
+        }
+    }
+
+    /// Takes a workload of a kind that decisions do not read.
+    fn accept_workload(&mut self, place: Place, kind: String, mut value: Value) {
+        name_namespace(&mut value, DEFAULT_NAMESPACE);
+        let name = full_name(&value);
+        let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let identity = Identity {
+            kind: kind.as_str().into(),
+            namespace: text("/metadata/namespace").into(),
+            name: text("/metadata/name").into(),
+        };
+        if self.is_first(identity, &kind, name, place) {
+            self.hand_on(value, DEFAULT_NAMESPACE);
+        }
+    }
+
+    /// Whether an object is there for the first time; if not, that is a problem.
+    fn is_first(&mut self, identity: Identity, kind: &str, name: String, place: Place) -> bool {
+        match self.places.entry(identity) {
+            Entry::Occupied(first) => {
+                let problem = Problem::Twice {
+                    kind: kind.to_owned(),
+                    name,
+                    first: first.get().clone(),
+                    second: place,
+                };
+                self.problem(problem);
+                false
+            }
+            Entry::Vacant(entry) => {
+                entry.insert(place);
+                true
             }
         }
     }
@@ -198,24 +285,12 @@ impl<'a> Gather<'a> {
     fn accept(&mut self, place: Place, object: Object, raw: Option<Value>) {
         let metadata = object.metadata();
         let identity = Identity {
-            kind: object.kind(),
+            kind: object.kind().name().into(),
             namespace: metadata.namespace.as_str().into(),
             name: metadata.name.as_str().into(),
         };
-        match self.places.entry(identity) {
-            Entry::Occupied(first) => {
-                let problem = Problem::Twice {
-                    kind: object.kind(),
-                    name: metadata.full_name(),
-                    first: first.get().clone(),
-                    second: place,
-                };
-                self.problem(problem);
-                return;
-            }
-            Entry::Vacant(entry) => {
-                entry.insert(place);
-            }
+        if !self.is_first(identity, object.kind().name(), metadata.full_name(), place) {
+            return;
         }
         self.summary.objects += 1;
         if self.summary.objects.is_multiple_of(PROGRESS_EVERY) {
@@ -234,7 +309,7 @@ impl<'a> Gather<'a> {
 
 /// Whether objects of a kind live in namespaces.
 fn is_namespaced(kind: &str) -> bool {
-    WORKLOADS.contains(&kind) || Kind::ALL.iter().any(|one| one.name() == kind && one.is_namespaced())
+    workload::is_kind(kind) || Kind::ALL.iter().any(|one| one.name() == kind && one.is_namespaced())
 }
 
 /// Puts an object into a namespace if it names none.
@@ -263,11 +338,43 @@ fn is_list_of_ours(kind: &str) -> bool {
         .is_some_and(|item| item.is_empty() || Kind::ALL.iter().any(|kind| kind.name() == item))
 }
 
-/// What to do about an error whose cause is not plain from its words.
-fn hint(error: &DecodeError) -> &'static str {
-    let DecodeError::Field { problem, .. } = error else {
-        return "";
+/// The name of an object, with its namespace if it has one.
+fn full_name(value: &Value) -> String {
+    let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    match (text("/metadata/namespace"), text("/metadata/name")) {
+        ("", name) => name.to_owned(),
+        (namespace, name) => format!("{namespace}/{name}"),
+    }
+}
+
+/// What is wrong with the name of an object, or with that of its namespace.
+fn name_problem(object: &Object) -> Option<DecodeError> {
+    let metadata = object.metadata();
+    let is_word = |word: &str, length| {
+        let is_edge = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit();
+        let is_inner = |letter: char| is_edge(letter) || letter == '-';
+        word.len() <= length && word.starts_with(is_edge) && word.ends_with(is_edge) && word.chars().all(is_inner)
     };
+    let is_name = metadata.name.len() <= 253 && metadata.name.split('.').all(|word| is_word(word, 253));
+    if !is_name {
+        let problem = format!(
+            "found {:?}, expected at most 253 lower-case letters, digits, '-' and '.', with a letter or digit at both ends",
+            metadata.name
+        );
+        return Some(object.field_error("metadata.name", problem));
+    }
+    if !metadata.namespace.is_empty() && !is_word(&metadata.namespace, 63) {
+        let problem = format!(
+            "found {:?}, expected at most 63 lower-case letters, digits and '-', with a letter or digit at both ends",
+            metadata.namespace
+        );
+        return Some(object.field_error("metadata.namespace", problem));
+    }
+    None
+}
+
+/// What to do about a problem whose cause is not plain from its words.
+fn hint(problem: &str) -> &'static str {
     if !problem.contains("expected a string") {
         ""
     } else if problem.contains("invalid type: boolean") {

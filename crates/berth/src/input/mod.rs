@@ -5,10 +5,12 @@
 //! objects. Everything else is either counted (kinds that decisions do not read) or an error that names its
 //! place. This module knows nothing of clusters or decisions.
 
+mod fields;
 mod gather;
 mod json;
 mod place;
 mod scalar;
+mod workload;
 mod yaml;
 
 pub use place::{Place, Problem, ReadError};
@@ -57,12 +59,18 @@ pub struct Summary {
     pub objects: usize,
     /// How many objects were of kinds that decisions do not read, by kind.
     pub skipped: BTreeMap<String, usize>,
+    /// What the reader should know of the objects, each a line.
+    pub warnings: Vec<String>,
 }
 
 impl fmt::Display for Summary {
-    /// What was skipped, as one line; nothing if nothing was.
+    /// What was skipped, as one line, and before it the warnings; nothing if there is nothing to say.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let total: usize = self.skipped.values().sum();
+        f.write_str(&self.warnings.join("\n"))?;
+        if total > 0 && !self.warnings.is_empty() {
+            f.write_str("\n")?;
+        }
         if total == 0 {
             return Ok(());
         }
@@ -73,6 +81,9 @@ impl fmt::Display for Summary {
         for (index, (kind, count)) in kinds.into_iter().enumerate() {
             let comma = if index > 0 { ", " } else { "" };
             write!(f, "{comma}{kind} {count}")?;
+        }
+        if self.skipped.contains_key("CronJob") {
+            f.write_str(" (no pods are made for a CronJob: nothing runs its schedule)")?;
         }
         Ok(())
     }
@@ -95,7 +106,7 @@ impl Progress for NoProgress {
     fn done(&mut self) {}
 }
 
-/// Reads all sources and hands each object to `sink`.
+/// Reads all sources and hands each object to `sink`, completed as an API server would.
 ///
 /// The sink may have got objects when an error is found after them: whoever gets an error must not use
 /// what the sink has made of them.
@@ -109,7 +120,8 @@ pub fn read(
     progress: &mut dyn Progress,
     sink: &mut dyn FnMut(Object),
 ) -> Result<Summary, ReadError> {
-    read_into(sources, standard_input, Gather::new(Sink::Objects(sink), progress))
+    let gather = Gather::new(Sink::Objects(sink), progress).completing();
+    read_into(sources, standard_input, gather)
 }
 
 /// Reads all sources and hands each object to `sink` as it was written: checked objects of the kinds that decisions
@@ -141,6 +153,31 @@ pub fn read_values_in(
     read_into(sources, standard_input, gather)
 }
 
+/// The same for objects that may be parts, to be laid over whole ones: workloads are not checked before that is done.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_parts_in(
+    namespace: &str,
+    sources: &[Source],
+    standard_input: &mut dyn Read,
+    progress: &mut dyn Progress,
+    sink: &mut dyn FnMut(serde_json::Value),
+) -> Result<Summary, ReadError> {
+    let gather = Gather::new(Sink::Values(sink), progress)
+        .in_namespace(namespace)
+        .allowing_parts();
+    read_into(sources, standard_input, gather)
+}
+
+/// Checks a workload that was put together from parts; other objects have been checked when they were read.
+///
+/// # Errors
+/// What is wrong with it, with the path of the field.
+pub(crate) fn check_workload(object: &serde_json::Value) -> Result<(), String> {
+    workload::check(object).map_err(|wrong| format!("{}: {}", wrong.field, wrong.problem))
+}
+
 /// Reads all sources like [`read_values`], and objects of all other kinds beside: for a server that keeps them.
 ///
 /// # Errors
@@ -157,6 +194,8 @@ pub fn read_all_values(
 
 fn read_into(sources: &[Source], standard_input: &mut dyn Read, mut gather: Gather<'_>) -> Result<Summary, ReadError> {
     for source in sources {
+        // A text at hand was read before, or comes from an API server.
+        gather.checks_fields = !matches!(source, Source::Text { .. });
         match source {
             Source::StandardInput => {
                 let mut bytes = Vec::new();

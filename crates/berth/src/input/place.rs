@@ -1,6 +1,6 @@
 //! Where an object came from, and what can be wrong with it there.
 
-use berth_core::api::{DecodeError, Kind};
+use berth_core::api::DecodeError;
 use std::fmt;
 use std::sync::Arc;
 
@@ -101,6 +101,22 @@ pub enum Problem {
         /// What to do, if it is not plain from the error.
         hint: &'static str,
     },
+    /// A workload that makes pods is broken.
+    #[error("{place}: {kind} {name:?}: {field}: {problem}{hint}")]
+    Workload {
+        /// The workload's place.
+        place: Place,
+        /// Its kind.
+        kind: String,
+        /// Its name, with its namespace if it says one.
+        name: String,
+        /// The path of the field.
+        field: String,
+        /// What is wrong with it.
+        problem: String,
+        /// What to do, if it is not plain from the problem.
+        hint: &'static str,
+    },
     /// A list's items say neither what they are nor can it be told from the list.
     #[error(
         "{place}: expected `apiVersion` and `kind`: the list is of kind {list:?}, from which they cannot be told; \
@@ -116,7 +132,7 @@ pub enum Problem {
     #[error("{kind} {name:?} is there twice: in {first}, and in {second}; keep one of the two")]
     Twice {
         /// Its kind.
-        kind: Kind,
+        kind: String,
         /// Its name, with its namespace if it has one.
         name: String,
         /// Where it is.

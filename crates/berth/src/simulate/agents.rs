@@ -6,7 +6,7 @@
 use super::Simulation;
 use crate::embedded::agent::{self, Mode};
 use crate::embedded::names::{self, NODE_LEASES};
-use crate::embedded::{Effect, Key, View, field, lifecycle};
+use crate::embedded::{Effect, Key, View, eviction, field, lifecycle};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +23,9 @@ pub(super) struct Agents {
     waiting: BTreeMap<ClaimName, BTreeSet<Key>>,
     /// Nodes with a lease: those whose agent was stopped.
     silent: BTreeSet<String>,
-    /// Silent nodes to look after.
+    /// Nodes with taints that send pods away.
+    tainted: BTreeSet<String>,
+    /// Silent and tainted nodes to look after.
     nodes: BTreeSet<String>,
 }
 
@@ -45,6 +47,11 @@ impl Agents {
             }
             "Node" => {
                 self.pods.extend(view.pods_on(&key.name).map(Key::of));
+                if eviction::sends_away(object) {
+                    self.tainted.insert(key.name.clone());
+                } else {
+                    self.tainted.remove(&key.name);
+                }
                 self.look_at_node(&key.name);
             }
             "Lease" if key.namespace == NODE_LEASES => {
@@ -61,8 +68,12 @@ impl Agents {
             "Pod" => {
                 self.pods.remove(key);
             }
-            "Lease" | "Node" => {
+            "Lease" => {
                 self.silent.remove(&key.name);
+            }
+            "Node" => {
+                self.silent.remove(&key.name);
+                self.tainted.remove(&key.name);
                 self.nodes.remove(&key.name);
             }
             _ => {}
@@ -79,7 +90,7 @@ impl Agents {
     }
 
     fn look_at_node(&mut self, node: &str) {
-        if self.silent.contains(node) {
+        if self.silent.contains(node) || self.tainted.contains(node) {
             self.nodes.insert(node.to_owned());
         }
     }

@@ -2,15 +2,19 @@
 
 use super::scenario::{Scenario, ScenarioError};
 use super::{Options, Simulation};
+use crate::admission::{self, Priority, PriorityClasses, UnknownClass};
 use crate::cli::SimulateArgs;
 use crate::cluster::{ClusterError, WORKLOADS};
 use crate::config::{self, ConfigError, Configuration, FeatureGateError};
+use crate::embedded::field;
 use crate::embedded::memory::Refused;
-use crate::embedded::{View, field};
+use crate::embedded::workloads::KINDS;
 use crate::input::{self, Progress, ReadError, Summary};
 use crate::overlay;
-use serde_json::Value;
-use std::collections::BTreeMap;
+use berth_scheduler::profile::Profile;
+use berth_scheduler::scheduler::DEFAULT_SCHEDULER_NAME;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 
 /// Why there is nothing to simulate.
@@ -31,6 +35,25 @@ pub enum LoadError {
     /// An object cannot be created.
     #[error(transparent)]
     Object(#[from] Refused),
+    /// A pod or workload names a priority class that is not there.
+    #[error("{kind} {name:?}: {missing}")]
+    Priority {
+        /// Its kind.
+        kind: String,
+        /// Its name with its namespace.
+        name: String,
+        /// What is missing.
+        missing: UnknownClass,
+    },
+    /// Nothing was read that a simulation could be made of.
+    #[error(
+        "there is nothing to simulate: no object was read that a simulation uses{skipped}; expected nodes, storage, pods, \
+         or workloads that make pods"
+    )]
+    Nothing {
+        /// What was read instead.
+        skipped: String,
+    },
     /// The scenario is broken.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
@@ -63,20 +86,34 @@ pub fn load(
     };
     configuration.set_feature_gates(&gates);
     let profiles = configuration.profiles.into_iter();
-    let profiles = profiles
+    let mut profiles: BTreeMap<String, Profile> = profiles
         .map(|profile| (profile.scheduler_name.clone(), profile.profile))
         .collect();
     let scenario = args.scenario.as_deref().map(Scenario::from_file).transpose()?;
     let read = overlay::gather(&args.cluster, &args.filename, &WORKLOADS, standard_input, progress)?;
     let mut objects = Vec::new();
-    let summary = input::read_values(&read.sources, standard_input, progress, &mut |value| {
+    let mut summary = input::read_values(&read.sources, standard_input, progress, &mut |value| {
         objects.push(value);
     })?;
+    if objects.is_empty() {
+        let skipped = match summary.to_string() {
+            skipped if skipped.is_empty() => skipped,
+            skipped => format!(" ({skipped})"),
+        };
+        return Err(LoadError::Nothing { skipped });
+    }
+    objects.extend(learned_classes(&objects)?);
+    if args.config.is_none() {
+        let applied = scenario.iter().flat_map(Scenario::objects);
+        summary
+            .warnings
+            .extend(serve_all(&mut profiles, objects.iter().chain(applied)));
+    }
     let mut simulation = Simulation::new(Options {
         seed: args.seed,
         profiles,
     });
-    for object in in_order(objects, simulation.objects()) {
+    for object in in_order(objects) {
         simulation.create(object)?;
     }
     Ok(Loaded {
@@ -86,39 +123,105 @@ pub fn load(
     })
 }
 
-/// The objects as an API server would admit them, in an order in which whoever looks at one finds what it needs: pods and
-/// what makes them last.
-pub(super) fn in_order(mut objects: Vec<Value>, view: &dyn View) -> Vec<Value> {
+/// The objects in an order in which whoever looks at one finds what it needs: pods and what makes them last.
+pub(super) fn in_order(mut objects: Vec<Value>) -> Vec<Value> {
     objects.sort_by_key(|object| match object["kind"].as_str().unwrap_or_default() {
         "Namespace" | "PriorityClass" | "StorageClass" => 0,
         "Pod" => 3,
-        "Deployment" | "StatefulSet" | "ReplicaSet" | "Job" => 2,
+        kind if KINDS.contains(&kind) => 2,
         _ => 1,
     });
-    let known = view.of_kind("PriorityClass");
-    let priorities: BTreeMap<String, i64> = known
-        .chain(objects.iter().filter(|object| object["kind"] == "PriorityClass"))
-        .filter_map(|class| Some((class["metadata"]["name"].as_str()?.to_owned(), class["value"].as_i64()?)))
-        .collect();
     for object in &mut objects {
-        admit(object, &priorities);
+        // Who wrote which field is of no use here and takes half of the memory.
+        field::unset(object, &["metadata", "managedFields"]);
     }
     objects
 }
 
-/// What an API server fills in when a pod is created: its priority, from its class. Who wrote which field is of no use here
-/// and takes half of the memory.
-fn admit(object: &mut Value, priorities: &BTreeMap<String, i64>) {
-    field::unset(object, &["metadata", "managedFields"]);
-    let spec = match object["kind"].as_str() {
-        Some("Pod") => object.pointer_mut("/spec"),
-        Some("Deployment" | "StatefulSet" | "ReplicaSet" | "Job") => object.pointer_mut("/spec/template/spec"),
+/// The spec of the pods that an object is or makes.
+fn pod_spec(object: &Value) -> Option<&Value> {
+    match field::kind(object) {
+        "Pod" => object.get("spec"),
+        kind if KINDS.contains(&kind) => object.pointer("/spec/template/spec"),
         _ => None,
-    };
-    if let Some(spec) = spec
-        && spec["priority"].is_null()
-        && let Some(priority) = spec["priorityClassName"].as_str().and_then(|name| priorities.get(name))
-    {
-        spec["priority"] = (*priority).into();
+    }
+}
+
+/// Without a configuration, Berth's defaults speak for whichever scheduler pods name. Says so, if they name another.
+fn serve_all<'a>(profiles: &mut BTreeMap<String, Profile>, objects: impl Iterator<Item = &'a Value>) -> Option<String> {
+    let profile = profiles.get(DEFAULT_SCHEDULER_NAME)?.clone();
+    let specs = objects.filter_map(pod_spec);
+    let wanted: BTreeSet<&str> = specs.map(|spec| field::text(spec, "/schedulerName")).collect();
+    let others = wanted
+        .into_iter()
+        .filter(|name| !matches!(*name, "" | DEFAULT_SCHEDULER_NAME));
+    let others: Vec<&str> = others.collect();
+    if others.is_empty() {
+        return None;
+    }
+    profiles.extend(others.iter().map(|name| ((*name).to_owned(), profile.clone())));
+    Some(format!(
+        "pods of scheduler {} are placed with Berth's defaults; --config names profiles of their own",
+        others.join(", ")
+    ))
+}
+
+/// The priority classes that are not among the objects, but that pods of a running cluster tell of: workloads only name
+/// them.
+///
+/// # Errors
+/// If a pod or workload names a class that nothing tells of.
+fn learned_classes(objects: &[Value]) -> Result<Vec<Value>, LoadError> {
+    let mut known = Learned::default();
+    let kinds = |kind: &'static str| objects.iter().filter(move |object| field::kind(object) == kind);
+    for class in kinds("PriorityClass") {
+        known.classes.insert(field::name(class).to_owned());
+    }
+    for pod in kinds("Pod") {
+        known.learn(pod);
+    }
+    for object in objects {
+        let Some(spec) = pod_spec(object).filter(|spec| spec["priority"].is_null()) else {
+            continue;
+        };
+        let name = field::text(spec, "/priorityClassName");
+        if !known.classes.contains(name) {
+            admission::priority(name, &known).map_err(|missing| LoadError::Priority {
+                kind: field::kind(object).to_owned(),
+                name: format!("{}/{}", field::namespace(object), field::name(object)),
+                missing,
+            })?;
+        }
+    }
+    Ok(known.objects.into_values().collect())
+}
+
+/// Classes that pods tell of.
+#[derive(Default)]
+struct Learned {
+    classes: BTreeSet<String>,
+    objects: BTreeMap<String, Value>,
+}
+
+impl Learned {
+    fn learn(&mut self, pod: &Value) {
+        let (name, value) = (field::text(pod, "/spec/priorityClassName"), &pod["spec"]["priority"]);
+        if name.is_empty() || value.is_null() || self.classes.contains(name) {
+            return;
+        }
+        self.objects.entry(name.to_owned()).or_insert_with(|| {
+            json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name},
+                "value": value, "preemptionPolicy": pod["spec"]["preemptionPolicy"]})
+        });
+    }
+}
+
+impl PriorityClasses for Learned {
+    fn find(&self, name: &str) -> Option<Priority> {
+        self.objects.get(name).and_then(Priority::of_object)
+    }
+
+    fn default_class(&self) -> Option<Priority> {
+        None
     }
 }

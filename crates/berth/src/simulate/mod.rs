@@ -17,11 +17,13 @@ mod fit;
 mod html;
 mod load;
 mod outcome;
+mod patience;
 mod pending;
 mod place;
 mod placing;
 mod pools;
 pub mod scenario;
+mod stand_in;
 mod steps;
 mod table;
 mod volumes;
@@ -35,7 +37,7 @@ pub use place::VolumePlace;
 pub use steps::StepOutcome;
 pub use table::render;
 
-use crate::embedded::memory::Change;
+use crate::embedded::memory::{Change, Refused};
 use crate::embedded::workloads::{self, Workloads};
 use crate::embedded::{Effect, Event, EventType, Key, MemoryCluster, Target, View, disruption, field};
 use agents::Agents;
@@ -45,6 +47,7 @@ use berth_scheduler::queue::QueueTimes;
 use berth_scheduler::scheduler::Scheduler;
 use drain::Drains;
 use jiff::{SignedDuration, Timestamp};
+use patience::Patience;
 use pools::Pools;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,12 +57,19 @@ use volumes::{ControllerRun, ProvisionerRun};
 /// When every simulation begins: fixed, so that outcomes can be compared.
 const START: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
+/// Who speaks for the workload controllers where none of them does.
+const SOURCE: &str = "workload-controller";
+
 /// A simulation in which nothing changes for so long has come to rest: it is longer than the time after which the
 /// scheduler tries forgotten pods once more, and than any backoff.
 const REST: SignedDuration = SignedDuration::from_mins(6);
 
 /// A simulation that never comes to rest (a provisioner that fails for ever, say) ends after so long.
 const LONGEST: SignedDuration = SignedDuration::from_hours(2);
+
+/// More rounds at one moment than any cluster needs, which takes one or two for each change. Workloads that go round in
+/// circles are stopped long before.
+const MAX_ROUNDS: u64 = 10_000_000;
 
 /// How a simulation is set up.
 #[derive(Clone, Debug)]
@@ -93,6 +103,7 @@ pub struct Simulation {
     workloads: Workloads,
     /// Workloads to look after.
     busy: BTreeSet<Key>,
+    patience: Patience,
     agents: Agents,
     pools: Pools,
     drains: Drains,
@@ -120,6 +131,7 @@ impl Simulation {
             provisioners: ProvisionerRun::default(),
             workloads: Workloads::new(options.seed),
             busy: BTreeSet::new(),
+            patience: Patience::default(),
             agents: Agents::default(),
             pools: Pools::default(),
             drains: Drains::default(),
@@ -133,7 +145,7 @@ impl Simulation {
     ///
     /// # Errors
     /// If it has no kind or name, or is already there.
-    pub fn create(&mut self, object: Value) -> Result<(), crate::embedded::memory::Refused> {
+    pub fn create(&mut self, object: Value) -> Result<(), Refused> {
         self.cluster.create(object, self.now)
     }
 
@@ -171,12 +183,20 @@ impl Simulation {
         // Whatever is done at the beginning is a change, even if nobody has seen it yet.
         self.changed_at = self.changed_at.max(begin);
         loop {
-            while self.settle() {
+            let mut rounds = 0;
+            while rounds < MAX_ROUNDS && self.settle() {
+                rounds += 1;
                 progress(self.scheduler.counts().scheduled);
             }
+            self.patience.renew();
             let is_near = |next: &Timestamp| {
+                // What a node has to do is certain to happen: a pod leaves it that tolerates a taint no longer.
+                let is_certain = self
+                    .due
+                    .get(next)
+                    .is_some_and(|keys| keys.iter().any(|key| key.kind == "Node"));
                 end.is_none_or(|end| *next < end)
-                    && next.duration_since(self.changed_at) <= REST
+                    && (is_certain || next.duration_since(self.changed_at) <= REST)
                     && next.duration_since(begin) <= LONGEST
             };
             let Some(next) = self.next_moment().filter(is_near) else {
@@ -266,8 +286,30 @@ impl Simulation {
         let busy = std::mem::take(&mut self.busy);
         let any = !busy.is_empty();
         for key in busy {
-            let step = self.workloads.reconcile(self.cluster.objects(), &key, self.now);
-            self.carry_out_step(&key, step);
+            // Its turn comes when it has waited long enough.
+            if self.patience.must_wait(&key, self.now) {
+                continue;
+            }
+            let view = self.cluster.objects();
+            let Some(workload) = view.get(&key.kind, &key.namespace, &key.name) else {
+                continue;
+            };
+            let step = self.workloads.reconcile(view, &key, self.now);
+            let nodes = match key.kind.as_str() {
+                "DaemonSet" => view.of_kind("Node").count(),
+                _ => 0,
+            };
+            match self.patience.look(&key, workload, nodes, &step, self.now) {
+                None => self.carry_out_step(&key, step),
+                Some(excess) => {
+                    let message = format!(
+                        "made {} objects at one moment and wants more: the next ones are made {:#} later; see what becomes of its pods",
+                        excess.made, excess.delay
+                    );
+                    self.tell(&key, true, "TooManyChanges", message, SOURCE);
+                    self.look_again(key, excess.until);
+                }
+            }
         }
         any
     }
@@ -287,10 +329,20 @@ impl Simulation {
 
     fn carry_out_step(&mut self, key: &Key, step: crate::embedded::Step) {
         for effect in &step.effects {
-            // A refusal means that the step looked at an older state: it is run again on what is there now.
-            if self.cluster.carry_out(effect, self.now).is_err() {
-                self.look_again(key.clone(), self.now);
-                break;
+            match self.cluster.carry_out(effect, self.now) {
+                Ok(()) => {}
+                Err(error @ Refused::Forbidden { .. }) => {
+                    let message = format!("Error creating: {error}");
+                    self.tell(key, true, "FailedCreate", message, SOURCE);
+                    let delay = self.patience.delay(key);
+                    self.look_again(key.clone(), self.now + delay);
+                    break;
+                }
+                // The step looked at an older state: it is run again on what is there now.
+                Err(_) => {
+                    self.look_again(key.clone(), self.now);
+                    break;
+                }
             }
         }
         if let Some(at) = step.wake {

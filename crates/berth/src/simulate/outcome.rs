@@ -10,6 +10,7 @@ use super::place::VolumePlace;
 use super::steps::StepOutcome;
 use crate::embedded::{Event, EventType, field};
 use berth_core::quantity::Quantity;
+use berth_scheduler::scheduler::DEFAULT_SCHEDULER_NAME;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,6 +53,9 @@ pub struct PodOutcome {
     /// The claims it uses, as `namespace/name`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub claims: Vec<String>,
+    /// Whether it has a node that exists.
+    #[serde(skip)]
+    pub is_placed: bool,
 }
 
 /// What came of a claim.
@@ -226,8 +230,10 @@ fn bytes(object: &Value, path: &str) -> i64 {
 fn pod_outcome(simulation: &Simulation, said: &Said<'_>, pod: &Value) -> PodOutcome {
     let name = full_name(pod);
     let namespace = field::namespace(pod);
+    let node = field::text(pod, "/spec/nodeName");
     PodOutcome {
-        node: field::text(pod, "/spec/nodeName").to_owned(),
+        is_placed: !node.is_empty() && simulation.objects().get("Node", "", node).is_some(),
+        node: node.to_owned(),
         message: why_not_running(simulation, said, pod, &name),
         phase: field::text(pod, "/status/phase").to_owned(),
         claims: claims_of(pod).map(|claim| join(namespace, &claim)).collect(),
@@ -245,7 +251,10 @@ fn why_not_running(simulation: &Simulation, said: &Said<'_>, pod: &Value, name: 
         let message = refused.map(|condition| field::text(condition, "/message").to_owned());
         return message
             .or_else(|| simulation.scheduler.message(name).map(str::to_owned))
-            .unwrap_or_else(|| waiting(pod));
+            .unwrap_or_else(|| waiting(simulation, pod));
+    }
+    if simulation.objects().get("Node", "", node).is_none() {
+        return format!("spec.nodeName names node {node:?}, which does not exist");
     }
     if is_silent(simulation.objects(), node) {
         return if field::is_deleting(pod) {
@@ -261,16 +270,24 @@ fn why_not_running(simulation: &Simulation, said: &Said<'_>, pod: &Value, name: 
 }
 
 /// Why nobody has looked at a pod that waits.
-fn waiting(pod: &Value) -> String {
+fn waiting(simulation: &Simulation, pod: &Value) -> String {
     let gates = field::items(pod, "/spec/schedulingGates").iter();
     let gates: Vec<_> = gates.map(|gate| field::text(gate, "/name")).collect();
     if !gates.is_empty() {
         return format!("waiting for scheduling gates: {}", gates.join(", "));
     }
-    match field::text(pod, "/spec/schedulerName") {
-        "" => "no scheduler has looked at it".to_owned(),
-        name => format!("no scheduler named {name:?} runs here"),
+    let wanted = match field::text(pod, "/spec/schedulerName") {
+        "" => DEFAULT_SCHEDULER_NAME,
+        name => name,
+    };
+    if simulation.profiles.contains_key(wanted) {
+        return "no scheduler has looked at it".to_owned();
     }
+    let known: Vec<String> = simulation.profiles.keys().map(|name| format!("{name:?}")).collect();
+    format!(
+        "no scheduler named {wanted:?} runs here: the configuration has {}",
+        known.join(", ")
+    )
 }
 
 fn claim_outcome(said: &Said<'_>, claim: &Value) -> ClaimOutcome {
@@ -338,9 +355,9 @@ fn summary(
     zones: &[ZoneOutcome],
     nodes: &[NodeOutcome],
 ) -> Summary {
-    let placed = pods.iter().filter(|pod| !pod.node.is_empty()).count();
+    let placed = pods.iter().filter(|pod| pod.is_placed).count();
     let mut pods_per_node = BTreeMap::new();
-    for pod in pods.iter().filter(|pod| !pod.node.is_empty()) {
+    for pod in pods.iter().filter(|pod| pod.is_placed) {
         *pods_per_node.entry(pod.node.clone()).or_default() += 1;
     }
     let with_pods = zones.iter().filter(|zone| zone.pods > 0);

@@ -43,7 +43,7 @@ impl Simulation {
     /// Why the pods without a node have none.
     pub(super) fn pending(&self, pods: &[PodOutcome]) -> Vec<PendingOutcome> {
         let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for pod in pods.iter().filter(|pod| pod.node.is_empty()) {
+        for pod in pods.iter().filter(|pod| !pod.is_placed) {
             groups.entry(&pod.message).or_default().push(&pod.pod);
         }
         if groups.is_empty() {
@@ -66,6 +66,9 @@ impl Simulation {
             let Some(Ok(Some(Object::Pod(pod)))) = found.map(|pod| Object::decode(pod.clone())) else {
                 continue;
             };
+            if !pod.spec.node_name.is_empty() {
+                continue;
+            }
             let scheduler = pod.spec.scheduler_name.as_deref().unwrap_or(DEFAULT_SCHEDULER_NAME);
             let Some(profile) = self.profiles.get(scheduler) else {
                 continue;

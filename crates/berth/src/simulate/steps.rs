@@ -186,7 +186,7 @@ impl Simulation {
     fn step_summary(&self, now: &Picture) -> StepSummary {
         let volumes = self.volume_outcomes();
         let (zones, nodes) = fit::places(self.objects(), &now.pods, &now.claims, &volumes);
-        let placed = now.pods.iter().filter(|pod| !pod.node.is_empty()).count();
+        let placed = now.pods.iter().filter(|pod| pod.is_placed).count();
         StepSummary {
             pods: now.pods.len(),
             placed,

@@ -4,7 +4,7 @@ use super::Simulation;
 use crate::embedded::{Effect, Key, Target, View};
 use berth_controller::{self as controller, Confirmation, NamespacedName};
 use berth_core::api::{Kind, Object, PersistentVolumeClaim};
-use berth_provisioner::builtin::{Builtin, Layout, PROVISIONERS};
+use berth_provisioner::builtin::{Builtin, Layout};
 use berth_provisioner::effect::Effect as Provisioning;
 use berth_provisioner::reclaim::{self, Reclaim};
 use berth_provisioner::settings::Settings;
@@ -88,8 +88,8 @@ impl ControllerRun {
 /// The built-in provisioners, which also stand in for drivers that are not there.
 #[derive(Debug, Default)]
 pub(super) struct ProvisionerRun {
-    state: state::State,
-    builtin: Builtin,
+    pub(super) state: state::State,
+    pub(super) builtin: Builtin,
     claims: BTreeSet<(String, String)>,
     volumes: BTreeSet<String>,
     retry: BTreeMap<Timestamp, BTreeSet<(String, String)>>,
@@ -141,14 +141,13 @@ impl ProvisionerRun {
         (class.provisioner != berth_core::names::NO_PROVISIONER).then(|| Settings::builtin(&class.provisioner))
     }
 
-    /// Asks for a volume. A driver that is not here is stood in for by one that makes a volume in the zone of the
-    /// selected node.
+    /// Asks for a volume.
     fn ask(&mut self, attempt: &Attempt) -> answer::Answer {
-        let mut request = attempt.request.clone();
-        if Layout::of(&request.class).is_none() {
-            "berth.dev/zonal".clone_into(&mut request.class.provisioner);
+        let request = &attempt.request;
+        match Layout::of(&request.class) {
+            Some(_) => self.builtin.provision(request, self.state.nodes()),
+            None => self.stand_in(request),
         }
-        self.builtin.provision(&request, self.state.nodes())
     }
 }
 
@@ -281,7 +280,7 @@ impl Simulation {
             .metadata
             .annotation(berth_core::names::PROVISIONED_BY)
             .unwrap_or_default();
-        if !PROVISIONERS.contains(&provisioner) {
+        if provisioner.is_empty() {
             return false;
         }
         let settings = Settings::builtin(provisioner);

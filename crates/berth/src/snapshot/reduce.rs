@@ -84,7 +84,19 @@ fn workload_fields(kind: &str) -> Option<&'static [&'static str]> {
             "/status/observedGeneration",
             "/status/replicas",
         ],
-        "ReplicaSet" => &[
+        "DaemonSet" => &[
+            "/spec/selector",
+            "/spec/template",
+            "/spec/updateStrategy",
+            "/spec/minReadySeconds",
+            "/spec/revisionHistoryLimit",
+            "/status/collisionCount",
+            "/status/observedGeneration",
+            "/status/currentNumberScheduled",
+            "/status/desiredNumberScheduled",
+            "/status/updatedNumberScheduled",
+        ],
+        "ReplicaSet" | "ReplicationController" => &[
             "/spec/replicas",
             "/spec/selector",
             "/spec/template",

@@ -1,10 +1,12 @@
-//! The workload controllers that people's manifests need: StatefulSet, ReplicaSet, Deployment and Job.
+//! The workload controllers that people's manifests need: StatefulSet, DaemonSet, ReplicaSet, ReplicationController,
+//! Deployment and Job. Of a CronJob they say that nothing runs it.
 //!
 //! Each controller looks at one workload and what it owns and says what is missing or too much. A workload that is
 //! being deleted is left alone: its children go through their owner references. Children are those that name the
 //! workload as their controller; pods that merely match its selector are not adopted.
 
 mod claims;
+mod daemon_set;
 mod deployment;
 mod job;
 mod pods;
@@ -17,7 +19,7 @@ mod tests;
 
 pub(crate) use pods::{Selector, is_over};
 
-use super::effect::Step;
+use super::effect::{Event, Step};
 use super::field;
 use super::hash::Suffixes;
 use super::objects::{Key, View};
@@ -25,7 +27,15 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 /// The kinds that are looked after, owners before what they own.
-pub const KINDS: [&str; 4] = ["Deployment", "ReplicaSet", "StatefulSet", "Job"];
+pub const KINDS: [&str; 7] = [
+    "Deployment",
+    "ReplicaSet",
+    "ReplicationController",
+    "StatefulSet",
+    "DaemonSet",
+    "Job",
+    "CronJob",
+];
 
 /// The most pods that one step creates or deletes for one workload, as in Kubernetes. The change of the last one
 /// brings the workload back for more.
@@ -60,11 +70,22 @@ impl Workloads {
         }
         match field::kind(workload) {
             "Deployment" => deployment::reconcile(view, workload, now),
-            "ReplicaSet" => replica_set::reconcile(view, workload, &mut self.suffixes, now),
+            "ReplicaSet" | "ReplicationController" => replica_set::reconcile(view, workload, &mut self.suffixes, now),
+            "DaemonSet" => daemon_set::reconcile(view, workload, &mut self.suffixes, now),
+            "CronJob" => not_run(workload),
             "StatefulSet" => stateful_set::reconcile(view, workload, now),
             "Job" => job::reconcile(view, workload, &mut self.suffixes, now),
             _ => Step::default(),
         }
+    }
+}
+
+/// Says that nothing looks after a workload, so that nobody waits for its pods.
+fn not_run(workload: &Value) -> Step {
+    let message = "nothing here runs CronJobs: create a Job from it, as `kubectl create job --from` does".to_owned();
+    Step {
+        effects: vec![Event::warning("workload-controller", workload, "NotSupported", message)],
+        wake: None,
     }
 }
 
@@ -81,6 +102,9 @@ pub fn concerned(view: &dyn View, object: &Value) -> Vec<Key> {
     let mut keys = Vec::new();
     if KINDS.contains(&field::kind(object)) {
         keys.push(Key::of(object));
+    }
+    if field::kind(object) == "Node" {
+        keys.extend(view.of_kind("DaemonSet").map(Key::of));
     }
     if let Some(owner) = field::controller_of(object) {
         let owner = Key::new(field::text(owner, "/kind"), namespace, field::text(owner, "/name"));

@@ -62,7 +62,16 @@ pub(crate) struct Selector(Option<api::LabelSelector>);
 impl Selector {
     /// The selector of a workload. One that cannot be read selects nothing.
     pub(crate) fn of(workload: &Value) -> Self {
-        Self::at(workload, "/spec/selector")
+        if field::kind(workload) != "ReplicationController" {
+            return Self::at(workload, "/spec/selector");
+        }
+        // It has plain labels; without any, those of its template.
+        let labels = field::typed(workload, "/spec/selector");
+        let labels = labels.or_else(|| field::typed(workload, "/spec/template/metadata/labels"));
+        Self(labels.map(|match_labels| api::LabelSelector {
+            match_labels,
+            ..api::LabelSelector::default()
+        }))
     }
 
     /// The selector at a path of any object.

@@ -1,4 +1,4 @@
-//! ReplicaSet: so many pods of one template, no matter which.
+//! ReplicaSet, and ReplicationController, its older twin: so many pods of one template, no matter which.
 
 use super::BURST;
 use super::pods::{self, Availability};
@@ -13,10 +13,19 @@ use serde_json::Value;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-const SOURCE: &str = "replicaset-controller";
+/// Who speaks about a set.
+fn source(set: &Value) -> &'static str {
+    match field::kind(set) {
+        "ReplicationController" => "replication-controller",
+        _ => "replicaset-controller",
+    }
+}
 
 pub(super) fn reconcile(view: &dyn View, set: &Value, suffixes: &mut Suffixes, now: Timestamp) -> Step {
     let mut step = Step::default();
+    if !set["spec"]["template"].is_object() {
+        return step;
+    }
     let owned = pods_of(view, set);
     let active: Vec<&Value> = owned.iter().copied().filter(|pod| pods::is_active(pod)).collect();
     let wanted = usize::try_from(field::count(set, "/spec/replicas").unwrap_or(1)).unwrap_or(0);
@@ -30,7 +39,7 @@ pub(super) fn reconcile(view: &dyn View, set: &Value, suffixes: &mut Suffixes, n
             let message = format!("Deleted pod: {}", field::name(pod));
             step.effects.push(Effect::delete(pod));
             step.effects
-                .push(Event::normal(SOURCE, set, "SuccessfulDelete", message));
+                .push(Event::normal(source(set), set, "SuccessfulDelete", message));
         }
     }
     write_status(set, &active, now, &mut step);
@@ -53,7 +62,7 @@ fn create_pod(view: &dyn View, set: &Value, suffixes: &mut Suffixes, step: &mut 
     pods::name_pod(&mut pod, &base, &name);
     step.effects.push(Effect::Create(pod));
     step.effects.push(Event::normal(
-        SOURCE,
+        source(set),
         set,
         "SuccessfulCreate",
         format!("Created pod: {name}"),

@@ -1,5 +1,5 @@
-//! The templates that a StatefulSet has had, kept as ControllerRevisions so that pods below the partition of a
-//! rolling update can still be made from the older one.
+//! The templates that a StatefulSet or DaemonSet has had, kept as ControllerRevisions so that users can go back to one, and
+//! so that pods below the partition of a rolling update can still be made from the older one.
 
 use crate::embedded::effect::{Effect, Step};
 use crate::embedded::field;
@@ -8,7 +8,7 @@ use crate::embedded::names;
 use crate::embedded::objects::View;
 use serde_json::{Value, json};
 
-/// The revisions of one StatefulSet.
+/// The revisions of one set.
 pub(super) struct Revisions<'a> {
     set: &'a Value,
     /// Those that are kept, oldest first.
@@ -19,7 +19,8 @@ pub(super) struct Revisions<'a> {
 }
 
 impl<'a> Revisions<'a> {
-    pub(super) fn of(view: &'a dyn View, set: &'a Value) -> Self {
+    /// The revisions of a set, and the name of the present one as far as its status or its pods tell it.
+    pub(super) fn of(view: &'a dyn View, set: &'a Value, told: Option<&str>) -> Self {
         let mut known: Vec<_> = view
             .dependents(field::uid(set))
             .filter(|object| field::kind(object) == "ControllerRevision" && field::is_controlled_by(object, set))
@@ -28,10 +29,9 @@ impl<'a> Revisions<'a> {
         let template = &set["spec"]["template"];
         let mut collisions = field::count(set, "/status/collisionCount").unwrap_or(0);
         let same = known.iter().rfind(|revision| is_of_template(revision, template));
-        let latest = match (same, told(set)) {
+        let latest = match (same, told) {
             (Some(revision), _) => field::name(revision).to_owned(),
-            // A dump of a cluster mostly comes without revisions, and their names cannot be told from the template. The status
-            // names the one of this very template.
+            // A dump of a cluster mostly comes without revisions, and their names cannot be told from the template.
             (None, Some(told)) if known.is_empty() => told.to_owned(),
             (None, _) => loop {
                 let name = format!("{}-{}", field::name(set), hash::template_hash(template, collisions));
@@ -43,7 +43,8 @@ impl<'a> Revisions<'a> {
         };
         let current = field::text(set, "/status/currentRevision");
         let is_known =
-            known.iter().any(|revision| field::name(revision) == current) || (known.is_empty() && told(set).is_some());
+            known.iter().any(|revision| field::name(revision) == current) || (known.is_empty() && told.is_some());
+        let is_known = is_known && !current.is_empty();
         let current = if is_known { current.to_owned() } else { latest.clone() };
         Self {
             set,
@@ -137,7 +138,9 @@ impl<'a> Revisions<'a> {
             .collect();
         let is_idle = |revision: &&&Value| {
             let name = field::name(revision);
-            name != self.latest && name != self.current && !live.contains(&name)
+            // Pods of a StatefulSet carry the whole name, those of a DaemonSet its last part.
+            let hash = name.rsplit('-').next().unwrap_or(name);
+            name != self.latest && name != self.current && !live.contains(&name) && !live.contains(&hash)
         };
         let idle: Vec<_> = self.known.iter().filter(is_idle).collect();
         let excess = idle.len().saturating_sub(kept);
@@ -146,8 +149,8 @@ impl<'a> Revisions<'a> {
     }
 }
 
-/// The revision of the present template, if the status is about it.
-fn told(set: &Value) -> Option<&str> {
+/// The revision of the present template of a StatefulSet, if its status is about it.
+pub(super) fn told(set: &Value) -> Option<&str> {
     let told = field::text(set, "/status/updateRevision");
     let observed = field::number(set, "/status/observedGeneration")?;
     (!told.is_empty() && field::number(set, "/metadata/generation") == Some(observed)).then_some(told)

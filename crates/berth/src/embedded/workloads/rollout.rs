@@ -76,7 +76,7 @@ impl Limits {
 }
 
 /// A number, or a percentage of the replicas; a quarter if nothing is said.
-fn part_of(limit: Option<&Value>, replicas: i64, round_up: bool) -> i64 {
+pub(super) fn part_of(limit: Option<&Value>, replicas: i64, round_up: bool) -> i64 {
     let percent = match limit {
         Some(Value::Number(number)) => return number.as_i64().unwrap_or(0).clamp(0, i64::from(i32::MAX)),
         Some(Value::String(text)) => text.strip_suffix('%').and_then(|percent| percent.parse::<i32>().ok()),

@@ -11,7 +11,7 @@
 use super::BURST;
 use super::claims::Claims;
 use super::pods::{self, Availability};
-use super::revisions::Revisions;
+use super::revisions::{self, Revisions};
 use crate::embedded::effect::{Effect, Event, Step};
 use crate::embedded::field;
 use crate::embedded::names;
@@ -114,7 +114,7 @@ impl<'a> Look<'a> {
             is_ordered: field::text(set, "/spec/podManagementPolicy") != "Parallel",
             min_ready_seconds: field::count(set, "/spec/minReadySeconds").unwrap_or(0),
             claims: Claims { view, set },
-            revisions: Revisions::of(view, set),
+            revisions: Revisions::of(view, set, revisions::told(set)),
         }
     }
 

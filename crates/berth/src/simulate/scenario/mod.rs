@@ -219,7 +219,7 @@ fn default_namespace() -> String {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Scale {
-    /// `Deployment`, `StatefulSet` or `ReplicaSet`.
+    /// `Deployment`, `StatefulSet`, `ReplicaSet` or `ReplicationController`.
     pub kind: String,
     /// Its namespace.
     #[serde(default = "default_namespace")]
@@ -318,6 +318,17 @@ impl Scenario {
     }
 }
 
+impl Scenario {
+    /// The objects that its steps apply.
+    pub fn objects(&self) -> impl Iterator<Item = &Value> {
+        let actions = self.steps.iter().flat_map(|step| &step.actions);
+        actions.flat_map(|action| match action {
+            Action::Apply(apply) => apply.objects.as_slice(),
+            _ => &[],
+        })
+    }
+}
+
 struct Reader<'a> {
     file: &'a Arc<str>,
     folder: &'a Path,
@@ -390,7 +401,7 @@ impl Reader<'_> {
                 Ok(())
             }
             Action::Scale(scale) => {
-                let known = ["Deployment", "StatefulSet", "ReplicaSet"];
+                let known = ["Deployment", "StatefulSet", "ReplicaSet", "ReplicationController"];
                 if known.contains(&scale.kind.as_str()) {
                     return Ok(());
                 }
@@ -431,9 +442,13 @@ impl Reader<'_> {
             return Err(self.broken(at.to_owned(), problem.to_owned()));
         }
         let mut objects = Vec::new();
-        let read = input::read_values(&sources, &mut std::io::empty(), &mut NoProgress, &mut |object| {
-            objects.push(object);
-        });
+        let read = input::read_parts_in(
+            "default",
+            &sources,
+            &mut std::io::empty(),
+            &mut NoProgress,
+            &mut |object| objects.push(object),
+        );
         let summary = read.map_err(|error| ScenarioError::Objects {
             file: Arc::clone(self.file),
             field: at.to_owned(),

@@ -3,6 +3,7 @@
 use super::{Action, AddNodes, Apply, Drain, Nodes, ObjectName, Scale, SetCapacity, Step};
 use crate::embedded::names::AGENT_MODE;
 use crate::embedded::{Effect, Key, field};
+use crate::input;
 use crate::simulate::Simulation;
 use crate::simulate::place::zone_of;
 use berth_core::api::Kind;
@@ -195,9 +196,12 @@ impl Simulation {
 
     fn apply(&mut self, apply: &Apply) -> Result<String, String> {
         let mut names = Vec::new();
-        for object in super::super::load::in_order(apply.objects.clone(), self.objects()) {
+        for object in super::super::load::in_order(apply.objects.clone()) {
             let key = Key::of(&object);
             names.push(named(&key));
+            let mut whole = self.get(&key).cloned().unwrap_or_default();
+            field::merge(&mut whole, &object);
+            input::check_workload(&whole).map_err(|problem| format!("{}: {problem}", named(&key)))?;
             if self.get(&key).is_none() {
                 self.create(object).map_err(|error| error.to_string())?;
                 continue;

@@ -1,5 +1,6 @@
 //! Stories of workloads: what is there, what happens, what is there then.
 
+mod daemon_sets;
 mod deployments;
 mod jobs;
 mod replica_sets;

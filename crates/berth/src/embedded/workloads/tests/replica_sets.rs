@@ -84,3 +84,24 @@ fn the_same_seed_gives_the_same_names() {
     };
     assert_eq!(names(), names());
 }
+
+#[test]
+fn a_replication_controller_does_the_same() {
+    let mut story = Story::with_nodes(2);
+    let mut controller = workload("ReplicationController", "web", json!({"replicas": 2}));
+    field::set(&mut controller, &["apiVersion"], json!("v1"));
+    field::set(&mut controller, &["spec", "selector"], json!({"app": "web"}));
+    story.create(controller.clone());
+    field::unset(&mut controller, &["spec", "selector"]);
+    field::set(&mut controller, &["metadata", "name"], json!("without-selector"));
+    story.create(controller);
+    // What a snapshot keeps of one: it makes nothing.
+    story.create(json!({"apiVersion": "v1", "kind": "ReplicationController", "metadata": {"name": "bare", "namespace": "default"},
+        "spec": {"selector": {"app": "bare"}}}));
+    story.settle();
+    assert_eq!(story.pods().len(), 4);
+    assert_eq!(story.get("ReplicationController", "web")["status"]["readyReplicas"], 2);
+    story.patch("ReplicationController", "web", json!({"spec": {"replicas": 0}}));
+    story.settle();
+    assert_eq!(story.pods().len(), 2);
+}

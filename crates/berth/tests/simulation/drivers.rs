@@ -1,0 +1,159 @@
+//! Drivers that are not here are stood in for as they describe themselves in CSINode objects.
+
+use super::*;
+
+const DRIVER: &str = "disks.example.com";
+
+fn csi_node(name: &str, driver: &str, keys: &[&str], count: Option<u32>) -> Value {
+    let mut entry = json!({"name": driver, "nodeID": name, "topologyKeys": keys});
+    if let Some(count) = count {
+        entry["allocatable"] = json!({"count": count});
+    }
+    object(
+        "storage.k8s.io/v1",
+        "CSINode",
+        name,
+        json!({"spec": {"drivers": [entry]}}),
+    )
+}
+
+fn labelled(name: &str, zone: &str) -> Value {
+    let mut node = node(name, zone);
+    node["metadata"]["labels"]["disks.example.com/node"] = json!(name);
+    node
+}
+
+fn places(outcome: &Value) -> Vec<&Value> {
+    let volumes = outcome["volumes"].as_array().unwrap().iter();
+    volumes.map(|volume| &volume["place"]).collect()
+}
+
+#[test]
+fn attach_limits_count_for_what_is_made() {
+    for mode in ["WaitForFirstConsumer", "Immediate"] {
+        let objects = [
+            node("n1", "a"),
+            csi_node("n1", DRIVER, &["topology.kubernetes.io/zone"], Some(1)),
+            class("disks", DRIVER, mode),
+            claim("c1", "disks"),
+            claim("c2", "disks"),
+            pod("p1", json!({}), claims(&["c1"])),
+            pod("p2", json!({}), claims(&["c2"])),
+        ];
+        let outcome = simulated(&objects, &[]);
+        assert_eq!(outcome["summary"]["placed"], 1, "{mode}: {outcome}");
+        let pending = outcome["pending"][0]["message"].as_str().unwrap();
+        assert!(pending.contains("exceed max volume count"), "{mode}: {pending}");
+    }
+}
+
+#[test]
+fn a_volume_on_a_node_keeps_its_pod_there() {
+    let template = json!([{"metadata": {"name": "data"}, "spec": claim("x", "disks")["spec"]}]);
+    let mut objects = vec![
+        class("disks", DRIVER, "WaitForFirstConsumer"),
+        workload(
+            "StatefulSet",
+            "db",
+            json!({"serviceName": "db", "volumeClaimTemplates": template}),
+        ),
+    ];
+    for name in ["n1", "n2"] {
+        objects.push(labelled(name, "a"));
+        objects.push(csi_node(name, DRIVER, &["disks.example.com/node"], None));
+    }
+    let before = simulated(&objects, &[]);
+    let node = before["pods"][0]["node"].as_str().unwrap();
+    assert_eq!(places(&before), [&json!({"nodes": [node]})]);
+    let drained = scenario(json!([{"at": "10m", "do": [{"drain": {"nodes": [node]}}]}]));
+    let after = simulated(&objects, &["--scenario", drained.path().to_str().unwrap()]);
+    assert_eq!(pods(&after), ["db-0 -"], "it cannot leave its volume");
+}
+
+#[test]
+fn volumes_of_a_driver_without_topology_can_be_used_everywhere() {
+    let objects = [
+        node("n1", "a"),
+        node("n2", "b"),
+        csi_node("n1", DRIVER, &[], None),
+        csi_node("n2", DRIVER, &[], None),
+        class("files", DRIVER, "WaitForFirstConsumer"),
+        claim("c", "files"),
+        pod("p", json!({}), claims(&["c"])),
+    ];
+    let outcome = simulated(&objects, &[]);
+    assert_eq!(places(&outcome), [&json!({})]);
+    assert_eq!(outcome["summary"]["placed"], 1);
+}
+
+#[test]
+fn nothing_is_made_on_a_node_that_lacks_the_driver() {
+    let objects = [
+        node("n1", "a"),
+        node("n2", "a"),
+        csi_node("n1", DRIVER, &["topology.kubernetes.io/zone"], None),
+        csi_node("n2", "other.example.com", &[], None),
+        class("disks", DRIVER, "WaitForFirstConsumer"),
+        claim("c", "disks"),
+        pod(
+            "p",
+            json!({}),
+            merged(
+                claims(&["c"]),
+                json!({"nodeSelector": {"kubernetes.io/hostname": "n2"}}),
+            ),
+        ),
+    ];
+    let outcome = simulated(&objects, &[]);
+    assert_eq!(outcome["volumes"], json!([]));
+    let told = outcome["events"].as_array().unwrap().iter();
+    let mut told = told.filter(|event| event["reason"] == "ProvisioningFailed");
+    let failed = told.next().unwrap()["message"].as_str().unwrap();
+    assert!(
+        failed.contains("driver \"disks.example.com\" is not registered on node \"n2\""),
+        "{failed}"
+    );
+}
+
+#[test]
+fn of_a_driver_that_no_node_tells_of_the_zone_is_taken() {
+    let objects = [
+        node("n1", "a"),
+        class("disks", DRIVER, "WaitForFirstConsumer"),
+        claim("c", "disks"),
+        pod("p", json!({}), claims(&["c"])),
+    ];
+    assert_eq!(places(&simulated(&objects, &[])), [&json!({"zones": ["a"]})]);
+}
+
+/// What a deleted volume took from its pool is there for the next one.
+#[test]
+fn a_volume_goes_with_its_claim_and_gives_its_room_back() {
+    let pool = object(
+        "storage.k8s.io/v1",
+        "CSIStorageCapacity",
+        "pool",
+        json!({"storageClassName": "disks", "capacity": "1Gi",
+            "nodeTopology": {"matchLabels": {"topology.kubernetes.io/zone": "a"}}}),
+    );
+    let objects = [
+        node("n1", "a"),
+        class("disks", DRIVER, "WaitForFirstConsumer"),
+        pool,
+        claim("c1", "disks"),
+        pod("p1", json!({}), claims(&["c1"])),
+    ];
+    let next = [claim("c2", "disks"), pod("p2", json!({}), claims(&["c2"]))];
+    let steps = scenario(json!([
+        {"at": "1m", "do": [{"delete": {"kind": "Pod", "name": "p1"}}]},
+        {"at": "2m", "do": [{"delete": {"kind": "PersistentVolumeClaim", "name": "c1"}}]},
+        {"at": "3m", "do": [{"apply": {"objects": next}}]}]));
+    let outcome = simulated(&objects, &["--scenario", steps.path().to_str().unwrap()]);
+    assert_eq!(pods(&outcome), ["p2 n1"], "{outcome}");
+    assert_eq!(outcome["volumes"].as_array().unwrap().len(), 1);
+}
+
+fn merged(mut below: Value, top: Value) -> Value {
+    merge(&mut below, top);
+    below
+}

@@ -1,0 +1,165 @@
+//! `berth simulate` and `berth explain` on files as people write them: small clusters, and what must come of them.
+
+// Helpers of tests fail loudly too; the lints spare only the test functions themselves.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod completed;
+mod drivers;
+mod refused;
+mod running;
+
+use serde_json::{Value, json};
+use std::io::Write as _;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// A command that takes longer than this does not end.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A file of objects and more arguments, run to the end or killed.
+fn run(command: &str, objects: &[Value], arguments: &[&str]) -> Output {
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+    run_text(command, &list.to_string(), arguments)
+}
+
+fn run_text(command: &str, text: &str, arguments: &[&str]) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_berth"))
+        .args([command, "-f", "-"])
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    finish(child)
+}
+
+fn finish(child: Child) -> Output {
+    let pid = child.id();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || sender.send(child.wait_with_output().unwrap()));
+    let begin = Instant::now();
+    receiver.recv_timeout(DEADLINE).unwrap_or_else(|_| {
+        let _ = Command::new("kill").arg(pid.to_string()).status();
+        panic!("it has not ended after {:?}", begin.elapsed())
+    })
+}
+
+fn stderr(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).unwrap()
+}
+
+fn json_of(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(output)))
+}
+
+/// What came of a simulation.
+fn simulated(objects: &[Value], arguments: &[&str]) -> Value {
+    json_of(&run("simulate", objects, &[&["-o", "json"], arguments].concat()))
+}
+
+fn explained(objects: &[Value], pod: &str) -> Value {
+    json_of(&run("explain", objects, &["-o", "json", "--pod", pod]))
+}
+
+/// `name node` of every pod, `-` for none.
+fn pods(outcome: &Value) -> Vec<String> {
+    let pods = outcome["pods"].as_array().unwrap().iter();
+    pods.map(|pod| {
+        let name = pod["pod"].as_str().unwrap().trim_start_matches("default/");
+        let node = pod["node"].as_str().unwrap();
+        format!("{name} {}", if node.is_empty() { "-" } else { node })
+    })
+    .collect()
+}
+
+fn message(outcome: &Value, pod: &str) -> String {
+    let pods = outcome["pods"].as_array().unwrap();
+    let found = pods.iter().find(|found| found["pod"] == format!("default/{pod}"));
+    found.unwrap_or_else(|| panic!("no {pod} in {outcome}"))["message"]
+        .as_str()
+        .unwrap()
+        .to_owned()
+}
+
+fn object(api_version: &str, kind: &str, name: &str, rest: Value) -> Value {
+    let mut object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}});
+    merge(&mut object, rest);
+    object
+}
+
+fn merge(below: &mut Value, top: Value) {
+    match (below, top) {
+        (Value::Object(below), Value::Object(top)) => {
+            for (key, value) in top {
+                merge(below.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (below, top) => *below = top,
+    }
+}
+
+/// A node with 4 processors in a zone.
+fn node(name: &str, zone: &str) -> Value {
+    let labels = json!({"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": zone});
+    let allocatable = json!({"cpu": "4", "memory": "8Gi", "pods": "110"});
+    object(
+        "v1",
+        "Node",
+        name,
+        json!({"metadata": {"labels": labels}, "status": {"allocatable": allocatable}}),
+    )
+}
+
+/// A pod whose only container asks for these resources.
+fn pod(name: &str, resources: Value, spec: Value) -> Value {
+    let containers = json!([{"name": "c", "image": "x", "resources": resources}]);
+    let mut pod = object("v1", "Pod", name, json!({"spec": {"containers": containers}}));
+    merge(&mut pod["spec"], spec);
+    pod
+}
+
+fn workload(kind: &str, name: &str, spec: Value) -> Value {
+    let containers = json!([{"name": "c", "image": "x"}]);
+    let mut object = object(
+        "apps/v1",
+        kind,
+        name,
+        json!({"spec": {"selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": containers}}}}),
+    );
+    merge(&mut object["spec"], spec);
+    object
+}
+
+fn class(name: &str, provisioner: &str, mode: &str) -> Value {
+    object(
+        "storage.k8s.io/v1",
+        "StorageClass",
+        name,
+        json!({"provisioner": provisioner, "volumeBindingMode": mode}),
+    )
+}
+
+fn claim(name: &str, class: &str) -> Value {
+    let spec = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": class,
+        "resources": {"requests": {"storage": "1Gi"}}});
+    object("v1", "PersistentVolumeClaim", name, json!({"spec": spec}))
+}
+
+/// The volumes of a pod with claims.
+fn claims(names: &[&str]) -> Value {
+    let volumes = names
+        .iter()
+        .map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
+    json!({"volumes": volumes.collect::<Vec<_>>()})
+}
+
+/// A scenario in a file.
+fn scenario(steps: Value) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
+    let scenario = json!({"apiVersion": "berth.dev/v1alpha1", "kind": "Scenario", "steps": steps});
+    file.write_all(scenario.to_string().as_bytes()).unwrap();
+    file
+}

@@ -1,0 +1,147 @@
+//! What runs in a simulated cluster, and what it does there.
+
+use super::*;
+
+const CONFIG: &str =
+    "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n- schedulerName: mine\n";
+
+#[test]
+fn pods_are_placed_whichever_scheduler_they_name_unless_a_configuration_says_otherwise() {
+    let named = |scheduler: &str| json!({"schedulerName": scheduler});
+    let template = json!({"template": {"spec": named("berth-scheduler")}});
+    let objects = [
+        node("n1", "a"),
+        pod("p", json!({}), named("berth-scheduler")),
+        pod("q", json!({}), json!({})),
+        workload("Deployment", "w", template),
+    ];
+    let output = run("simulate", &objects, &["-o", "json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", json_of(&output));
+    let said = "pods of scheduler berth-scheduler are placed with Berth's defaults";
+    assert_eq!(stderr(&output).matches(said).count(), 1, "{}", stderr(&output));
+
+    let mut config = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
+    config.write_all(CONFIG.as_bytes()).unwrap();
+    let outcome = simulated(&objects, &["--config", config.path().to_str().unwrap()]);
+    assert_eq!(
+        message(&outcome, "p"),
+        "no scheduler named \"berth-scheduler\" runs here: the configuration has \"mine\""
+    );
+    assert_eq!(
+        message(&outcome, "q"),
+        "no scheduler named \"default-scheduler\" runs here: the configuration has \"mine\""
+    );
+}
+
+#[test]
+fn a_node_that_does_not_exist_is_no_place() {
+    let output = run(
+        "simulate",
+        &[node("n1", "a"), pod("p", json!({}), json!({"nodeName": "gone"}))],
+        &["-o", "json"],
+    );
+    assert_eq!(output.status.code(), Some(1));
+    let outcome = json_of(&output);
+    assert_eq!(
+        message(&outcome, "p"),
+        "spec.nodeName names node \"gone\", which does not exist"
+    );
+    assert_eq!(
+        (&outcome["summary"]["placed"], &outcome["summary"]["pending"]),
+        (&json!(0), &json!(1))
+    );
+}
+
+#[test]
+fn without_nodes_nothing_is_said_of_preemption() {
+    let outcome = simulated(&[pod("p", json!({}), json!({}))], &[]);
+    assert_eq!(message(&outcome, "p"), "no nodes available to schedule pods");
+}
+
+#[test]
+fn a_taint_sends_pods_away() {
+    let tolerations =
+        json!([{"key": "repair", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 3600}]);
+    let patient = json!({"nodeSelector": {"kubernetes.io/hostname": "n1"}, "tolerations": tolerations});
+    let objects = [
+        node("n1", "a"),
+        workload("Deployment", "w", json!({"replicas": 2})),
+        pod("patient", json!({}), patient),
+    ];
+    let taint = object(
+        "v1",
+        "Node",
+        "n1",
+        json!({"spec": {"taints": [{"key": "repair", "effect": "NoExecute"}]}}),
+    );
+    let steps = scenario(json!([{"at": "1m", "do": [
+        {"addNodes": {"generateName": "new-", "like": "n1"}}, {"apply": {"objects": [taint]}}]}]));
+    let outcome = simulated(&objects, &["--scenario", steps.path().to_str().unwrap()]);
+    let evicted = outcome["events"].as_array().unwrap().iter();
+    let evicted: Vec<_> = evicted
+        .filter(|event| event["reason"] == "TaintManagerEviction")
+        .collect();
+    assert_eq!(evicted.len(), 3, "{outcome}");
+    assert_eq!(evicted[2]["object"], "Pod/default/patient");
+    let after = outcome["summary"]["virtualSeconds"].as_f64().unwrap();
+    assert!(
+        (3660.0..3700.0).contains(&after),
+        "the patient pod stays for an hour, not until {after}"
+    );
+    assert!(
+        pods(&outcome).iter().all(|pod| pod.ends_with(" new-1")),
+        "{:?}",
+        pods(&outcome)
+    );
+}
+
+#[test]
+fn a_daemon_set_has_a_pod_on_every_node_and_takes_its_room() {
+    let request = |cpu: &str| json!({"requests": {"cpu": cpu}});
+    let template = json!({"spec": {"containers": [{"name": "c", "image": "x", "resources": request("3")}]}});
+    let objects = [
+        node("n1", "a"),
+        node("n2", "b"),
+        workload("DaemonSet", "log", json!({"template": template})),
+        pod("p", request("2"), json!({})),
+    ];
+    let steps = scenario(json!([
+        {"at": "1m", "do": [{"addNodes": {"generateName": "new-", "like": "n1"}}]},
+        {"at": "2m", "do": [{"drain": {"nodes": ["n1"]}}]},
+        {"at": "3m", "do": [{"deleteNodes": {"nodes": ["n2"]}}]}]));
+    let outcome = simulated(&objects, &["--scenario", steps.path().to_str().unwrap()]);
+    let placed: Vec<_> = outcome["steps"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|step| {
+            (
+                step["summary"]["pods"].as_u64().unwrap(),
+                step["summary"]["placed"].as_u64().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(placed, [(3, 2), (4, 3), (4, 3), (2, 2)], "{outcome}");
+    let nodes = &outcome["summary"]["podsPerNode"];
+    assert_eq!(
+        *nodes,
+        json!({"n1": 1, "new-1": 1}),
+        "a drain leaves the pods of DaemonSets"
+    );
+}
+
+#[test]
+fn a_cron_job_is_said_not_to_run() {
+    let cron = object(
+        "batch/v1",
+        "CronJob",
+        "nightly",
+        json!({"spec": {"schedule": "0 0 * * *"}}),
+    );
+    let output = run("simulate", &[node("n1", "a"), cron], &[]);
+    assert!(
+        stderr(&output).contains("no pods are made for a CronJob"),
+        "{}",
+        stderr(&output)
+    );
+}
