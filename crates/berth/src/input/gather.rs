@@ -1,6 +1,7 @@
 //! Turns documents and List items into objects, and keeps account of what is skipped, broken or twice there.
 
 use super::place::{Place, Problem, ReadError};
+use super::reported::{Reported, is_report};
 use super::{Progress, Summary};
 use berth_core::api::{DecodeError, Kind, Object};
 use serde_json::Value;
@@ -43,6 +44,8 @@ pub(super) struct Gather<'a> {
     /// Hand on objects of other kinds too.
     keeps_others: bool,
     places: HashMap<Identity, Place>,
+    /// Drivers, and what is reported for them elsewhere.
+    reported: Reported,
     /// Items of the list at hand that do not say what they are, until the list has said it.
     untyped: Vec<(Place, Value)>,
     summary: Summary,
@@ -58,6 +61,7 @@ impl<'a> Gather<'a> {
             namespace: DEFAULT_NAMESPACE,
             keeps_others: false,
             places: HashMap::new(),
+            reported: Reported::default(),
             untyped: Vec::new(),
             summary: Summary::default(),
             problems: Vec::new(),
@@ -76,9 +80,12 @@ impl<'a> Gather<'a> {
         }
     }
 
-    pub(super) fn finish(self) -> Result<Summary, ReadError> {
+    pub(super) fn finish(mut self) -> Result<Summary, ReadError> {
         self.progress.done();
         if self.problems.is_empty() {
+            if let Sink::Objects(sink) = &mut self.sink {
+                self.reported.drivers().for_each(|driver| sink(driver.into()));
+            }
             return Ok(self.summary);
         }
         Err(ReadError {
@@ -93,6 +100,16 @@ impl<'a> Gather<'a> {
         } else {
             self.more_problems += 1;
         }
+    }
+
+    /// Takes the news that something could not be read.
+    pub(super) fn gap(&mut self, gap: &str) {
+        self.summary.gaps.add(gap);
+    }
+
+    /// Takes what the comments at the top of a text say.
+    pub(super) fn comments(&mut self, text: &str) {
+        self.summary.gaps.read_comments(text);
     }
 
     /// Takes the news that the document at hand is broken from here on.
@@ -172,17 +189,33 @@ impl<'a> Gather<'a> {
         if self.namespace != DEFAULT_NAMESPACE && is_namespaced(&kind) {
             name_namespace(&mut value, self.namespace);
         }
+        if is_report(&value) {
+            return self.report(value);
+        }
         let raw = matches!(self.sink, Sink::Values(_)).then(|| value.clone());
         match (Object::decode(value), raw) {
             (Ok(Some(object)), raw) => self.accept(place, object, raw),
             (Ok(None), Some(raw)) if WORKLOADS.contains(&kind.as_str()) => self.hand_on(raw, DEFAULT_NAMESPACE),
             // Whether it lives in a namespace is for the server to say.
             (Ok(None), Some(raw)) if self.keeps_others => self.hand_on(raw, ""),
+            // What `berth snapshot` writes for simulations is nobody's mistake where decisions are asked for.
+            (Ok(None), None) if WORKLOADS.contains(&kind.as_str()) => {}
             (Ok(None), _) => *self.summary.skipped.entry(kind).or_default() += 1,
             (Err(error), _) => {
                 let hint = hint(&error);
                 self.problem(Problem::Object { place, error, hint });
             }
+        }
+    }
+
+    /// Takes what is reported for a driver. One that cannot be read is set aside, as the scheduler does it.
+    fn report(&mut self, report: Value) {
+        if matches!(self.sink, Sink::Values(_)) {
+            return self.hand_on(report, "");
+        }
+        match self.reported.report(&report) {
+            Ok(()) => self.summary.objects += 1,
+            Err(problem) => self.summary.gaps.add(format!("csidrivercapacities: {problem}")),
         }
     }
 
@@ -222,6 +255,11 @@ impl<'a> Gather<'a> {
             self.progress.step("read", self.summary.objects, "objects");
         }
         match (&mut self.sink, raw) {
+            (Sink::Objects(_), _) if matches!(object, Object::CsiDriver(_)) => {
+                if let Object::CsiDriver(driver) = object {
+                    self.reported.driver(*driver);
+                }
+            }
             (Sink::Objects(sink), _) => sink(object),
             (Sink::Values(_), Some(raw)) => {
                 self.summary.objects -= 1;
