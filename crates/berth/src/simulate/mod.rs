@@ -24,6 +24,7 @@ mod pools;
 pub mod scenario;
 mod steps;
 mod table;
+mod until;
 mod volumes;
 
 pub use fit::{Fit, NodeOutcome, ZoneOutcome};
