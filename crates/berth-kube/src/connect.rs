@@ -64,6 +64,14 @@ pub async fn namespace_of(path: Option<&Path>, context: Option<&str>) -> Result<
     Ok(config(path, context).await?.default_namespace)
 }
 
+/// The address of such a context's API server.
+///
+/// # Errors
+/// If there is no such file or context.
+pub async fn server_of(path: Option<&Path>, context: Option<&str>) -> Result<String, ConnectError> {
+    Ok(config(path, context).await?.cluster_url.to_string())
+}
+
 async fn config(path: Option<&Path>, context: Option<&str>) -> Result<Config, ConnectError> {
     if path.is_none() && context.is_none() {
         let inferred = Config::infer().await;

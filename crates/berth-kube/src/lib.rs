@@ -26,4 +26,5 @@ pub mod scheduler;
 pub mod watch;
 
 pub use kube::Client;
+pub use reported::REPORTS;
 pub use tokio_util::sync::CancellationToken;

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::Mutex;
 
-/// The custom resource.
-pub(crate) const REPORTS: Resource = Resource {
+/// The custom resource in which pools of drivers are reported. A cluster need not have it.
+pub const REPORTS: Resource = Resource {
     group: "storage.berth.dev",
     version: "v1alpha1",
     plural: "csidrivercapacities",
@@ -51,8 +51,7 @@ impl Known {
             (Some(driver), None) => Change::Applied(driver.clone()),
             (driver, Some(report)) => {
                 let mut driver = driver.cloned().unwrap_or_else(without_object);
-                driver.spec.capacity_tracking = Some(true);
-                driver.status.storage.extend(report.iter().cloned());
+                driver.add_report(report);
                 Change::Applied(driver)
             }
         }

@@ -2,6 +2,7 @@
 
 use crate::cluster::ClusterArgs;
 use crate::csi_driver::CsiDriverArgs;
+use crate::help;
 use crate::man::ManArgs;
 use crate::provisioner::{ProvisionerArgs, duration};
 use crate::snapshot::SnapshotArgs;
@@ -10,176 +11,13 @@ use crate::up::Component;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::time::Duration;
 
-const AFTER_HELP: &str = "\
-Examples:
-  berth simulate -f examples/quickstart.yaml
-  berth explain -f cluster.yaml --pod default/db-0
-  berth explain --pod shop/db-0
-  berth snapshot -o cluster.yaml
-  berth up
-  berth bench decide --nodes 5000 --volumes-per-node 10 --pods 2000 --claims 1
-
-Exit status: 0 done (explain: the pod fits somewhere; simulate: every pod has a node), 1 explain: the pod fits nowhere; \
-simulate: some pod is left pending, 2 bad input or usage.";
-
-const EXPLAIN_AFTER_HELP: &str = "\
-Examples:
-  berth explain pod/db-0 -n shop
-  berth explain pod/db-0 --context staging -o json
-  berth explain pod/new -f new-pod.yaml --on-cluster
-  berth explain -f cluster/ --pod default/db-0
-  berth explain -f nodes.yaml -f storage.yaml -f pods.yaml --pod db-0 -o json
-  kubectl get nodes,pods,pv,pvc,sc,csinodes,csidrivers,csistoragecapacities,ns -A -o json \\
-    | berth explain -f - --pod shop/db-0
-  berth explain -f cluster/ --pod db-0 --config scheduler.yaml --feature-gates StorageCapacityScoring=true
-
-Exit status: 0 the pod fits on some node, 1 it fits on none, 2 bad input or usage.";
-
-const SIMULATE_AFTER_HELP: &str = "\
-Examples:
-  berth simulate -f examples/quickstart.yaml
-  berth simulate
-  berth simulate -f new-workload.yaml --on-cluster --context staging
-  berth simulate -f cluster/ -f new-workload.yaml -o json
-  berth simulate -f examples/scenarios/zone-loss.yaml \\
-    --scenario examples/scenarios/zone-loss.scenario.yaml -o html > report.html
-  kubectl get nodes,pods,pv,pvc,sc,csinodes,csidrivers,csistoragecapacities,ns,deploy,sts,rs,jobs -A -o json \\
-    | berth simulate -f - -f new-workload.yaml
-
-A driver that is not built in is stood in for by one that makes a volume in the zone of the selected node.
-
-Exit status: 0 every pod has a node, 1 some pod is left pending, 2 bad input or usage.";
-
-const SNAPSHOT_AFTER_HELP: &str = "\
-Examples:
-  berth snapshot -o cluster.yaml
-  berth snapshot --context staging --anonymize -o cluster.yaml
-  berth snapshot -n shop -n kube-system | berth explain -f - --pod shop/db-0
-  berth snapshot | berth simulate -f - -f new-workload.yaml
-
-Written are nodes, pods, claims, volumes, classes, CSI nodes, drivers, capacity and attachments, namespaces, priority classes, \
-services, budgets and workloads, in a stable order, and of each only what decisions read. Secrets and config maps are not \
-asked for; environments, commands, parameters of drivers and annotations of other programs are left out. Names and labels are \
-in the file unless --anonymize replaces them. A kind that the server does not have, or that this user may not list, is named on \
-standard error and in the file. A new file can be read by its owner only.
-
-Exit status: 0 done, 2 bad usage, no cluster, or the file cannot be written.";
-
-const BENCH_AFTER_HELP: &str = "\
-Examples:
-  berth bench decide --nodes 5000 --volumes-per-node 10 --pods 2000 --claims 1
-  berth bench simulate --nodes 1000 --pods 10000
-
-Exit status: 0 done, 2 bad usage.";
-
-const COMPLETIONS_AFTER_HELP: &str = "\
-Examples:
-  source <(berth completions bash)
-  berth completions bash > ~/.local/share/bash-completion/completions/berth
-  berth completions zsh > ~/.zfunc/_berth
-  berth completions fish > ~/.config/fish/completions/berth.fish
-
-Exit status: 0 done, 2 bad usage.";
-
-const MAN_AFTER_HELP: &str = "\
-Examples:
-  berth man | man -l -
-  berth man explain | man -l -
-  berth man bench decide | man -l -
-  berth man --dir ~/.local/share/man/man1
-
-Exit status: 0 done, 2 bad usage, or the pages cannot be written.";
-
-const VERSION_AFTER_HELP: &str = "\
-Examples:
-  berth version
-
-Exit status: 0 done.";
-
-const UP_AFTER_HELP: &str = "\
-Examples:
-  berth up
-  berth up --listen 127.0.0.1:6443 --data-dir ./cluster
-  berth up -f examples/quickstart.yaml
-  berth up --components api,controller --token secret
-
-Without files a sample cluster is made: 9 nodes in 3 zones and 3 racks, local disks, and classes for local, rack, zonal \
-and regional storage. Node agents stand in for kubelets: no container is started. The kubeconfig is written to \
---kubeconfig, to DIR/kubeconfig with --data-dir, or to a directory that goes when berth stops.
-
-The agent of a node does as the annotation berth.dev/agent of the node says: stop (it falls silent; after 50 s the node is not \
-ready, after 5 min more its pods are deleted), refuse (it refuses pods that come), cordon, or run. For example: \
-kubectl annotate node node-a1 berth.dev/agent=stop. kubectl cordon, uncordon and drain work too.
-
-Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 bad input or usage, or a part failed.";
-
-const SCHEDULER_AFTER_HELP: &str = "\
-Examples:
-  berth scheduler --kubeconfig ~/.kube/config --config scheduler.yaml
-  berth scheduler --leader-elect --listen 0.0.0.0:10259
-
-Pods choose it by the schedulerName of one of its profiles; without a configuration that is default-scheduler, so it \
-stands in kube-scheduler's place.
-
-Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 bad input or usage, or it could not go on.";
-
-const CONTROLLER_AFTER_HELP: &str = "\
-Examples:
-  berth controller --kubeconfig ~/.kube/config
-  berth controller --leader-elect --config controller.yaml
-
-The configuration has these fields, with their defaults: volumeScheduling: true, requireDelayedBindingScheduler: false, \
-bindForPlacedPods: true, zoneUpgrade: Off (or DryRun, On), protection: Off (or UsedByPods, Bound), ephemeralClaims: false, \
-workers: 16, resyncSeconds: 15.
-
-Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 bad input or usage, or it could not go on.";
-
-const PROVISIONER_AFTER_HELP: &str = "\
-Examples:
-  berth provisioner --kubeconfig ~/.kube/config --csi-address unix:///csi/csi.sock --leader-elect
-  berth provisioner --kubeconfig ~/.kube/config
-  berth provisioner --csi-address unix:///csi/csi.sock --leader-elect --capacity objects --capacity-ownerref-level 2
-  berth provisioner --csi-address unix:///csi/csi.sock --node-name worker-1 --capacity driver-status --capacity-ephemeral
-
-The configuration has these fields: csiAddress, capacityNamespace (publish capacity there), workers. Arguments come first.
-
-Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 bad input or usage, or it could not go on.";
-
-const CSI_DRIVER_AFTER_HELP: &str = "\
-Examples:
-  berth csi-driver --dir /tmp/csi --node node-1=10Gi --node node-2=20Gi
-  berth up -f cluster.yaml --csi-address unix:///tmp/csi/nodes/{node}.sock --components api,scheduler,controller,nodes
-  berth provisioner --csi-address unix:///tmp/csi/csi.sock --capacity objects
-
-Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 bad input or usage.";
-
-const DECIDE_AFTER_HELP: &str = "\
-Examples:
-  berth bench decide --nodes 5000 --volumes-per-node 10 --pods 2000 --claims 1
-  berth bench decide --nodes 100000 --volumes-per-node 10 --pods 1000 --claims 2 -o json
-
-The cluster is made up in memory from a seed: nodes of several sizes in three zones or more, local volumes of 10Gi to 500Gi \
-that bind when their first pod is placed, pods with requests, labels and claims of 5Gi to 100Gi. Each pod is decided on \
-with all plugins and every node, on one thread, and takes its node and volumes before the next one comes.
-
-Exit status: 0 done, 2 bad usage.";
-
-const BENCH_SIMULATE_AFTER_HELP: &str = "\
-Examples:
-  berth bench simulate --nodes 1000 --pods 10000
-  berth bench simulate --nodes 1000 --pods 10000 --write-input cluster.json && berth simulate -f cluster.json -o html
-
-The cluster is made up: nodes in three zones of ten racks with six local disks each, and StatefulSets whose pods have a claim \
-each. Every second set wants local disks, the others zonal volumes that are made for them; every third is started in order.
-
-Exit status: 0 done, 2 bad usage.";
-
 /// Puts Kubernetes pods where their storage can be, and storage where the pods can run.
 #[derive(Debug, Parser)]
-#[command(name = "berth", version, after_help = AFTER_HELP, max_term_width = 100, propagate_version = true)]
+#[command(name = "berth", version, after_help = help::AFTER_HELP, max_term_width = 100, propagate_version = true)]
 pub struct Cli {
     /// When to use colour.
     #[arg(long, global = true, value_enum, default_value = "auto", value_name = "WHEN")]
@@ -194,63 +32,63 @@ pub struct Cli {
 pub enum Command {
     /// Say where a pod can run, with which volumes, and why not elsewhere.
     ///
-    /// Reads a cluster from files and asks every plugin of the scheduler about every node, without stopping at the
+    /// Reads a cluster, or files, and asks every plugin of the scheduler about every node, without stopping at the
     /// first refusal. Nothing is changed anywhere.
-    #[command(after_help = EXPLAIN_AFTER_HELP)]
+    #[command(after_help = help::EXPLAIN_AFTER_HELP)]
     Explain(ExplainArgs),
     /// Run a cluster in virtual time and say where its pods end up.
     ///
     /// Loads the objects, runs scheduler, volume controller, provisioners, workload controllers and node agents until
     /// nothing moves, and prints the outcome. The same objects and the same seed give the same outcome. Nothing is
     /// changed anywhere.
-    #[command(after_help = SIMULATE_AFTER_HELP)]
+    #[command(after_help = help::SIMULATE_AFTER_HELP)]
     Simulate(SimulateArgs),
     /// Write the cluster of the kubeconfig to a file that explain and simulate read.
     ///
     /// Lists the kinds that decisions read, page by page, and keeps of each object what decisions read: the file can be
     /// handed to somebody else. Secrets are never asked for. Nothing is changed anywhere.
-    #[command(after_help = SNAPSHOT_AFTER_HELP)]
+    #[command(after_help = help::SNAPSHOT_AFTER_HELP)]
     Snapshot(SnapshotArgs),
     /// Start a whole control plane in this process: kubectl works on it.
     ///
     /// An embedded Kubernetes API over TLS on loopback, scheduler, volume and workload controllers, built-in provisioners
     /// and node agents. Prints the kubeconfig to use, and then a line for each event.
-    #[command(after_help = UP_AFTER_HELP)]
+    #[command(after_help = help::UP_AFTER_HELP)]
     Up(UpArgs),
     /// Run the scheduler on a cluster.
-    #[command(after_help = SCHEDULER_AFTER_HELP)]
+    #[command(after_help = help::SCHEDULER_AFTER_HELP)]
     Scheduler(SchedulerArgs),
     /// Run the volume controller on a cluster.
-    #[command(after_help = CONTROLLER_AFTER_HELP)]
+    #[command(after_help = help::controller_after_help())]
     Controller(ControllerArgs),
     /// Run a provisioner on a cluster: for a CSI driver, or the built-in ones.
-    #[command(after_help = PROVISIONER_AFTER_HELP)]
+    #[command(after_help = help::PROVISIONER_AFTER_HELP)]
     Provisioner(ProvisionerArgs),
     /// Run a CSI driver whose volumes are directories, with room for so much on each node.
     ///
     /// A real driver on real sockets, for `berth up` and for tests: one socket for the controller service, and one for
     /// the node service of each node. Sizes are booked, not enforced.
-    #[command(after_help = CSI_DRIVER_AFTER_HELP)]
+    #[command(after_help = help::CSI_DRIVER_AFTER_HELP)]
     CsiDriver(CsiDriverArgs),
     /// Measure Berth.
-    #[command(after_help = BENCH_AFTER_HELP)]
+    #[command(after_help = help::BENCH_AFTER_HELP)]
     Bench {
         /// What to measure.
         #[command(subcommand)]
         what: Bench,
     },
     /// Print a script that completes berth's arguments in a shell.
-    #[command(after_help = COMPLETIONS_AFTER_HELP)]
+    #[command(after_help = help::COMPLETIONS_AFTER_HELP)]
     Completions {
         /// The shell.
         #[arg(value_enum)]
         shell: clap_complete::Shell,
     },
     /// Print a manual page, or write those of all commands.
-    #[command(after_help = MAN_AFTER_HELP)]
+    #[command(after_help = help::MAN_AFTER_HELP)]
     Man(ManArgs),
     /// Print the version.
-    #[command(after_help = VERSION_AFTER_HELP)]
+    #[command(after_help = help::VERSION_AFTER_HELP)]
     Version,
 }
 
@@ -258,10 +96,10 @@ pub enum Command {
 #[derive(Debug, Subcommand)]
 pub enum Bench {
     /// The decision path alone, in memory: where does each pod go, and with which volumes?
-    #[command(after_help = DECIDE_AFTER_HELP)]
+    #[command(after_help = help::DECIDE_AFTER_HELP)]
     Decide(DecideArgs),
     /// A whole cluster in virtual time: how long does it take, and how much memory?
-    #[command(after_help = BENCH_SIMULATE_AFTER_HELP)]
+    #[command(after_help = help::BENCH_SIMULATE_AFTER_HELP)]
     Simulate(BenchSimulateArgs),
 }
 
@@ -312,9 +150,10 @@ pub struct ExplainArgs {
     /// A KubeSchedulerConfiguration (v1): plugins, their weights and arguments.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Feature gates: VolumeCapacityPriority (default true), StorageCapacityScoring (default false).
+    /// Feature gates.
     #[arg(
         long,
+        help = help::feature_gates(),
         value_name = "NAME=true|false,...",
         default_value = "",
         hide_default_value = true
@@ -350,9 +189,10 @@ pub struct SimulateArgs {
     /// A KubeSchedulerConfiguration (v1): plugins, their weights and arguments.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Feature gates: VolumeCapacityPriority (default true), StorageCapacityScoring (default false).
+    /// Feature gates.
     #[arg(
         long,
+        help = help::feature_gates(),
         value_name = "NAME=true|false,...",
         default_value = "",
         hide_default_value = true
@@ -375,6 +215,10 @@ pub struct DecideArgs {
     /// How many claims each pod has.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub claims: u32,
+    /// How many kinds of pods alike there are: pods of one shape have the same requests, labels and claims.
+    /// Without it: by chance, see below.
+    #[arg(long, value_name = "N")]
+    pub shapes: Option<NonZero<u32>>,
     /// Where chance begins: the same seed makes the same cluster.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -447,9 +291,10 @@ pub struct UpArgs {
     /// A KubeSchedulerConfiguration (v1) for the scheduler.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Feature gates: VolumeCapacityPriority (default true), StorageCapacityScoring (default false).
+    /// Feature gates.
     #[arg(
         long,
+        help = help::feature_gates(),
         value_name = "NAME=true|false,...",
         default_value = "",
         hide_default_value = true
@@ -501,9 +346,10 @@ pub struct SchedulerArgs {
     /// A KubeSchedulerConfiguration (v1): profiles, plugins, their weights and arguments.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Feature gates: VolumeCapacityPriority (default true), StorageCapacityScoring (default false).
+    /// Feature gates.
     #[arg(
         long,
+        help = help::feature_gates(),
         value_name = "NAME=true|false,...",
         default_value = "",
         hide_default_value = true

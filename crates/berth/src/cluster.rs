@@ -3,15 +3,21 @@
 //! Only the kinds that decisions read are listed, page by page; secrets are not among them. Nothing is written.
 
 use crate::input::{ReadError, Source};
+use crate::provisioner::duration;
 use berth_core::api::Kind;
+use berth_kube::REPORTS;
 use berth_kube::api::{Api, ApiError};
 use berth_kube::connect::{self, ConnectError};
 use berth_kube::resource::Resource;
 use bytes::Bytes;
 use clap::Args;
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tokio::runtime::Runtime;
+
+/// How long a request may take unless the arguments say otherwise.
+pub(crate) const REQUEST_TIMEOUT: &str = "30s";
 
 /// How many objects are asked for at once, as kubectl does it.
 const PAGE: usize = 500;
@@ -19,18 +25,15 @@ const PAGE: usize = 500;
 /// Why the cluster, or what lies on top of it, could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
-    /// There is no connection to it.
+    /// There is no connection to it, and nothing else to read.
     #[error("no files were named with -f, and {0}")]
+    NoFiles(ConnectError),
+    /// There is no connection to it.
+    #[error(transparent)]
     Connect(ConnectError),
-    /// It did not answer.
-    #[error("cannot list {plural} of the cluster: {source}")]
-    List {
-        /// What was asked for.
-        plural: &'static str,
-        /// What went wrong.
-        #[source]
-        source: ApiError,
-    },
+    /// It did not give its objects.
+    #[error(transparent)]
+    List(#[from] ListError),
     /// The files on top of it are broken.
     #[error(transparent)]
     Input(#[from] ReadError),
@@ -39,7 +42,149 @@ pub enum ClusterError {
     Unused(&'static str),
     /// It cannot be talked to from here.
     #[error("cannot start: {0}")]
-    Runtime(#[from] std::io::Error),
+    Runtime(std::io::Error),
+}
+
+/// Why a cluster did not give its objects.
+#[derive(Debug, thiserror::Error)]
+pub enum ListError {
+    /// It cannot be reached.
+    #[error(
+        "cannot reach the cluster at {server}: {problem}; see whether it runs, and whether --kubeconfig (or KUBECONFIG) and \
+         --context name the right one"
+    )]
+    Unreachable {
+        /// Its address.
+        server: String,
+        /// What went wrong, at the bottom of it.
+        problem: String,
+    },
+    /// It takes requests and does not answer them.
+    #[error(
+        "the cluster at {server} did not answer within {seconds} s when asked for {plural}; see whether it is well, or wait \
+         longer with --request-timeout"
+    )]
+    Silent {
+        /// Its address.
+        server: String,
+        /// What was asked for.
+        plural: &'static str,
+        /// How long was waited.
+        seconds: f64,
+    },
+    /// It refused, or answered with something else.
+    #[error("cannot list {plural} of the cluster at {server}: {problem}")]
+    Refused {
+        /// Its address.
+        server: String,
+        /// What was asked for.
+        plural: &'static str,
+        /// What it said.
+        problem: String,
+        /// This user may not.
+        forbidden: bool,
+    },
+}
+
+impl ListError {
+    fn of(connection: &Connection, plural: &'static str, error: &ApiError) -> Self {
+        let server = connection.server.clone();
+        let problem = match error {
+            ApiError::Transport { .. } => {
+                let problem = bottom_of(error);
+                return Self::Unreachable { server, problem };
+            }
+            ApiError::TimedOut { .. } => {
+                let seconds = connection.patience.as_secs_f64();
+                return Self::Silent {
+                    server,
+                    plural,
+                    seconds,
+                };
+            }
+            ApiError::Refused { code: 401, .. } => {
+                "the credentials of the kubeconfig are not accepted (401)".to_owned()
+            }
+            ApiError::Refused { code, message, .. } => format!("{message} ({code})"),
+            ApiError::Malformed { problem, .. } => problem.clone(),
+        };
+        Self::Refused {
+            server,
+            plural,
+            problem,
+            forbidden: error.is_forbidden(),
+        }
+    }
+
+    /// Whether it is only that this user may not list the kind.
+    #[must_use]
+    pub fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Refused { forbidden: true, .. })
+    }
+}
+
+/// The words of the error at the bottom: those above it only say where it came through.
+fn bottom_of(error: &dyn std::error::Error) -> String {
+    let mut bottom = error;
+    while let Some(below) = bottom.source() {
+        bottom = below;
+    }
+    bottom.to_string()
+}
+
+/// Kinds without which nothing can be said about any pod.
+pub const ESSENTIAL: [&str; 2] = ["nodes", "pods"];
+
+/// What is said of a kind that a user may not list.
+pub(crate) const NOT_ALLOWED: &str = "this user may not list them";
+
+/// A cluster to read from.
+#[derive(Clone)]
+pub struct Connection {
+    api: Api,
+    /// Its address, for errors.
+    server: String,
+    /// How long an answer may take.
+    patience: Duration,
+}
+
+impl Connection {
+    /// A cluster that there is a client for.
+    #[must_use]
+    pub fn new(api: Api, server: impl Into<String>, patience: Duration) -> Self {
+        Self {
+            api,
+            server: server.into(),
+            patience,
+        }
+    }
+
+    /// Connects to the cluster of a kubeconfig.
+    ///
+    /// # Errors
+    /// If the kubeconfig cannot be used.
+    pub async fn to(
+        kubeconfig: Option<&Path>,
+        context: Option<&str>,
+        patience: Duration,
+    ) -> Result<Self, ConnectError> {
+        let server = connect::server_of(kubeconfig, context).await?;
+        let client = connect::to_context(kubeconfig, context).await?;
+        Ok(Self::new(Api::new(client, "berth"), server, patience))
+    }
+
+    async fn get(&self, path: &str) -> Result<Bytes, ApiError> {
+        let answer = tokio::time::timeout(self.patience, self.api.get_path(path)).await;
+        let page = answer.map_err(|_| ApiError::TimedOut { path: path.to_owned() })??;
+        // Proxies and login pages answer too, but not with an object.
+        if !page.trim_ascii_start().starts_with(b"{") {
+            return Err(ApiError::Malformed {
+                path: path.to_owned(),
+                problem: "the answer is not JSON; is this an API server?".to_owned(),
+            });
+        }
+        Ok(page)
+    }
 }
 
 /// Kinds that make pods. Decisions about one pod do not read them, simulations do.
@@ -51,7 +196,7 @@ pub const WORKLOADS: [Resource; 4] = [
 ];
 
 /// Which cluster, as kubectl takes it.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Debug)]
 pub struct ClusterArgs {
     /// The kubeconfig of the cluster, if there are no files. Without it: KUBECONFIG, or the user's own.
     #[arg(long, value_name = "FILE")]
@@ -65,6 +210,9 @@ pub struct ClusterArgs {
     /// Read the cluster of the kubeconfig too, and put the files on top of it, as kubectl apply would.
     #[arg(long, requires = "filename")]
     pub on_cluster: bool,
+    /// How long the cluster may take to answer a request. Servers give up after a minute themselves.
+    #[arg(long, value_name = "DURATION", default_value = REQUEST_TIMEOUT, value_parser = duration)]
+    pub request_timeout: Duration,
 }
 
 impl ClusterArgs {
@@ -77,7 +225,7 @@ impl ClusterArgs {
             Some(namespace) => Ok(namespace.clone()),
             None if reads_cluster => {
                 let found = connect::namespace_of(self.kubeconfig.as_deref(), self.context.as_deref());
-                runtime()?.block_on(found).map_err(ClusterError::Connect)
+                runtime()?.block_on(found).map_err(|error| self.not_connected(error))
             }
             None => Ok("default".to_owned()),
         }
@@ -89,30 +237,48 @@ impl ClusterArgs {
     /// If there is no cluster, or it does not answer.
     pub fn sources(&self, besides: &[Resource]) -> Result<Vec<Source>, ClusterError> {
         runtime()?.block_on(async {
-            let client = connect::to_context(self.kubeconfig.as_deref(), self.context.as_deref()).await;
-            sources_of(&Api::new(client.map_err(ClusterError::Connect)?, "berth"), besides).await
+            let (kubeconfig, context) = (self.kubeconfig.as_deref(), self.context.as_deref());
+            let connection = Connection::to(kubeconfig, context, self.request_timeout).await;
+            let connection = connection.map_err(|error| self.not_connected(error))?;
+            Ok(sources_of(&connection, besides).await?)
         })
+    }
+
+    fn not_connected(&self, error: ConnectError) -> ClusterError {
+        match self.on_cluster {
+            true => ClusterError::Connect(error),
+            false => ClusterError::NoFiles(error),
+        }
     }
 }
 
-fn runtime() -> std::io::Result<Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()
+fn runtime() -> Result<Runtime, ClusterError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(ClusterError::Runtime)
 }
 
-/// The same for a cluster that there is a connection to.
+/// The same for a cluster that there is a connection to. A kind that this user may not list is a gap, unless nothing can
+/// be said without it.
 ///
 /// # Errors
-/// If it does not answer.
-pub async fn sources_of(api: &Api, besides: &[Resource]) -> Result<Vec<Source>, ClusterError> {
+/// If it does not answer, or does not list nodes and pods.
+pub async fn sources_of(connection: &Connection, besides: &[Resource]) -> Result<Vec<Source>, ListError> {
     let mut sources = Vec::new();
     let resources = Kind::ALL.iter().map(|kind| Resource::of(*kind));
-    for resource in resources.chain(besides.iter().copied()) {
-        let pages = pages(api, resource, None).await.map_err(|source| {
-            let plural = resource.plural;
-            ClusterError::List { plural, source }
-        })?;
+    for resource in resources.chain(besides.iter().copied()).chain([REPORTS]) {
+        let plural = resource.plural;
+        let pages = match pages(connection, resource, None).await {
+            Ok(pages) => pages,
+            // Whoever may not list it cannot tell whether the cluster has it, and most do not.
+            Err(error) if error.is_forbidden() && resource == REPORTS => continue,
+            Err(error) if error.is_forbidden() && !ESSENTIAL.contains(&plural) => {
+                sources.push(Source::Gap(format!("{plural}: {NOT_ALLOWED}")));
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
         sources.extend(pages.into_iter().map(|page| Source::Text {
-            name: format!("the cluster's {}", resource.plural).into(),
+            name: format!("the cluster's {plural}").into(),
             bytes: page.to_vec(),
         }));
     }
@@ -129,21 +295,27 @@ pub(crate) enum Listed {
 }
 
 /// All objects of a kind, in one namespace or in all of them.
-pub(crate) async fn list(api: &Api, resource: Resource, namespace: Option<&str>) -> Result<Listed, ApiError> {
+pub(crate) async fn list(
+    connection: &Connection,
+    resource: Resource,
+    namespace: Option<&str>,
+) -> Result<Listed, ListError> {
     #[derive(serde::Deserialize)]
     struct List {
         #[serde(default)]
         items: Option<Vec<Value>>,
     }
-    let pages = pages(api, resource, namespace).await?;
+    let pages = pages(connection, resource, namespace).await?;
     if pages.is_empty() {
         return Ok(Listed::NotServed);
     }
     let mut items = Vec::new();
     for page in pages {
-        let list: List = serde_json::from_slice(&page).map_err(|error| ApiError::Malformed {
-            path: resource.collection(namespace),
-            problem: error.to_string(),
+        let list: List = serde_json::from_slice(&page).map_err(|error| ListError::Refused {
+            server: connection.server.clone(),
+            plural: resource.plural,
+            problem: format!("the answer is not a list: {error}"),
+            forbidden: false,
         })?;
         items.extend(list.items.unwrap_or_default());
     }
@@ -151,12 +323,12 @@ pub(crate) async fn list(api: &Api, resource: Resource, namespace: Option<&str>)
 }
 
 /// The pages of a list; none if the server does not have the kind.
-async fn pages(api: &Api, resource: Resource, namespace: Option<&str>) -> Result<Vec<Bytes>, ApiError> {
+async fn pages(connection: &Connection, resource: Resource, namespace: Option<&str>) -> Result<Vec<Bytes>, ListError> {
     let collection = resource.collection(namespace);
     let mut pages = Vec::new();
     let mut path = format!("{collection}?limit={PAGE}");
     loop {
-        match api.get_path(&path).await {
+        match connection.get(&path).await {
             Ok(page) => {
                 let next = next_page(&page);
                 pages.push(page);
@@ -165,14 +337,18 @@ async fn pages(api: &Api, resource: Resource, namespace: Option<&str>) -> Result
                     None => return Ok(pages),
                 }
             }
-            Err(error) if error.is_unserved() || error.is_not_found() => return Ok(Vec::new()),
+            Err(error)
+                if (error.is_unserved() || error.is_not_found()) && !ESSENTIAL.contains(&resource.plural) =>
+            {
+                return Ok(Vec::new());
+            }
             // The pages come from one version of the list, which a server keeps for some minutes only. Who is slower
             // than that takes it in one piece.
             Err(error) if error.is_gone() && !pages.is_empty() => {
                 pages.clear();
                 path.clone_from(&collection);
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(ListError::of(connection, resource.plural, &error)),
         }
     }
 }

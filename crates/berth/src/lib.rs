@@ -12,6 +12,7 @@ pub mod config;
 pub mod csi_driver;
 pub mod embedded;
 pub mod explain;
+pub mod help;
 pub mod input;
 pub mod man;
 pub mod overlay;

@@ -4,7 +4,7 @@
 //! uid, its status and what others filled in stay. Nothing is written to the cluster.
 
 use crate::cluster::{ClusterArgs, ClusterError};
-use crate::input::{self, Progress, Source};
+use crate::input::{self, Progress, Source, Summary};
 use berth_kube::resource::Resource;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -47,12 +47,15 @@ pub fn gather(
     let sources = match (files.is_empty(), args.on_cluster) {
         (true, _) => args.sources(besides)?,
         // Read here and not by the caller: only here it is known what has no namespace.
-        (false, false) if namespace != "default" => vec![source(read(&files, &namespace, standard_input, progress)?)],
+        (false, false) if namespace != "default" => {
+            let (objects, summary) = read(&files, &namespace, standard_input, progress)?;
+            sources(objects, &[summary])
+        }
         (false, false) => files,
         (false, true) => {
-            let top = read(&files, &namespace, standard_input, progress)?;
-            let below = read(&args.sources(besides)?, "default", &mut std::io::empty(), progress)?;
-            vec![source(lay(top, below))]
+            let (top, of_files) = read(&files, &namespace, standard_input, progress)?;
+            let (below, of_cluster) = read(&args.sources(besides)?, "default", &mut std::io::empty(), progress)?;
+            sources(lay(top, below), &[of_files, of_cluster])
         }
     };
     Ok(Gathered { sources, namespace })
@@ -63,21 +66,24 @@ fn read(
     namespace: &str,
     standard_input: &mut dyn Read,
     progress: &mut dyn Progress,
-) -> Result<Vec<Value>, ClusterError> {
+) -> Result<(Vec<Value>, Summary), ClusterError> {
     let mut objects = Vec::new();
-    input::read_parts_in(namespace, sources, standard_input, progress, &mut |value| {
+    let summary = input::read_parts_in(namespace, sources, standard_input, progress, &mut |value| {
         objects.push(value);
     })?;
-    Ok(objects)
+    Ok((objects, summary))
 }
 
-/// Objects that were read and checked, to be read again.
-fn source(objects: Vec<Value>) -> Source {
+/// Objects that were read and checked, to be read again, and what was missing.
+fn sources(objects: Vec<Value>, read: &[Summary]) -> Vec<Source> {
     let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
-    Source::Text {
+    let gaps = read.iter().flat_map(|summary| summary.gaps.iter());
+    let mut sources: Vec<Source> = gaps.map(|gap| Source::Gap(gap.to_owned())).collect();
+    sources.push(Source::Text {
         name: "what was read".into(),
         bytes: list.to_string().into_bytes(),
-    }
+    });
+    sources
 }
 
 type Identity = (String, String, String);

@@ -4,6 +4,7 @@ use crate::bench;
 use crate::cli::{
     Bench, BenchSimulateArgs, Cli, Command, DecideArgs, ExplainArgs, Output, SimulateArgs, SimulateOutput,
 };
+use crate::cluster::ESSENTIAL;
 use crate::component;
 use crate::config::Configuration;
 use crate::csi_driver;
@@ -22,7 +23,8 @@ use std::process::ExitCode;
 
 /// Done; for `explain`, the pod fits somewhere; for `simulate`, every pod has a node.
 pub const EXIT_DONE: u8 = 0;
-/// For `explain`: the pod fits nowhere. For `simulate`: some pod is left pending.
+/// For `explain`: the pod fits nowhere as things are. For `simulate`: some pod is left pending. For `snapshot`: nodes or
+/// pods are missing.
 pub const EXIT_REFUSED: u8 = 1;
 /// Bad input or usage.
 pub const EXIT_BAD_INPUT: u8 = 2;
@@ -36,10 +38,25 @@ pub fn run(cli: &Cli) -> ExitCode {
         Err(error) => {
             let style = anstyle::AnsiColor::Red.on_default().bold();
             // If even this cannot be written, the exit status has to do.
-            let _ = writeln!(cli.color.stderr(), "{style}error:{style:#} {error:#}");
+            let _ = writeln!(cli.color.stderr(), "{style}error:{style:#} {}", sentence(&error));
             EXIT_BAD_INPUT.into()
         }
     }
+}
+
+/// An error with what caused it, each once: many errors name their cause in their own words.
+fn sentence(error: &anyhow::Error) -> String {
+    let mut sentence = String::new();
+    for link in error.chain() {
+        let words = link.to_string();
+        if sentence.is_empty() {
+            sentence = words;
+        } else if !sentence.contains(&words) {
+            sentence.push_str(": ");
+            sentence.push_str(&words);
+        }
+    }
+    sentence
 }
 
 /// Whether the reader of the output has gone away, as `head` does when it has enough.
@@ -54,10 +71,12 @@ fn dispatch(cli: &Cli) -> anyhow::Result<u8> {
         Command::Explain(args) => explain(args, cli.color),
         Command::Simulate(args) => simulate(args, cli.color),
         Command::Snapshot(args) => {
-            for warning in snapshot::snapshot(args)? {
-                writeln!(cli.color.stderr(), "missing: {warning}")?;
+            let missing = snapshot::snapshot(args)?;
+            for gap in missing.iter() {
+                writeln!(cli.color.stderr(), "missing: {gap}")?;
             }
-            Ok(EXIT_DONE)
+            let is_whole = ESSENTIAL.iter().all(|plural| missing.why(plural).is_none());
+            Ok(if is_whole { EXIT_DONE } else { EXIT_REFUSED })
         }
         Command::Up(args) => {
             component::log(args.verbose.then_some(tracing::Level::INFO), cli.color);
@@ -106,6 +125,9 @@ fn simulate(args: &SimulateArgs, color: Color) -> anyhow::Result<u8> {
     if !remark.is_empty() {
         writeln!(color.stderr(), "{remark}")?;
     }
+    for gap in loaded.summary.gaps.iter() {
+        writeln!(color.stderr(), "missing: {gap}")?;
+    }
     let mut simulation = loaded.simulation;
     let mut progress = ProgressLine::new();
     let mut tell = |scheduled| {
@@ -139,6 +161,7 @@ fn decide(args: &DecideArgs, color: Color) -> anyhow::Result<u8> {
         volumes_per_node: args.volumes_per_node as usize,
         pods: args.pods as usize,
         claims: args.claims as usize,
+        shapes: args.shapes.map(|shapes| shapes.get() as usize),
         seed: args.seed,
     };
     let configuration = match &args.config {
@@ -181,4 +204,21 @@ fn write_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     text.push('\n');
     io::stdout().write_all(text.as_bytes())?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sentence;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot read x: {0}")]
+    struct Read(#[from] std::io::Error);
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let cause = || std::io::Error::other("no such file");
+        assert_eq!(sentence(&Read(cause()).into()), "cannot read x: no such file");
+        let context = anyhow::Error::from(cause()).context("cannot start");
+        assert_eq!(sentence(&context), "cannot start: no such file");
+    }
 }

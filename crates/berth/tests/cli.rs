@@ -73,6 +73,105 @@ fn errors_go_to_standard_error_with_status_2() {
 }
 
 #[test]
+fn a_cluster_that_cannot_be_reached_is_named_once() {
+    // Nothing listens on a port that was free a moment ago.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let directory = tempfile::tempdir().unwrap();
+    let kubeconfig = kubeconfig(directory.path(), &format!("http://{address}"));
+    for command in ["explain --pod x", "simulate", "snapshot"] {
+        let output = berth()
+            .args(command.split_whitespace())
+            .arg("--kubeconfig")
+            .arg(&kubeconfig)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{command}");
+        let told = stderr(&output);
+        assert!(
+            told.starts_with(&format!("error: cannot reach the cluster at http://{address}/: ")),
+            "{command}: {told}"
+        );
+        assert_eq!(told.matches("refused").count(), 1, "{command}: {told}");
+        assert!(told.contains("--context"), "{command}: {told}");
+    }
+}
+
+#[test]
+fn a_cluster_that_does_not_answer_is_not_waited_for_without_end() {
+    // It takes connections, as the system does for it, and says nothing.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = format!("http://{}", listener.local_addr().unwrap());
+    let directory = tempfile::tempdir().unwrap();
+    let kubeconfig = kubeconfig(directory.path(), &server);
+    for command in ["explain --pod x", "snapshot"] {
+        let output = berth()
+            .args(command.split_whitespace())
+            .args(["--request-timeout", "200ms", "--kubeconfig"])
+            .arg(&kubeconfig)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{command}");
+        let expected = format!("error: the cluster at {server}/ did not answer within 0.2 s when asked for nodes; ");
+        assert!(stderr(&output).starts_with(&expected), "{command}: {}", stderr(&output));
+    }
+}
+
+fn kubeconfig(directory: &Path, server: &str) -> std::path::PathBuf {
+    let path = directory.join("kubeconfig");
+    let text = format!(
+        "{{apiVersion: v1, kind: Config, current-context: c, clusters: [{{name: c, cluster: {{server: '{server}'}}}}], \
+         contexts: [{{name: c, context: {{cluster: c, user: u}}}}], users: [{{name: u, user: {{}}}}]}}"
+    );
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn broken_files_are_named_once() {
+    for arguments in [
+        format!("explain -f {CLUSTER} --pod shop/db-0 --config no-such-file"),
+        format!("simulate -f {CLUSTER} --scenario no-such-file"),
+    ] {
+        let output = run(&arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments}");
+        let told = stderr(&output);
+        assert_eq!(told.matches("No such file").count(), 1, "{arguments}: {told}");
+    }
+}
+
+#[test]
+fn a_pod_for_which_others_would_be_evicted_does_not_fit_as_things_are() {
+    let output = run("explain -f examples/preemption.yaml --pod database -o json");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{report}");
+    assert_eq!(report["schedulable"], false);
+    assert!(report["preemption"]["node"].is_string(), "{report}");
+    assert!(report["preemption"]["victims"][0]["pod"].is_string(), "{report}");
+}
+
+#[test]
+fn a_pod_that_a_workload_would_make_is_explained() {
+    let output = run("explain -f examples/quickstart.yaml --pod db-2");
+    assert_eq!(
+        stderr(&output),
+        "pod default/db-2 is not there yet; it is explained as StatefulSet db would make it\n"
+    );
+    assert_eq!(output.status.code(), Some(0));
+    let answer = stdout(&output);
+    assert!(answer.starts_with("default/db-2 fits on "), "{answer}");
+    assert!(answer.contains("data-db-2 on "), "its claims were made too: {answer}");
+    assert!(
+        answer.contains("InterPodAffinity"),
+        "the pods before it have their places: {answer}"
+    );
+    let output = run("explain -f examples/quickstart.yaml --pod db-9");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("there is no pod default/db-9 in the input"));
+}
+
+#[test]
 fn json_is_one_object_in_the_form_that_scripts_rely_on() {
     let output = run(&format!("explain -f {CLUSTER} --pod shop/cache-0 -o json"));
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -168,6 +267,21 @@ fn bench_prints_the_object_that_scripts_rely_on() {
         assert!(measured[field].is_f64(), "{field}");
     }
     assert!(measured["rss_bytes"].as_u64() > Some(0));
+}
+
+#[test]
+fn a_snapshot_of_a_workload_skips_nothing() {
+    let text = "{apiVersion: v1, kind: Pod, metadata: {name: p}}\n---\n\
+                {apiVersion: apps/v1, kind: ControllerRevision, metadata: {name: r}, revision: 1}\n";
+    let file = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
+    std::fs::write(file.path(), text).unwrap();
+    let output = berth()
+        .args(["explain", "--pod", "p", "-f"])
+        .arg(file.path())
+        .output()
+        .unwrap();
+    assert_eq!((output.status.code(), stderr(&output)), (Some(1), ""));
+    assert!(stdout(&output).contains("--on-cluster"), "{}", stdout(&output));
 }
 
 #[test]

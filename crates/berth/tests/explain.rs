@@ -175,6 +175,118 @@ fn general_reasons_come_with_details() {
     check("details", &yaml);
 }
 
+fn running(name: &str, node: &str, cpu: &str, more: &str) -> String {
+    format!(
+        "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, labels: {{app: {name}}}}}, spec: {{nodeName: {node}, \
+         containers: [{{name: c, resources: {{requests: {{cpu: {cpu}}}}}}}]{more}}}}}\n"
+    )
+}
+
+#[test]
+fn evicting_lesser_pods_would_make_room() {
+    let lesser = node("n1", "") + &running("low", "n1", "3500m", "");
+    let report = check(
+        "preemption",
+        &(lesser.clone() + &running("small", "n1", "100m", "") + &target(&[], "  priority: 1000")),
+    );
+    let room = report.preemption.expect("room can be made");
+    assert!(!report.schedulable, "it does not fit as it is");
+    let victims: Vec<_> = room
+        .victims
+        .iter()
+        .map(|victim| (victim.pod.as_str(), victim.priority))
+        .collect();
+    assert_eq!((room.node.as_str(), victims), ("n1", vec![("default/low", 0)]));
+    let report = explained(&(lesser.clone() + &target(&[], "")));
+    assert_eq!(report.preemption, None, "nobody is of lower priority");
+    let report = explained(&(lesser + &target(&[], "  priority: 1000\n  preemptionPolicy: Never")));
+    assert_eq!(report.preemption, None);
+    assert!(
+        report.message.ends_with("preemptionPolicy=Never."),
+        "{}",
+        report.message
+    );
+}
+
+#[test]
+fn steps_that_are_needed_together_stand_together() {
+    let apart = "  affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: \
+                 kubernetes.io/hostname, labelSelector: {matchLabels: {app: db}}}]}}";
+    let taint = "spec: {taints: [{key: gpu, effect: NoSchedule}]}";
+    let yaml = node("n1", "")
+        + &node("n2", taint)
+        + &node("n3", "spec: {unschedulable: true}")
+        + CLASSES
+        + &volume("pv3", "n3", 5, "")
+        + &running("db", "n1", "1", "").replace("name: db,", "name: db-0,")
+        + &running("db", "n2", "1", "").replace("name: db,", "name: db-1,")
+        + &running("db", "n3", "1", "").replace("name: db,", "name: db-2,")
+        + &claim("data", "local", 50, "")
+        + &target(&["data"], apart);
+    check("steps_together", &yaml);
+    let with_storage = yaml.clone() + &volume("pv1", "n1", 50, "");
+    assert!(!explained(&with_storage).schedulable, "one step alone is not enough");
+    assert!(!explained(&yaml.replace(apart, "")).schedulable);
+    assert!(explained(&with_storage.replace(apart, "")).schedulable);
+}
+
+#[test]
+fn a_pod_that_is_larger_than_any_node() {
+    let large = target(&[], "").replace("cpu: 1", "cpu: 9");
+    let report = check("too_large", &(node("n1", "") + &node("n2", "") + &large));
+    assert!(
+        report.advice[0].starts_with("no node has so much cpu"),
+        "{:?}",
+        report.advice
+    );
+    let on_one =
+        node("n1", "") + &node("n2", "").replace("cpu: 4", "cpu: 16") + &running("busy", "n2", "12", "") + &large;
+    let report = explained(&on_one);
+    assert_eq!(
+        report.advice,
+        [
+            "on n2: free cpu, or let the pod request less of it",
+            "on n1: let the pod ask for no more cpu than there is in all: 4",
+            "add a node with room for the pod"
+        ]
+    );
+    let gpu = target(&[], "").replace("cpu: 1", "example.com/gpu: 1");
+    let report = explained(&(node("n1", "") + &gpu));
+    assert_eq!(
+        report.advice,
+        ["no node has any example.com/gpu: add one that has 1, or let the pod ask for none"]
+    );
+}
+
+#[test]
+fn a_class_that_does_not_exist_is_to_be_made() {
+    let report = check(
+        "class_missing",
+        &(node("n1", "") + CLASSES + &claim("data", "nope", 5, "") + &target(&["data"], "")),
+    );
+    assert!(
+        report.advice[0].starts_with("create StorageClass nope"),
+        "{:?}",
+        report.advice
+    );
+}
+
+#[test]
+fn an_inline_volume_is_too_large_for_the_pools() {
+    let yaml =
+        include_str!("../../../examples/pmem-ephemeral-volume.yaml").replace("name: redis-large", "name: target");
+    check("inline_volume", &yaml);
+}
+
+#[test]
+fn equally_good_nodes_are_tied() {
+    let report = check(
+        "tied",
+        &(node("n1", "") + &node("n2", "") + &node("n3", "") + &running("busy", "n2", "1", "") + &target(&[], "")),
+    );
+    assert_eq!(report.tied(), ["n3"]);
+}
+
 #[test]
 fn the_report_as_json() {
     let yaml = node("n1", "")

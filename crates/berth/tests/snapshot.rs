@@ -2,9 +2,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use berth::cli::{Cli, Command, ExplainArgs};
-use berth::cluster::sources_of;
+use berth::cluster::{Connection, sources_of};
+use berth::explain::report::ClaimState;
 use berth::explain::{self, Report};
 use berth::input::{NoProgress, Source, read_values};
+use berth::simulate::{Options as SimulationOptions, Simulation};
 use berth::snapshot::{Options, Snapshot, take};
 use berth_apiserver::{ApiService, ResponseBody, Server};
 use berth_core::api::Kind;
@@ -18,6 +20,7 @@ use std::convert::Infallible;
 use std::path::Path;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tower_service::Service;
 
 struct Cluster {
@@ -57,6 +60,10 @@ where
     }
 }
 
+fn connection(api: Api) -> Connection {
+    Connection::new(api, "https://cluster.example", Duration::from_secs(60))
+}
+
 impl Cluster {
     fn new() -> Self {
         let service = Server::builder().build().unwrap().service();
@@ -65,10 +72,14 @@ impl Cluster {
     }
 
     /// A client to which one path gives this answer.
-    fn but(&self, path: &'static str, answer: StatusCode) -> Api {
+    fn but(&self, path: &'static str, answer: StatusCode) -> Connection {
         let service = self.service.clone();
         let refusing = Refusing { service, path, answer };
-        Api::new(Client::new(refusing, "default"), "test")
+        connection(Api::new(Client::new(refusing, "default"), "test"))
+    }
+
+    fn connection(&self) -> Connection {
+        connection(self.api.clone())
     }
 
     async fn create(&self, object: &Value) {
@@ -136,24 +147,21 @@ fn source(snapshot: &Snapshot) -> [Source; 1] {
     [Source::Text { name, bytes }]
 }
 
-/// What is missing, but for a kind that the embedded server does not have.
+/// What is missing.
 fn warnings(snapshot: &Snapshot) -> Vec<&str> {
-    let warnings = snapshot.warnings.iter().map(String::as_str);
-    warnings
-        .filter(|warning| !warning.starts_with("replicationcontrollers: "))
-        .collect()
+    snapshot.warnings.iter().collect()
 }
 
-async fn taken(api: &Api) -> Snapshot {
-    take(api, Options::default()).await.unwrap()
+async fn taken(cluster: &Connection) -> Snapshot {
+    take(cluster, Options::default()).await.unwrap()
 }
 
-async fn taken_anonymously(api: &Api) -> Snapshot {
+async fn taken_anonymously(cluster: &Connection) -> Snapshot {
     let options = Options {
         anonymize: true,
         ..Options::default()
     };
-    take(api, options).await.unwrap()
+    take(cluster, options).await.unwrap()
 }
 
 #[tokio::test]
@@ -164,8 +172,8 @@ async fn a_snapshot_explains_as_the_cluster_does() {
     ] {
         let cluster = Cluster::new();
         cluster.load(example).await;
-        let live = sources_of(&cluster.api, &[]).await.unwrap();
-        let snapshot = taken(&cluster.api).await;
+        let live = sources_of(&cluster.connection(), &[]).await.unwrap();
+        let snapshot = taken(&cluster.connection()).await;
         assert_eq!(warnings(&snapshot), [""; 0]);
         for pod in pods {
             let (live, kept) = (explained(pod, &live), explained(pod, &source(&snapshot)));
@@ -178,7 +186,7 @@ async fn a_snapshot_explains_as_the_cluster_does() {
         }
         assert_eq!(
             snapshot.to_yaml(),
-            taken(&cluster.api).await.to_yaml(),
+            taken(&cluster.connection()).await.to_yaml(),
             "the order is stable"
         );
     }
@@ -188,7 +196,7 @@ async fn a_snapshot_explains_as_the_cluster_does() {
 async fn made_up_names_change_no_verdict() {
     let cluster = Cluster::new();
     cluster.load("explain/local-volumes.yaml").await;
-    let snapshot = taken_anonymously(&cluster.api).await;
+    let snapshot = taken_anonymously(&cluster.connection()).await;
     let yaml = snapshot.to_yaml();
     for name in ["shop", "cache", "analytics", "dedicated"] {
         assert!(!yaml.contains(name), "{name} in {yaml}");
@@ -200,7 +208,7 @@ async fn made_up_names_change_no_verdict() {
         let report = explained(&format!("{}/{}", text("namespace"), text("name")), &source(&snapshot));
         kept.push(report.nodes.iter().filter(|node| node.fits).count());
     }
-    let live = sources_of(&cluster.api, &[]).await.unwrap();
+    let live = sources_of(&cluster.connection(), &[]).await.unwrap();
     let mut expected: Vec<usize> = ["shop/db-0", "shop/cache-0"]
         .map(|pod| explained(pod, &live).nodes.iter().filter(|node| node.fits).count())
         .into();
@@ -232,7 +240,7 @@ async fn nothing_that_is_nobodys_business_is_in_it() {
     ] {
         cluster.create(&object).await;
     }
-    let yaml = taken(&cluster.api).await.to_yaml();
+    let yaml = taken(&cluster.connection()).await.to_yaml();
     assert!(
         yaml.contains("kind: Deployment") && yaml.contains("kind: Pod"),
         "{yaml}"
@@ -258,16 +266,132 @@ async fn what_is_missing_is_said() {
     assert!(snapshot.to_yaml().contains("\n# Missing: volumeattachments: "));
     let not_served = cluster.but("/apis/storage.k8s.io/v1/csistoragecapacities", StatusCode::NOT_FOUND);
     let snapshot = taken(&not_served).await;
-    assert_eq!(
-        warnings(&snapshot),
-        ["csistoragecapacities: the server does not have this kind"]
-    );
+    assert_eq!(warnings(&snapshot), [""; 0], "a kind that is not served has no objects");
+    let head = "\n# The server does not have: csistoragecapacities";
+    assert!(snapshot.to_yaml().contains(head), "{}", snapshot.to_yaml());
     let broken = cluster.but("/api/v1/nodes", StatusCode::INTERNAL_SERVER_ERROR);
     let error = take(&broken, Options::default()).await.unwrap_err();
     assert!(
-        error.to_string().starts_with("cannot list nodes of the cluster"),
+        error
+            .to_string()
+            .starts_with("cannot list nodes of the cluster at https://cluster.example: "),
         "{error}"
     );
+}
+
+#[tokio::test]
+async fn what_is_missing_is_said_again_by_those_who_read_it() {
+    let cluster = Cluster::new();
+    cluster.load("explain/local-volumes.yaml").await;
+    let claims = "/api/v1/persistentvolumeclaims";
+    let forbidden = cluster.but(claims, StatusCode::FORBIDDEN);
+    let snapshot = taken(&forbidden).await;
+    let live = sources_of(&forbidden, &[]).await.unwrap();
+    for sources in [&live[..], &source(&snapshot)] {
+        let report = explained("shop/db-0", sources);
+        assert_eq!(report.missing, ["persistentvolumeclaims: this user may not list them"]);
+        assert_eq!(report.claims[0].state, ClaimState::Unknown);
+        assert!(!report.advice[0].contains("create claim"), "{:?}", report.advice);
+    }
+    for (path, plural) in [("/api/v1/nodes", "nodes"), ("/api/v1/pods", "pods")] {
+        let forbidden = cluster.but(path, StatusCode::FORBIDDEN);
+        let error = sources_of(&forbidden, &[]).await.unwrap_err();
+        assert!(error.is_forbidden() && error.to_string().contains(plural), "{error}");
+        assert!(taken(&forbidden).await.warnings.why(plural).is_some());
+    }
+}
+
+const REPORT: &str = "/apis/storage.berth.dev/v1alpha1/csidrivercapacities";
+
+/// The server, and a custom resource that it does not know.
+#[derive(Clone)]
+struct Reporting(ApiService);
+
+impl<B> Service<Request<B>> for Reporting
+where
+    B: http_body::Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Response = Response<ResponseBody>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        if request.uri().path() != REPORT {
+            return self.0.call(request);
+        }
+        let pools = json!([{"name": "all", "capacity": "1Gi"}]);
+        let report = json!({"metadata": {"name": "disk.example.com", "managedFields": []},
+            "status": {"storage": [{"storageClassName": "disks", "pools": pools}]}});
+        let list = json!({"kind": "CSIDriverCapacityList", "apiVersion": "storage.berth.dev/v1alpha1", "metadata": {},
+            "items": [report]});
+        let body = bytes::Bytes::from(list.to_string()).into();
+        Box::pin(std::future::ready(Ok(Response::new(body))))
+    }
+}
+
+#[tokio::test]
+async fn reported_capacity_counts() {
+    let cluster = Cluster::new();
+    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "disks"},
+        "provisioner": "disk.example.com", "volumeBindingMode": "WaitForFirstConsumer"});
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"},
+        "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}}});
+    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data", "namespace": "default"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "disks",
+            "resources": {"requests": {"storage": "5Gi"}}}});
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"},
+        "spec": {"containers": [{"name": "c", "image": "i"}],
+            "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}});
+    for object in [class, node, claim, pod] {
+        cluster.create(&object).await;
+    }
+    let plain = sources_of(&cluster.connection(), &[]).await.unwrap();
+    assert!(
+        explained("default/p", &plain).schedulable,
+        "nothing is known of a limit"
+    );
+    let client = Client::new(Reporting(cluster.service.clone()), "default");
+    let reporting = connection(Api::new(client, "test"));
+    let live = sources_of(&reporting, &[]).await.unwrap();
+    for anonymize in [false, true] {
+        let options = Options {
+            anonymize,
+            ..Options::default()
+        };
+        let snapshot = take(&reporting, options).await.unwrap();
+        let pods = snapshot.objects.iter().filter(|object| object["kind"] == "Pod");
+        let names: Vec<String> = pods
+            .map(|pod| {
+                let text = |field: &str| pod["metadata"][field].as_str().unwrap();
+                format!("{}/{}", text("namespace"), text("name"))
+            })
+            .collect();
+        let kept = explained(&names[0], &source(&snapshot));
+        assert!(!kept.schedulable, "{}", snapshot.to_yaml());
+        assert!(!snapshot.to_yaml().contains("managedFields"));
+    }
+    let report = explained("default/p", &live);
+    assert!(!report.schedulable, "{report:?}");
+    assert_eq!(
+        report.nodes[0].refused[0].reason_codes,
+        ["VolumeBinding.NotEnoughSpace"]
+    );
+    let mut objects = Vec::new();
+    read_values(&live, &mut std::io::empty(), &mut NoProgress, &mut |object| {
+        objects.push(object);
+    })
+    .unwrap();
+    let mut simulation = Simulation::new(SimulationOptions::default());
+    simulation.load(objects).unwrap();
+    simulation.run(&mut |_| {});
+    assert_eq!(simulation.outcome().summary.pending, 1, "a simulation reads it too");
 }
 
 #[tokio::test]
@@ -281,7 +405,7 @@ async fn a_namespace_can_be_chosen() {
         namespaces: vec!["shop".to_owned()],
         ..Options::default()
     };
-    let snapshot = take(&cluster.api, options).await.unwrap();
+    let snapshot = take(&cluster.connection(), options).await.unwrap();
     let pods = snapshot.objects.iter().filter(|object| object["kind"] == "Pod");
     let names: Vec<&str> = pods.map(|pod| pod["metadata"]["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["cache-0", "db-0"]);
@@ -300,5 +424,5 @@ async fn long_lists_come_in_pages() {
         let nodes = snapshot.objects.iter().filter(|object| object["kind"] == "Node");
         nodes.count()
     };
-    assert_eq!(nodes(&taken(&cluster.api).await), 1_203);
+    assert_eq!(nodes(&taken(&cluster.connection()).await), 1_203);
 }

@@ -1,8 +1,10 @@
 //! What stands for and against a claim on a node, for people. Not for the hot path: it walks.
 
 use super::VolumeBinder;
+use crate::capacity::Pool;
 use crate::model::Claim;
 use crate::nodes::NodeId;
+use crate::symbols::Symbol;
 
 /// What a node has to offer to a claim.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,11 +38,20 @@ pub struct PoolSurvey {
     pub largest: Option<i64>,
 }
 
+impl PoolSurvey {
+    fn of(pool: &Pool) -> Self {
+        Self {
+            name: pool.name.to_string(),
+            largest: pool.largest(),
+        }
+    }
+}
+
 impl VolumeBinder {
     /// Looks at what a node has to offer to a claim.
     #[must_use]
     pub fn survey(&self, claim: &Claim, node: NodeId) -> ClaimSurvey {
-        let class_name = claim.class.unwrap_or(crate::symbols::Symbol::EMPTY);
+        let class_name = claim.class.unwrap_or(Symbol::EMPTY);
         let mut survey = ClaimSurvey::default();
         if let Some(free) = self.free.get(&class_name) {
             survey.free_in_cluster = free.all().count();
@@ -63,16 +74,19 @@ impl VolumeBinder {
                     .into_iter()
                     .flatten()
                     .flat_map(|key| self.pools.reachable(&self.nodes, key, node, self.now));
-                survey.pools = Some(
-                    pools
-                        .map(|pool| PoolSurvey {
-                            name: pool.name.to_string(),
-                            largest: pool.largest(),
-                        })
-                        .collect(),
-                );
+                survey.pools = Some(pools.map(PoolSurvey::of).collect());
             }
         }
         survey
+    }
+
+    /// The pools from which a node could serve an inline volume of this size; `None` if the driver publishes none for
+    /// such volumes, so that nothing is checked.
+    #[must_use]
+    pub fn survey_inline(&self, driver: Symbol, size: i64, node: NodeId) -> Option<Vec<PoolSurvey>> {
+        let ephemeral = self.symbols.get("<ephemeral>")?;
+        let [_, key] = self.pools_for(driver, ephemeral, size);
+        let pools = self.pools.reachable(&self.nodes, key?, node, self.now);
+        Some(pools.map(PoolSurvey::of).collect())
     }
 }

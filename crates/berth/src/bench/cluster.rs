@@ -38,6 +38,8 @@ pub struct Size {
     pub pods: usize,
     /// Claims of each of them.
     pub claims: usize,
+    /// How many kinds of pods there are that are alike in all that decisions read; by chance if it is not said.
+    pub shapes: Option<usize>,
     /// Where chance begins.
     pub seed: u64,
 }
@@ -47,6 +49,11 @@ impl Size {
     #[must_use]
     pub fn zones(&self) -> usize {
         (self.nodes / 500).clamp(3, 60)
+    }
+
+    /// The shape of a pod, if their number is given: they come in turns.
+    fn shape(&self, pod: usize) -> Option<usize> {
+        self.shapes.map(|shapes| pod % shapes.max(1))
     }
 }
 
@@ -68,17 +75,23 @@ pub(super) fn objects(size: &Size, sink: &mut dyn FnMut(&Object)) {
         }
     }
     for pod in 0..size.pods {
+        // Pods of one shape ask for the same storage.
+        let mut of_shape = size.shape(pod).map(|shape| Random::new(size.seed ^ shape as u64));
         for claim in 0..size.claims {
-            sink(&local_claim(pod, claim, &mut random));
+            let random = of_shape.as_mut().unwrap_or(&mut random);
+            sink(&local_claim(pod, claim, random));
         }
     }
 }
 
 /// Makes a pod. Pods are made from their number alone, so that one can be made without those before it.
 pub(super) fn pod(size: &Size, index: usize) -> Pod {
-    let mut random = Random::new(size.seed ^ (index as u64 + 1).wrapping_mul(0xA24B_AED4_963E_E407));
+    let chance = size.shape(index).unwrap_or(index);
+    let mut random = Random::new(size.seed ^ (chance as u64 + 1).wrapping_mul(0xA24B_AED4_963E_E407));
     let (milli_cpu, memory_mib) = random.one_of(&POD_SIZES);
     let application = format!("app-{}", random.below(APPLICATIONS));
+    // A page of memory more or less sets shapes apart and weighs nothing.
+    let apart = size.shape(index).map_or(0, |shape| shape as i64 * 4096);
     let mut pod = Pod {
         metadata: named(&pod_name(index), NAMESPACE),
         ..Pod::default()
@@ -92,7 +105,7 @@ pub(super) fn pod(size: &Size, index: usize) -> Pod {
     };
     container.resources.requests = [
         ("cpu".to_owned(), milli(milli_cpu)),
-        ("memory".to_owned(), Quantity::from_units(memory_mib << 20)),
+        ("memory".to_owned(), Quantity::from_units((memory_mib << 20) + apart)),
     ]
     .into();
     pod.spec.containers.push(container);

@@ -51,6 +51,9 @@ pub struct Measurement {
     pub peak_rss_bytes: u64,
     /// Claims of each pod.
     pub claims: usize,
+    /// Kinds of pods that are alike in all that decisions read, if their number was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shapes: Option<usize>,
     /// Zones that the nodes are in.
     pub zones: usize,
     /// The seed of the cluster.
@@ -94,6 +97,7 @@ pub fn measure(size: &Size, profile: &Profile, progress: &mut dyn Progress) -> M
         rss_bytes: memory.now,
         peak_rss_bytes: memory.peak,
         claims: size.claims,
+        shapes: size.shapes,
         zones: size.zones(),
         seed: size.seed,
     }
@@ -188,7 +192,14 @@ impl Measurement {
             ("volumes", self.volumes.to_string()),
             (
                 "pods",
-                format!("{} with {} claims each, {} placed", self.pods, self.claims, self.placed),
+                format!(
+                    "{} with {} claims each{}, {} placed",
+                    self.pods,
+                    self.claims,
+                    self.shapes
+                        .map_or(String::new(), |shapes| format!(", of {shapes} shapes")),
+                    self.placed
+                ),
             ),
             ("load", format!("{:.2} s", self.load_s)),
             (
@@ -240,6 +251,7 @@ mod tests {
             volumes_per_node: 4,
             pods: 20,
             claims: 2,
+            shapes: None,
             seed: 7,
         };
         let measured = measure(&size, &Profile::default(), &mut NoProgress);
@@ -247,5 +259,28 @@ mod tests {
         assert_eq!(measured.placed, 20, "there is room for all");
         assert!(measured.rss_bytes > 0);
         assert!(measured.table().contains("pods/s"));
+        assert!(measured.table().contains("µs median, "));
+    }
+
+    #[test]
+    fn pods_have_as_many_shapes_as_are_asked_for() {
+        let size = |shapes| Size {
+            nodes: 30,
+            volumes_per_node: 4,
+            pods: 20,
+            claims: 1,
+            shapes,
+            seed: 7,
+        };
+        let distinct = |size: &Size| {
+            let pods = (0..size.pods).map(|index| cluster::pod(size, index));
+            let shapes = pods.map(|pod| format!("{:?} {:?}", pod.metadata.labels, pod.spec.containers));
+            shapes.collect::<std::collections::BTreeSet<_>>().len()
+        };
+        assert_eq!(distinct(&size(Some(1))), 1);
+        assert_eq!(distinct(&size(Some(7))), 7);
+        assert_eq!(distinct(&size(Some(20))), 20);
+        let measured = measure(&size(Some(7)), &Profile::default(), &mut NoProgress);
+        assert_eq!((measured.placed, measured.shapes), (20, Some(7)));
     }
 }

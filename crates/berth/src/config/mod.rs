@@ -362,7 +362,8 @@ pub enum FeatureGateError {
     Unknown(String),
 }
 
-fn known_gates() -> String {
+/// The feature gates with what they are by default, as a list.
+pub(crate) fn known_gates() -> String {
     let gates = FEATURE_GATES.iter().map(|(name, on)| format!("{name} (default {on})"));
     gates.collect::<Vec<_>>().join(", ")
 }

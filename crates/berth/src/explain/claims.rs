@@ -1,11 +1,13 @@
-//! What each claim of a pod needs, and what the nodes have to offer to it.
+//! What each claim and each sized inline volume of a pod needs, and what the nodes have to offer to it.
 
-use super::report::{ClaimReport, ClaimState, Offer};
-use berth_core::binder::{ClaimSurvey, PodClaim, PodVolumes, VolumeBinder};
+use super::report::{ClaimReport, ClaimState, InlineReport, Offer};
+use crate::input::Gaps;
+use berth_core::binder::{ClaimSurvey, PodClaim, PodVolumes, PoolSurvey, VolumeBinder};
 use berth_core::model::{Claim, VolumeMode};
 use berth_core::nodes::NodeId;
 use berth_core::quantity::Bytes;
 use berth_core::symbols::Symbol;
+use std::collections::HashMap;
 
 /// How many volumes may be walked over in all surveys of one claim. A survey walks over the free volumes of
 /// the class, so that in a cluster of a million volumes few nodes are surveyed, and in a small one all.
@@ -13,24 +15,68 @@ const SURVEYED_VOLUMES_MAX: usize = 20_000_000;
 /// As many nodes are surveyed in any case.
 const SURVEYED_NODES_MIN: usize = 10;
 
+/// How an offer begins where a node was chosen for the claim before.
+pub(super) const MADE_ELSEWHERE: &str = "its volume is already being made for node ";
+
 /// Looks at the claims of a pod, once each, and at what `nodes` have to offer to them.
-pub(super) fn report(binder: &VolumeBinder, pod: &PodVolumes, nodes: &[NodeId]) -> Vec<ClaimReport> {
+pub(super) fn report(binder: &VolumeBinder, pod: &PodVolumes, nodes: &[NodeId], gaps: &Gaps) -> Vec<ClaimReport> {
     let mut seen = Vec::new();
     let mut reports = Vec::new();
     for claim in &pod.claims {
         if !seen.contains(&&claim.name) {
             seen.push(&claim.name);
-            reports.push(claim_report(binder, pod, claim, nodes));
+            reports.push(claim_report(binder, pod, claim, nodes, gaps));
         }
     }
     reports
 }
 
-fn claim_report(binder: &VolumeBinder, pod: &PodVolumes, reference: &PodClaim, nodes: &[NodeId]) -> ClaimReport {
+/// Looks at what `nodes` have to offer to the inline volumes that say how large they are.
+pub(super) fn inline_report(binder: &VolumeBinder, pod: &PodVolumes, nodes: &[NodeId]) -> Vec<InlineReport> {
+    let inline = pod.inline.iter();
+    inline
+        .map(|(driver, size)| InlineReport {
+            driver: binder.symbols().text(*driver).to_owned(),
+            request_bytes: *size,
+            offers: inline_offers(binder, *driver, *size, nodes),
+        })
+        .collect()
+}
+
+fn inline_offers(binder: &VolumeBinder, driver: Symbol, size: i64, nodes: &[NodeId]) -> Vec<Offer> {
+    gathered(nodes.iter().map(|node| {
+        let name = binder.symbols().text(binder.nodes().name(*node)).to_owned();
+        let pools = binder.survey_inline(driver, size, *node);
+        let (suffices, text, largest) = match pools.as_deref().map(largest_pool) {
+            None => (true, "the driver publishes no free space".to_owned(), None),
+            Some(None) => (false, "no pool for such volumes".to_owned(), None),
+            Some(Some((pool, largest))) => {
+                let text = format!("at most {} free (pool {pool})", Bytes(largest));
+                (largest >= size, text, Some(largest))
+            }
+        };
+        (name, suffices, text, largest)
+    }))
+}
+
+/// The pool that can hold the largest volume, and how large that is.
+fn largest_pool(pools: &[PoolSurvey]) -> Option<(&str, i64)> {
+    let largest = pools.iter().max_by_key(|pool| pool.largest)?;
+    Some((&largest.name, largest.largest?))
+}
+
+fn claim_report(
+    binder: &VolumeBinder,
+    pod: &PodVolumes,
+    reference: &PodClaim,
+    nodes: &[NodeId],
+    gaps: &Gaps,
+) -> ClaimReport {
     let Some(claim) = binder.claim_named(pod.namespace, &reference.name) else {
-        return missing(reference);
+        return missing(reference, gaps);
     };
-    let (state, summary) = state_of(binder, pod, reference, claim);
+    let (state, summary) = state_of(binder, pod, reference, claim, gaps);
+    let class = claim.class.filter(|class| !class.is_empty());
     let asked = match state {
         ClaimState::Delayed => &nodes[..nodes.len().min(affordable(binder))],
         _ => &[],
@@ -39,6 +85,7 @@ fn claim_report(binder: &VolumeBinder, pod: &PodVolumes, reference: &PodClaim, n
         claim: claim.name.to_string(),
         state,
         class: claim.class.map(|class| binder.symbols().text(class).to_owned()),
+        class_missing: gaps.why("storageclasses").is_none() && class.is_some_and(|class| binder.class(class).is_none()),
         request_bytes: claim.shape.request,
         summary,
         offers: offers(binder, claim, asked),
@@ -54,24 +101,37 @@ fn affordable(binder: &VolumeBinder) -> usize {
     (SURVEYED_VOLUMES_MAX / (binder.volume_count() + 1)).max(SURVEYED_NODES_MIN)
 }
 
-fn missing(reference: &PodClaim) -> ClaimReport {
-    let summary = if reference.ephemeral {
-        "has not yet been made for the pod's ephemeral volume"
-    } else {
-        "does not exist"
+fn missing(reference: &PodClaim, gaps: &Gaps) -> ClaimReport {
+    let (state, summary) = match gaps.why("persistentvolumeclaims") {
+        Some(why) => {
+            let summary = format!("cannot be told about: persistentvolumeclaims are not in the input ({why})");
+            (ClaimState::Unknown, summary)
+        }
+        None if reference.ephemeral => {
+            let summary = "has not yet been made for the pod's ephemeral volume";
+            (ClaimState::Missing, summary.to_owned())
+        }
+        None => (ClaimState::Missing, "does not exist".to_owned()),
     };
     ClaimReport {
         claim: reference.name.to_string(),
-        state: ClaimState::Missing,
+        state,
         class: None,
+        class_missing: false,
         request_bytes: 0,
-        summary: summary.to_owned(),
+        summary,
         offers: Vec::new(),
         nodes_not_asked: 0,
     }
 }
 
-fn state_of(binder: &VolumeBinder, pod: &PodVolumes, reference: &PodClaim, claim: &Claim) -> (ClaimState, String) {
+fn state_of(
+    binder: &VolumeBinder,
+    pod: &PodVolumes,
+    reference: &PodClaim,
+    claim: &Claim,
+    gaps: &Gaps,
+) -> (ClaimState, String) {
     if claim.lost {
         let summary = format!("has lost its volume {}", claim.volume_name);
         return (ClaimState::Lost, summary);
@@ -84,7 +144,7 @@ fn state_of(binder: &VolumeBinder, pod: &PodVolumes, reference: &PodClaim, claim
         return (ClaimState::NotOwned, summary);
     }
     if claim.is_bound() {
-        return (ClaimState::Bound, bound_summary(binder, claim));
+        return (ClaimState::Bound, bound_summary(binder, claim, gaps));
     }
     let wanted = wanted(binder, claim);
     let class = claim.class.filter(|class| !class.is_empty());
@@ -99,7 +159,10 @@ fn state_of(binder: &VolumeBinder, pod: &PodVolumes, reference: &PodClaim, claim
     } else {
         match class.map(|class| binder.class(class)) {
             None => "names no class, and waits for the volume controller to find it a volume".to_owned(),
-            Some(None) => "waits for its class, which does not exist".to_owned(),
+            Some(None) => match gaps.why("storageclasses") {
+                Some(why) => format!("storageclasses are not in the input ({why}), so its class is not known"),
+                None => "waits for its class, which does not exist".to_owned(),
+            },
             Some(Some(class)) if class.provisions => {
                 let provisioner = binder.symbols().text(class.provisioner);
                 format!("waits for {provisioner} to make it a volume at once, not when the pod is placed")
@@ -110,9 +173,13 @@ fn state_of(binder: &VolumeBinder, pod: &PodVolumes, reference: &PodClaim, claim
     (ClaimState::Unbound, format!("{wanted}; {why}"))
 }
 
-fn bound_summary(binder: &VolumeBinder, claim: &Claim) -> String {
+fn bound_summary(binder: &VolumeBinder, claim: &Claim, gaps: &Gaps) -> String {
     let Some(volume) = binder.volume_named(&claim.volume_name) else {
-        return format!("is bound to volume {}, which does not exist", claim.volume_name);
+        let name = &claim.volume_name;
+        return match gaps.why("persistentvolumes") {
+            Some(why) => format!("is bound to volume {name}; persistentvolumes are not in the input ({why})"),
+            None => format!("is bound to volume {name}, which does not exist"),
+        };
     };
     let all = binder.nodes().ids().count();
     let reached_from = match binder.nodes().matching(volume.affinity).len() {
@@ -162,12 +229,19 @@ fn wanted(binder: &VolumeBinder, claim: &Claim) -> String {
 /// What the nodes have to offer, nodes with the same offer together. The closest to what is wanted come first, but those
 /// that suffice, which stand against nothing, last.
 fn offers(binder: &VolumeBinder, claim: &Claim, nodes: &[NodeId]) -> Vec<Offer> {
+    gathered(nodes.iter().map(|node| {
+        let name = binder.nodes().name(*node);
+        let (suffices, text, largest) = offer(binder, claim, *node, name);
+        (binder.symbols().text(name).to_owned(), suffices, text, largest)
+    }))
+}
+
+fn gathered(found: impl Iterator<Item = (String, bool, String, Option<i64>)>) -> Vec<Offer> {
     let mut offers: Vec<Offer> = Vec::new();
-    for node in nodes.iter().copied() {
-        let name = binder.nodes().name(node);
-        let (suffices, text, largest_bytes) = offer(binder, claim, node, name);
-        let name = binder.symbols().text(name).to_owned();
-        match offers.iter_mut().find(|offer| offer.text == text) {
+    let mut places: HashMap<String, usize> = HashMap::new();
+    for (name, suffices, text, largest_bytes) in found {
+        let place = *places.entry(text.clone()).or_insert(offers.len());
+        match offers.get_mut(place) {
             Some(offer) => offer.nodes.push(name),
             None => offers.push(Offer {
                 suffices,
@@ -185,7 +259,7 @@ fn offer(binder: &VolumeBinder, claim: &Claim, node: NodeId, name: Symbol) -> (b
     let selected = claim.selected_node;
     if !selected.is_empty() && selected != name {
         let selected = binder.symbols().text(selected);
-        let text = format!("its volume is already being made for node {selected}");
+        let text = format!("{MADE_ELSEWHERE}{selected}");
         return (false, text, None);
     }
     let survey = binder.survey(claim, node);
@@ -258,12 +332,11 @@ fn new_volume(survey: &ClaimSurvey, request: i64, provisioner: &str) -> Option<(
     let Some(pools) = &survey.pools else {
         return Some((true, format!("{provisioner} can make a volume")));
     };
-    let largest = pools.iter().max_by_key(|pool| pool.largest);
-    Some(match largest.and_then(|pool| Some((pool, pool.largest?))) {
+    Some(match largest_pool(pools) {
         None => (false, format!("{provisioner} has published no free space there")),
         Some((pool, size)) => {
             let size_text = Bytes(size);
-            let text = format!("{provisioner} has at most {size_text} free there (pool {})", pool.name);
+            let text = format!("{provisioner} has at most {size_text} free there (pool {pool})");
             (size >= request, text)
         }
     })

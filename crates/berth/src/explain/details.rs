@@ -1,5 +1,6 @@
 //! What kube-scheduler's wording leaves out: which taint, how much is left.
 
+use super::report::TooSmall;
 use berth_core::nodes::NodeId;
 use berth_core::quantity::Bytes;
 use berth_core::symbols::Symbol;
@@ -27,8 +28,49 @@ pub(super) fn detail(cluster: &Cluster, pod: &Pod, profile: &Profile, node: Node
                 pods.allocatable[node.index()]
             )
         }
+        Reason::PodAntiAffinity => apart_by(cluster, pod),
         _ => String::new(),
     }
+}
+
+/// How the detail of anti-affinity begins: the labels by which nodes count as near each other follow.
+pub(super) const APART_BY: &str = "apart by ";
+
+fn apart_by(cluster: &Cluster, pod: &Pod) -> String {
+    let terms = pod.footprint.terms.iter().flat_map(|terms| terms.required_anti.iter());
+    let mut keys: Vec<&str> = terms.map(|term| cluster.symbols().text(term.topology_key)).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    format!("{APART_BY}{}", keys.join(", "))
+}
+
+/// What a node has too little of even if nothing runs there; none if there would be enough of it.
+pub(super) fn too_small(cluster: &Cluster, pod: &Pod, node: NodeId, reason: &Reason) -> Option<TooSmall> {
+    let resources = cluster.resources();
+    let wanted = &pod.footprint.requests;
+    let all = |column: &Column| column.allocatable[node.index()];
+    let (wants, has) = match reason {
+        Reason::InsufficientCpu => (wanted.cpu_milli, all(&resources.cpu)),
+        Reason::InsufficientMemory => (wanted.memory_bytes, all(&resources.memory)),
+        Reason::InsufficientEphemeralStorage => (wanted.ephemeral_bytes, all(&resources.ephemeral)),
+        Reason::InsufficientResource { resource } => {
+            let name = cluster.symbols().get(resource)?;
+            (scalar_wanted(pod, name), resources.scalar(name, node).1)
+        }
+        _ => return None,
+    };
+    let text = |amount: i64| match reason {
+        Reason::InsufficientCpu => Milli(amount).to_string(),
+        Reason::InsufficientResource { .. } => amount.to_string(),
+        _ => Bytes(amount).to_string(),
+    };
+    let words = reason.to_string();
+    (wants > has).then(|| TooSmall {
+        resource: words.strip_prefix("Insufficient ").unwrap_or(&words).to_owned(),
+        wants: text(wants),
+        has: text(has),
+        amount: has,
+    })
 }
 
 fn left<T: fmt::Display>(wanted: T, column: &Column, node: NodeId, unit: impl Fn(i64) -> T) -> String {
@@ -36,15 +78,19 @@ fn left<T: fmt::Display>(wanted: T, column: &Column, node: NodeId, unit: impl Fn
     format!("wants {wanted}, has {free} of {all} left")
 }
 
+fn scalar_wanted(pod: &Pod, name: Symbol) -> i64 {
+    let scalars = pod.footprint.requests.scalars.iter();
+    scalars
+        .filter(|(scalar, _)| *scalar == name)
+        .map(|(_, amount)| amount)
+        .sum()
+}
+
 fn scalar_left(cluster: &Cluster, pod: &Pod, node: NodeId, resource: &str) -> String {
     let Some(name) = cluster.symbols().get(resource) else {
         return String::new();
     };
-    let scalars = pod.footprint.requests.scalars.iter();
-    let wanted: i64 = scalars
-        .filter(|(scalar, _)| *scalar == name)
-        .map(|(_, amount)| amount)
-        .sum();
+    let wanted = scalar_wanted(pod, name);
     let (free, all) = cluster.resources().scalar(name, node);
     format!("wants {wanted}, has {free} of {all} left")
 }

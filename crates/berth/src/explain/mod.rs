@@ -6,6 +6,8 @@ mod advice;
 mod claims;
 mod details;
 mod layout;
+mod made;
+mod preemption;
 mod question;
 pub mod report;
 mod table;
@@ -17,13 +19,13 @@ use crate::admission::UnknownClass;
 use crate::cli::ExplainArgs;
 use crate::cluster::ClusterError;
 use crate::config::{self, ConfigError, Configuration, FeatureGateError};
-use crate::input::{Progress, ReadError, Source};
+use crate::embedded::memory::Refused;
+use crate::input::{Gaps, Progress, ReadError, Source};
 use crate::overlay;
 use berth_core::api;
 use berth_core::binder::PodVolumes;
 use berth_core::nodes::NodeId;
 use berth_scheduler::cluster::Cluster;
-use berth_scheduler::decide::{Decision, Scratch, decide};
 use berth_scheduler::examine::{Examination, NodeExamination, examine};
 use berth_scheduler::framework::{self, PluginName};
 use berth_scheduler::plugins::{FilterState, volume_binding};
@@ -31,7 +33,7 @@ use berth_scheduler::pod::Pod;
 use berth_scheduler::profile::Profile;
 use berth_scheduler::reason::Reason;
 use question::{AskedPod, PodName, Question, as_if_new, held_back};
-use report::{NodeReport, NodeVolumes, Refusal};
+use report::{NodeReport, NodeVolumes, Refusal, TooSmall};
 use std::collections::BTreeMap;
 use std::io::Read;
 
@@ -72,6 +74,17 @@ pub enum ExplainError {
         /// What is there instead.
         hint: String,
     },
+    /// The pod is not on the cluster.
+    #[error("there is no pod {pod} on the cluster; {hint}")]
+    NoPodOnCluster {
+        /// The pod.
+        pod: String,
+        /// What is there instead.
+        hint: String,
+    },
+    /// The workloads of the input cannot be run to see what pods they make.
+    #[error(transparent)]
+    Object(#[from] Refused),
 }
 
 /// An explanation, and what to say beside it on standard error.
@@ -95,7 +108,11 @@ pub fn explain(
     let asked = AskedPod::of(args)?;
     let gathered = overlay::gather(&args.cluster, &args.filename, &[], standard_input, progress)?;
     let pod = asked.in_namespace(&gathered.namespace);
-    answer(args, &pod, &gathered.sources, standard_input, progress)
+    let answer = answer(args, &pod, &gathered.sources, standard_input, progress);
+    answer.map_err(|error| match error {
+        ExplainError::NoPod { pod, hint } if args.filename.is_empty() => ExplainError::NoPodOnCluster { pod, hint },
+        error => error,
+    })
 }
 
 /// Explains the pod on the cluster that the sources hold, whatever the arguments say about where to read.
@@ -125,12 +142,21 @@ fn answer(
         None => Configuration::default(),
     };
     configuration.set_feature_gates(&gates);
-    let mut question = Question::read(pod, sources, standard_input, progress)?;
     let mut remarks = Vec::new();
+    let mut question = match Question::read(pod, sources, standard_input, progress) {
+        Err(ExplainError::NoPod { pod: name, hint }) => {
+            let made = made::by_workload(pod, sources, &configuration, progress)?;
+            let (question, remark) = made.ok_or(ExplainError::NoPod { pod: name, hint })?;
+            remarks.push(remark);
+            question
+        }
+        read => read?,
+    };
     let summary = question.summary.to_string();
     if !summary.is_empty() {
         remarks.push(summary);
     }
+    remarks.extend(question.summary.gaps.iter().map(|gap| format!("missing: {gap}")));
     remarks.extend(as_if_new(&mut question.pod));
     remarks.extend(held_back(&question.pod));
     let profile = match &args.config {
@@ -140,13 +166,20 @@ fn answer(
     };
     profile.pod_changes.apply(&mut question.pod);
     question.cluster.set_now(jiff::Timestamp::now().as_second());
-    let report = explain_pod(&mut question.cluster, &question.pod, &profile.profile);
+    let gaps = &question.summary.gaps;
+    let report = explain_pod_despite(&mut question.cluster, &question.pod, &profile.profile, gaps);
     Ok(Explanation { report, remarks })
 }
 
 /// Explains a pod that is not itself in the cluster.
 #[must_use]
 pub fn explain_pod(cluster: &mut Cluster, pod: &api::Pod, profile: &Profile) -> Report {
+    explain_pod_despite(cluster, pod, profile, &Gaps::default())
+}
+
+/// The same for a cluster of which something could not be read.
+#[must_use]
+pub fn explain_pod_despite(cluster: &mut Cluster, pod: &api::Pod, profile: &Profile, gaps: &Gaps) -> Report {
     let compiled = cluster.compile(pod);
     let volumes = PodVolumes::new(cluster.symbols_mut(), pod);
     let examination = examine(cluster, &compiled, profile);
@@ -184,8 +217,15 @@ pub fn explain_pod(cluster: &mut Cluster, pod: &api::Pod, profile: &Profile) -> 
     // What the volumes of a node lack matters most where nothing else stands against it.
     refused.sort_by_key(|node| node.refusals.len());
     let refused: Vec<NodeId> = refused.into_iter().map(|node| node.node).collect();
-    report.claims = claims::report(cluster.binder(), &volumes, &refused);
-    report.message = message(cluster, &compiled, profile, &examination);
+    report.claims = claims::report(cluster.binder(), &volumes, &refused, gaps);
+    report.inline_volumes = claims::inline_report(cluster.binder(), &volumes, &refused);
+    report.missing = gaps.iter().map(str::to_owned).collect();
+    if report.schedulable {
+        report.message = message(&examination);
+    } else {
+        let own = cluster.binder().node(&pod.status.nominated_node_name);
+        (report.message, report.preemption) = preemption::refusal(cluster, &compiled, profile, own);
+    }
     report.advice = advice::steps(&report);
     cluster.release(&compiled);
     report
@@ -216,6 +256,7 @@ impl Asker<'_> {
             name: node.name.clone(),
             fits: node.fits,
             refused: node.refusals.iter().map(|found| refusal(found, detail)).collect(),
+            too_small: self.too_small(node),
             ..NodeReport::default()
         };
         if node.fits {
@@ -225,6 +266,13 @@ impl Asker<'_> {
             report.total = node.total;
         }
         report
+    }
+
+    fn too_small(&self, node: &NodeExamination) -> Vec<TooSmall> {
+        let reasons = node.refusals.iter().flat_map(|refusal| &refusal.reasons);
+        reasons
+            .filter_map(|reason| details::too_small(self.cluster, self.pod, node.node, reason))
+            .collect()
     }
 
     fn node_volumes(&self, node: NodeId) -> NodeVolumes {
@@ -242,21 +290,11 @@ impl Asker<'_> {
     }
 }
 
-/// One line in kube-scheduler's form: each refused node counts for the reasons of the first plugin that refuses it.
-fn message(cluster: &mut Cluster, pod: &Pod, profile: &Profile, examination: &Examination) -> String {
+/// One line about a pod that fits, in the form of kube-scheduler's about one that does not: each refused node counts
+/// for the reasons of the first plugin that refuses it.
+fn message(examination: &Examination) -> String {
     let all = examination.nodes.len();
     let fitting = examination.nodes.iter().filter(|node| node.fits).count();
-    if fitting == 0 {
-        // A decision words it; the seed has no bearing on a refusal.
-        let Decision::Refuse(diagnosis) = decide(cluster, pod, profile, &mut Scratch::new(0)) else {
-            return format!("0/{all} nodes are available.");
-        };
-        let preemption = diagnosis.preemption_message(cluster, pod);
-        let preemption = preemption
-            .filter(|_| all > 0)
-            .map_or(String::new(), |words| format!(" {words}"));
-        return format!("{}{preemption}", diagnosis.message());
-    }
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for node in examination.nodes.iter().filter(|node| !node.fits) {
         for reason in node.refusals.first().into_iter().flat_map(|refusal| &refusal.reasons) {

@@ -24,8 +24,8 @@ pub(super) struct AskedPod {
 /// Full name of a pod.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PodName {
-    namespace: String,
-    name: String,
+    pub(super) namespace: String,
+    pub(super) name: String,
 }
 
 impl AskedPod {

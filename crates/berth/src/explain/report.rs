@@ -23,9 +23,39 @@ pub struct Report {
     pub weights: BTreeMap<String, i64>,
     /// Every claim of the pod, in the order in which the pod names them.
     pub claims: Vec<ClaimReport>,
-    /// What would help, if nothing fits; most promising first.
+    /// The inline volumes of the pod that say how large they are.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub inline_volumes: Vec<InlineReport>,
+    /// The pods that the scheduler would evict to make room, if nothing fits and that helps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preemption: Option<PreemptionReport>,
+    /// What could not be read, so that the answer may be wrong.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
+    /// What would help, if nothing fits: each a way that suffices, unless it says otherwise; the nearest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub advice: Vec<String>,
+}
+
+/// Room that the scheduler would make.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PreemptionReport {
+    /// The node that fits once the victims are gone.
+    pub node: String,
+    /// The pods that have to go, the most important first.
+    pub victims: Vec<Victim>,
+    /// How many of them are beyond their disruption budgets.
+    pub budget_violations: usize,
+}
+
+/// A pod that would be evicted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Victim {
+    /// `namespace/name`.
+    pub pod: String,
+    /// Its priority.
+    pub priority: i32,
 }
 
 /// A plugin's refusal.
@@ -59,6 +89,9 @@ pub struct NodeReport {
     pub fits: bool,
     /// Every refusal, not just the first.
     pub refused: Vec<Refusal>,
+    /// The resources of which it has less in all than the pod asks for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub too_small: Vec<TooSmall>,
     /// The volumes that the pod would get there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volumes: Option<NodeVolumes>,
@@ -68,6 +101,20 @@ pub struct NodeReport {
     /// The scores with their weights, added up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<i64>,
+}
+
+/// A resource of which an empty node would not have enough.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TooSmall {
+    /// Its name.
+    pub resource: String,
+    /// What the pod asks for.
+    pub wants: String,
+    /// What the node has in all.
+    pub has: String,
+    /// The same as a number, to compare nodes by.
+    #[serde(skip)]
+    pub amount: i64,
 }
 
 /// The volumes that a pod would get on a node.
@@ -91,6 +138,9 @@ pub struct ClaimReport {
     /// Its class; absent if it names none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
+    /// Its class is not there.
+    #[serde(skip_serializing_if = "is_false")]
+    pub class_missing: bool,
     /// The bytes it asks for.
     pub request_bytes: i64,
     /// What it needs, or what is the matter with it, in words.
@@ -107,6 +157,22 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+/// What a sized inline volume needs, and what nodes have to offer to it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InlineReport {
+    /// Its driver.
+    pub driver: String,
+    /// The bytes it asks for.
+    pub request_bytes: i64,
+    /// What nodes have to offer to it, nodes with the same offer together.
+    pub offers: Vec<Offer>,
+}
+
 /// Where a claim stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum ClaimState {
@@ -118,6 +184,8 @@ pub enum ClaimState {
     Unbound,
     /// Not there.
     Missing,
+    /// Not among what could be read, which is without claims.
+    Unknown,
     /// Its volume is gone.
     Lost,
     /// Being deleted.
@@ -154,5 +222,16 @@ impl Report {
         let mut fitting: Vec<_> = self.nodes.iter().filter(|node| node.fits).collect();
         fitting.sort_by(|a, b| b.total.cmp(&a.total).then_with(|| a.name.cmp(&b.name)));
         fitting
+    }
+
+    /// The nodes that are as good as the best one, without it.
+    #[must_use]
+    pub fn tied(&self) -> Vec<&str> {
+        let ranking = self.ranking();
+        let Some((best, others)) = ranking.split_first() else {
+            return Vec::new();
+        };
+        let tied = others.iter().take_while(|node| node.total == best.total);
+        tied.map(|node| node.name.as_str()).collect()
     }
 }

@@ -1,8 +1,9 @@
 //! The answer for a person: the verdict first, then nodes by reason, claims, and what would help.
 
 use super::layout::{Row, count, names, rows, wrap};
-use super::report::{NodeReport, Refusal, Report};
+use super::report::{NodeReport, Offer, PreemptionReport, Refusal, Report};
 use anstyle::{AnsiColor, Style};
+use berth_core::quantity::Bytes;
 use std::fmt::Write;
 
 /// How many fitting nodes are shown.
@@ -17,6 +18,7 @@ const DETAILS_SHOWN: usize = 2;
 const OFFERS_SHOWN: usize = 8;
 
 const GOOD: Style = AnsiColor::Green.on_default().bold();
+const FAIR: Style = AnsiColor::Yellow.on_default().bold();
 const BAD: Style = AnsiColor::Red.on_default().bold();
 const HEADING: Style = Style::new().bold();
 
@@ -33,8 +35,15 @@ pub fn render(report: &Report, width: usize) -> String {
     fitting_nodes(&mut out, report, width);
     refused_nodes(&mut out, report, width);
     claims(&mut out, report, width);
+    inline_volumes(&mut out, report, width);
     if !report.advice.is_empty() {
-        heading(&mut out, "What would help");
+        heading(
+            &mut out,
+            match report.preemption {
+                Some(_) => "What would help without evicting",
+                None => "What would help",
+            },
+        );
         for advice in &report.advice {
             out.push_str(&bullet(advice, width));
         }
@@ -57,8 +66,16 @@ fn verdict(out: &mut String, report: &Report, width: usize) {
     let nodes = count(all, "node", "nodes");
     let (style, words) = match (report.fitting(), report.ranking().first()) {
         (_, None) if all == 0 => (BAD, format!("{}: there are no nodes", report.pod)),
-        (_, None) if all == 1 => (BAD, format!("{} does not fit on the only node", report.pod)),
-        (_, None) => (BAD, format!("{} fits on none of {nodes}", report.pod)),
+        (_, None) => {
+            let nowhere = match all {
+                1 => format!("{} does not fit on the only node", report.pod),
+                _ => format!("{} fits on none of {nodes}", report.pod),
+            };
+            match &report.preemption {
+                Some(room) => (FAIR, format!("{nowhere} as it is, but {}", with_room(room))),
+                None => (BAD, nowhere),
+            }
+        }
         (fitting, Some(best)) => {
             let of = if fitting == all && all == 1 {
                 "the only node".to_owned()
@@ -67,9 +84,11 @@ fn verdict(out: &mut String, report: &Report, width: usize) {
             } else {
                 format!("{fitting} of {nodes}")
             };
-            let best = match fitting {
-                1 => format!(": {}", best.name),
-                _ => format!(", best on {}", best.name),
+            let tied = report.tied();
+            let best = match (fitting, tied.as_slice()) {
+                (1, _) => format!(": {}", best.name),
+                (_, []) => format!(", best on {}", best.name),
+                (_, tied) => format!(", best on {} (tied with {})", best.name, names(tied, NAMES_SHOWN)),
             };
             (GOOD, format!("{} fits on {of}{best}", report.pod))
         }
@@ -80,6 +99,21 @@ fn verdict(out: &mut String, report: &Report, width: usize) {
     for line in wrap(&report.message, width) {
         let _ = writeln!(out, "{line}");
     }
+}
+
+/// `would fit on n1 after evicting shop/a (priority 0)`
+fn with_room(room: &PreemptionReport) -> String {
+    let victims = room.victims.iter();
+    let victims: Vec<String> = victims
+        .map(|victim| format!("{} (priority {})", victim.pod, victim.priority))
+        .collect();
+    let against = match room.budget_violations {
+        0 => String::new(),
+        1 => ", one of them against its disruption budget".to_owned(),
+        many => format!(", {many} of them against their disruption budgets"),
+    };
+    let victims = names(&victims, NAMES_SHOWN);
+    format!("would fit on {} after evicting {victims}{against}", room.node)
 }
 
 fn refusal_row(refusal: &Refusal) -> Row {
@@ -232,32 +266,42 @@ fn claims(out: &mut String, report: &Report, width: usize) {
             let indent = if index == 0 { 2 } else { 4 };
             let _ = writeln!(out, "{:indent$}{line}", "");
         }
-        let offers: Vec<Row> = claim
-            .offers
-            .iter()
-            .take(OFFERS_SHOWN)
-            .map(|offer| Row {
-                label: names(&offer.nodes, NAMES_SHOWN),
-                text: vec![offer.text.clone()],
-            })
-            .collect();
-        out.push_str(&rows(&offers, 4, width));
-        let more: usize = claim
-            .offers
-            .iter()
-            .skip(OFFERS_SHOWN)
-            .map(|offer| offer.nodes.len())
-            .sum();
-        if more > 0 {
-            let _ = writeln!(
-                out,
-                "    and {} (all of them: -o json)",
-                count(more, "node more", "nodes more")
-            );
-        }
+        offers(out, &claim.offers, width);
         if claim.nodes_not_asked > 0 {
             let nodes = count(claim.nodes_not_asked, "node", "nodes");
             let _ = writeln!(out, "    and {nodes} that were not asked, to save time");
         }
+    }
+}
+
+fn inline_volumes(out: &mut String, report: &Report, width: usize) {
+    let asked = report.inline_volumes.iter().filter(|volume| !volume.offers.is_empty());
+    let asked: Vec<_> = asked.collect();
+    if asked.is_empty() {
+        return;
+    }
+    heading(out, "Inline volumes");
+    for volume in asked {
+        let words = format!("one of {} wants {}", volume.driver, Bytes(volume.request_bytes));
+        for line in wrap(&words, width.saturating_sub(4).max(20)) {
+            let _ = writeln!(out, "  {line}");
+        }
+        offers(out, &volume.offers, width);
+    }
+}
+
+fn offers(out: &mut String, offers: &[Offer], width: usize) {
+    let shown = offers.iter().take(OFFERS_SHOWN);
+    let shown: Vec<Row> = shown
+        .map(|offer| Row {
+            label: names(&offer.nodes, NAMES_SHOWN),
+            text: vec![offer.text.clone()],
+        })
+        .collect();
+    out.push_str(&rows(&shown, 4, width));
+    let more: usize = offers.iter().skip(OFFERS_SHOWN).map(|offer| offer.nodes.len()).sum();
+    if more > 0 {
+        let more = count(more, "node more", "nodes more");
+        let _ = writeln!(out, "    and {more} (all of them: -o json)");
     }
 }

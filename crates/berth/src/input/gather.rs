@@ -2,6 +2,7 @@
 
 use super::fields::UnknownFields;
 use super::place::{Place, Problem, ReadError};
+use super::reported::{Reported, is_report};
 use super::{Progress, Summary, workload};
 use crate::admission;
 use berth_core::api::{DecodeError, Kind, Object};
@@ -49,6 +50,8 @@ pub(super) struct Gather<'a> {
     pub(super) checks_fields: bool,
     unknown_fields: UnknownFields,
     places: HashMap<Identity, Place>,
+    /// Drivers, and what is reported for them elsewhere.
+    reported: Reported,
     /// Items of the list at hand that do not say what they are, until the list has said it.
     untyped: Vec<(Place, Value)>,
     summary: Summary,
@@ -68,6 +71,7 @@ impl<'a> Gather<'a> {
             checks_fields: false,
             unknown_fields: UnknownFields::default(),
             places: HashMap::new(),
+            reported: Reported::default(),
             untyped: Vec::new(),
             summary: Summary::default(),
             problems: Vec::new(),
@@ -104,6 +108,9 @@ impl<'a> Gather<'a> {
         self.progress.done();
         if self.problems.is_empty() {
             self.summary.warnings = self.unknown_fields.warnings();
+            if let Sink::Objects(sink) = &mut self.sink {
+                self.reported.drivers().for_each(|driver| sink(driver.into()));
+            }
             return Ok(self.summary);
         }
         Err(ReadError {
@@ -118,6 +125,16 @@ impl<'a> Gather<'a> {
         } else {
             self.more_problems += 1;
         }
+    }
+
+    /// Takes the news that something could not be read.
+    pub(super) fn gap(&mut self, gap: &str) {
+        self.summary.gaps.add(gap);
+    }
+
+    /// Takes what the comments at the top of a text say.
+    pub(super) fn comments(&mut self, text: &str) {
+        self.summary.gaps.read_comments(text);
     }
 
     /// Takes the news that the document at hand is broken from here on.
@@ -200,6 +217,9 @@ impl<'a> Gather<'a> {
         if self.completes {
             admission::complete(&mut value);
         }
+        if is_report(&value) {
+            return self.report(value);
+        }
         let raw = matches!(self.sink, Sink::Values(_)).then(|| value.clone());
         if let Some(raw) = raw.as_ref().filter(|_| !self.allows_parts)
             && let Err(workload::Wrong { field, problem }) = workload::check(raw)
@@ -227,6 +247,8 @@ impl<'a> Gather<'a> {
             (Ok(None), Some(raw)) if is_workload => self.accept_workload(place, kind, raw),
             // Whether it lives in a namespace is for the server to say.
             (Ok(None), Some(raw)) if self.keeps_others => self.hand_on(raw, ""),
+            // What `berth snapshot` writes for simulations is nobody's mistake where decisions are asked for.
+            (Ok(None), None) if WORKLOADS.contains(&kind.as_str()) => {}
             (Ok(None), _) => *self.summary.skipped.entry(kind).or_default() += 1,
             (Err(error), _) => {
                 let hint = match &error {
@@ -273,6 +295,17 @@ impl<'a> Gather<'a> {
         }
     }
 
+    /// Takes what is reported for a driver. One that cannot be read is set aside, as the scheduler does it.
+    fn report(&mut self, report: Value) {
+        if matches!(self.sink, Sink::Values(_)) {
+            return self.hand_on(report, "");
+        }
+        match self.reported.report(&report) {
+            Ok(()) => self.summary.objects += 1,
+            Err(problem) => self.summary.gaps.add(format!("csidrivercapacities: {problem}")),
+        }
+    }
+
     /// Gives an object on as it was written, but for the namespace that it did not say.
     fn hand_on(&mut self, mut value: Value, namespace: &str) {
         if let Sink::Values(sink) = &mut self.sink {
@@ -297,6 +330,11 @@ impl<'a> Gather<'a> {
             self.progress.step("read", self.summary.objects, "objects");
         }
         match (&mut self.sink, raw) {
+            (Sink::Objects(_), _) if matches!(object, Object::CsiDriver(_)) => {
+                if let Object::CsiDriver(driver) = object {
+                    self.reported.driver(*driver);
+                }
+            }
             (Sink::Objects(sink), _) => sink(object),
             (Sink::Values(_), Some(raw)) => {
                 self.summary.objects -= 1;

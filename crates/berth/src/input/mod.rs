@@ -1,18 +1,21 @@
 //! Reads a cluster from files: YAML with any number of documents, JSON, Lists, directories, standard input.
 //!
 //! What comes out are checked objects of the kinds that decisions read, each exactly once, in the order of
-//! the input and one at a time, so that a caller who keeps only a compact model never holds the whole input as
+//! the input (but CSI drivers, which wait for what is reported for them, last) and one at a time, so that a caller who keeps only a compact model never holds the whole input as
 //! objects. Everything else is either counted (kinds that decisions do not read) or an error that names its
 //! place. This module knows nothing of clusters or decisions.
 
 mod fields;
+pub(crate) mod gaps;
 mod gather;
 mod json;
 mod place;
+mod reported;
 mod scalar;
 mod workload;
 mod yaml;
 
+pub use gaps::Gaps;
 pub use place::{Place, Problem, ReadError};
 
 use berth_core::api::Object;
@@ -23,6 +26,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub(crate) use reported::with_reports;
 pub(crate) use yaml::value_of;
 
 /// Something to read from.
@@ -40,6 +44,8 @@ pub enum Source {
         /// The text.
         bytes: Vec<u8>,
     },
+    /// Something that should be there and could not be read: there is nothing to read, but it is told of.
+    Gap(String),
 }
 
 impl From<&std::ffi::OsStr> for Source {
@@ -61,6 +67,8 @@ pub struct Summary {
     pub skipped: BTreeMap<String, usize>,
     /// What the reader should know of the objects, each a line.
     pub warnings: Vec<String>,
+    /// What should be there and could not be read.
+    pub gaps: Gaps,
 }
 
 impl fmt::Display for Summary {
@@ -204,6 +212,7 @@ fn read_into(sources: &[Source], standard_input: &mut dyn Read, mut gather: Gath
             }
             Source::Path(path) if path.is_dir() => directory(path, &mut gather),
             Source::Path(path) => file(path, &mut gather),
+            Source::Gap(gap) => gather.gap(gap),
             Source::Text { name, bytes } => contents(Arc::clone(name), Format::Either, Ok(bytes.clone()), &mut gather),
         }
     }
@@ -295,6 +304,7 @@ fn contents(file: Arc<str>, format: Format, read: io::Result<Vec<u8>>, gather: &
         }
     };
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    gather.comments(text);
     // What begins with a brace is mostly JSON; if it is not, it may still be YAML in flow style, or JSON
     // documents with `---` between them, which is YAML too.
     if format == Format::Json || text.trim_start().starts_with(['{', '[']) {

@@ -113,9 +113,7 @@ pub fn load(
         seed: args.seed,
         profiles,
     });
-    for object in in_order(objects) {
-        simulation.create(object)?;
-    }
+    simulation.load(objects)?;
     Ok(Loaded {
         simulation,
         scenario,

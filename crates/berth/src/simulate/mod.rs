@@ -26,6 +26,7 @@ pub mod scenario;
 mod stand_in;
 mod steps;
 mod table;
+mod until;
 mod volumes;
 
 pub use fit::{Fit, NodeOutcome, ZoneOutcome};

@@ -6,6 +6,7 @@
 //! resources and schedulers stay as well: decisions depend on them.
 
 use berth_core::names;
+use berth_kube::REPORTS;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
@@ -83,7 +84,8 @@ pub(super) fn anonymize(objects: &mut [Value]) {
     let mut words = Words::default();
     for object in objects {
         // A driver's name is how its class, its nodes and its volumes find each other, and is public.
-        let driver = (object["kind"] == "CSIDriver").then(|| object["metadata"]["name"].clone());
+        let is_driver = object["kind"] == "CSIDriver" || object["kind"] == REPORTS.kind;
+        let driver = is_driver.then(|| object["metadata"]["name"].clone());
         words.object("", object);
         if let Some(name) = driver {
             object["metadata"]["name"] = name;
@@ -99,6 +101,10 @@ struct Words {
 impl Words {
     /// A name with its words replaced.
     fn name(&mut self, text: &str) -> String {
+        // Two words that stand for classes in what drivers report.
+        if ["<fallback>", "<ephemeral>"].contains(&text) {
+            return text.to_owned();
+        }
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
         while let Some(first) = rest.chars().next() {

@@ -8,11 +8,14 @@ mod anonymize;
 mod reduce;
 pub(crate) mod yaml;
 
-use crate::cluster::{self, Listed, WORKLOADS};
+use crate::cluster::{self, Connection, ListError, Listed, NOT_ALLOWED, REQUEST_TIMEOUT, WORKLOADS};
+use crate::input::Gaps;
+use crate::input::gaps::{GAP_MARK, SNAPSHOT_MARK};
+use crate::provisioner::duration;
 use anyhow::Context;
 use berth_core::api::Kind;
-use berth_kube::api::{Api, ApiError};
-use berth_kube::connect::{self, ConnectError};
+use berth_kube::REPORTS;
+use berth_kube::connect::ConnectError;
 use berth_kube::resource::Resource;
 use clap::Args;
 use serde_json::Value;
@@ -20,6 +23,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Arguments of `berth snapshot`.
 #[derive(Args, Debug)]
@@ -44,6 +48,9 @@ pub struct SnapshotArgs {
     /// resources and schedulers.
     #[arg(long)]
     pub anonymize: bool,
+    /// How long the cluster may take to answer a request. Servers give up after a minute themselves.
+    #[arg(long, value_name = "DURATION", default_value = REQUEST_TIMEOUT, value_parser = duration)]
+    pub request_timeout: Duration,
 }
 
 /// Why there is no snapshot.
@@ -52,15 +59,9 @@ pub enum SnapshotError {
     /// There is no connection to the cluster.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// It did not answer.
-    #[error("cannot list {plural} of the cluster: {source}")]
-    List {
-        /// What was asked for.
-        plural: &'static str,
-        /// What went wrong.
-        #[source]
-        source: ApiError,
-    },
+    /// It did not give its objects.
+    #[error(transparent)]
+    List(#[from] ListError),
 }
 
 /// What to take.
@@ -78,15 +79,17 @@ pub struct Snapshot {
     /// The objects.
     pub objects: Vec<Value>,
     /// What is not in it that should be, each a line.
-    pub warnings: Vec<String>,
+    pub warnings: Gaps,
+    /// Kinds that the server does not have.
+    not_served: Vec<&'static str>,
     options: Options,
 }
 
-/// Takes a snapshot and writes it. Returns the warnings.
+/// Takes a snapshot and writes it. Returns what is missing.
 ///
 /// # Errors
 /// If there is no cluster, it does not answer, or the file cannot be written.
-pub fn snapshot(args: &SnapshotArgs) -> anyhow::Result<Vec<String>> {
+pub fn snapshot(args: &SnapshotArgs) -> anyhow::Result<Gaps> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -96,8 +99,9 @@ pub fn snapshot(args: &SnapshotArgs) -> anyhow::Result<Vec<String>> {
         anonymize: args.anonymize,
     };
     let taken: Result<Snapshot, SnapshotError> = runtime.block_on(async {
-        let client = connect::to_context(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
-        take(&Api::new(client, "berth"), options).await
+        let (kubeconfig, context) = (args.kubeconfig.as_deref(), args.context.as_deref());
+        let connection = Connection::to(kubeconfig, context, args.request_timeout).await?;
+        take(&connection, options).await
     });
     let taken = taken?;
     let text = taken.to_yaml();
@@ -110,37 +114,33 @@ pub fn snapshot(args: &SnapshotArgs) -> anyhow::Result<Vec<String>> {
     Ok(taken.warnings)
 }
 
-/// Reads a cluster. Kinds that the server does not have, or does not show to this user, become warnings.
+/// Reads a cluster. Kinds that the server does not show to this user become warnings.
 ///
 /// # Errors
 /// If the server does not answer.
-pub async fn take(api: &Api, options: Options) -> Result<Snapshot, SnapshotError> {
+pub async fn take(connection: &Connection, options: Options) -> Result<Snapshot, SnapshotError> {
     let mut snapshot = Snapshot::default();
     let read = Kind::ALL.iter().map(|kind| Resource::of(*kind));
-    for resource in read.chain(WORKLOADS) {
+    for resource in read.chain(WORKLOADS).chain([REPORTS]) {
         let mut namespaces: Vec<Option<&str>> = options.namespaces.iter().map(|name| Some(name.as_str())).collect();
         if namespaces.is_empty() || !resource.namespaced {
             namespaces = vec![None];
         }
         for namespace in namespaces {
-            let listed = cluster::list(api, resource, namespace).await;
-            match listed {
+            match cluster::list(connection, resource, namespace).await {
                 Ok(Listed::Items(items)) => items.into_iter().for_each(|item| snapshot.add(resource, item)),
-                Ok(Listed::NotServed) => {
-                    let warning = format!("{}: the server does not have this kind", resource.plural);
-                    snapshot.warnings.push(warning);
-                }
-                Err(source) if source.is_forbidden() => {
+                Ok(Listed::NotServed) => snapshot.not_served.push(resource.plural),
+                // Whoever may not list it cannot tell whether the cluster has it, and most do not.
+                Err(error) if error.is_forbidden() && resource == REPORTS => {}
+                Err(error) if error.is_forbidden() => {
                     let place = namespace
                         .map(|name| format!(" in namespace {name}"))
                         .unwrap_or_default();
-                    let warning = format!("{}: this user may not list them{place}", resource.plural);
-                    snapshot.warnings.push(warning);
+                    snapshot
+                        .warnings
+                        .add(format!("{}: {NOT_ALLOWED}{place}", resource.plural));
                 }
-                Err(source) => {
-                    let plural = resource.plural;
-                    return Err(SnapshotError::List { plural, source });
-                }
+                Err(error) => return Err(error.into()),
             }
         }
     }
@@ -157,7 +157,7 @@ impl Snapshot {
         }
         match reduce::reduce(object) {
             Ok(object) => self.objects.push(object),
-            Err(error) => self.warnings.push(format!("left out, it cannot be read: {error}")),
+            Err(error) => self.warnings.add(format!("left out, it cannot be read: {error}")),
         }
     }
 
@@ -167,16 +167,18 @@ impl Snapshot {
             anonymize::anonymize(&mut self.objects);
             self.objects.sort_by_cached_key(place);
             // Names of objects in warnings would undo it.
-            for warning in &mut self.warnings {
-                if warning.starts_with("left out") {
-                    *warning = "an object is left out, it cannot be read".to_owned();
-                }
+            let warnings = std::mem::take(&mut self.warnings);
+            for warning in warnings.iter() {
+                self.warnings.add(match warning {
+                    warning if warning.starts_with("left out") => "an object is left out, it cannot be read",
+                    warning => warning,
+                });
             }
         }
         if !options.namespaces.is_empty() {
             let names = options.namespaces.join(", ");
             let scope = if options.anonymize { "some namespaces" } else { &names };
-            self.warnings.push(format!(
+            self.warnings.add(format!(
                 "of {scope} only: what pods of other namespaces use on nodes is not counted"
             ));
         }
@@ -186,10 +188,7 @@ impl Snapshot {
     /// The snapshot as YAML documents, with comments that say what it is.
     #[must_use]
     pub fn to_yaml(&self) -> String {
-        let mut text = format!(
-            "# A cluster as `berth snapshot` {} saw it.\n",
-            env!("CARGO_PKG_VERSION")
-        );
+        let mut text = format!("{SNAPSHOT_MARK}{} saw it.\n", env!("CARGO_PKG_VERSION"));
         text.push_str("# It holds what decisions read; secrets, environments and commands are not in it.\n");
         if self.options.anonymize {
             text.push_str("# Names, labels and images are made up.\n");
@@ -201,8 +200,11 @@ impl Snapshot {
         let counts: Vec<String> = counts.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
         // Writing to a String does not fail.
         let _ = writeln!(text, "# Objects: {}", counts.join(", "));
-        for warning in &self.warnings {
-            let _ = writeln!(text, "# Missing: {}", warning.replace('\n', " "));
+        if !self.not_served.is_empty() {
+            let _ = writeln!(text, "# The server does not have: {}", self.not_served.join(", "));
+        }
+        for warning in self.warnings.iter() {
+            let _ = writeln!(text, "{GAP_MARK}{}", warning.replace('\n', " "));
         }
         for object in &self.objects {
             text.push_str("---\n");
@@ -216,7 +218,9 @@ impl Snapshot {
 fn place(object: &Value) -> (usize, String, String) {
     let kind = object["kind"].as_str().unwrap_or_default();
     let known = Kind::ALL.iter().map(|kind| kind.name());
-    let mut kinds = known.chain(WORKLOADS.iter().map(|resource| resource.kind));
+    let mut kinds = known
+        .chain(WORKLOADS.iter().map(|resource| resource.kind))
+        .chain([REPORTS.kind]);
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
     let index = kinds.position(|known| known == kind).unwrap_or(usize::MAX);
     (index, text("namespace"), text("name"))

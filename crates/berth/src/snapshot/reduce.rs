@@ -8,6 +8,7 @@
 use crate::embedded::names as workload_names;
 use berth_core::api::{self, Kind, ObjectMeta};
 use berth_core::names;
+use berth_kube::REPORTS;
 use serde::de::DeserializeOwned;
 use serde_ignored::Path;
 use serde_json::{Map, Value};
@@ -165,6 +166,11 @@ pub(super) fn reduce(object: Value) -> Result<Value, Unreadable> {
 }
 
 fn typed(kind: &str, mut object: Value) -> Result<Value, String> {
+    if kind == REPORTS.kind {
+        // It has the form of a driver's own status.
+        prune::<api::CsiDriver>(&mut object)?;
+        return Ok(object);
+    }
     let Some(known) = Kind::ALL.iter().find(|known| known.name() == kind) else {
         return Err("it is of a kind that nothing reads".to_owned());
     };

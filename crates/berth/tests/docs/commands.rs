@@ -81,6 +81,20 @@ fn every_command_has_a_description_examples_and_exit_codes() {
     }
 }
 
+/// An example that a terminal breaks in two cannot be pasted.
+#[test]
+fn examples_stand_whole_on_a_terminal() {
+    for name in [String::new()].into_iter().chain(names()) {
+        let command = find(&name);
+        let after = command.get_after_help().unwrap().to_string();
+        let examples = after.split("\n\n").next().unwrap();
+        for line in examples.lines() {
+            // `kubectl berth` is longer than `berth`.
+            assert!(line.chars().count() <= 72, "{name}: {line}");
+        }
+    }
+}
+
 #[test]
 fn every_option_is_described() {
     for name in [String::new()].into_iter().chain(names()) {

@@ -107,3 +107,38 @@ fn every_gate_and_argument_is_explained() {
         }
     }
 }
+
+/// The row of a field in a table of the page: its default.
+fn default_on_page<'a>(part: &'a str, field: &str) -> &'a str {
+    let row = part
+        .lines()
+        .find_map(|line| line.strip_prefix(&format!("| `{field}` | ")));
+    let row = row.unwrap_or_else(|| panic!("{field} has no row"));
+    row.split(" | ").next().unwrap()
+}
+
+#[test]
+fn defaults_are_those_of_the_code() {
+    let page = page();
+    let (_, after) = page.split_once("## The controller's file").unwrap();
+    let (controller, provisioner) = after.split_once("## The provisioner's file").unwrap();
+    for (field, usual) in berth::help::controller_defaults() {
+        assert_eq!(default_on_page(controller, field), usual, "{field}");
+    }
+    let usual = berth_kube::provisioner::Options::builtin();
+    assert_eq!(default_on_page(provisioner, "workers"), usual.workers.to_string());
+}
+
+#[test]
+fn the_lease_lasts_as_long_as_the_help_says() {
+    use clap::CommandFactory;
+    let command = berth::cli::Cli::command();
+    let scheduler = command.find_subcommand("scheduler").unwrap();
+    let argument = scheduler
+        .get_arguments()
+        .find(|argument| argument.get_id() == "leader_elect_lease_duration")
+        .unwrap();
+    let usual = berth_kube::lease::LeaseOptions::new("n", "l", "i").duration;
+    let told = argument.get_default_values()[0].to_str().unwrap();
+    assert_eq!(told, format!("{}s", usual.as_secs()));
+}

@@ -8,6 +8,8 @@ use std::fmt::Write as _;
 const MAX_ROWS: usize = 40;
 /// A name is not cut below this.
 const MIN_NAME: usize = 12;
+/// A name beside its size is not cut below this.
+const MIN_BESIDE_SIZE: usize = 5;
 const GAP: usize = 2;
 
 /// A column: its head, and what stands in it.
@@ -127,11 +129,40 @@ impl Columns {
     }
 }
 
-/// A name without its middle: those that machines make differ at the end, those that people make at the beginning.
-fn cut(name: &str, width: usize) -> String {
+/// A name without its middle: those that machines make differ at the end, those that people make at the beginning. A
+/// size in parentheses behind it stays whole, so that it is the name that is told apart by its end.
+fn cut(cell: &str, width: usize) -> String {
+    let (name, size) = match cell.rfind(" (") {
+        Some(at) => cell.split_at(at),
+        None => (cell, ""),
+    };
+    let length = size.chars().count();
+    match width.checked_sub(length) {
+        Some(left) if left >= MIN_BESIDE_SIZE => cut_name(name, left) + size,
+        _ => cut_name(cell, width),
+    }
+}
+
+fn cut_name(name: &str, width: usize) -> String {
+    if name.chars().count() <= width {
+        return name.to_owned();
+    }
     let kept = width.saturating_sub(1);
     let letters: Vec<char> = name.chars().collect();
     let head = letters.iter().take(kept / 2);
     let tail = letters.iter().skip(letters.len().saturating_sub(kept - kept / 2));
     head.chain(std::iter::once(&'…')).chain(tail).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cut;
+
+    #[test]
+    fn names_are_told_apart_at_any_width() {
+        assert_eq!(cut("default/data-db-0 (50Gi)", 15), "def…db-0 (50Gi)");
+        assert_eq!(cut("default/data-db-0 (50Gi)", 12), "de…-0 (50Gi)");
+        assert_eq!(cut("node-with-a-long-name", 12), "node-…g-name");
+        assert_eq!(cut("default/data-db-0 (1234567890Gi)", 12), "defau…890Gi)");
+    }
 }

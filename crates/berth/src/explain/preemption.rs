@@ -1,0 +1,64 @@
+//! What a pod that fits nowhere is told, and whether evicting others would make room for it.
+//!
+//! Both are the scheduler's own: a decision, and the dry run that follows it. Nothing is evicted.
+
+use super::report::{PreemptionReport, Victim};
+use berth_core::nodes::NodeId;
+use berth_scheduler::cluster::Cluster;
+use berth_scheduler::decide::{Decision, Scratch, decide};
+use berth_scheduler::nominated::{Nominated, Question};
+use berth_scheduler::pod::Pod;
+use berth_scheduler::preemption::{Candidate, Preemption, preempt};
+use berth_scheduler::profile::Profile;
+
+/// The message in kube-scheduler's form, and the room that the scheduler would make. `own` is the node on which room is
+/// being made for the pod already.
+pub(super) fn refusal(
+    cluster: &mut Cluster,
+    pod: &Pod,
+    profile: &Profile,
+    own: Option<NodeId>,
+) -> (String, Option<PreemptionReport>) {
+    let all = cluster.all_nodes().len();
+    // The seed has no bearing on a refusal.
+    let mut scratch = Scratch::new(0);
+    let Decision::Refuse(diagnosis) = decide(cluster, pod, profile, &mut scratch) else {
+        return (format!("0/{all} nodes are available."), None);
+    };
+    let message = diagnosis.message();
+    let nominated = Nominated {
+        own,
+        ..Nominated::default()
+    };
+    let question = Question {
+        pod,
+        profile,
+        states: &scratch.states,
+        nominated: &nominated,
+    };
+    match preempt(cluster, &question, &diagnosis) {
+        Preemption::Evict(candidate) => (message, Some(report(cluster, &candidate))),
+        Preemption::NotTried(Some(words)) | Preemption::Helpless(words) if all > 0 => {
+            (format!("{message} {words}"), None)
+        }
+        Preemption::NotTried(_) | Preemption::Helpless(_) => (message, None),
+    }
+}
+
+fn report(cluster: &Cluster, candidate: &Candidate) -> PreemptionReport {
+    let symbols = cluster.symbols();
+    let victims = candidate
+        .victims
+        .iter()
+        .filter_map(|victim| cluster.pods().get(*victim));
+    PreemptionReport {
+        node: symbols.text(cluster.nodes().name(candidate.node)).to_owned(),
+        victims: victims
+            .map(|victim| Victim {
+                pod: format!("{}/{}", symbols.text(victim.footprint.namespace), victim.footprint.name),
+                priority: victim.footprint.priority,
+            })
+            .collect(),
+        budget_violations: candidate.violations,
+    }
+}

@@ -1,0 +1,233 @@
+//! What stands at the end of each command's help: examples, remarks and exit status.
+//!
+//! Lines of examples are short enough to stand whole on a terminal, so that they can be pasted. What something is by default
+//! is asked for where it is decided, never typed in.
+
+use crate::config::known_gates;
+use berth_kube::controller;
+
+pub(crate) const AFTER_HELP: &str = "\
+Examples:
+  berth simulate -f examples/quickstart.yaml
+  berth explain -f cluster.yaml --pod default/db-0
+  berth explain --pod shop/db-0
+  berth snapshot -o cluster.yaml
+  berth up
+  berth bench decide --nodes 5000 --pods 2000 --claims 1
+
+Exit status: 0 done (explain: the pod fits somewhere; simulate: every pod has a node), 1 explain: the pod fits nowhere; \
+simulate: some pod is left pending; snapshot: nodes or pods are missing, 2 bad input or usage.";
+
+pub(crate) const EXPLAIN_AFTER_HELP: &str = "\
+Examples:
+  berth explain pod/db-0 -n shop
+  berth explain pod/db-0 --context staging -o json
+  berth explain pod/new -f new-pod.yaml --on-cluster
+  berth explain -f cluster/ --pod default/db-0
+  berth explain -f nodes.yaml -f storage.yaml -f pods.yaml --pod db-0
+  K=nodes,pods,pv,pvc,sc,ns,csinodes,csidrivers,csistoragecapacities
+  kubectl get $K -A -o json | berth explain -f - --pod shop/db-0
+  berth explain -f cluster/ --pod db-0 --config scheduler.yaml \\
+    --feature-gates StorageCapacityScoring=true
+
+Evicting is tried out as the scheduler would do it, and the answer names the node and the pods that would have to go. A pod \
+that is not there yet, but that a workload in the files would make, is explained as it would be made. A kind that this user may \
+not list is named on standard error, and the answer is given without it; nodes and pods are needed.
+
+Exit status: 0 the pod fits on some node as things are, 1 it fits on none, even if it would after evicting others, 2 bad \
+input or usage, or no cluster.";
+
+pub(crate) const SIMULATE_AFTER_HELP: &str = "\
+Examples:
+  berth simulate -f examples/quickstart.yaml
+  berth simulate
+  berth simulate -f new-workload.yaml --on-cluster --context staging
+  berth simulate -f cluster/ -f new-workload.yaml -o json
+  berth simulate -f examples/scenarios/zone-loss.yaml \\
+    --scenario examples/scenarios/zone-loss.scenario.yaml \\
+    -o html > report.html
+  K=nodes,pods,pv,pvc,sc,ns,csinodes,csidrivers,csistoragecapacities
+  kubectl get $K,deploy,sts,rs,jobs -A -o json \\
+    | berth simulate -f - -f new-workload.yaml
+
+A driver that is not built in is stood in for by one that makes a volume in the zone of the selected node.
+
+Exit status: 0 every pod has a node, 1 some pod is left pending, 2 bad input or usage.";
+
+pub(crate) const SNAPSHOT_AFTER_HELP: &str = "\
+Examples:
+  berth snapshot -o cluster.yaml
+  berth snapshot --context staging --anonymize -o cluster.yaml
+  berth snapshot -n shop -n kube-system \\
+    | berth explain -f - --pod shop/db-0
+  berth snapshot | berth simulate -f - -f new-workload.yaml
+
+Written are nodes, pods, claims, volumes, classes, CSI nodes, drivers, capacity and attachments, namespaces, priority classes, \
+services, budgets and workloads, in a stable order, and of each only what decisions read. Secrets and config maps are not \
+asked for; environments, commands, parameters of drivers and annotations of other programs are left out. Names and labels are \
+in the file unless --anonymize replaces them. A kind that this user may not list is named on standard error and in the file, and \
+explain and simulate name it again. A new file can be read by its owner only.
+
+Exit status: 0 done, 1 written, but without nodes or pods, which this user may not list, 2 bad usage, no cluster, or the file \
+cannot be written.";
+
+pub(crate) const BENCH_AFTER_HELP: &str = "\
+Examples:
+  berth bench decide --nodes 5000 --pods 2000 --claims 1
+  berth bench simulate --nodes 1000 --pods 10000
+
+Exit status: 0 done, 2 bad usage.";
+
+pub(crate) const COMPLETIONS_AFTER_HELP: &str = "\
+Examples:
+  source <(berth completions bash)
+  berth completions bash \\
+    > ~/.local/share/bash-completion/completions/berth
+  berth completions zsh > ~/.zfunc/_berth
+  berth completions fish > ~/.config/fish/completions/berth.fish
+
+Exit status: 0 done, 2 bad usage.";
+
+pub(crate) const MAN_AFTER_HELP: &str = "\
+Examples:
+  berth man | man -l -
+  berth man explain | man -l -
+  berth man bench decide | man -l -
+  berth man --dir ~/.local/share/man/man1
+
+Exit status: 0 done, 2 bad usage, or the pages cannot be written.";
+
+pub(crate) const VERSION_AFTER_HELP: &str = "\
+Examples:
+  berth version
+
+Exit status: 0 done.";
+
+pub(crate) const UP_AFTER_HELP: &str = "\
+Examples:
+  berth up
+  berth up --listen 127.0.0.1:6443 --data-dir ./cluster
+  berth up -f examples/quickstart.yaml
+  berth up --components api,controller --token secret
+
+Without files a sample cluster is made: 9 nodes in 3 zones and 3 racks, local disks, and classes for local, rack, zonal \
+and regional storage. Node agents stand in for kubelets: no container is started. The kubeconfig is written to \
+--kubeconfig, to DIR/kubeconfig with --data-dir, or to a directory that goes when berth stops.
+
+The agent of a node does as the annotation berth.dev/agent of the node says: stop (it falls silent; after 50 s the node is not \
+ready, after 5 min more its pods are deleted), refuse (it refuses pods that come), cordon, or run. For example: \
+kubectl annotate node node-a1 berth.dev/agent=stop. kubectl cordon, uncordon and drain work too.
+
+Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 bad input or usage, or a part failed.";
+
+pub(crate) const SCHEDULER_AFTER_HELP: &str = "\
+Examples:
+  berth scheduler --kubeconfig ~/.kube/config --config scheduler.yaml
+  berth scheduler --leader-elect --listen 0.0.0.0:10259
+
+Pods choose it by the schedulerName of one of its profiles; without a configuration that is default-scheduler, so it \
+stands in kube-scheduler's place.
+
+Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 bad input or usage, or it could not go on.";
+
+/// The help of the controller ends with the fields of its configuration and what they are by default.
+pub(crate) fn controller_after_help() -> String {
+    let choices = |field: &str| match field {
+        "zoneUpgrade" => " (or DryRun, On)",
+        "protection" => " (or UsedByPods, Bound)",
+        _ => "",
+    };
+    let fields = controller_defaults().into_iter();
+    let fields: Vec<String> = fields
+        .map(|(field, usual)| format!("{field}: {usual}{}", choices(field)))
+        .collect();
+    format!(
+        "\
+Examples:
+  berth controller --kubeconfig ~/.kube/config
+  berth controller --leader-elect --config controller.yaml
+
+The configuration has these fields, with their defaults: {}.
+
+Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 bad input or usage, or it could not go on.",
+        fields.join(", ")
+    )
+}
+
+/// The fields of the controller's configuration, and what holds where the file does not say it.
+#[must_use]
+pub fn controller_defaults() -> Vec<(&'static str, String)> {
+    let usual = controller::Options::default();
+    let settings = &usual.settings;
+    vec![
+        ("volumeScheduling", settings.volume_scheduling.to_string()),
+        (
+            "requireDelayedBindingScheduler",
+            usual.required_scheduler.is_some().to_string(),
+        ),
+        ("bindForPlacedPods", settings.bind_for_placed_pods.to_string()),
+        ("zoneUpgrade", format!("{:?}", settings.zone_upgrade)),
+        ("protection", format!("{:?}", settings.protection)),
+        ("ephemeralClaims", settings.ephemeral_claims.to_string()),
+        ("workers", usual.workers.to_string()),
+        ("resyncSeconds", usual.resync.as_secs().to_string()),
+    ]
+}
+
+/// The help of `--feature-gates`.
+pub(crate) fn feature_gates() -> String {
+    format!("Feature gates: {}", known_gates())
+}
+
+pub(crate) const PROVISIONER_AFTER_HELP: &str = "\
+Examples:
+  berth provisioner --kubeconfig ~/.kube/config \\
+    --csi-address unix:///csi/csi.sock --leader-elect
+  berth provisioner --kubeconfig ~/.kube/config
+  berth provisioner --csi-address unix:///csi/csi.sock --leader-elect \\
+    --capacity objects --capacity-ownerref-level 2
+  berth provisioner --csi-address unix:///csi/csi.sock \\
+    --node-name worker-1 --capacity driver-status --capacity-ephemeral
+
+The configuration has these fields: csiAddress, capacityNamespace (publish capacity there), workers. Arguments come first.
+
+Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 bad input or usage, or it could not go on.";
+
+pub(crate) const CSI_DRIVER_AFTER_HELP: &str = "\
+Examples:
+  berth csi-driver --dir /tmp/csi --node node-1=10Gi --node node-2=20Gi
+  berth up -f cluster.yaml \\
+    --csi-address unix:///tmp/csi/nodes/{node}.sock \\
+    --components api,scheduler,controller,nodes
+  berth provisioner --csi-address unix:///tmp/csi/csi.sock \\
+    --capacity objects
+
+Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 bad input or usage.";
+
+pub(crate) const DECIDE_AFTER_HELP: &str = "\
+Examples:
+  berth bench decide --nodes 5000 --volumes-per-node 10 --pods 2000
+  berth bench decide --nodes 5000 --pods 2000 --shapes 2000
+  berth bench decide --nodes 100000 --pods 1000 --claims 2 -o json
+
+The cluster is made up in memory from a seed: nodes of several sizes in three zones or more, local volumes of 10Gi to 500Gi \
+that bind when their first pod is placed, pods with requests, labels and claims of 5Gi to 100Gi. Each pod is decided on \
+with all plugins and every node, on one thread, and takes its node and volumes before the next one comes.
+
+Measured is the decision with what it changes in memory: reading the pod, filters, scores, and taking the node and the volumes. \
+There is no API server, no network and no waiting in it. Pods that are alike in all that decisions read share verdicts, so it \
+matters how many kinds of them there are. Unless --shapes says it, requests are one of 6 by chance and each claim asks for one of 6 \
+sizes; with as many shapes as pods, no two are alike.
+
+Exit status: 0 done, 2 bad usage.";
+
+pub(crate) const BENCH_SIMULATE_AFTER_HELP: &str = "\
+Examples:
+  berth bench simulate --nodes 1000 --pods 10000
+  berth bench simulate --pods 10000 --write-input cluster.json
+  berth simulate -f cluster.json -o html > report.html
+
+The cluster is made up: nodes in three zones of ten racks with six local disks each, and StatefulSets whose pods have a claim \
+each. Every second set wants local disks, the others zonal volumes that are made for them; every third is started in order.
+
+Exit status: 0 done, 2 bad usage.";

@@ -1,0 +1,50 @@
+//! A simulation that stops when a certain pod has been made, before anybody decides where it goes.
+
+use super::load::in_order;
+use super::{LONGEST, REST, Simulation};
+use crate::embedded::memory::Refused;
+use crate::input;
+use serde_json::Value;
+
+impl Simulation {
+    /// Adds the objects of an input.
+    ///
+    /// # Errors
+    /// If one has no kind or name, or is already there.
+    pub fn load(&mut self, objects: Vec<Value>) -> Result<(), Refused> {
+        let objects = in_order(input::with_reports(objects));
+        objects.into_iter().try_for_each(|object| self.create(object))
+    }
+
+    /// Lets time pass until a pod is there, and gives it as it was made. None if nothing moves any more and it is not.
+    pub fn run_until_made(&mut self, namespace: &str, name: &str) -> Option<Value> {
+        let begin = self.now;
+        self.changed_at = self.changed_at.max(begin);
+        loop {
+            loop {
+                while self.settle_but_placing() {}
+                if let Some(pod) = self.objects().get("Pod", namespace, name) {
+                    return Some(pod.clone());
+                }
+                if !self.settle() {
+                    break;
+                }
+            }
+            let next = self.next_moment()?;
+            if next.duration_since(self.changed_at) > REST || next.duration_since(begin) > LONGEST {
+                return None;
+            }
+            self.now = self.now.max(next);
+            self.wake_due();
+        }
+    }
+
+    /// Has every component but the scheduler and the nodes do what it can at this moment.
+    fn settle_but_placing(&mut self) -> bool {
+        let mut moved = self.take_changes();
+        moved |= self.run_controller();
+        moved |= self.run_provisioners();
+        moved |= self.run_workloads();
+        moved
+    }
+}
