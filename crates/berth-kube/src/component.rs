@@ -11,6 +11,7 @@ use crate::api::Api;
 use crate::endpoint::{self, Health};
 use crate::inbox::{self, Inbox};
 use crate::lease::{LeaseOptions, lead};
+use crate::process;
 use crate::recorder::{Recorder, recorder};
 use berth_core::api::Kind;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -84,6 +85,7 @@ pub(crate) struct RunMetrics {
     watch_failures: Family<KindLabel, Counter>,
     broken: Family<KindLabel, Counter>,
     leader: Gauge,
+    events_dropped: Counter,
 }
 
 impl RunMetrics {
@@ -93,6 +95,8 @@ impl RunMetrics {
         let help = "Objects that could not be decoded";
         registry.register("broken_objects", help, self.broken.clone());
         registry.register("leader", "1 while this copy leads", self.leader.clone());
+        let help = "Events that were not written because too many were waiting";
+        registry.register("events_dropped", help, self.events_dropped.clone());
     }
 
     pub(crate) fn is_leader(&self) -> bool {
@@ -126,6 +130,8 @@ pub(crate) trait Component: Sized + Send + Sync {
     const FIELD_MANAGER: &'static str;
     /// The kinds that it watches. All of them are listed before it does anything.
     const KINDS: &'static [Kind];
+    /// A field selector for the pods that it watches, if not all of them.
+    const POD_FIELDS: Option<&'static str> = None;
     /// The owner of its state.
     type Owner: Owner + Send;
 
@@ -235,6 +241,7 @@ async fn open_endpoint<C: Component>(
         .map_err(|source| RunError::Listen { address, source })?;
     let mut registry = Registry::default();
     component.register(&mut registry);
+    process::register(&mut registry);
     let (health, configuration) = (component.process().health.clone(), component.configuration());
     let cancel = cancel.clone();
     tasks.spawn(async move {
@@ -254,13 +261,14 @@ fn start<C: Component>(
     let election = component.process().leader_election.as_ref();
     let instance = election.map_or_else(|| C::FIELD_MANAGER.to_owned(), |lease| lease.identity.clone());
     let (recorder, writer) = recorder(api.clone(), component.event_source(), instance);
+    let recorder = recorder.counting(component.run_metrics().events_dropped.clone());
     let writer_cancel = cancel.clone();
     tasks.spawn(async move {
         writer.run(writer_cancel).await;
         "event recorder"
     });
     let told = (component.run_metrics(), &component.process().health);
-    let inbox = inbox::open(&api, C::KINDS, told, cancel, tasks);
+    let inbox = inbox::open(&api, (C::KINDS, C::POD_FIELDS), told, cancel, tasks);
     component.owner(api, recorder, inbox)
 }
 

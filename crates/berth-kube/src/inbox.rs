@@ -4,8 +4,8 @@ use crate::api::Api;
 use crate::component::RunMetrics;
 use crate::endpoint::Health;
 use crate::reported;
-use crate::resource::Watched;
-use crate::watch::{Change, Difference, Sink, watch, watch_resource};
+use crate::resource::{Resource, Watched};
+use crate::watch::{Change, Difference, Sink, watch, watch_resource, watch_selected};
 use berth_core::api::{self, Kind, Object};
 use rustc_hash::FxHashSet;
 use std::marker::PhantomData;
@@ -144,7 +144,7 @@ impl<T: Watched> Sink<T> for Forward<T> {
 /// Starts the watches of these kinds.
 pub(crate) fn open(
     api: &Api,
-    kinds: &[Kind],
+    (kinds, pod_fields): (&[Kind], Option<&'static str>),
     (metrics, health): (&RunMetrics, &Health),
     cancel: &CancellationToken,
     tasks: &mut JoinSet<&'static str>,
@@ -156,6 +156,7 @@ pub(crate) fn open(
         cancel,
         tasks,
         sender,
+        pod_fields,
     };
     kinds.iter().for_each(|kind| opener.start_kind(*kind));
     let inbox = Inbox {
@@ -173,6 +174,8 @@ struct Opener<'a> {
     cancel: &'a CancellationToken,
     tasks: &'a mut JoinSet<&'static str>,
     sender: mpsc::Sender<Message>,
+    /// Selects pods, if not all of them are watched.
+    pod_fields: Option<&'static str>,
 }
 
 impl Opener<'_> {
@@ -189,6 +192,15 @@ impl Opener<'_> {
         let (api, cancel) = (self.api.clone(), self.cancel.clone());
         self.tasks.spawn(async move {
             watch(api, forward, cancel).await;
+            "watch"
+        });
+    }
+
+    fn start_pods(&mut self) {
+        let forward = self.forward::<api::Pod>();
+        let (api, cancel, fields) = (self.api.clone(), self.cancel.clone(), self.pod_fields);
+        self.tasks.spawn(async move {
+            watch_selected(api, Resource::of(Kind::Pod), fields, forward, cancel).await;
             "watch"
         });
     }
@@ -217,7 +229,7 @@ impl Opener<'_> {
             Kind::Node => self.start::<api::Node>(),
             Kind::PersistentVolume => self.start::<api::PersistentVolume>(),
             Kind::PersistentVolumeClaim => self.start::<api::PersistentVolumeClaim>(),
-            Kind::Pod => self.start::<api::Pod>(),
+            Kind::Pod => self.start_pods(),
             Kind::PodDisruptionBudget => self.start::<api::PodDisruptionBudget>(),
             Kind::PriorityClass => self.start::<api::PriorityClass>(),
             Kind::ReplicaSet => self.start::<api::ReplicaSet>(),

@@ -17,6 +17,7 @@ pub mod controller;
 pub mod endpoint;
 mod inbox;
 pub mod lease;
+mod process;
 pub mod provisioner;
 mod queue;
 pub mod recorder;

@@ -7,11 +7,10 @@
 use crate::api::Api;
 use crate::resource::Resource;
 use jiff::Timestamp;
+use prometheus_client::metrics::counter::Counter;
 use rustc_hash::FxHashMap;
 use serde_json::json;
 use std::hash::Hash;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
@@ -30,6 +29,8 @@ const SIMILAR_WINDOW: Duration = Duration::from_secs(600);
 const REPEAT_AFTER: Duration = Duration::from_secs(5);
 /// The longest time between writes of a repeated event.
 const REPEAT_AT_MOST: Duration = Duration::from_secs(300);
+/// The most letters that the name of an object may have.
+const MAX_NAME: usize = 253;
 /// How long what waits may take to be written when the component stops.
 const DRAIN: Duration = Duration::from_secs(2);
 
@@ -67,7 +68,7 @@ pub struct Told {
 #[derive(Clone, Debug)]
 pub struct Recorder {
     queue: mpsc::Sender<Told>,
-    dropped: Arc<AtomicU64>,
+    dropped: Counter,
 }
 
 /// What writes them: run it beside the component.
@@ -134,7 +135,7 @@ pub fn recorder(api: Api, component: impl Into<String>, instance: impl Into<Stri
     let (sender, queue) = mpsc::channel(QUEUE);
     let recorder = Recorder {
         queue: sender,
-        dropped: Arc::default(),
+        dropped: Counter::default(),
     };
     let writer = Writer {
         api,
@@ -149,17 +150,24 @@ pub fn recorder(api: Api, component: impl Into<String>, instance: impl Into<Stri
 }
 
 impl Recorder {
+    /// The same, counting what it drops here.
+    #[must_use]
+    pub(crate) fn counting(mut self, dropped: Counter) -> Self {
+        self.dropped = dropped;
+        self
+    }
+
     /// Puts down an event, to be written soon.
     pub fn tell(&self, told: Told) {
         if self.queue.try_send(told).is_err() {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+            self.dropped.inc();
         }
     }
 
     /// How many events were dropped because too many were waiting.
     #[must_use]
     pub fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
+        self.dropped.get()
     }
 }
 
@@ -244,7 +252,7 @@ impl Writer {
         self.serial += 1;
         let about = &told.about;
         let now = Timestamp::now();
-        let name = format!("{}.{:x}{:04x}", about.name, now.as_nanosecond(), self.serial & 0xffff);
+        let name = event_name(&about.name, now.as_nanosecond(), self.serial);
         let namespace = namespace_of(about);
         let event = json!({
             "apiVersion": "v1",
@@ -286,6 +294,15 @@ impl Writer {
     }
 }
 
+/// A name that no other event has, from the object's, which is cut if the whole were longer than a name may be.
+fn event_name(object: &str, nanoseconds: i128, serial: u64) -> String {
+    let suffix = format!(".{nanoseconds:x}{:04x}", serial & 0xffff);
+    let length = object.floor_char_boundary(MAX_NAME.saturating_sub(suffix.len()));
+    // What is cut must not end in a dot: the next letter is one.
+    let object = object[..length].trim_end_matches(['.', '-']);
+    format!("{object}{suffix}")
+}
+
 /// Events about objects of the cluster are kept in the default namespace, as in Kubernetes.
 fn namespace_of(about: &About) -> &str {
     if about.namespace.is_empty() {
@@ -301,7 +318,18 @@ fn time() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{GENERATION, Memory};
+    use super::{GENERATION, MAX_NAME, Memory, event_name};
+
+    #[test]
+    fn names_of_events_are_no_longer_than_names_may_be() {
+        assert_eq!(event_name("claim", 0x17, 3), "claim.170003");
+        for length in 230..=253 {
+            let object = "a.".repeat(127)[..length].to_owned();
+            let name = event_name(&object, i128::from(u64::MAX), u64::MAX);
+            assert!(name.len() <= MAX_NAME && !name.contains(".."), "{name}");
+            assert!(name.starts_with("a.a."));
+        }
+    }
 
     #[test]
     fn what_is_asked_for_is_remembered_and_the_rest_goes_in_time() {

@@ -84,7 +84,21 @@ pub async fn watch<T: Watched>(api: Api, sink: impl Sink<T>, cancel: Cancellatio
 
 /// Watches the objects of a resource until it is cancelled or the sink wants no more.
 pub async fn watch_resource<T: Watchable>(api: Api, resource: Resource, sink: impl Sink<T>, cancel: CancellationToken) {
+    watch_selected(api, resource, None, sink, cancel).await;
+}
+
+/// Watches the objects of a resource that a field selector selects. One that it selects no longer counts as gone.
+pub(crate) async fn watch_selected<T: Watchable>(
+    api: Api,
+    resource: Resource,
+    fields: Option<&str>,
+    sink: impl Sink<T>,
+    cancel: CancellationToken,
+) {
     let mut watcher = Watcher::<T>::new(api, resource, cancel.clone());
+    if let Some(fields) = fields {
+        watcher.selector = format!("&fieldSelector={}", escape(fields));
+    }
     // Dropping the future at any await is safe: the watcher goes with it.
     let ended = cancel.run_until_cancelled(watcher.run(sink)).await;
     tracing::debug!(kind = resource.kind, cancelled = ended.is_none(), "watch ended");
@@ -96,6 +110,8 @@ type Known = FxHashMap<ObjectName, String>;
 struct Watcher<T> {
     api: Api,
     resource: Resource,
+    /// A part of each query.
+    selector: String,
     known: Known,
     version: Option<String>,
     /// Problems in a row.
@@ -181,6 +197,7 @@ impl<T: Watchable> Watcher<T> {
         Self {
             api,
             resource,
+            selector: String::new(),
             known: Known::default(),
             version: None,
             failures: 0,
@@ -277,8 +294,8 @@ impl<T: Watchable> Watcher<T> {
     async fn list(&mut self, sink: &mut impl Sink<T>) -> Result<Ended, ApiError> {
         let mut listed = Known::default();
         let mut changes = Vec::new();
-        let collection = self.resource.collection(None);
-        let mut path = format!("{collection}?limit={PAGE_SIZE}");
+        let (collection, selector) = (self.resource.collection(None), self.selector.clone());
+        let mut path = format!("{collection}?limit={PAGE_SIZE}{selector}");
         let mut paged = false;
         let version = loop {
             let body = match self.api.get_path(&path).await {
@@ -288,7 +305,7 @@ impl<T: Watchable> Watcher<T> {
                     listed.clear();
                     changes.clear();
                     paged = false;
-                    path.clone_from(&collection);
+                    path = format!("{collection}?{}", selector.trim_start_matches('&'));
                     continue;
                 }
                 body => body?,
@@ -300,7 +317,7 @@ impl<T: Watchable> Watcher<T> {
             match page.metadata.r#continue.filter(|token| !token.is_empty()) {
                 Some(token) => {
                     paged = true;
-                    path = format!("{collection}?limit={PAGE_SIZE}&continue={}", escape(&token));
+                    path = format!("{collection}?limit={PAGE_SIZE}{selector}&continue={}", escape(&token));
                 }
                 None => break page.metadata.resource_version,
             }
@@ -336,7 +353,8 @@ impl<T: Watchable> Watcher<T> {
     async fn follow(&mut self, version: &str, sink: &mut impl Sink<T>) -> Result<Ended, ApiError> {
         let collection = self.resource.collection(None);
         let path = format!(
-            "{collection}?watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={version}"
+            "{collection}?watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}{}&resourceVersion={version}",
+            self.selector
         );
         let mut lines = Lines::new(self.api.stream(&path).await?);
         if self.failures > 0 {
@@ -449,10 +467,9 @@ fn malformed(path: &str, error: &serde_json::Error) -> ApiError {
     }
 }
 
-/// Escapes a continue token for a query: tokens are base64 with padding.
-fn escape(token: &str) -> String {
-    token
-        .bytes()
+/// Escapes a text for a query, such as a continue token, which is base64 with padding.
+fn escape(text: &str) -> String {
+    text.bytes()
         .map(|byte| match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => char::from(byte).to_string(),
             other => format!("%{other:02X}"),

@@ -6,11 +6,14 @@
 mod common;
 
 use berth_core::api::Kind;
-use berth_kube::CancellationToken;
+use berth_kube::resource::Resource;
+use berth_kube::{CancellationToken, Client};
 use berth_kube::component::ProcessOptions;
 use berth_kube::lease::LeaseOptions;
 use berth_kube::scheduler::{Metrics, Options, RunError, run};
+use common::gate::{Gate, Verdict};
 use common::{Cluster, eventually};
+use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
@@ -23,10 +26,22 @@ struct Scheduler {
 
 impl Scheduler {
     fn start(cluster: &Cluster, options: Options) -> Self {
+        Self::through(cluster.client.clone(), options)
+    }
+
+    fn through(client: Client, options: Options) -> Self {
         let cancel = CancellationToken::new();
         let metrics = options.metrics.clone();
-        let task = tokio::spawn(run(cluster.client.clone(), options, cancel.clone()));
+        let task = tokio::spawn(run(client, options, cancel.clone()));
         Self { cancel, task, metrics }
+    }
+
+    fn samples(&self) -> String {
+        let mut registry = Registry::default();
+        self.metrics.register(&mut registry);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        text
     }
 
     async fn stop(self) {
@@ -222,5 +237,71 @@ async fn pods_of_another_scheduler_are_left_alone() {
     cluster.create(&pod("own", None)).await;
     wait_for_node(&cluster, "own").await;
     assert_eq!(node_of(&cluster, "foreign").await, "");
+    scheduler.stop().await;
+}
+
+async fn events(cluster: &Cluster, reason: &str) -> usize {
+    let events = cluster.list(Resource::EVENTS).await;
+    events.iter().filter(|event| event["reason"] == reason).count()
+}
+
+/// Another scheduler binds the pod to the node that this one chose, and the watch tells before the refusal comes.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_another_scheduler_bound_is_not_counted_as_ours() {
+    let cluster = Cluster::new();
+    create_node(&cluster, "n1").await;
+    let gate = Gate::new(&cluster.server);
+    gate.decide(|asked| match asked.starts_with("POST ") && asked.contains("/pods/lost/binding") {
+        true => Verdict::Late(http::StatusCode::CONFLICT, "already assigned", Duration::from_secs(5)),
+        false => Verdict::Pass,
+    });
+    let scheduler = Scheduler::through(Client::new(gate.clone(), "default"), Options::default());
+    cluster.create(&pod("lost", None)).await;
+    eventually("a binding is on its way", || async { gate.asked("/pods/lost/binding") == 1 }).await;
+    let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "lost"},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"}});
+    let pods = Resource::of(Kind::Pod);
+    let bound = cluster.api.post_subresource(pods, "default", "lost", "binding", &binding).await;
+    bound.unwrap();
+    eventually("it is counted as failed", || async {
+        scheduler
+            .samples()
+            .contains("scheduler_schedule_attempts_total{result=\"error\",profile=\"default-scheduler\"} 1\n")
+    })
+    .await;
+    // The next one is ours, although the watch may tell of it first.
+    cluster.create(&pod("won", None)).await;
+    eventually("it is told", || async { events(&cluster, "Scheduled").await == 1 }).await;
+    let samples = scheduler.samples();
+    let scheduled = "scheduler_schedule_attempts_total{result=\"scheduled\",profile=\"default-scheduler\"} 1\n";
+    assert!(samples.contains(scheduled), "{samples}");
+    scheduler.stop().await;
+    assert_eq!(events(&cluster, "Scheduled").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_that_have_ended_are_not_read_and_their_room_is_free() {
+    let cluster = Cluster::new();
+    create_node(&cluster, "n1").await;
+    let sized = |name: &str| {
+        let mut pod = pod(name, None);
+        pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "5"}});
+        pod
+    };
+    let gate = Gate::new(&cluster.server);
+    let scheduler = Scheduler::through(Client::new(gate.clone(), "default"), Options::default());
+    cluster.create(&sized("first")).await;
+    wait_for_node(&cluster, "first").await;
+    cluster.create(&sized("second")).await;
+    eventually("the second waits", || async { scheduler.metrics.pending("unschedulable") == 1 }).await;
+    let ended = json!({"status": {"phase": "Succeeded"}});
+    let pods = Resource::of(Kind::Pod);
+    let written = cluster.api.merge_patch(pods, "default", "first", Some("status"), &ended).await;
+    written.unwrap();
+    wait_for_node(&cluster, "second").await;
+    let selector = "fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed";
+    assert_eq!(gate.asked(&format!("/api/v1/pods?limit=1000&{selector}")), 1);
+    assert!(gate.asked("/api/v1/pods?watch=true") >= 1);
+    assert_eq!(gate.asked("/api/v1/pods?watch=true"), gate.asked(&format!("timeoutSeconds=290&{selector}")));
     scheduler.stop().await;
 }

@@ -310,6 +310,12 @@ impl Queue {
         self.pods.get(key).map_or(0, |waiting| waiting.attempts)
     }
 
+    /// The pods that fit nowhere, with the plugins that refused them.
+    pub fn refused_pods(&self) -> impl Iterator<Item = (&PodKey, PluginSet)> {
+        let pods = self.unschedulable.iter();
+        pods.filter_map(|(_, key)| Some((key, self.pods.get(key)?.refused_by)))
+    }
+
     /// How many pods are in a place.
     #[must_use]
     pub fn count(&self, place: Place) -> usize {

@@ -20,6 +20,8 @@ pub(super) struct Finished {
     pub(super) outcome: Option<(WriteId, WriteOutcome)>,
     /// The pod whose effects keep their order.
     pub(super) order: Option<PodKey>,
+    /// The write was refused, so that it is certain not to have been made.
+    pub(super) refused: bool,
 }
 
 /// What effects are carried out with.
@@ -54,8 +56,19 @@ fn split(key: &str) -> (&str, &str) {
 
 impl Executor {
     pub(super) async fn carry_out(&self, effect: Effect, order: Option<PodKey>) -> Finished {
+        let mut refused = false;
         let outcome = match effect {
-            Effect::Write { id, write } => Some((id, self.write(&write).await)),
+            Effect::Write { id, write } => {
+                let result = self.write(&write).await;
+                refused = result.as_ref().is_err_and(|error| !error.is_in_doubt());
+                let outcome = match result {
+                    Ok(version) => WriteOutcome::Done { version },
+                    Err(error) => WriteOutcome::Failed {
+                        problem: error.to_string(),
+                    },
+                };
+                Some((id, outcome))
+            }
             Effect::Condition { pod, reason, message } => {
                 self.say(&pod, "condition", &unscheduled(&pod, reason, &message)).await;
                 None
@@ -75,7 +88,11 @@ impl Executor {
                 None
             }
         };
-        Finished { outcome, order }
+        Finished {
+            outcome,
+            order,
+            refused,
+        }
     }
 
     /// Tells a user, in the recorder's own time.
@@ -110,7 +127,7 @@ impl Executor {
         }
     }
 
-    async fn write(&self, write: &Write) -> WriteOutcome {
+    async fn write(&self, write: &Write) -> Result<u64, ApiError> {
         let begun = Instant::now();
         let (name, result) = match write {
             Write::ReserveVolume { .. } => ("reserve_volume", self.reserve_volume(write).await),
@@ -120,12 +137,7 @@ impl Executor {
         };
         self.count(name, &result);
         self.metrics.wrote(name, result.is_ok(), begun.elapsed());
-        match result {
-            Ok(version) => WriteOutcome::Done { version },
-            Err(error) => WriteOutcome::Failed {
-                problem: error.to_string(),
-            },
-        }
+        result
     }
 
     async fn reserve_volume(&self, write: &Write) -> Result<u64, ApiError> {

@@ -2,6 +2,7 @@
 
 use crate::component::RunMetrics;
 use berth_core::api::Object;
+use berth_scheduler::framework::PluginName;
 use berth_scheduler::profile::Profile;
 use berth_scheduler::queue::{Place, PodKey};
 use berth_scheduler::scheduler::{Counts, DEFAULT_SCHEDULER_NAME, Effect, Scheduler, Write};
@@ -67,6 +68,12 @@ struct PointLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RefusedLabels {
+    plugin: &'static str,
+    profile: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OperationLabel {
     operation: &'static str,
 }
@@ -102,6 +109,7 @@ pub struct Metrics {
     victims: Histogram,
     volume_errors: Family<OperationLabel, Counter>,
     assumed: Family<TypeLabel, Gauge>,
+    unschedulable: Family<RefusedLabels, Gauge>,
     woken: Counter,
     pub(super) writes: Family<WriteLabels, Counter>,
     pub(super) run: RunMetrics,
@@ -123,6 +131,7 @@ impl Default for Metrics {
             victims: Histogram::new(exponential_buckets(1.0, 2.0, 7)),
             volume_errors: Family::default(),
             assumed: Family::default(),
+            unschedulable: Family::default(),
             woken: Counter::default(),
             writes: Family::default(),
             run: RunMetrics::default(),
@@ -151,14 +160,16 @@ impl Metrics {
         known.register("pending_pods", "Pods that wait, by queue", self.pending.clone());
         let help = "Pods added to a queue, by event";
         known.register("queue_incoming_pods", help, self.incoming.clone());
-        let help = "Attempts to make room for a pod";
+        let help = "Looks for room that could be made for a pod that fits nowhere";
         known.register("preemption_attempts", help, self.preemptions.clone());
         let help = "Pods evicted to make room for one";
         known.register("preemption_victims", help, self.victims.clone());
-        let help = "Stages of volume scheduling that failed";
+        let help = "Stages of volume scheduling that failed: assume or bind";
         known.register("volume_scheduling_stage_error", help, self.volume_errors.clone());
         let help = "Objects in the scheduler's cache, by type";
         known.register("cache_size", help, self.assumed.clone());
+        let help = "Pods that fit nowhere, by the plugins that refused them";
+        known.register("unschedulable_pods", help, self.unschedulable.clone());
         let own = registry.sub_registry_with_prefix("berth_scheduler");
         own.register("api_writes", "Writes to the API server, by result", self.writes.clone());
         let help = "Sleeping pods that an event woke";
@@ -246,7 +257,25 @@ struct Waiting {
     uid: String,
     profile: Arc<str>,
     since: Instant,
+    /// When the last attempt began.
+    tried: Instant,
     attempts: u32,
+}
+
+/// What is said when the node goes that was chosen for a pod: no fault of volumes.
+const NODE_GONE: &str = "the chosen node is gone";
+/// How it begins when volumes could not be assumed.
+const ASSUMING: &str = "assuming volumes: ";
+
+/// The stage of volume scheduling that failed, if one did.
+fn failed_stage(reason: &str, message: &str) -> Option<&'static str> {
+    match reason {
+        // The pod itself could not be bound.
+        "FailedBinding" => None,
+        _ if message == NODE_GONE => None,
+        _ if message.starts_with(ASSUMING) => Some("assume"),
+        _ => Some("bind"),
+    }
 }
 
 /// What is remembered between two calls of the scheduler, in order to count what came between.
@@ -282,10 +311,12 @@ impl Ledger {
             return;
         };
         self.incoming("active", "PodAdd", 1);
+        let now = Instant::now();
         let waiting = Waiting {
             uid: pod.metadata.uid.clone(),
             profile: profile.as_str().into(),
-            since: Instant::now(),
+            since: now,
+            tried: now,
             attempts: 0,
         };
         self.pods.insert(key.into(), waiting);
@@ -295,8 +326,12 @@ impl Ledger {
         self.pods.remove(format!("{namespace}/{name}").as_str());
     }
 
-    pub(super) fn decided(&self, took: Duration) {
-        self.metrics.algorithm.observe(took.as_secs_f64());
+    /// A decision about a pod was made.
+    pub(super) fn decided(&mut self, pod: Option<&PodKey>, begun: Instant) {
+        self.metrics.algorithm.observe(begun.elapsed().as_secs_f64());
+        if let Some(waiting) = pod.and_then(|pod| self.pods.get_mut(pod)) {
+            waiting.tried = begun;
+        }
     }
 
     /// Counts what the last call of the scheduler brought.
@@ -307,19 +342,21 @@ impl Ledger {
             self.metrics.woken.inc_by(woken);
             self.incoming("active", cause, woken);
         }
-        let unschedulable = counts.unschedulable > before.unschedulable;
+        let refused = counts.unschedulable - before.unschedulable;
+        // Whoever fits nowhere has room looked for.
+        self.metrics.preemptions.inc_by(refused);
+        let unschedulable = refused > 0;
         let mut victims = 0;
         for effect in effects {
             match effect {
-                Effect::Event { pod, reason, .. } => self.told(&pod.key, reason, unschedulable),
-                Effect::Nominate { .. } => {
-                    self.metrics.preemptions.inc();
-                }
+                Effect::Event {
+                    pod, reason, message, ..
+                } => self.told(&pod.key, reason, message, unschedulable),
                 Effect::Write {
                     write: Write::EvictPod { .. },
                     ..
                 } => victims += 1,
-                Effect::Write { .. } | Effect::Condition { .. } => {}
+                Effect::Write { .. } | Effect::Condition { .. } | Effect::Nominate { .. } => {}
             }
         }
         if victims > 0 {
@@ -327,7 +364,7 @@ impl Ledger {
         }
     }
 
-    fn told(&mut self, key: &PodKey, reason: &str, unschedulable: bool) {
+    fn told(&mut self, key: &PodKey, reason: &str, message: &str, unschedulable: bool) {
         let result = match reason {
             "Scheduled" => "scheduled",
             "FailedScheduling" if unschedulable => "unschedulable",
@@ -341,13 +378,12 @@ impl Ledger {
             profile: waiting.profile.to_string(),
         };
         self.metrics.attempts.get_or_create(&labels).inc();
+        let attempt = waiting.tried.elapsed().as_secs_f64();
+        self.metrics.attempt.get_or_create(&labels).observe(attempt);
         let took = waiting.since.elapsed().as_secs_f64();
         match result {
             "scheduled" => {
                 let attempts = waiting.attempts;
-                if attempts == 1 {
-                    self.metrics.attempt.get_or_create(&labels).observe(took);
-                }
                 let attempts_label = AttemptsLabel {
                     attempts: if attempts > 15 {
                         "16+".to_owned()
@@ -361,16 +397,47 @@ impl Ledger {
             }
             "unschedulable" => self.incoming("unschedulable", "ScheduleAttemptFailure", 1),
             _ => {
-                let labels = OperationLabel { operation: "bind" };
-                self.metrics.volume_errors.get_or_create(&labels).inc();
+                if let Some(operation) = failed_stage(reason, message) {
+                    let labels = OperationLabel { operation };
+                    self.metrics.volume_errors.get_or_create(&labels).inc();
+                }
                 self.incoming("backoff", "ScheduleAttemptFailure", 1);
             }
         }
     }
 
+    /// Another scheduler has bound a pod while we tried: the attempt failed, and there is no other.
+    pub(super) fn overtaken(&mut self, key: &PodKey) {
+        let Some(waiting) = self.pods.remove(key) else { return };
+        let labels = AttemptLabels {
+            result: "error",
+            profile: waiting.profile.to_string(),
+        };
+        self.metrics.attempts.get_or_create(&labels).inc();
+        let took = waiting.tried.elapsed().as_secs_f64();
+        self.metrics.attempt.get_or_create(&labels).observe(took);
+    }
+
     fn incoming(&self, queue: &'static str, event: &'static str, count: u64) {
         let labels = IncomingLabels { queue, event };
         self.metrics.incoming.get_or_create(&labels).inc_by(count);
+    }
+
+    /// Counts the pods that fit nowhere by who refused them. They are looked at one by one, so not after each decision.
+    pub(super) fn count_refused(&self, scheduler: &Scheduler, profiles: &BTreeMap<String, Profile>) {
+        let mut counts: BTreeMap<(&str, &'static str), i64> = BTreeMap::new();
+        for (profile, plugins) in scheduler.refused_pods() {
+            for plugin in plugins.iter() {
+                *counts.entry((profile, plugin.as_str())).or_default() += 1;
+            }
+        }
+        for profile in profiles.keys() {
+            for plugin in PluginName::ALL.iter().map(|plugin| plugin.as_str()) {
+                let count = counts.get(&(profile.as_str(), plugin)).copied().unwrap_or(0);
+                let profile = profile.clone();
+                self.metrics.unschedulable.get_or_create(&RefusedLabels { plugin, profile }).set(count);
+            }
+        }
     }
 
     pub(super) fn pending(&self, scheduler: &Scheduler) {
@@ -386,5 +453,90 @@ impl Ledger {
         }
         let assumed = i64::try_from(scheduler.bindings_under_way()).unwrap_or(i64::MAX);
         self.metrics.assumed.get_or_create(&ASSUMED_PODS).set(assumed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use berth_scheduler::scheduler::PodRef;
+    use serde_json::json;
+
+    fn told(reason: &'static str, message: &str) -> Effect {
+        Effect::Event {
+            pod: PodRef {
+                key: "default/p".into(),
+                uid: "u".to_owned(),
+            },
+            warning: reason != "Scheduled",
+            reason,
+            message: message.to_owned(),
+        }
+    }
+
+    fn ledger() -> Ledger {
+        let mut ledger = Ledger::new(Metrics::default());
+        let profiles = BTreeMap::from([(DEFAULT_SCHEDULER_NAME.to_owned(), Profile::default())]);
+        let metadata = json!({"name": "p", "namespace": "default", "uid": "u"});
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {}});
+        ledger.seen(&Object::decode(pod).unwrap().unwrap(), &profiles);
+        ledger
+    }
+
+    fn text(ledger: &Ledger) -> String {
+        let mut registry = Registry::default();
+        ledger.metrics.register(&mut registry);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        text
+    }
+
+    #[test]
+    fn only_failures_of_volumes_are_errors_of_volumes() {
+        let mut ledger = ledger();
+        for (reason, message) in [
+            ("FailedBinding", "binding rejected: conflict"),
+            ("FailedScheduling", NODE_GONE),
+            ("FailedScheduling", "assuming volumes: taken"),
+            ("FailedScheduling", "running PreBind plugin \"VolumeBinding\": timed out"),
+            ("FailedScheduling", "a claim of the pod was deleted"),
+        ] {
+            ledger.saw(&[told(reason, message)], Counts::default(), "Written");
+        }
+        let text = text(&ledger);
+        let count = |operation: &str, count: u32| {
+            let line = format!("scheduler_volume_scheduling_stage_error_total{{operation=\"{operation}\"}} {count}\n");
+            assert!(text.contains(&line), "{line}{text}");
+        };
+        count("assume", 1);
+        count("bind", 2);
+        assert!(text.contains("result=\"error\",profile=\"default-scheduler\"} 5\n"), "{text}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_attempt_is_measured_from_its_decision() {
+        let mut ledger = ledger();
+        let second = Duration::from_secs(1);
+        tokio::time::advance(100 * second).await;
+        ledger.decided(Some(&"default/p".into()), Instant::now());
+        let refused = Counts {
+            unschedulable: 1,
+            ..Counts::default()
+        };
+        ledger.saw(&[told("FailedScheduling", "0/1 nodes")], refused, "ScheduleAttempt");
+        tokio::time::advance(100 * second).await;
+        ledger.decided(Some(&"default/p".into()), Instant::now());
+        tokio::time::advance(3 * second).await;
+        ledger.saw(&[told("Scheduled", "there")], refused, "Written");
+        let text = text(&ledger);
+        let sum = |result: &str, sum: &str| {
+            let name = "scheduler_scheduling_attempt_duration_seconds_sum";
+            let line = format!("{name}{{result=\"{result}\",profile=\"default-scheduler\"}} {sum}\n");
+            assert!(text.contains(&line), "{line}{text}");
+        };
+        sum("unschedulable", "0.0");
+        sum("scheduled", "3.0");
+        assert!(text.contains("scheduler_pod_scheduling_sli_duration_seconds_sum{attempts=\"2\"} 203.0\n"), "{text}");
+        assert!(text.contains("scheduler_preemption_attempts_total 1\n"), "{text}");
     }
 }

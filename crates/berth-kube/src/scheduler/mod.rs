@@ -95,6 +95,8 @@ impl Component for Options {
     const NAME: &'static str = "scheduler";
     const FIELD_MANAGER: &'static str = "berth-scheduler";
     const KINDS: &'static [Kind] = Kind::ALL;
+    // Pods that have run to their end take no room, and there may be many of them. One that ends counts as gone.
+    const POD_FIELDS: Option<&'static str> = Some("status.phase!=Succeeded,status.phase!=Failed");
     type Owner = Owner;
 
     fn process(&self) -> &ProcessOptions {

@@ -42,6 +42,9 @@ pub(crate) struct Owner {
     ledger: Ledger,
     /// Pods whose binding was sent and not yet answered, with their nodes.
     binding: FxHashMap<PodKey, (WriteId, String)>,
+    /// What is to be said of pods that a watch showed on their nodes before their bindings were answered: another
+    /// scheduler may have put them there.
+    unconfirmed: FxHashMap<WriteId, Effect>,
     hold: Hold,
     sampler: Sampler,
     begin: Instant,
@@ -78,7 +81,7 @@ impl component::Owner for Owner {
                     self.hand_on("Tick");
                     self.let_go();
                 }
-                _ = pulse.tick() => {}
+                _ = pulse.tick() => self.ledger.count_refused(&self.scheduler, &self.options.profiles),
                 () = std::future::ready(()), if more => {}
             }
         }
@@ -100,6 +103,7 @@ impl Owner {
             options,
             inbox,
             binding: FxHashMap::default(),
+            unconfirmed: FxHashMap::default(),
             hold: Hold::default(),
             sampler: Sampler::default(),
             begin: Instant::now(),
@@ -158,7 +162,7 @@ impl Owner {
             if !self.step(now) {
                 break;
             }
-            self.ledger.decided(begun.elapsed());
+            self.ledger.decided(self.scheduler.last_tried(), begun);
             self.hand_on("ScheduleAttempt");
         }
         self.pool.dispatch();
@@ -185,6 +189,10 @@ impl Owner {
     /// Gives the effects of the last call to the pool.
     fn hand_on(&mut self, cause: &'static str) {
         let effects = self.scheduler.take_effects();
+        self.carry_out(effects, cause);
+    }
+
+    fn carry_out(&mut self, effects: Vec<Effect>, cause: &'static str) {
         self.ledger.saw(&effects, self.scheduler.counts(), cause);
         for effect in effects {
             match effect {
@@ -215,6 +223,12 @@ impl Owner {
             {
                 self.binding.remove(key);
             }
+            // A binding that was refused put the pod nowhere, wherever it is: another scheduler was faster.
+            match (self.unconfirmed.remove(&id), finished.refused) {
+                (Some(said), false) => self.carry_out(vec![said], "Written"),
+                (Some(_), true) => finished.order.iter().for_each(|key| self.ledger.overtaken(key)),
+                (None, _) => {}
+            }
             let now = self.now();
             self.scheduler.written(id, &outcome, now);
             self.hand_on("Written");
@@ -243,8 +257,17 @@ impl Owner {
             && *node == pod.spec.node_name
         {
             let (id, now) = (*id, self.now());
+            self.hand_on(Kind::Pod.name());
             self.scheduler.written(id, &WriteOutcome::Done { version: 0 }, now);
             self.binding.remove(key.as_str());
+            let (said, rest): (Vec<_>, Vec<_>) = self.scheduler.take_effects().into_iter().partition(|effect| {
+                let Effect::Event { pod, reason, .. } = effect else {
+                    return false;
+                };
+                *reason == "Scheduled" && *pod.key == *key
+            });
+            self.unconfirmed.extend(said.into_iter().map(|effect| (id, effect)));
+            self.carry_out(rest, Kind::Pod.name());
         }
     }
 

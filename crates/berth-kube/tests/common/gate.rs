@@ -11,6 +11,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tower_service::Service;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -23,6 +24,8 @@ pub enum Verdict {
     Pass,
     /// It is not carried out, and this is the answer.
     Answer(StatusCode, &'static str),
+    /// It is not carried out, and this is the answer, after some time.
+    Late(StatusCode, &'static str, Duration),
     /// It is not carried out, and there is no answer.
     Hang,
     /// It is carried out, and there is no answer.
@@ -79,6 +82,13 @@ impl Service<Request<Body>> for Gate {
         self.asked.lock().unwrap().push(asked);
         let mut inner = self.inner.clone();
         Box::pin(async move {
+            let verdict = match verdict {
+                Verdict::Late(status, body, after) => {
+                    tokio::time::sleep(after).await;
+                    Verdict::Answer(status, body)
+                }
+                verdict => verdict,
+            };
             match verdict {
                 Verdict::Pass => {
                     let response: Response<ResponseBody> =
@@ -91,7 +101,7 @@ impl Service<Request<Body>> for Gate {
                     *response.status_mut() = status;
                     Ok(response)
                 }
-                Verdict::Hang => std::future::pending().await,
+                Verdict::Hang | Verdict::Late(..) => std::future::pending().await,
                 Verdict::Silent => {
                     let _ = inner.call(request).await;
                     std::future::pending().await

@@ -28,6 +28,7 @@ impl Scheduler {
         let Some(key) = self.queue.pop(now) else {
             return false;
         };
+        self.last_tried = Some(PodKey::clone(&key));
         let decided = self.pods.get(&key).and_then(|pod| {
             let profile = self.profiles.get(pod.scheduler_name())?;
             let nominated = nominated(&self.nominations, &self.pods, &self.cluster, &key);

@@ -20,6 +20,7 @@ pub use effects::{Effect, PodRef, Write, WriteId, WriteOutcome};
 
 use crate::cluster::Cluster;
 use crate::decide::Scratch;
+use crate::framework::PluginSet;
 use crate::pod::Pod;
 use crate::profile::Profile;
 use crate::queue::{Place, PodKey, Queue, QueueTimes};
@@ -152,6 +153,7 @@ pub struct Scheduler {
     writes: FxHashMap<WriteId, PodKey>,
     write_count: u64,
     counts: Counts,
+    last_tried: Option<PodKey>,
 }
 
 impl Scheduler {
@@ -173,6 +175,7 @@ impl Scheduler {
             writes: FxHashMap::default(),
             write_count: 0,
             counts: Counts::default(),
+            last_tried: None,
         }
     }
 
@@ -198,6 +201,18 @@ impl Scheduler {
     #[must_use]
     pub fn pending(&self, place: Place) -> usize {
         self.queue.count(place)
+    }
+
+    /// The pod that the last [step](Self::step) decided about.
+    #[must_use]
+    pub fn last_tried(&self) -> Option<&PodKey> {
+        self.last_tried.as_ref()
+    }
+
+    /// The pods that fit nowhere: the names of their profiles, and the plugins that refused them.
+    pub fn refused_pods(&self) -> impl Iterator<Item = (&str, PluginSet)> {
+        let pods = self.queue.refused_pods();
+        pods.filter_map(|(key, by)| Some((self.pods.get(key)?.scheduler_name(), by)))
     }
 
     /// How many pods are on their way to the node that was chosen for them, and not yet seen there.
