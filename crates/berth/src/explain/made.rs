@@ -7,14 +7,12 @@ use super::ExplainError;
 use super::question::{PodName, Question};
 use crate::config::Configuration;
 use crate::embedded::View;
+use crate::embedded::workloads::KINDS;
 use crate::input::{self, Progress, Source};
 use crate::simulate::{Options, Simulation};
 use berth_core::api::{Kind, Object};
 use berth_scheduler::cluster::Cluster;
 use serde_json::Value;
-
-/// Kinds that make pods.
-const WORKLOADS: [&str; 4] = ["Deployment", "Job", "ReplicaSet", "StatefulSet"];
 
 /// The pod as its workload makes it, in the cluster of that moment, and what is to be said about that. None if no workload
 /// makes it, or the input can be read only once.
@@ -32,7 +30,7 @@ pub(super) fn by_workload(
         objects.push(value);
     })?;
     let kind = |object: &Value| object["kind"].as_str().unwrap_or_default().to_owned();
-    if !objects.iter().any(|object| WORKLOADS.contains(&kind(object).as_str())) {
+    if !objects.iter().any(|object| KINDS.contains(&kind(object).as_str())) {
         return Ok(None);
     }
     let profiles = configuration.profiles.iter();

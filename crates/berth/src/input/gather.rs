@@ -248,7 +248,7 @@ impl<'a> Gather<'a> {
             // Whether it lives in a namespace is for the server to say.
             (Ok(None), Some(raw)) if self.keeps_others => self.hand_on(raw, ""),
             // What `berth snapshot` writes for simulations is nobody's mistake where decisions are asked for.
-            (Ok(None), None) if WORKLOADS.contains(&kind.as_str()) => {}
+            (Ok(None), None) if is_workload || kind == "ControllerRevision" => {}
             (Ok(None), _) => *self.summary.skipped.entry(kind).or_default() += 1,
             (Err(error), _) => {
                 let hint = match &error {

@@ -1,7 +1,6 @@
 //! The objects that a cluster starts with: those of the user's files, or the sample cluster.
 
 use super::components::{Chosen, Component};
-use crate::embedded::workloads::KINDS;
 use crate::embedded::{field, sample};
 use berth_apiserver::{LeftOut, Server};
 use serde_json::Value;
