@@ -270,6 +270,36 @@ fn bench_prints_the_object_that_scripts_rely_on() {
 }
 
 #[test]
+fn what_a_snapshot_lacks_is_not_taken_for_absent() {
+    let text = "# A cluster as `berth snapshot` 1.0 saw it.\n\
+                # Missing: persistentvolumeclaims: this user may not list them\n\
+                # Missing: services: this user may not list them\n---\n\
+                {apiVersion: v1, kind: Node, metadata: {name: n1}}\n---\n\
+                {apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {volumes: [{name: v, persistentVolumeClaim: \
+                {claimName: c}}]}}\n";
+    let file = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
+    std::fs::write(file.path(), text).unwrap();
+    for command in ["explain --pod p -f", "explain --pod x/p -n x -f", "simulate -f"] {
+        let output = berth()
+            .args(command.split_whitespace())
+            .arg(file.path())
+            .output()
+            .unwrap();
+        assert_eq!(
+            stderr(&output),
+            "missing: persistentvolumeclaims, services: this user may not list them\n",
+            "{command}"
+        );
+        let answer = stdout(&output).to_owned() + " ";
+        assert!(!answer.contains("create claim"), "{command}: {answer}");
+        assert!(
+            answer.contains("have the persistentvolumeclaims read"),
+            "{command}: {answer}"
+        );
+    }
+}
+
+#[test]
 fn a_snapshot_of_a_workload_skips_nothing() {
     let text = "{apiVersion: v1, kind: Pod, metadata: {name: p}}\n---\n\
                 {apiVersion: apps/v1, kind: ControllerRevision, metadata: {name: r}, revision: 1}\n";

@@ -136,7 +136,12 @@ fn answer(
     let mut remarks = Vec::new();
     let mut question = match Question::read(pod, sources, standard_input, progress) {
         Err(ExplainError::NoPod { pod: name, hint }) => {
+            let once = match sources.contains(&Source::StandardInput) {
+                true => "; pods that a workload would make are explained from files, not from standard input",
+                false => "",
+            };
             let made = made::by_workload(pod, sources, &configuration, progress)?;
+            let hint = format!("{hint}{once}");
             let (question, remark) = made.ok_or(ExplainError::NoPod { pod: name, hint })?;
             remarks.push(remark);
             question
@@ -147,7 +152,7 @@ fn answer(
     if !summary.is_empty() {
         remarks.push(summary);
     }
-    remarks.extend(question.summary.gaps.iter().map(|gap| format!("missing: {gap}")));
+    remarks.extend(question.summary.gaps.told());
     remarks.extend(as_if_new(&mut question.pod));
     remarks.extend(held_back(&question.pod));
     let profile = match &args.config {

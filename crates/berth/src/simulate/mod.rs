@@ -13,6 +13,7 @@
 
 mod agents;
 mod drain;
+mod fill;
 mod fit;
 mod html;
 mod load;
@@ -24,7 +25,6 @@ mod pools;
 pub mod scenario;
 mod steps;
 mod table;
-mod until;
 mod volumes;
 
 pub use fit::{Fit, NodeOutcome, ZoneOutcome};
@@ -39,6 +39,7 @@ pub use table::render;
 use crate::embedded::memory::Change;
 use crate::embedded::workloads::{self, Workloads};
 use crate::embedded::{Effect, Event, EventType, Key, MemoryCluster, Target, View, disruption, field};
+use crate::input::Gaps;
 use agents::Agents;
 use berth_core::api::Object;
 use berth_scheduler::profile::Profile;
@@ -103,6 +104,8 @@ pub struct Simulation {
     due: BTreeMap<Timestamp, BTreeSet<Key>>,
     /// What came of the steps of the scenario so far.
     steps: Vec<StepOutcome>,
+    /// What could not be read.
+    gaps: Gaps,
 }
 
 impl Simulation {
@@ -127,6 +130,7 @@ impl Simulation {
             budgets: BTreeSet::new(),
             due: BTreeMap::new(),
             steps: Vec::new(),
+            gaps: Gaps::default(),
         }
     }
 
