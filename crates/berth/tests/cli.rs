@@ -168,7 +168,14 @@ fn a_pod_that_a_workload_would_make_is_explained() {
     );
     let output = run("explain -f examples/quickstart.yaml --pod db-9");
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("there is no pod default/db-9 in the input"));
+    let hint = "its workloads would make default/db-0, default/db-1, default/db-2";
+    assert!(stderr(&output).contains(hint), "{}", stderr(&output));
+    let output = run("explain -f examples/quickstart.yaml --pod web");
+    assert!(
+        stderr(&output).contains("StatefulSet default/db"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]

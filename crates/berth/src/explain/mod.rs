@@ -31,6 +31,7 @@ use berth_scheduler::plugins::{FilterState, volume_binding};
 use berth_scheduler::pod::Pod;
 use berth_scheduler::profile::Profile;
 use berth_scheduler::reason::Reason;
+use made::Made;
 use question::{AskedPod, PodName, Question, as_if_new, held_back};
 use report::{NodeReport, NodeVolumes, Refusal, TooSmall};
 use std::collections::BTreeMap;
@@ -135,16 +136,19 @@ fn answer(
     configuration.set_feature_gates(&gates);
     let mut remarks = Vec::new();
     let mut question = match Question::read(pod, sources, standard_input, progress) {
-        Err(ExplainError::NoPod { pod: name, hint }) => {
-            let once = match sources.contains(&Source::StandardInput) {
-                true => "; pods that a workload would make are explained from files, not from standard input",
-                false => "",
-            };
-            let made = made::by_workload(pod, sources, &configuration, progress)?;
-            let hint = format!("{hint}{once}");
-            let (question, remark) = made.ok_or(ExplainError::NoPod { pod: name, hint })?;
-            remarks.push(remark);
-            question
+        // On a cluster, the workloads have made what they make.
+        Err(ExplainError::NoPod { pod: name, hint }) if !args.filename.is_empty() => {
+            match made::by_workload(pod, sources, &configuration, progress)? {
+                Made::Pod(question, remark) => {
+                    remarks.push(remark);
+                    *question
+                }
+                Made::Not(more) => {
+                    let hint = [hint, more].into_iter().filter(|words| !words.is_empty());
+                    let hint = hint.collect::<Vec<_>>().join("; ");
+                    return Err(ExplainError::NoPod { pod: name, hint });
+                }
+            }
         }
         read => read?,
     };
