@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(found.iter().collect::<Vec<_>>(), ["pods: this user may not list them"]);
         assert_eq!(found.why("pods"), Some("this user may not list them"));
         assert_eq!(found.why("pod"), None);
-        let mut more = found.clone();
+        let mut more = found;
         more.add("services: this user may not list them");
         more.add("of shop only: so there is more room");
         assert_eq!(
