@@ -105,6 +105,9 @@ impl ListError {
             ApiError::Refused { code: 401, .. } => {
                 "the credentials of the kubeconfig are not accepted (401)".to_owned()
             }
+            ApiError::Refused { code: 403, message, .. } => {
+                format!("{message} (403); let somebody who may run `berth snapshot`, and name the file with -f")
+            }
             ApiError::Refused { code, message, .. } => format!("{message} ({code})"),
             ApiError::Malformed { problem, .. } => problem.clone(),
         };

@@ -72,8 +72,8 @@ fn dispatch(cli: &Cli) -> anyhow::Result<u8> {
         Command::Simulate(args) => simulate(args, cli.color),
         Command::Snapshot(args) => {
             let missing = snapshot::snapshot(args)?;
-            for gap in missing.iter() {
-                writeln!(cli.color.stderr(), "missing: {gap}")?;
+            for line in missing.told() {
+                writeln!(cli.color.stderr(), "{line}")?;
             }
             let is_whole = ESSENTIAL.iter().all(|plural| missing.why(plural).is_none());
             Ok(if is_whole { EXIT_DONE } else { EXIT_REFUSED })
@@ -125,8 +125,8 @@ fn simulate(args: &SimulateArgs, color: Color) -> anyhow::Result<u8> {
     if !remark.is_empty() {
         writeln!(color.stderr(), "{remark}")?;
     }
-    for gap in loaded.summary.gaps.iter() {
-        writeln!(color.stderr(), "missing: {gap}")?;
+    for line in loaded.summary.gaps.told() {
+        writeln!(color.stderr(), "{line}")?;
     }
     let mut simulation = loaded.simulation;
     let mut progress = ProgressLine::new();

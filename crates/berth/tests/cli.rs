@@ -168,7 +168,14 @@ fn a_pod_that_a_workload_would_make_is_explained() {
     );
     let output = run("explain -f examples/quickstart.yaml --pod db-9");
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("there is no pod default/db-9 in the input"));
+    let hint = "its workloads would make default/db-0, default/db-1, default/db-2";
+    assert!(stderr(&output).contains(hint), "{}", stderr(&output));
+    let output = run("explain -f examples/quickstart.yaml --pod web");
+    assert!(
+        stderr(&output).contains("StatefulSet default/db"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
@@ -267,6 +274,36 @@ fn bench_prints_the_object_that_scripts_rely_on() {
         assert!(measured[field].is_f64(), "{field}");
     }
     assert!(measured["rss_bytes"].as_u64() > Some(0));
+}
+
+#[test]
+fn what_a_snapshot_lacks_is_not_taken_for_absent() {
+    let text = "# A cluster as `berth snapshot` 1.0 saw it.\n\
+                # Missing: persistentvolumeclaims: this user may not list them\n\
+                # Missing: services: this user may not list them\n---\n\
+                {apiVersion: v1, kind: Node, metadata: {name: n1}}\n---\n\
+                {apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {volumes: [{name: v, persistentVolumeClaim: \
+                {claimName: c}}]}}\n";
+    let file = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
+    std::fs::write(file.path(), text).unwrap();
+    for command in ["explain --pod p -f", "explain --pod x/p -n x -f", "simulate -f"] {
+        let output = berth()
+            .args(command.split_whitespace())
+            .arg(file.path())
+            .output()
+            .unwrap();
+        assert_eq!(
+            stderr(&output),
+            "missing: persistentvolumeclaims, services: this user may not list them\n",
+            "{command}"
+        );
+        let answer = stdout(&output).to_owned() + " ";
+        assert!(!answer.contains("create claim"), "{command}: {answer}");
+        assert!(
+            answer.contains("have the persistentvolumeclaims read"),
+            "{command}: {answer}"
+        );
+    }
 }
 
 #[test]

@@ -279,6 +279,51 @@ fn an_inline_volume_is_too_large_for_the_pools() {
 }
 
 #[test]
+fn claims_of_one_class_are_not_both_promised_the_same_volume() {
+    let yaml = node("n1", "")
+        + CLASSES
+        + &volume("pv1", "n1", 10, "")
+        + &claim("data", "local", 50, "")
+        + &claim("logs", "local", 50, "");
+    let one = explained(&(yaml.clone() + &target(&["data"], "")));
+    assert!(
+        one.advice[0].ends_with("or let claim data ask for 10Gi, which n1 could give"),
+        "{:?}",
+        one.advice
+    );
+    let both = explained(&(yaml + &target(&["data", "logs"], "")));
+    assert_eq!(
+        both.advice,
+        [
+            "on n1, all of: provide storage for claim data: 50Gi of class local (RWO); provide storage for claim logs: 50Gi of \
+          class local (RWO)"
+        ]
+    );
+}
+
+#[test]
+fn a_volume_that_is_being_made_for_another_node() {
+    let chosen = "  annotations: {volume.kubernetes.io/selected-node: n2}";
+    let made = CLASSES.replace(
+        "volumeBindingMode: Immediate",
+        "volumeBindingMode: WaitForFirstConsumer",
+    );
+    let yaml = node("n1", "")
+        + &node("n2", "spec: {unschedulable: true}")
+        + &made
+        + &claim("data", "now", 5, chosen)
+        + &target(&["data"], "");
+    assert_eq!(
+        explained(&yaml).advice,
+        [
+            "on n2: uncordon it (kubectl uncordon n2)",
+            "on n1: the volume of claim data is already being made for node n2: take the annotation \
+          volume.kubernetes.io/selected-node off the claim"
+        ]
+    );
+}
+
+#[test]
 fn equally_good_nodes_are_tied() {
     let report = check(
         "tied",

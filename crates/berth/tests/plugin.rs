@@ -176,7 +176,10 @@ fn commands_work_on_the_cluster_of_the_context() {
 
     for (arguments, words) in [
         ("explain deployment/web", "only pods can be explained"),
-        ("explain pod/web -n nowhere", "there is no pod nowhere/web"),
+        (
+            "explain pod/web -n nowhere",
+            "there is no pod nowhere/web on the cluster",
+        ),
         ("explain pod/web --context nowhere", "nowhere"),
         ("explain", "required"),
         ("explain pod/web --pod web", "cannot be used with"),

@@ -3,35 +3,54 @@
 //! The cluster is run in virtual time up to the moment at which the pod has been made and not been placed: with its claims,
 //! and with the pods before it where they are by then.
 
-use super::ExplainError;
 use super::question::{PodName, Question};
+use super::{ExplainError, layout};
 use crate::config::Configuration;
-use crate::embedded::View;
 use crate::embedded::workloads::KINDS;
+use crate::embedded::{View, field};
 use crate::input::{self, Progress, Source};
 use crate::simulate::{Options, Simulation};
 use berth_core::api::{Kind, Object};
 use berth_scheduler::cluster::Cluster;
 use serde_json::Value;
+use std::fmt;
 
-/// The pod as its workload makes it, in the cluster of that moment, and what is to be said about that. None if no workload
-/// makes it, or the input can be read only once.
+/// How many workloads are named if none of them would make the pod.
+const NAMES_SHOWN: usize = 3;
+
+/// What became of the search for a pod among those that workloads would make.
+pub(super) enum Made {
+    /// The pod in the cluster of the moment at which it is made, and what is to be said about that.
+    Pod(Box<Question>, String),
+    /// No workload makes it; what to say about that.
+    Not(String),
+}
+
+/// Looks for the pod among those that the workloads of the input would make.
 pub(super) fn by_workload(
     pod: &PodName,
     sources: &[Source],
     configuration: &Configuration,
     progress: &mut dyn Progress,
-) -> Result<Option<(Question, String)>, ExplainError> {
+) -> Result<Made, ExplainError> {
     if sources.contains(&Source::StandardInput) {
-        return Ok(None);
+        let hint = "pods that a workload would make are explained from files, not from standard input";
+        return Ok(Made::Not(hint.to_owned()));
     }
     let mut objects = Vec::new();
     let summary = input::read_values(sources, &mut std::io::empty(), progress, &mut |value| {
         objects.push(value);
     })?;
-    let kind = |object: &Value| object["kind"].as_str().unwrap_or_default().to_owned();
-    if !objects.iter().any(|object| KINDS.contains(&kind(object).as_str())) {
-        return Ok(None);
+    let workloads: Vec<Workload> = objects.iter().filter_map(Workload::of).collect();
+    if !workloads.iter().any(|workload| workload.may_make(pod)) {
+        let names: Vec<String> = workloads.iter().map(Workload::to_string).collect();
+        return Ok(Made::Not(match names.is_empty() {
+            true => String::new(),
+            false => format!(
+                "its workloads make pods of other names: {}",
+                layout::names(&names, NAMES_SHOWN)
+            ),
+        }));
     }
     let profiles = configuration.profiles.iter();
     let profiles = profiles.map(|profile| (profile.scheduler_name.clone(), profile.profile.clone()));
@@ -41,16 +60,20 @@ pub(super) fn by_workload(
     };
     let mut simulation = Simulation::new(options);
     simulation.load(objects)?;
-    let Some(made) = simulation.run_until_made(&pod.namespace, &pod.name) else {
-        return Ok(None);
-    };
-    let owner = made.pointer("/metadata/ownerReferences/0");
+    let made = simulation.run_until_made(&pod.namespace, &pod.name);
+    let owner = made
+        .as_ref()
+        .and_then(|made| made.pointer("/metadata/ownerReferences/0"));
     let owner = owner.map_or("a workload".to_owned(), |owner| {
         let text = |field: &str| owner[field].as_str().unwrap_or_default();
         format!("{} {}", text("kind"), text("name"))
     });
-    let Ok(Some(Object::Pod(found))) = Object::decode(made) else {
-        return Ok(None);
+    let Some(Ok(Some(Object::Pod(found)))) = made.map(Object::decode) else {
+        let names: Vec<String> = simulation.objects().of_kind("Pod").map(full_name).collect();
+        return Ok(Made::Not(match names.is_empty() {
+            true => String::new(),
+            false => format!("its workloads would make {}", layout::names(&names, NAMES_SHOWN)),
+        }));
     };
     let remark = format!(
         "pod {}/{} is not there yet; it is explained as {owner} would make it",
@@ -61,7 +84,41 @@ pub(super) fn by_workload(
         pod: *found,
         summary,
     };
-    Ok(Some((question, remark)))
+    Ok(Made::Pod(Box::new(question), remark))
+}
+
+fn full_name(object: &Value) -> String {
+    format!("{}/{}", field::namespace(object), field::name(object))
+}
+
+/// Something that makes pods.
+struct Workload {
+    kind: String,
+    namespace: String,
+    name: String,
+}
+
+impl Workload {
+    fn of(object: &Value) -> Option<Self> {
+        let kind = field::kind(object);
+        KINDS.contains(&kind).then(|| Self {
+            kind: kind.to_owned(),
+            namespace: field::namespace(object).to_owned(),
+            name: field::name(object).to_owned(),
+        })
+    }
+
+    /// Whether a pod of that name could be one of its own: they are named after it.
+    fn may_make(&self, pod: &PodName) -> bool {
+        let rest = pod.name.strip_prefix(&self.name);
+        self.namespace == pod.namespace && rest.is_some_and(|rest| rest.starts_with('-'))
+    }
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}/{}", self.kind, self.namespace, self.name)
+    }
 }
 
 /// The cluster as decisions see it, without the pod.

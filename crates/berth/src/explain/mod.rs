@@ -32,6 +32,7 @@ use berth_scheduler::plugins::{FilterState, volume_binding};
 use berth_scheduler::pod::Pod;
 use berth_scheduler::profile::Profile;
 use berth_scheduler::reason::Reason;
+use made::Made;
 use question::{AskedPod, PodName, Question, as_if_new, held_back};
 use report::{NodeReport, NodeVolumes, Refusal, TooSmall};
 use std::collections::BTreeMap;
@@ -144,11 +145,19 @@ fn answer(
     configuration.set_feature_gates(&gates);
     let mut remarks = Vec::new();
     let mut question = match Question::read(pod, sources, standard_input, progress) {
-        Err(ExplainError::NoPod { pod: name, hint }) => {
-            let made = made::by_workload(pod, sources, &configuration, progress)?;
-            let (question, remark) = made.ok_or(ExplainError::NoPod { pod: name, hint })?;
-            remarks.push(remark);
-            question
+        // On a cluster, the workloads have made what they make.
+        Err(ExplainError::NoPod { pod: name, hint }) if !args.filename.is_empty() => {
+            match made::by_workload(pod, sources, &configuration, progress)? {
+                Made::Pod(question, remark) => {
+                    remarks.push(remark);
+                    *question
+                }
+                Made::Not(more) => {
+                    let hint = [hint, more].into_iter().filter(|words| !words.is_empty());
+                    let hint = hint.collect::<Vec<_>>().join("; ");
+                    return Err(ExplainError::NoPod { pod: name, hint });
+                }
+            }
         }
         read => read?,
     };
@@ -156,7 +165,7 @@ fn answer(
     if !summary.is_empty() {
         remarks.push(summary);
     }
-    remarks.extend(question.summary.gaps.iter().map(|gap| format!("missing: {gap}")));
+    remarks.extend(question.summary.gaps.told());
     remarks.extend(as_if_new(&mut question.pod));
     remarks.extend(held_back(&question.pod));
     let profile = match &args.config {

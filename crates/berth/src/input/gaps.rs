@@ -31,6 +31,24 @@ impl Gaps {
         self.iter().find_map(|gap| gap.strip_prefix(plural)?.strip_prefix(": "))
     }
 
+    /// The gaps for a person, those for the same reason in one line.
+    #[must_use]
+    pub fn told(&self) -> Vec<String> {
+        let mut told: Vec<(&str, Vec<&str>)> = Vec::new();
+        for gap in self.iter() {
+            let (what, why) = gap.split_once(": ").unwrap_or((gap, ""));
+            match told.iter_mut().find(|(known, _)| *known == why) {
+                Some((_, names)) => names.push(what),
+                None => told.push((why, vec![what])),
+            }
+        }
+        let line = |(why, names): (&str, Vec<&str>)| match why {
+            "" => format!("missing: {}", names.join(", ")),
+            why => format!("missing: {}: {why}", names.join(", ")),
+        };
+        told.into_iter().map(line).collect()
+    }
+
     /// Takes note of the gaps that a snapshot names in the comments at its top.
     pub(super) fn read_comments(&mut self, text: &str) {
         let comments = text.lines().take_while(|line| line.starts_with('#'));
@@ -58,6 +76,16 @@ mod tests {
         assert_eq!(found.iter().collect::<Vec<_>>(), ["pods: this user may not list them"]);
         assert_eq!(found.why("pods"), Some("this user may not list them"));
         assert_eq!(found.why("pod"), None);
+        let mut more = found;
+        more.add("services: this user may not list them");
+        more.add("of shop only: so there is more room");
+        assert_eq!(
+            more.told(),
+            [
+                "missing: pods, services: this user may not list them",
+                "missing: of shop only: so there is more room"
+            ]
+        );
         assert_eq!(gaps("# Missing: pods: but nobody knows who says so\n"), Gaps::default());
     }
 }

@@ -114,6 +114,7 @@ pub fn load(
         profiles,
     });
     simulation.load(objects)?;
+    simulation.set_gaps(&summary.gaps);
     Ok(Loaded {
         simulation,
         scenario,

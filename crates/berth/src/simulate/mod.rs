@@ -13,6 +13,7 @@
 
 mod agents;
 mod drain;
+mod fill;
 mod fit;
 mod html;
 mod load;
@@ -26,7 +27,6 @@ pub mod scenario;
 mod stand_in;
 mod steps;
 mod table;
-mod until;
 mod volumes;
 
 pub use fit::{Fit, NodeOutcome, ZoneOutcome};
@@ -41,6 +41,7 @@ pub use table::render;
 use crate::embedded::memory::{Change, Refused};
 use crate::embedded::workloads::{self, Workloads};
 use crate::embedded::{Effect, Event, EventType, Key, MemoryCluster, Target, View, disruption, field};
+use crate::input::Gaps;
 use agents::Agents;
 use berth_core::api::Object;
 use berth_scheduler::profile::Profile;
@@ -114,6 +115,8 @@ pub struct Simulation {
     due: BTreeMap<Timestamp, BTreeSet<Key>>,
     /// What came of the steps of the scenario so far.
     steps: Vec<StepOutcome>,
+    /// What could not be read.
+    gaps: Gaps,
 }
 
 impl Simulation {
@@ -139,6 +142,7 @@ impl Simulation {
             budgets: BTreeSet::new(),
             due: BTreeMap::new(),
             steps: Vec::new(),
+            gaps: Gaps::default(),
         }
     }
 

@@ -5,7 +5,7 @@
 
 use super::Simulation;
 use super::outcome::PodOutcome;
-use crate::explain::explain_pod;
+use crate::explain::explain_pod_despite;
 use crate::explain::report::{NodeReport, Report};
 use berth_core::api::Object;
 use berth_scheduler::scheduler::DEFAULT_SCHEDULER_NAME;
@@ -73,7 +73,7 @@ impl Simulation {
             let Some(profile) = self.profiles.get(scheduler) else {
                 continue;
             };
-            let report = explain_pod(&mut cluster, &pod, profile);
+            let report = explain_pod_despite(&mut cluster, &pod, profile, &self.gaps);
             group.refused = refused(&report);
             group.advice = report.advice;
         }

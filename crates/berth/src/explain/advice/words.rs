@@ -2,6 +2,7 @@
 
 use super::Way;
 use super::needs::Need;
+use crate::explain::claims::MADE_ELSEWHERE;
 use crate::explain::details::APART_BY;
 use crate::explain::report::{ClaimReport, ClaimState, Offer, Report, TooSmall};
 use berth_core::names;
@@ -112,7 +113,7 @@ impl<'r> Members<'r> {
 /// What to do about a need on one of these nodes.
 pub(super) fn step(report: &Report, need: &Need<'_>, nodes: &Members<'_>) -> String {
     match need {
-        Need::Storage(index) => storage_step(&report.claims[*index], nodes),
+        Need::Storage(index) => storage_step(report, &report.claims[*index], nodes),
         Need::Inline(index) => {
             let volume = &report.inline_volumes[*index];
             let (driver, wants) = (&volume.driver, Bytes(volume.request_bytes));
@@ -126,14 +127,20 @@ pub(super) fn step(report: &Report, need: &Need<'_>, nodes: &Members<'_>) -> Str
             }
         }
         Need::StorageTogether => {
-            "add volumes or storage: each claim would find its place alone, but not all together".to_owned()
+            "add volumes or storage: each of the pod's volumes would find its place alone, but not all together"
+                .to_owned()
         }
         Need::StorageForSome => "provide storage for the pod's claims".to_owned(),
         Need::MadeElsewhere(index) => {
             let claim = &report.claims[*index];
-            let elsewhere = claim.offers.first().map_or("", |offer| offer.text.as_str());
-            let name = &claim.claim;
-            format!("{elsewhere} (claim {name}): take the annotation volume.kubernetes.io/selected-node off the claim")
+            let mut offers = claim.offers.iter();
+            let elsewhere = offers.find_map(|offer| offer.text.strip_prefix(MADE_ELSEWHERE));
+            format!(
+                "the volume of claim {} is already being made for node {}: take the annotation \
+                 volume.kubernetes.io/selected-node off the claim",
+                claim.claim,
+                elsewhere.unwrap_or_default()
+            )
         }
         Need::SmallerPod(resource) => {
             let found = report
@@ -148,7 +155,10 @@ pub(super) fn step(report: &Report, need: &Need<'_>, nodes: &Members<'_>) -> Str
             format!("let the pod ask for no more {resource} than there is in all: {has}")
         }
         Need::Room(resource) => format!("free {resource}, or let the pod request less of it"),
-        Need::Taints(taints) => format!("let the pod tolerate {taints}, or remove the taint"),
+        Need::Taints(taints) if taints.contains(", ") => {
+            format!("let the pod tolerate {taints}, or remove these taints")
+        }
+        Need::Taints(taint) => format!("let the pod tolerate {taint}, or remove the taint"),
         Need::Reason(code, reason) => reason_step(report, code, reason, nodes.first),
     }
 }
@@ -200,10 +210,13 @@ fn is_held_by_its_volume(claim: &ClaimReport) -> bool {
     claim.summary.contains(" can reach") && !claim.summary.contains("every node")
 }
 
-fn storage_step(claim: &ClaimReport, nodes: &Members<'_>) -> String {
+fn storage_step(report: &Report, claim: &ClaimReport, nodes: &Members<'_>) -> String {
     let name = &claim.claim;
     let wanted = claim.summary.strip_prefix("wants ").unwrap_or(&claim.summary);
-    let less = largest(&claim.offers, nodes).filter(|(_, bytes)| *bytes < claim.request_bytes);
+    // What one claim could have, another one of the class may be about to take.
+    let delayed = report.claims.iter().filter(|other| other.state == ClaimState::Delayed);
+    let rivals = delayed.filter(|other| other.class == claim.class).count() > 1;
+    let less = largest(&claim.offers, nodes).filter(|(_, bytes)| *bytes < claim.request_bytes && !rivals);
     let or_less = less.map_or(String::new(), |(node, bytes)| {
         format!(
             ", or let claim {name} ask for {}, which {node} could give",

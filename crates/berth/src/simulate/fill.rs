@@ -1,9 +1,10 @@
-//! A simulation that stops when a certain pod has been made, before anybody decides where it goes.
+//! How a simulation is filled from an input, and one that stops when a certain pod has been made, before anybody decides
+//! where it goes.
 
 use super::load::in_order;
 use super::{LONGEST, REST, Simulation};
 use crate::embedded::memory::Refused;
-use crate::input;
+use crate::input::{self, Gaps};
 use serde_json::Value;
 
 impl Simulation {
@@ -14,6 +15,11 @@ impl Simulation {
     pub fn load(&mut self, objects: Vec<Value>) -> Result<(), Refused> {
         let objects = in_order(input::with_reports(objects));
         objects.into_iter().try_for_each(|object| self.create(object))
+    }
+
+    /// Takes note of what could not be read, so that advice does not take it for absent.
+    pub fn set_gaps(&mut self, gaps: &Gaps) {
+        self.gaps.clone_from(gaps);
     }
 
     /// Lets time pass until a pod is there, and gives it as it was made. None if nothing moves any more and it is not.
