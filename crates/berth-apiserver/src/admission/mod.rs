@@ -18,6 +18,7 @@ mod selectors;
 mod services;
 mod storage;
 mod stored;
+mod structural;
 mod volumes;
 mod workloads;
 
@@ -40,6 +41,7 @@ const ATTRIBUTES_PROTECTION: &str = "kubernetes.io/vac-protection";
 pub(crate) fn warnings(served: &Served, object: &Value) -> Vec<String> {
     match (served.resource.group.as_str(), served.resource.kind.as_str()) {
         ("", "PersistentVolume") => volumes::warnings(object),
+        ("apiextensions.k8s.io", _) => structural::warnings(object),
         ("", "Endpoints") => {
             vec!["v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned()]
         }
