@@ -452,3 +452,12 @@ async fn warnings_of(server: &Server, path: &str, body: &Value) -> Vec<String> {
     let warnings = response.headers().get_all("warning").iter();
     warnings.map(|warning| warning.to_str().unwrap().to_owned()).collect()
 }
+
+#[tokio::test]
+async fn an_answer_to_head_has_no_body() {
+    let server = Server::builder().build().unwrap();
+    for (path, expected) in [("/healthz", 200), ("/version", 200), (MAPS, 405)] {
+        let (code, body) = send(&server.service(), "HEAD", path, "", Bytes::new()).await;
+        assert_eq!((code, body.len()), (expected, 0), "{path}");
+    }
+}

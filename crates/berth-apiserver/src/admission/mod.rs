@@ -66,7 +66,11 @@ pub(crate) fn admit_create(change: &Change<'_>, object: &mut Value) -> Result<()
         }
         ("", "PersistentVolumeClaim") => {
             claims::mirror_data_source(object);
-            claims::set_default_class(change.api, object);
+            // A claim that was bound without a class has none.
+            let was_bound = change.restores && !meta::text(object, &["spec", "volumeName"]).is_empty();
+            if !was_bound {
+                claims::set_default_class(change.api, object);
+            }
             meta::add_finalizer(object, names::CLAIM_PROTECTION);
         }
         ("", "PersistentVolume") => {
