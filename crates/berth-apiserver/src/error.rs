@@ -121,6 +121,13 @@ impl FieldError {
         }
     }
 
+    /// The same about another field.
+    #[must_use]
+    pub(crate) fn at(mut self, field: impl Into<String>) -> Self {
+        self.field = field.into();
+        self
+    }
+
     fn cause(&self) -> Value {
         json!({"reason": self.reason, "message": self.message, "field": self.field})
     }

@@ -45,7 +45,7 @@ pub struct Loaded {
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The API refuses it.
-    #[error("{kind} {name:?}: {reason}")]
+    #[error("{kind} {name}: {reason}")]
     Refused {
         /// The object's kind.
         kind: String,
@@ -173,10 +173,17 @@ impl Loading<'_> {
     }
 
     fn put(&mut self, placed: Placed) -> Result<(), LoadError> {
-        let refused = |error: ApiError| LoadError::Refused {
-            kind: placed.served.resource.kind.clone(),
-            name: placed.key(),
-            reason: error.to_string(),
+        let refused = |error: ApiError| {
+            let message = error.to_string();
+            // The kind and the name stand before it already.
+            let reason = message
+                .split_once(" is invalid: ")
+                .map_or(message.as_str(), |(_, why)| why);
+            LoadError::Refused {
+                kind: placed.served.resource.kind.clone(),
+                name: placed.key(),
+                reason: reason.to_owned(),
+            }
         };
         if placed.served.resource.namespaced {
             let made = server::create_namespace(self.api, &placed.namespace).map_err(refused)?;

@@ -190,12 +190,15 @@ impl ApiService {
             let review = reviews::answer(&served, call.json()?, &self.api.token)?;
             return Ok(json_response(StatusCode::CREATED, &review));
         }
-        match verb {
+        let deprecation = served.custom.as_ref().and_then(|custom| custom.deprecation.clone());
+        let mut response = match verb {
             "get" | "list" | "watch" => self.read(call, &served, &path, verb),
             "delete" => self.delete(call, served, path).await,
             "deletecollection" => self.delete_collection(call, served, path).await,
             _ => self.write(call, served, path, verb).await,
-        }
+        }?;
+        deprecation.iter().for_each(|warning| warn(&mut response, warning));
+        Ok(response)
     }
 
     /// The refusal of a subresource that is not there, with the reason if Kubernetes has it.
@@ -292,12 +295,7 @@ impl ApiService {
                 Shown::Value(value) => bytes_response(code, [renderer.value(value)]),
             }
         };
-        for warning in warnings {
-            let text = warning.replace('\\', "\\\\").replace('"', "\\\"");
-            if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{text}\"")) {
-                response.headers_mut().append(header::WARNING, value);
-            }
-        }
+        warnings.iter().for_each(|warning| warn(&mut response, warning));
         Ok(response)
     }
 
@@ -415,6 +413,14 @@ async fn collect_in_background(api: &Arc<Api>) {
     match tokio::runtime::Handle::try_current() {
         Ok(runtime) => drop(runtime.spawn(work)),
         Err(_) => work.await,
+    }
+}
+
+/// Tells the client something beside the answer.
+fn warn(response: &mut Response<ResponseBody>, warning: &str) {
+    let text = warning.replace('\\', "\\\\").replace('"', "\\\"");
+    if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{text}\"")) {
+        response.headers_mut().append(header::WARNING, value);
     }
 }
 

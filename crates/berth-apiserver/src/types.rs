@@ -24,6 +24,8 @@ pub(crate) struct Custom {
     pub(crate) storage_api_version: String,
     /// `subresources.scale`, or null.
     pub(crate) scale: Value,
+    /// What clients of a deprecated version are told.
+    pub(crate) deprecation: Option<String>,
     /// `selectableFields`, such as `spec.colour`.
     pub(crate) selectable: Vec<String>,
 }
@@ -233,6 +235,7 @@ fn custom_type(spec: &Value, group: &str, version: &Value, storage_version: &str
             openapi: version["schema"]["openAPIV3Schema"].clone(),
             storage_api_version: api_version(storage_version),
             scale,
+            deprecation: deprecation(version, &resource),
             selectable: meta::items(version, &["selectableFields"])
                 .iter()
                 .map(|field| meta::text(field, &["jsonPath"]).trim_start_matches('.').to_owned())
@@ -241,6 +244,12 @@ fn custom_type(spec: &Value, group: &str, version: &Value, storage_version: &str
         resource,
         is_review: false,
     }
+}
+
+fn deprecation(version: &Value, resource: &ResourceType) -> Option<String> {
+    let usual = || format!("{} {} is deprecated", resource.api_version(), resource.kind);
+    let own = version["deprecationWarning"].as_str();
+    (version["deprecated"] == true).then(|| own.map_or_else(usual, str::to_owned))
 }
 
 /// What the status of a definition says once its types are served.

@@ -406,3 +406,58 @@ async fn namespaces_have_an_account_for_their_pods() {
     .await;
     assert_eq!(code, 404, "only where it is wanted");
 }
+
+#[tokio::test]
+async fn a_definition_says_what_is_not_kept_of_it() {
+    let server = Server::builder().build().unwrap();
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let version = |name: &str, storage: bool| {
+        let spec = json!({"type": "object", "properties": {"a": {"type": "string"}},
+            "x-kubernetes-validations": [{"rule": "self.a != ''"}]});
+        json!({"name": name, "served": true, "storage": storage,
+            "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}})
+    };
+    let webhook = json!({"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"],
+        "clientConfig": {"url": "https://example.com/convert"}}});
+    let definition = |versions: Value, conversion: &Value| {
+        let names = json!({"plural": "boats", "kind": "Boat"});
+        json!({"metadata": {"name": "boats.example.com"}, "spec": {"group": "example.com", "scope": "Cluster", "names": names,
+            "versions": versions, "conversion": conversion}})
+    };
+    let two = definition(json!([version("v1", true), version("v2", false)]), &webhook);
+    let (code, status) = ask(&server.service(), "POST", path, two).await;
+    assert_eq!(code, 422, "nobody would convert: {status}");
+    assert!(
+        status["message"].as_str().unwrap().contains("calls no webhooks"),
+        "{status}"
+    );
+    let one = definition(json!([version("v1", true)]), &webhook);
+    let warnings = warnings_of(&server, path, &one).await;
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(
+        warnings[0].contains("x-kubernetes-validations are kept but not evaluated"),
+        "{warnings:?}"
+    );
+}
+
+/// What is said beside the answer to a POST.
+async fn warnings_of(server: &Server, path: &str, body: &Value) -> Vec<String> {
+    use tower_service::Service;
+    let request = http::Request::post(path).header("content-type", "application/json");
+    let request = request
+        .body(http_body_util::Full::new(Bytes::from(body.to_string())))
+        .unwrap();
+    let Ok(response) = server.service().call(request).await;
+    assert!(response.status().is_success(), "{}", response.status());
+    let warnings = response.headers().get_all("warning").iter();
+    warnings.map(|warning| warning.to_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn an_answer_to_head_has_no_body() {
+    let server = Server::builder().build().unwrap();
+    for (path, expected) in [("/healthz", 200), ("/version", 200), (MAPS, 405)] {
+        let (code, body) = send(&server.service(), "HEAD", path, "", Bytes::new()).await;
+        assert_eq!((code, body.len()), (expected, 0), "{path}");
+    }
+}

@@ -132,6 +132,7 @@ stories! {
     definitions,
     pods,
     requests,
+    schemas,
     services,
     storage,
     stored,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use berth_apiserver::{BuildError, Clock, ServeError, Server, Tls};
+use berth_apiserver::{Authority, BuildError, Clock, ServeError, Server, Tls};
 use bytes::Bytes;
 use common::{ask, send};
 use futures_util::TryStreamExt;
@@ -250,6 +250,34 @@ async fn the_listener_asks_for_the_token_and_ends_in_good_order() {
         tokio::net::TcpStream::connect(address).await.is_err(),
         "nobody listens any more"
     );
+}
+
+/// Whoever has the kubeconfig of the last run can use the next one, under every name that the certificate has.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_authority_that_is_kept_is_trusted_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let names = ["berth.example".to_owned(), "10.1.2.3".to_owned()];
+    let open = || Server::builder().data_dir(directory.path()).build().unwrap();
+    let issue = || Tls::issue(&Authority::kept_in(directory.path()).unwrap(), &names).unwrap();
+    let (first, before) = (open(), issue());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let kubeconfig = first.kubeconfig(&before, listener.local_addr().unwrap());
+    drop(first);
+
+    let (server, tls) = (Arc::new(open()), issue());
+    assert_eq!(before.authority_pem(), tls.authority_pem());
+    let serving = server.clone();
+    let task = tokio::spawn(async move { serving.serve(listener, &tls, std::future::pending()).await });
+    for name in names {
+        let mut kubeconfig = Kubeconfig::from_yaml(&kubeconfig).unwrap();
+        kubeconfig.clusters[0].cluster.as_mut().unwrap().tls_server_name = Some(name);
+        let options = KubeConfigOptions::default();
+        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
+        let maps: Api<ConfigMap> = Api::namespaced(Client::try_from(config.unwrap()).unwrap(), "default");
+        maps.list(&ListParams::default()).await.unwrap();
+    }
+    server.shutdown();
+    task.await.unwrap().unwrap();
 }
 
 #[tokio::test]

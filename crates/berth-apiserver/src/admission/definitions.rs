@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::structural;
 use crate::error::FieldError;
 use crate::meta;
 use crate::types;
@@ -74,6 +75,8 @@ pub(super) fn validate(definition: &Value) -> Vec<FieldError> {
             errors.push(FieldError::required(field, ""));
         }
     }
+    structural::validate(definition, &mut errors);
+    validate_conversion(spec, &mut errors);
     let names = ["plural", "singular", "kind", "listKind"].map(|name| ["names", name]);
     require(spec, &names.each_ref().map(|path| &path[..]), &mut errors);
     if meta::items(definition, &["status", "storedVersions"]).is_empty() {
@@ -81,6 +84,26 @@ pub(super) fn validate(definition: &Value) -> Vec<FieldError> {
         errors.push(FieldError::invalid("status.storedVersions", &Value::Null, detail));
     }
     errors
+}
+
+/// Versions are taken for each other as they are. Webhooks are not called, so several versions cannot rely on one.
+fn validate_conversion(spec: &Value, errors: &mut Vec<FieldError>) {
+    let strategy = &spec["conversion"]["strategy"];
+    let field = "spec.conversion.strategy";
+    match strategy.as_str() {
+        Some("None") => {}
+        Some("Webhook") if spec["conversion"]["webhook"].is_null() => {
+            let detail = "required when strategy is set to Webhook";
+            errors.push(FieldError::required("spec.conversion.webhookClientConfig", detail));
+            errors.push(FieldError::required("spec.conversion.conversionReviewVersions", ""));
+        }
+        Some("Webhook") if meta::items(spec, &["versions"]).len() < 2 => {}
+        Some("Webhook") => {
+            let detail = "this server calls no webhooks: versions that need one to be converted cannot be served";
+            errors.push(FieldError::forbidden(field, detail));
+        }
+        _ => errors.push(FieldError::not_supported(field, strategy, &["None", "Webhook"])),
+    }
 }
 
 fn require(spec: &Value, paths: &[&[&str]], errors: &mut Vec<FieldError>) {

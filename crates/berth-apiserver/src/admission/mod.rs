@@ -18,6 +18,7 @@ mod selectors;
 mod services;
 mod storage;
 mod stored;
+mod structural;
 mod volumes;
 mod workloads;
 
@@ -40,6 +41,7 @@ const ATTRIBUTES_PROTECTION: &str = "kubernetes.io/vac-protection";
 pub(crate) fn warnings(served: &Served, object: &Value) -> Vec<String> {
     match (served.resource.group.as_str(), served.resource.kind.as_str()) {
         ("", "PersistentVolume") => volumes::warnings(object),
+        ("apiextensions.k8s.io", _) => structural::warnings(object),
         ("", "Endpoints") => {
             vec!["v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned()]
         }
@@ -64,7 +66,11 @@ pub(crate) fn admit_create(change: &Change<'_>, object: &mut Value) -> Result<()
         }
         ("", "PersistentVolumeClaim") => {
             claims::mirror_data_source(object);
-            claims::set_default_class(change.api, object);
+            // A claim that was bound without a class has none.
+            let was_bound = change.restores && !meta::text(object, &["spec", "volumeName"]).is_empty();
+            if !was_bound {
+                claims::set_default_class(change.api, object);
+            }
             meta::add_finalizer(object, names::CLAIM_PROTECTION);
         }
         ("", "PersistentVolume") => {

@@ -31,10 +31,8 @@ pub(super) fn default_stored(kind: &str, object: &mut Value) {
             .iter_mut()
             .for_each(default_limit),
         "NetworkPolicy" => default_policy(object),
-        "PodTemplate" => {
-            if object["template"].is_object() {
-                pods::default_pod_spec(object, &["template", "spec"]);
-            }
+        "PodTemplate" if object["template"].is_object() => {
+            pods::default_pod_spec(object, &["template", "spec"]);
         }
         "ResourceQuota" => meta::default(object, &["status"], json!({})),
         _ => {}

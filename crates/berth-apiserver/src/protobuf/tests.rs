@@ -151,3 +151,24 @@ proptest! {
         }
     }
 }
+
+/// A kind without numbers would be read as if nothing were in it.
+#[test]
+fn every_kind_has_the_numbers_of_its_fields() {
+    let definitions = crate::schema::builtin_definitions();
+    let kinds = crate::registry::builtin().iter().chain(crate::registry::reviews());
+    let names = kinds.map(|resource| {
+        let definition = crate::schema::builtin_definition_name(&resource.group, &resource.version, &resource.kind);
+        short_name(definition.unwrap())
+    });
+    let missing: Vec<_> = names.filter(|name| !FIELDS.contains_key(name)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    for (definition, schema) in definitions {
+        let Some(numbers) = FIELDS.get(short_name(definition)) else {
+            continue;
+        };
+        for name in numbers.values().filter(|name| !name.starts_with('+')) {
+            assert!(schema["properties"][name].is_object(), "{definition}.{name}");
+        }
+    }
+}

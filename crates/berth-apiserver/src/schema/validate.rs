@@ -3,8 +3,12 @@
 //! Built-in kinds have rules of their own, which a schema cannot say; this is for the others. The
 //! messages are those of a Kubernetes API server. Rules written in CEL are not evaluated.
 
+use std::collections::HashSet;
+
 use regex::Regex;
 use serde_json::{Map, Value};
+
+use super::format;
 
 /// What is wrong with a field, in the words of a `Status` cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +25,8 @@ pub enum FieldErrorReason {
     TooLong,
     /// The list has too many elements.
     TooMany,
+    /// The value may stand only once.
+    Duplicate,
 }
 
 impl FieldErrorReason {
@@ -32,6 +38,7 @@ impl FieldErrorReason {
             FieldErrorReason::TypeInvalid => "FieldValueTypeInvalid",
             FieldErrorReason::NotSupported => "FieldValueNotSupported",
             FieldErrorReason::TooMany => "FieldValueTooMany",
+            FieldErrorReason::Duplicate => "FieldValueDuplicate",
         }
     }
 }
@@ -127,10 +134,73 @@ fn validate_value(value: &Value, schema: &Value, path: &str, errors: &mut Vec<Fi
     }
     match value {
         Value::String(text) => validate_text(text, schema, path, &mut fail),
-        Value::Number(number) => validate_number(number.as_f64().unwrap_or(0.0), value, schema, path, &mut fail),
+        Value::Number(number) => {
+            validate_number(number.as_f64().unwrap_or(0.0), value, schema, path, &mut fail);
+            if let Some(name) = schema["format"].as_str().filter(|name| !format::fits(value, name)) {
+                let message = format!("Checked value must be of type integer with format {name} in {path}");
+                errors.push(about_the_whole(message));
+            }
+        }
         Value::Array(items) => validate_list(items, schema, path, errors),
         Value::Object(fields) => validate_object(fields, schema, path, errors),
         Value::Null | Value::Bool(_) => {}
+    }
+    validate_combinations(value, schema, path, errors);
+}
+
+/// What Kubernetes says of a value as a whole names no field.
+fn about_the_whole(message: String) -> FieldError {
+    FieldError {
+        reason: FieldErrorReason::Invalid,
+        field: "<nil>".to_owned(),
+        message: format!("Invalid value: \"\": {message}"),
+    }
+}
+
+/// `oneOf`, `anyOf`, `allOf` and `not`. Where none of several holds, the errors of the one that comes closest are told.
+fn validate_combinations(value: &Value, schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    let outcomes = |name: &str| -> Option<Vec<Vec<FieldError>>> {
+        let check = |schema: &Value| {
+            let mut errors = Vec::new();
+            validate_value(value, schema, path, &mut errors);
+            errors
+        };
+        let schemas = schema[name].as_array().filter(|schemas| !schemas.is_empty())?;
+        Some(schemas.iter().map(check).collect())
+    };
+    let closest = |outcomes: Vec<Vec<FieldError>>| outcomes.into_iter().min_by_key(Vec::len).unwrap_or_default();
+    if let Some(outcomes) = outcomes("anyOf")
+        && outcomes.iter().all(|errors| !errors.is_empty())
+    {
+        let message = format!("{path:?} must validate at least one schema (anyOf)");
+        errors.push(about_the_whole(message));
+        errors.extend(closest(outcomes));
+    }
+    if let Some(outcomes) = outcomes("oneOf") {
+        let rule = format!("{path:?} must validate one and only one schema (oneOf)");
+        match outcomes.iter().filter(|errors| errors.is_empty()).count() {
+            1 => {}
+            0 => {
+                errors.push(about_the_whole(format!("{rule}. Found none valid")));
+                errors.extend(closest(outcomes));
+            }
+            valid => errors.push(about_the_whole(format!("{rule}. Found {valid} valid alternatives"))),
+        }
+    }
+    if let Some(outcomes) = outcomes("allOf") {
+        let before = errors.len();
+        errors.extend(outcomes.into_iter().flatten());
+        if errors.len() > before {
+            let message = format!("{path:?} must validate all the schemas (allOf)");
+            errors.push(about_the_whole(message));
+        }
+    }
+    if schema["not"].is_object() {
+        let mut refused = Vec::new();
+        validate_value(value, &schema["not"], path, &mut refused);
+        if refused.is_empty() {
+            errors.push(about_the_whole(format!("{path:?} must not validate the schema (not)")));
+        }
     }
 }
 
@@ -180,6 +250,17 @@ fn validate_text(text: &str, schema: &Value, path: &str, fail: &mut impl FnMut(F
             fail(FieldErrorReason::Invalid, format!("Invalid value: \"{text}\": {body}"));
         }
     }
+    if let Some(name) = schema["format"].as_str().filter(|name| !format::has(text, name)) {
+        let body = format!("{path} in body must be of type {name}: \"{text}\"");
+        fail(
+            FieldErrorReason::TypeInvalid,
+            format!("Invalid value: \"{text}\": {body}"),
+        );
+    }
+}
+
+fn counted(count: u64, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 
 fn validate_number(
@@ -221,7 +302,7 @@ fn validate_list(items: &[Value], schema: &Value, path: &str, errors: &mut Vec<F
         errors.push(FieldError {
             reason: FieldErrorReason::TooMany,
             field: path.to_owned(),
-            message: format!("Too many: {count}: must have at most {max} items"),
+            message: format!("Too many: {count}: must have at most {}", counted(max, "item")),
         });
     }
     if let Some(min) = schema["minItems"].as_u64().filter(|min| count < *min) {
@@ -234,9 +315,57 @@ fn validate_list(items: &[Value], schema: &Value, path: &str, errors: &mut Vec<F
     for (index, item) in items.iter().enumerate() {
         validate_value(item, &schema["items"], &format!("{path}[{index}]"), errors);
     }
+    validate_uniqueness(items, schema, path, errors);
+}
+
+/// In a set each value stands once, in a map each key.
+fn validate_uniqueness(items: &[Value], schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    let keys: Vec<&str> = match schema["x-kubernetes-list-type"].as_str() {
+        Some("set") => Vec::new(),
+        Some("map") => schema["x-kubernetes-list-map-keys"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect(),
+        _ => return,
+    };
+    let mut seen = HashSet::new();
+    for (index, item) in items.iter().enumerate() {
+        let identity = if keys.is_empty() {
+            item.to_string()
+        } else {
+            let fields = keys
+                .iter()
+                .filter_map(|key| Some(((*key).to_owned(), item.get(*key)?.clone())));
+            Value::Object(fields.collect()).to_string()
+        };
+        if !seen.insert(identity.clone()) {
+            errors.push(FieldError {
+                reason: FieldErrorReason::Duplicate,
+                field: format!("{path}[{index}]"),
+                message: format!("Duplicate value: {identity}"),
+            });
+        }
+    }
 }
 
 fn validate_object(fields: &Map<String, Value>, schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    let count = fields.len() as u64;
+    if let Some(max) = schema["maxProperties"].as_u64().filter(|max| count > *max) {
+        errors.push(FieldError {
+            reason: FieldErrorReason::TooMany,
+            field: path.to_owned(),
+            message: format!("Too many: {count}: must have at most {}", counted(max, "item")),
+        });
+    }
+    if let Some(min) = schema["minProperties"].as_u64().filter(|min| count < *min) {
+        errors.push(FieldError {
+            reason: FieldErrorReason::Invalid,
+            field: path.to_owned(),
+            message: format!("Invalid value: {count}: {path} in body should have at least {min} properties"),
+        });
+    }
     for required in schema["required"]
         .as_array()
         .into_iter()
