@@ -252,7 +252,11 @@ impl<T: Watchable> Watcher<T> {
         self.expired = self.expired.saturating_add(1);
         if self.expired > 1 {
             let delay = Backoff::WATCH.jittered(self.expired - 1);
-            tracing::warn!(kind = self.resource.kind, ?delay, "no version can be followed, listing again");
+            tracing::warn!(
+                kind = self.resource.kind,
+                ?delay,
+                "no version can be followed, listing again"
+            );
             sink.problem("the version to follow from is too old");
             tokio::time::sleep(delay).await;
         }

@@ -111,7 +111,10 @@ async fn a_404_that_is_not_the_api_servers_releases_no_volume() {
     let before = gate.asked("GET /api/v1/persistentvolumeclaims");
     // Minutes of the paused clock, in which each kind is asked for again and again, and everything is looked at anew.
     sleep(Duration::from_secs(300)).await;
-    assert!(gate.asked("GET /api/v1/persistentvolumeclaims") > before + 5, "it is asked for soon");
+    assert!(
+        gate.asked("GET /api/v1/persistentvolumeclaims") > before + 5,
+        "it is asked for soon"
+    );
     assert!(bound().await);
     down.store(false, Ordering::Relaxed);
     sleep(Duration::from_secs(120)).await;
@@ -137,7 +140,9 @@ async fn a_claim_is_not_taken_for_gone_by_a_404_of_something_else() {
         HTML,
         status("404 page not found"),
         status(r#"{"kind":"Status","code":404,"reason":"NotFound","message":"no such resource","details":{}}"#),
-        status(r#"{"kind":"Status","code":404,"reason":"NotFound","details":{"name":"x","kind":"persistentvolumeclaims"}}"#),
+        status(
+            r#"{"kind":"Status","code":404,"reason":"NotFound","details":{"name":"x","kind":"persistentvolumeclaims"}}"#,
+        ),
         status(r#"{"kind":"Status","code":404,"reason":"NotFound","details":{"name":"kept","kind":"pods"}}"#),
         status(r#"{"reason":"NotFound","details":{"name":"kept","kind":"persistentvolumeclaims"}}"#),
     ] {

@@ -201,7 +201,8 @@ impl Executor {
                 let written = match created {
                     Err(error) if error.is_conflict() => {
                         let name = object["metadata"]["name"].as_str().unwrap_or_default();
-                        let patch = json!({"capacity": object["capacity"], "maximumVolumeSize": object["maximumVolumeSize"]});
+                        let patch =
+                            json!({"capacity": object["capacity"], "maximumVolumeSize": object["maximumVolumeSize"]});
                         self.api.merge_patch(resource, namespace, name, None, &patch).await
                     }
                     created => created,
