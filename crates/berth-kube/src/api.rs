@@ -315,6 +315,14 @@ impl Api {
             })
     }
 
+    /// The answer is no object, whatever it is: nothing follows from it.
+    pub(crate) fn no_object(resource: Resource, namespace: &str, name: &str) -> ApiError {
+        ApiError::Malformed {
+            path: resource.object(namespace, name),
+            problem: "the answer is no object with a uid".to_owned(),
+        }
+    }
+
     fn encode(path: &str, value: &impl Serialize) -> Result<Vec<u8>, ApiError> {
         serde_json::to_vec(value).map_err(|error| ApiError::Malformed {
             path: path.to_owned(),

@@ -326,6 +326,13 @@ impl<T: Watchable> Watcher<T> {
                 None => break page.metadata.resource_version,
             }
         };
+        if version.is_empty() {
+            // Whatever this is, it is no list of the API server: what it lacks is not gone.
+            return Err(ApiError::Malformed {
+                path,
+                problem: "a list without a version".to_owned(),
+            });
+        }
         let gone = self.known.keys().filter(|name| !listed.contains_key(*name));
         changes.extend(gone.cloned().map(Change::Removed));
         self.known = listed;

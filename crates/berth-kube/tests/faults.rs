@@ -91,7 +91,13 @@ async fn phase(cluster: &Cluster, kind: Kind, namespace: &str, name: &str) -> Va
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_404_that_is_not_the_api_servers_releases_no_volume() {
+async fn an_answer_that_is_not_the_api_servers_releases_no_volume() {
+    for answer in [HTML, Verdict::Answer(StatusCode::OK, "{}")] {
+        nothing_is_released_by(answer).await;
+    }
+}
+
+async fn nothing_is_released_by(answer: Verdict) {
     let cluster = Cluster::new();
     create_pair(&cluster, "kept").await;
     let gate = Gate::new(&cluster.server);
@@ -100,7 +106,7 @@ async fn a_404_that_is_not_the_api_servers_releases_no_volume() {
     let down = Arc::new(AtomicBool::new(false));
     let is_down = Arc::clone(&down);
     gate.decide(move |asked| match asked.starts_with("GET ") {
-        true if is_down.load(Ordering::Relaxed) => HTML,
+        true if is_down.load(Ordering::Relaxed) => answer.clone(),
         true if asked.contains("watch=true") => watch.clone(),
         _ => Verdict::Pass,
     });
