@@ -36,7 +36,7 @@ pub enum ApiError {
         /// HTTP status.
         code: u16,
         /// The reason in the words of Kubernetes, such as `Conflict`.
-        reason: String,
+        reason: Box<str>,
         /// What the server says.
         message: String,
         /// The object that it speaks of, if it names one.
@@ -79,7 +79,7 @@ impl ApiError {
     /// has nothing to pass the request on to may answer 404 too: that says nothing about objects.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
-        matches!(self, Self::Refused { code: 404, reason, .. } if reason == "NotFound")
+        matches!(self, Self::Refused { code: 404, reason, .. } if &**reason == "NotFound")
     }
 
     /// The API server serves nothing at this path: it does not know the kind. kube-apiserver says so in the words of Go's
@@ -95,7 +95,7 @@ impl ApiError {
                 ..
             } => {
                 let named = about.as_ref().is_some_and(|about| !about.name.is_empty());
-                (reason == "NotFound" && !named) || (reason.is_empty() && message.trim() == UNSERVED)
+                (&**reason == "NotFound" && !named) || (reason.is_empty() && message.trim() == UNSERVED)
             }
             _ => false,
         }
@@ -218,7 +218,7 @@ impl Status {
             method,
             path: path.to_owned(),
             code: self.code,
-            reason: self.reason,
+            reason: self.reason.into(),
             message: self.message,
             about: self.details.map(Box::new),
         }
@@ -313,6 +313,14 @@ impl Api {
                 path: path.to_owned(),
                 source: Box::new(source),
             })
+    }
+
+    /// The answer is no object, whatever it is: nothing follows from it.
+    pub(crate) fn no_object(resource: Resource, namespace: &str, name: &str) -> ApiError {
+        ApiError::Malformed {
+            path: resource.object(namespace, name),
+            problem: "the answer is no object with a uid".to_owned(),
+        }
     }
 
     fn encode(path: &str, value: &impl Serialize) -> Result<Vec<u8>, ApiError> {

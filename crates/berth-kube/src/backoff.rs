@@ -30,8 +30,8 @@ impl Backoff {
 
     /// For calls to a storage backend: most failures are a driver that restarts, some last until someone adds a disk.
     pub const CALL: Self = Self {
-        initial: Duration::from_secs(1),
-        max: Duration::from_secs(300),
+        initial: berth_provisioner::backoff::FIRST,
+        max: berth_provisioner::backoff::LONGEST,
     };
 
     /// The delay after this many failures in a row (at least one), doubled each time.

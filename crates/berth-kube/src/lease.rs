@@ -199,9 +199,7 @@ impl Lease {
     async fn try_to(&mut self, aim: Aim) -> Result<bool, ApiError> {
         let LeaseOptions { namespace, name, .. } = &self.options.clone();
         let Some(bytes) = self.api.get(Resource::LEASES, namespace, name).await? else {
-            self.api
-                .create(Resource::LEASES, namespace, &self.record(None))
-                .await?;
+            self.api.create(Resource::LEASES, namespace, &self.record(None)).await?;
             return Ok(true);
         };
         let current: Value = serde_json::from_slice(&bytes).map_err(|error| ApiError::Malformed {

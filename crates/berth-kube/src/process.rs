@@ -87,7 +87,8 @@ mod tests {
 
     #[test]
     fn the_system_tells_of_the_process() {
-        let stat = "42 (a (b) c) S 1 42 42 0 -1 4194304 500 0 0 0 250 50 0 0 20 0 9 0 12300 1000000 200 18446744073709551615";
+        let stat =
+            "42 (a (b) c) S 1 42 42 0 -1 4194304 500 0 0 0 250 50 0 0 20 0 9 0 12300 1000000 200 18446744073709551615";
         let expected = Usage {
             cpu_seconds: 3.0,
             started: 123.0,
@@ -108,7 +109,10 @@ mod tests {
                 "process_start_time_seconds ",
             ] {
                 let sample = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or(&text);
-                assert!(sample.parse::<f64>().is_ok_and(|value| value >= 0.0), "{name}: {sample}");
+                assert!(
+                    sample.parse::<f64>().is_ok_and(|value| value >= 0.0),
+                    "{name}: {sample}"
+                );
             }
         }
     }

@@ -237,7 +237,11 @@ mod tests {
         queue.unlock(&[key("a")]);
         queue.failed(key("a"), Failure::Own, now);
         queue.push(key("a"));
-        assert_eq!((queue.len(), queue.pop()), (0, None), "neither an echo nor who waited brings it back");
+        assert_eq!(
+            (queue.len(), queue.pop()),
+            (0, None),
+            "neither an echo nor who waited brings it back"
+        );
         queue.hurry(key("a"));
         assert_eq!(queue.pop(), Some(key("a")));
         assert_eq!(queue.next_due(), None);
@@ -251,7 +255,10 @@ mod tests {
             queue.failed(key("a"), Failure::Own, now);
         }
         assert_eq!((queue.later.len(), queue.waits.len()), (1, 1));
-        assert!(queue.next_due().unwrap() >= now + Duration::from_secs(60), "the last failure counts");
+        assert!(
+            queue.next_due().unwrap() >= now + Duration::from_secs(60),
+            "the last failure counts"
+        );
         queue.succeeded(&key("a"));
         assert_eq!(queue.next_due(), None);
         assert!(queue.failures.is_empty() && queue.recovered.is_empty());

@@ -252,7 +252,11 @@ impl<T: Watchable> Watcher<T> {
         self.expired = self.expired.saturating_add(1);
         if self.expired > 1 {
             let delay = Backoff::WATCH.jittered(self.expired - 1);
-            tracing::warn!(kind = self.resource.kind, ?delay, "no version can be followed, listing again");
+            tracing::warn!(
+                kind = self.resource.kind,
+                ?delay,
+                "no version can be followed, listing again"
+            );
             sink.problem("the version to follow from is too old");
             tokio::time::sleep(delay).await;
         }
@@ -322,6 +326,13 @@ impl<T: Watchable> Watcher<T> {
                 None => break page.metadata.resource_version,
             }
         };
+        if version.is_empty() {
+            // Whatever this is, it is no list of the API server: what it lacks is not gone.
+            return Err(ApiError::Malformed {
+                path,
+                problem: "a list without a version".to_owned(),
+            });
+        }
         let gone = self.known.keys().filter(|name| !listed.contains_key(*name));
         changes.extend(gone.cloned().map(Change::Removed));
         self.known = listed;

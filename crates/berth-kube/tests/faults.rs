@@ -91,7 +91,13 @@ async fn phase(cluster: &Cluster, kind: Kind, namespace: &str, name: &str) -> Va
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_404_that_is_not_the_api_servers_releases_no_volume() {
+async fn an_answer_that_is_not_the_api_servers_releases_no_volume() {
+    for answer in [HTML, Verdict::Answer(StatusCode::OK, "{}")] {
+        nothing_is_released_by(answer).await;
+    }
+}
+
+async fn nothing_is_released_by(answer: Verdict) {
     let cluster = Cluster::new();
     create_pair(&cluster, "kept").await;
     let gate = Gate::new(&cluster.server);
@@ -100,7 +106,7 @@ async fn a_404_that_is_not_the_api_servers_releases_no_volume() {
     let down = Arc::new(AtomicBool::new(false));
     let is_down = Arc::clone(&down);
     gate.decide(move |asked| match asked.starts_with("GET ") {
-        true if is_down.load(Ordering::Relaxed) => HTML,
+        true if is_down.load(Ordering::Relaxed) => answer.clone(),
         true if asked.contains("watch=true") => watch.clone(),
         _ => Verdict::Pass,
     });
@@ -111,7 +117,10 @@ async fn a_404_that_is_not_the_api_servers_releases_no_volume() {
     let before = gate.asked("GET /api/v1/persistentvolumeclaims");
     // Minutes of the paused clock, in which each kind is asked for again and again, and everything is looked at anew.
     sleep(Duration::from_secs(300)).await;
-    assert!(gate.asked("GET /api/v1/persistentvolumeclaims") > before + 5, "it is asked for soon");
+    assert!(
+        gate.asked("GET /api/v1/persistentvolumeclaims") > before + 5,
+        "it is asked for soon"
+    );
     assert!(bound().await);
     down.store(false, Ordering::Relaxed);
     sleep(Duration::from_secs(120)).await;
@@ -137,7 +146,9 @@ async fn a_claim_is_not_taken_for_gone_by_a_404_of_something_else() {
         HTML,
         status("404 page not found"),
         status(r#"{"kind":"Status","code":404,"reason":"NotFound","message":"no such resource","details":{}}"#),
-        status(r#"{"kind":"Status","code":404,"reason":"NotFound","details":{"name":"x","kind":"persistentvolumeclaims"}}"#),
+        status(
+            r#"{"kind":"Status","code":404,"reason":"NotFound","details":{"name":"x","kind":"persistentvolumeclaims"}}"#,
+        ),
         status(r#"{"kind":"Status","code":404,"reason":"NotFound","details":{"name":"kept","kind":"pods"}}"#),
         status(r#"{"reason":"NotFound","details":{"name":"kept","kind":"persistentvolumeclaims"}}"#),
     ] {

@@ -7,12 +7,12 @@ mod common;
 
 use berth_core::api::Kind;
 use berth_kube::api::Api;
-use berth_kube::{CancellationToken, Client};
 use berth_kube::component::ProcessOptions;
 use berth_kube::endpoint::{Health, serve};
 use berth_kube::lease::{Lease, LeaseOptions};
 use berth_kube::recorder::{About, Told, recorder};
 use berth_kube::resource::Resource;
+use berth_kube::{CancellationToken, Client};
 use common::gate::{Gate, Verdict};
 use common::{Cluster, eventually};
 use http::StatusCode;

@@ -4,9 +4,9 @@
 mod common;
 
 use berth_core::api::Kind;
-use berth_kube::{CancellationToken, Client as KubeClient};
 use berth_kube::provisioner::{CapacityForm, CapacityOptions, Options, RunError, run};
 use berth_kube::resource::Resource;
+use berth_kube::{CancellationToken, Client as KubeClient};
 use berth_provisioner::csi::{Client, ClientSettings};
 use berth_provisioner::driver::{ControllerService, IdentityService, NAME, NODE_KEY, SegmentRoom, Server, Store};
 use berth_provisioner::topology::{Policy, Segment};
@@ -612,7 +612,11 @@ async fn capacity_is_published_after_a_write_that_failed() {
         let broken = Verdict::Answer(http::StatusCode::INTERNAL_SERVER_ERROR, "out of order");
         failed += usize::from(is_write);
         // Both the first creation and the first update.
-        if is_write && failed % 2 == 1 { broken } else { Verdict::Pass }
+        if is_write && failed % 2 == 1 {
+            broken
+        } else {
+            Verdict::Pass
+        }
     });
     let cancel = CancellationToken::new();
     let client = KubeClient::new(gate.clone(), "default");

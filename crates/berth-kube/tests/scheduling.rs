@@ -6,11 +6,11 @@
 mod common;
 
 use berth_core::api::Kind;
-use berth_kube::resource::Resource;
-use berth_kube::{CancellationToken, Client};
 use berth_kube::component::ProcessOptions;
 use berth_kube::lease::LeaseOptions;
+use berth_kube::resource::Resource;
 use berth_kube::scheduler::{Metrics, Options, RunError, run};
+use berth_kube::{CancellationToken, Client};
 use common::gate::{Gate, Verdict};
 use common::{Cluster, eventually};
 use prometheus_client::registry::Registry;
@@ -251,17 +251,25 @@ async fn a_pod_that_another_scheduler_bound_is_not_counted_as_ours() {
     let cluster = Cluster::new();
     create_node(&cluster, "n1").await;
     let gate = Gate::new(&cluster.server);
-    gate.decide(|asked| match asked.starts_with("POST ") && asked.contains("/pods/lost/binding") {
-        true => Verdict::Late(http::StatusCode::CONFLICT, "already assigned", Duration::from_secs(5)),
-        false => Verdict::Pass,
-    });
+    gate.decide(
+        |asked| match asked.starts_with("POST ") && asked.contains("/pods/lost/binding") {
+            true => Verdict::Late(http::StatusCode::CONFLICT, "already assigned", Duration::from_secs(5)),
+            false => Verdict::Pass,
+        },
+    );
     let scheduler = Scheduler::through(Client::new(gate.clone(), "default"), Options::default());
     cluster.create(&pod("lost", None)).await;
-    eventually("a binding is on its way", || async { gate.asked("/pods/lost/binding") == 1 }).await;
+    eventually("a binding is on its way", || async {
+        gate.asked("/pods/lost/binding") == 1
+    })
+    .await;
     let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "lost"},
         "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"}});
     let pods = Resource::of(Kind::Pod);
-    let bound = cluster.api.post_subresource(pods, "default", "lost", "binding", &binding).await;
+    let bound = cluster
+        .api
+        .post_subresource(pods, "default", "lost", "binding", &binding)
+        .await;
     bound.unwrap();
     eventually("it is counted as failed", || async {
         scheduler
@@ -293,15 +301,24 @@ async fn pods_that_have_ended_are_not_read_and_their_room_is_free() {
     cluster.create(&sized("first")).await;
     wait_for_node(&cluster, "first").await;
     cluster.create(&sized("second")).await;
-    eventually("the second waits", || async { scheduler.metrics.pending("unschedulable") == 1 }).await;
+    eventually("the second waits", || async {
+        scheduler.metrics.pending("unschedulable") == 1
+    })
+    .await;
     let ended = json!({"status": {"phase": "Succeeded"}});
     let pods = Resource::of(Kind::Pod);
-    let written = cluster.api.merge_patch(pods, "default", "first", Some("status"), &ended).await;
+    let written = cluster
+        .api
+        .merge_patch(pods, "default", "first", Some("status"), &ended)
+        .await;
     written.unwrap();
     wait_for_node(&cluster, "second").await;
     let selector = "fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed";
     assert_eq!(gate.asked(&format!("/api/v1/pods?limit=1000&{selector}")), 1);
     assert!(gate.asked("/api/v1/pods?watch=true") >= 1);
-    assert_eq!(gate.asked("/api/v1/pods?watch=true"), gate.asked(&format!("timeoutSeconds=290&{selector}")));
+    assert_eq!(
+        gate.asked("/api/v1/pods?watch=true"),
+        gate.asked(&format!("timeoutSeconds=290&{selector}"))
+    );
     scheduler.stop().await;
 }

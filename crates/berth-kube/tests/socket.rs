@@ -14,6 +14,7 @@ use berth_kube::controller::Options;
 use common::{Cluster, create_pair, eventually};
 use std::path::Path;
 use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -53,4 +54,41 @@ async fn a_claim_is_bound_over_tls() {
 async fn a_kubeconfig_that_is_not_there_is_named() {
     let error = from_kubeconfig(Path::new("nowhere/kubeconfig")).await.err().unwrap();
     assert!(error.to_string().contains("nowhere/kubeconfig"), "{error}");
+}
+
+/// A server that is busy is asked once: whether to ask again is for whoever wanted the answer to say.
+#[tokio::test]
+async fn a_request_is_sent_once_and_says_from_whom_it_comes() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let requests = tokio::spawn(async move {
+        let mut requests = Vec::new();
+        // The client goes on once it has an answer; whatever it sends on the same connection comes first.
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut buffer = vec![0; 4096];
+        while let Ok(length) = stream.read(&mut buffer).await
+            && length > 0
+        {
+            requests.push(String::from_utf8_lossy(&buffer[..length]).into_owned());
+            let answer = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 4\r\n\r\ndown";
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+        requests
+    });
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("kubeconfig");
+    let kubeconfig = serde_json::json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": format!("http://{address}")}}],
+        "users": [{"name": "u", "user": {}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]});
+    std::fs::write(&path, kubeconfig.to_string()).unwrap();
+    let client = from_kubeconfig(&path).await.unwrap();
+    let api = Api::new(client, "berth-tester");
+    let refused = api.get_path("/api/v1/nodes").await.unwrap_err();
+    assert!(refused.is_outage(), "{refused}");
+    drop(api);
+    let requests = requests.await.unwrap();
+    assert_eq!(requests.len(), 1, "{requests:?}");
+    let agent = format!("user-agent: berth-tester/{}", env!("CARGO_PKG_VERSION"));
+    assert!(requests[0].contains(&agent), "{requests:?}");
 }

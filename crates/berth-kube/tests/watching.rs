@@ -9,7 +9,8 @@ use berth_kube::watch::{Change, Difference, Sink, watch};
 use berth_kube::{CancellationToken, Client};
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
-use http_body_util::Full;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
 use kube::client::Body;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -222,13 +223,20 @@ async fn pages_that_expire_are_asked_for_in_one_piece() {
         &[&["a@1", "b@2"]],
     )
     .await;
-    assert!(!asked[2].contains("limit") && !asked[2].contains("continue"), "{}", asked[2]);
+    assert!(
+        !asked[2].contains("limit") && !asked[2].contains("continue"),
+        "{}",
+        asked[2]
+    );
 }
 
 /// How many requests there are in an hour of the paused clock if the server answers like this, list and watch.
 async fn requests_in_an_hour(answer: impl Fn(bool) -> (StatusCode, String) + Send + Sync + 'static) -> usize {
     #[derive(Clone)]
-    struct Answers(Arc<dyn Fn(bool) -> (StatusCode, String) + Send + Sync>, Arc<Mutex<usize>>);
+    struct Answers(
+        Arc<dyn Fn(bool) -> (StatusCode, String) + Send + Sync>,
+        Arc<Mutex<usize>>,
+    );
 
     impl tower_service::Service<Request<Body>> for Answers {
         type Response = Response<Full<Bytes>>;
@@ -284,4 +292,64 @@ async fn a_server_that_cannot_be_followed_is_not_kept_busy() {
     });
     let asked = asked.await;
     assert!(asked < 400, "errors in the stream: {asked}");
+}
+
+/// Sends one chunk and then nothing, without an end.
+struct Silent(Option<Bytes>);
+
+impl hyper::body::Body for Silent {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        _context: &mut Context<'_>,
+    ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, Infallible>>> {
+        match self.0.take() {
+            Some(bytes) => Poll::Ready(Some(Ok(hyper::body::Frame::data(bytes)))),
+            None => Poll::Pending,
+        }
+    }
+}
+
+/// A server whose watches bring this and then fall silent. Remembers when they were opened.
+#[derive(Clone)]
+struct FallsSilent(&'static str, Arc<Mutex<Vec<tokio::time::Instant>>>);
+
+impl tower_service::Service<Request<Body>> for FallsSilent {
+    type Response = Response<UnsyncBoxBody<Bytes, Infallible>>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let body = if request.uri().to_string().contains("watch=true") {
+            self.1.lock().unwrap().push(tokio::time::Instant::now());
+            Silent(Some(Bytes::from_static(self.0.as_bytes()))).boxed_unsync()
+        } else {
+            Full::new(Bytes::from(list(7, &[]).1)).boxed_unsync()
+        };
+        ready(Ok(Response::new(body)))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_falls_silent_is_opened_anew() {
+    const BOOKMARK: &str = "{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"9\"}}}\n";
+    // Who sends bookmarks sends them about every minute; of others only the end of the watch is known.
+    for (brings, seconds) in [(BOOKMARK, 100), ("\n", 310)] {
+        let opened = Arc::<Mutex<Vec<_>>>::default();
+        let client = Client::new(FallsSilent(brings, Arc::clone(&opened)), "default");
+        let (sender, _differences) = mpsc::unbounded_channel();
+        let cancel = CancellationToken::new();
+        let watching = tokio::spawn(watch(Api::new(client, "test"), Collect(sender), cancel.clone()));
+        tokio::time::sleep(std::time::Duration::from_secs(1000)).await;
+        cancel.cancel();
+        watching.await.unwrap();
+        let opened = opened.lock().unwrap();
+        assert_eq!((opened[1] - opened[0]).as_secs(), seconds, "{brings:?}");
+    }
 }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 /// The first wait: short, because most failures are a driver that restarts.
-const FIRST: Duration = Duration::from_secs(1);
+pub const FIRST: Duration = Duration::from_secs(1);
 /// The longest wait: the CSI sidecars' too, so nobody is surprised.
-const LONGEST: Duration = Duration::from_secs(300);
+pub const LONGEST: Duration = Duration::from_secs(300);
 
 /// The wait after so many failures in a row: it doubles each time.
 #[must_use]

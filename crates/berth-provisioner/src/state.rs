@@ -8,7 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Whether a state of an object is the one that is known, or one from before. Versions of one object grow.
 fn is_known(new: &ObjectMeta, known: &ObjectMeta) -> bool {
     let version = |metadata: &ObjectMeta| metadata.resource_version.parse::<u64>().ok();
-    new.uid == known.uid && version(new).zip(version(known)).is_some_and(|(new, known)| new <= known)
+    new.uid == known.uid
+        && version(new)
+            .zip(version(known))
+            .is_some_and(|(new, known)| new <= known)
 }
 
 /// The objects that provisioning reads. Whoever feeds it decides how; it has one writer.
@@ -32,7 +35,9 @@ impl State {
         let metadata = object.metadata();
         let known = match object {
             Object::PersistentVolume(_) => self.volumes.get(&metadata.name).map(|volume| &volume.metadata),
-            Object::PersistentVolumeClaim(_) => self.claim(&metadata.namespace, &metadata.name).map(|one| &one.metadata),
+            Object::PersistentVolumeClaim(_) => {
+                self.claim(&metadata.namespace, &metadata.name).map(|one| &one.metadata)
+            }
             _ => None,
         };
         known.is_some_and(|known| is_known(metadata, known))

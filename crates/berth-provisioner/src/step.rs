@@ -189,7 +189,10 @@ fn intent_of(claim: &PersistentVolumeClaim) -> Option<Intent> {
 fn is_for_populator(claim: &PersistentVolumeClaim) -> bool {
     let source = claim.spec.data_source_ref.as_ref().or(claim.spec.data_source.as_ref());
     source.is_some_and(|source| {
-        let known = [("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot")];
+        let known = [
+            ("", "PersistentVolumeClaim"),
+            ("snapshot.storage.k8s.io", "VolumeSnapshot"),
+        ];
         !known.contains(&(source.api_group.as_str(), source.kind.as_str()))
     })
 }

@@ -345,7 +345,10 @@ fn a_write_that_failed_is_made_good_once() {
     let mut now = NOW;
     for failures in 1..=8 {
         let effect = ask(&mut producer, now).unwrap().unwrap();
-        assert!(matches!(&effect, CapacityEffect::Update { .. }), "it is there: {effect:?}");
+        assert!(
+            matches!(&effect, CapacityEffect::Update { .. }),
+            "it is there: {effect:?}"
+        );
         producer.write_failed(&item, now);
         // A second one, such as of a poll that came between, does not make two of it.
         assert_eq!(producer.queued(), 1, "after {failures} failures");

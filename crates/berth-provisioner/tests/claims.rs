@@ -221,7 +221,10 @@ fn a_record_goes_only_when_nothing_is_open() {
         !forgets(&again, Failure::not_asked("no secret")),
         "what was asked before is still open"
     );
-    assert!(!forgets(&again, Failure::unclear("internal error")), "the claim is there");
+    assert!(
+        !forgets(&again, Failure::unclear("internal error")),
+        "the claim is there"
+    );
     // A claim that goes is not kept for a driver that fails each time, unless an answer was lost.
     let mut going = recorded("n0", false);
     going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");

@@ -311,22 +311,21 @@ pub struct ComponentArgs {
     /// The kubeconfig of the cluster. Without this: KUBECONFIG, the user's own, or the service account of the pod.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Work only while holding a lease, so that several copies can run. Without this: what the leaderElection of a
-    /// KubeSchedulerConfiguration says, or not.
+    /// Work only while holding a lease, so that several copies can run. The scheduler's configuration can say so too.
     #[arg(
         long,
         value_name = "true|false",
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "true",
-        action = clap::ArgAction::Set
+        hide_possible_values = true
     )]
     pub leader_elect: Option<bool>,
-    /// The namespace of the lease. Without this: what a KubeSchedulerConfiguration says, or kube-system.
+    /// The namespace of the lease. Without this: kube-system, unless the scheduler's configuration names another.
     #[arg(long, value_name = "NAMESPACE")]
     pub leader_elect_namespace: Option<String>,
-    /// How long the lease holds: a copy that was silent for so long is replaced. Without this: what a
-    /// KubeSchedulerConfiguration says, or 15s.
+    /// How long the lease holds: a copy that was silent for so long is replaced. Without this: 15s, unless the
+    /// scheduler's configuration says otherwise.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub leader_elect_lease_duration: Option<Duration>,
     /// Answer /metrics, /healthz and /readyz here.

@@ -331,7 +331,10 @@ mod tests {
     fn arguments_go_before_the_file_and_the_file_before_the_defaults() {
         assert_eq!(election(&[], None), None);
         let usual = election(&["--leader-elect"], None).unwrap();
-        assert_eq!((usual.namespace.as_str(), usual.name.as_str()), ("kube-system", "berth-scheduler"));
+        assert_eq!(
+            (usual.namespace.as_str(), usual.name.as_str()),
+            ("kube-system", "berth-scheduler")
+        );
         assert_eq!(usual.duration, Duration::from_secs(15));
         let file = Election {
             lease_duration: Duration::from_secs(30),
@@ -345,14 +348,16 @@ mod tests {
         assert_eq!((of_file.namespace.as_str(), of_file.name.as_str()), ("storage", "ours"));
         let times = |lease: &LeaseOptions| [lease.duration, lease.renew_deadline, lease.retry].map(|one| one.as_secs());
         assert_eq!(times(&of_file), [30, 21, 3]);
-        let flags = ["--leader-elect-namespace", "other", "--leader-elect-lease-duration", "60s"];
+        let flags = [
+            "--leader-elect-namespace",
+            "other",
+            "--leader-elect-lease-duration",
+            "60s",
+        ];
         let both = election(&flags, Some(&file)).unwrap();
         assert_eq!((both.namespace.as_str(), times(&both)), ("other", [60, 40, 8]));
         assert_eq!(election(&["--leader-elect=false"], Some(&file)), None);
-        let off = Election {
-            elect: false,
-            ..file
-        };
+        let off = Election { elect: false, ..file };
         assert_eq!(election(&[], Some(&off)), None);
         assert!(election(&["--leader-elect"], Some(&off)).is_some());
     }

@@ -53,7 +53,10 @@ fn leader_election_and_connection_are_read() {
         namespace: Some("storage".to_owned()),
     };
     assert_eq!(full.election, Some(election));
-    assert_eq!(full.kubeconfig.unwrap().to_str(), Some("/etc/kubernetes/scheduler.conf"));
+    assert_eq!(
+        full.kubeconfig.unwrap().to_str(),
+        Some("/etc/kubernetes/scheduler.conf")
+    );
     assert_eq!(full.unused.len(), 3, "what has no effect is said: {:?}", full.unused);
     let block = process("leaderElection: {resourceName: ours}\n").election.unwrap();
     assert!(block.elect, "a block elects unless it says otherwise");

@@ -54,7 +54,10 @@ where
         if request.uri().path() != self.path {
             return self.service.call(request);
         }
-        let body = bytes::Bytes::from_static(b"{}").into();
+        // What kube-apiserver answers where it serves nothing.
+        let not_served = self.answer == StatusCode::NOT_FOUND;
+        let body = if not_served { "404 page not found\n" } else { "{}" };
+        let body = bytes::Bytes::from_static(body.as_bytes()).into();
         let response = Response::builder().status(self.answer).body(body).unwrap();
         Box::pin(std::future::ready(Ok(response)))
     }

@@ -166,8 +166,15 @@ impl Run<'_> {
         let holds = match confirmation {
             Confirmation::ClaimGone { claim, uid } => {
                 let found = api.get(claims, &claim.namespace, &claim.name).await?;
-                // One of another uid is another claim.
-                found.is_none_or(|bytes| self.take(Kind::PersistentVolumeClaim, &bytes).uid != *uid)
+                let found = found.map(|bytes| self.take(Kind::PersistentVolumeClaim, &bytes).uid);
+                match found {
+                    None => true,
+                    Some(found) if found.is_empty() => {
+                        return Err(Api::no_object(claims, &claim.namespace, &claim.name).into());
+                    }
+                    // One of another uid is another claim.
+                    Some(found) => found != *uid,
+                }
             }
             Confirmation::VolumeGone { volume } => {
                 let found = api.get(Resource::of(Kind::PersistentVolume), "", volume).await?;

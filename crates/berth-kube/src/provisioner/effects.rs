@@ -201,7 +201,8 @@ impl Executor {
                 let written = match created {
                     Err(error) if error.is_conflict() => {
                         let name = object["metadata"]["name"].as_str().unwrap_or_default();
-                        let patch = json!({"capacity": object["capacity"], "maximumVolumeSize": object["maximumVolumeSize"]});
+                        let patch =
+                            json!({"capacity": object["capacity"], "maximumVolumeSize": object["maximumVolumeSize"]});
                         self.api.merge_patch(resource, namespace, name, None, &patch).await
                     }
                     created => created,
@@ -389,6 +390,10 @@ impl<'a> Run<'a> {
                 _ => api.get(resource, &target.namespace, &target.name).await?,
             };
             let current: Option<Value> = found.as_ref().and_then(|bytes| serde_json::from_slice(bytes).ok());
+            let uid = |object: &Value| object["metadata"]["uid"].is_string();
+            if found.is_some() && !current.as_ref().is_some_and(uid) {
+                return Err(Api::no_object(resource, &target.namespace, &target.name).into());
+            }
             let Some(current) = current.filter(|current| current["metadata"]["uid"] == target.uid.as_str()) else {
                 self.outcome.gone.push(target.clone());
                 return if change.is_moot_without_object() {

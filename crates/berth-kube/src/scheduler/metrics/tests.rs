@@ -1,0 +1,92 @@
+//! What is counted when.
+
+use super::*;
+use berth_scheduler::scheduler::PodRef;
+use serde_json::json;
+
+fn told(reason: &'static str, message: &str) -> Effect {
+    Effect::Event {
+        pod: PodRef {
+            key: "default/p".into(),
+            uid: "u".to_owned(),
+        },
+        warning: reason != "Scheduled",
+        reason,
+        message: message.to_owned(),
+    }
+}
+
+fn ledger() -> Ledger {
+    let mut ledger = Ledger::new(Metrics::default());
+    let profiles = BTreeMap::from([(DEFAULT_SCHEDULER_NAME.to_owned(), Profile::default())]);
+    let metadata = json!({"name": "p", "namespace": "default", "uid": "u"});
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {}});
+    ledger.seen(&Object::decode(pod).unwrap().unwrap(), &profiles);
+    ledger
+}
+
+fn text(ledger: &Ledger) -> String {
+    let mut registry = Registry::default();
+    ledger.metrics.register(&mut registry);
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    text
+}
+
+#[test]
+fn only_failures_of_volumes_are_errors_of_volumes() {
+    let mut ledger = ledger();
+    for (reason, message) in [
+        ("FailedBinding", "binding rejected: conflict"),
+        ("FailedScheduling", NODE_GONE),
+        ("FailedScheduling", "assuming volumes: taken"),
+        (
+            "FailedScheduling",
+            "running PreBind plugin \"VolumeBinding\": timed out",
+        ),
+        ("FailedScheduling", "a claim of the pod was deleted"),
+    ] {
+        ledger.saw(&[told(reason, message)], Counts::default(), "Written");
+    }
+    let text = text(&ledger);
+    let count = |operation: &str, count: u32| {
+        let line = format!("scheduler_volume_scheduling_stage_error_total{{operation=\"{operation}\"}} {count}\n");
+        assert!(text.contains(&line), "{line}{text}");
+    };
+    count("assume", 1);
+    count("bind", 2);
+    assert!(
+        text.contains("result=\"error\",profile=\"default-scheduler\"} 5\n"),
+        "{text}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_attempt_is_measured_from_its_decision() {
+    let mut ledger = ledger();
+    let second = Duration::from_secs(1);
+    tokio::time::advance(100 * second).await;
+    ledger.decided(Some(&"default/p".into()), Instant::now());
+    let refused = Counts {
+        unschedulable: 1,
+        ..Counts::default()
+    };
+    ledger.saw(&[told("FailedScheduling", "0/1 nodes")], refused, "ScheduleAttempt");
+    tokio::time::advance(100 * second).await;
+    ledger.decided(Some(&"default/p".into()), Instant::now());
+    tokio::time::advance(3 * second).await;
+    ledger.saw(&[told("Scheduled", "there")], refused, "Written");
+    let text = text(&ledger);
+    let sum = |result: &str, sum: &str| {
+        let name = "scheduler_scheduling_attempt_duration_seconds_sum";
+        let line = format!("{name}{{result=\"{result}\",profile=\"default-scheduler\"}} {sum}\n");
+        assert!(text.contains(&line), "{line}{text}");
+    };
+    sum("unschedulable", "0.0");
+    sum("scheduled", "3.0");
+    assert!(
+        text.contains("scheduler_pod_scheduling_sli_duration_seconds_sum{attempts=\"2\"} 203.0\n"),
+        "{text}"
+    );
+    assert!(text.contains("scheduler_preemption_attempts_total 1\n"), "{text}");
+}
