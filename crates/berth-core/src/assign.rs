@@ -50,20 +50,28 @@ fn untangle(candidates: &[Vec<usize>], assigned: &mut [Option<usize>]) {
     }
 }
 
-/// Finds a place for a volume, moving others to their alternatives. Whatever was assigned stays so.
+/// Finds a place for a volume, moving others to their alternatives. Whatever was assigned stays so. A chain of moves may be as
+/// long as there are claims, so it is kept in a list and not on the stack.
 fn augment(volume: usize, claims_of: &[Vec<usize>], visited: &mut [bool], assigned: &mut [Option<usize>]) -> bool {
-    for &claim in &claims_of[volume] {
+    // Volumes that look for a claim, each with how many of its claims it has asked. One gives way to the one before it.
+    let mut chain = vec![(volume, 0)];
+    while let Some((volume, asked)) = chain.last_mut() {
+        let Some(&claim) = claims_of[*volume].get(*asked) else {
+            chain.pop();
+            continue;
+        };
+        *asked += 1;
         if std::mem::replace(&mut visited[claim], true) {
             continue;
         }
-        let placed = match assigned[claim] {
-            None => true,
-            Some(other) => augment(other, claims_of, visited, assigned),
-        };
-        if placed {
-            assigned[claim] = Some(volume);
-            return true;
+        if let Some(other) = assigned[claim] {
+            chain.push((other, 0));
+            continue;
         }
+        for (volume, asked) in chain {
+            assigned[claims_of[volume][asked - 1]] = Some(volume);
+        }
+        return true;
     }
     false
 }
@@ -91,6 +99,22 @@ mod tests {
             }
         }
         best
+    }
+
+    #[test]
+    fn a_chain_of_moves_may_be_long() {
+        // Each claim but the last has its volume when the last volume comes, and all of them have to move on by one.
+        let claims = 200_000;
+        let candidates: Vec<Vec<usize>> = (0..claims).map(|claim| vec![claim, claim + 1]).collect();
+        let mut claims_of = vec![Vec::new(); claims + 1];
+        for (claim, volumes) in candidates.iter().enumerate() {
+            volumes.iter().for_each(|volume| claims_of[*volume].push(claim));
+        }
+        let mut assigned: Vec<_> = (1..claims).map(Some).chain([None]).collect();
+        let moved = augment(0, &claims_of, &mut vec![false; claims], &mut assigned);
+        assert!(moved);
+        let mut in_order = assigned.iter().enumerate();
+        assert!(in_order.all(|(claim, volume)| *volume == Some(claim)));
     }
 
     proptest! {

@@ -73,6 +73,14 @@ impl<T> Journal<T> {
     }
 }
 
+impl<T: PartialEq> Journal<T> {
+    /// Whether a change is among those that are remembered. The latest are looked at first.
+    #[must_use]
+    pub fn remembers(&self, change: &T) -> bool {
+        self.entries.iter().rev().any(|entry| entry == change)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

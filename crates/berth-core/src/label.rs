@@ -19,6 +19,34 @@ impl Labels {
         Self(pairs.into())
     }
 
+    /// The labels of an object that comes and goes: their values are held until [`Self::release`].
+    #[must_use]
+    pub fn held(symbols: &mut Symbols, labels: &api::StringMap) -> Self {
+        let mut pairs: Vec<_> = labels
+            .iter()
+            .map(|(key, value)| (symbols.intern(key), symbols.hold(value)))
+            .collect();
+        pairs.sort_unstable();
+        Self(pairs.into())
+    }
+
+    /// Holds the values of labels once more.
+    pub fn hold_again(&self, symbols: &mut Symbols) {
+        self.0.iter().for_each(|(_, value)| symbols.hold_again(*value));
+    }
+
+    /// Lets go of the values of labels that were held.
+    pub fn release(&self, symbols: &mut Symbols) {
+        self.0.iter().for_each(|(_, value)| symbols.release(*value));
+    }
+
+    /// The labels with some keys alone.
+    #[must_use]
+    pub fn only(&self, keys: &[Symbol]) -> Self {
+        let pairs = self.0.iter().copied();
+        Self(pairs.filter(|(key, _)| keys.contains(key)).collect())
+    }
+
     /// The value of a label.
     #[must_use]
     pub fn get(&self, key: Symbol) -> Option<Symbol> {
@@ -52,6 +80,14 @@ pub enum LabelRequirement {
 }
 
 impl LabelRequirement {
+    /// The label that it is about.
+    #[must_use]
+    pub fn key(&self) -> Symbol {
+        match self {
+            Self::In(key, _) | Self::NotIn(key, _) | Self::Exists(key) | Self::DoesNotExist(key) => *key,
+        }
+    }
+
     /// Whether labels meet the requirement.
     #[must_use]
     pub fn matches(&self, labels: &Labels) -> bool {

@@ -136,8 +136,19 @@ impl Match {
     }
 }
 
-/// By group: the smallest volumes for each claim, for as long as a set is mended. Many nodes may share a group.
-type Smallest<'a> = FxHashMap<u32, SmallVec<[SmallVec<[&'a FreeVolume; 1]>; 1]>>;
+/// The groups that a node can reach.
+type Groups = SmallVec<[u32; 4]>;
+/// The volumes for the claims on a node.
+type Matches = SmallVec<[Option<Match>; 4]>;
+
+/// What nodes have in common, for as long as a set is built or mended.
+#[derive(Default)]
+struct Shared<'a> {
+    /// By group: the smallest volumes for each claim. Many nodes may share a group.
+    smallest: FxHashMap<u32, SmallVec<[SmallVec<[&'a FreeVolume; 1]>; 1]>>,
+    /// By groups: what several claims get of them. All nodes of a zone may reach the same groups.
+    together: FxHashMap<Groups, Matches>,
+}
 
 impl MatchSet {
     /// Which answers these are: they share nothing with those of another number.
@@ -163,9 +174,9 @@ impl MatchSet {
         self.mended.forget();
         self.by_node.clear();
         self.by_node.resize(nodes.column_length() * self.width, None);
-        let mut smallest = Smallest::default();
+        let mut shared = Shared::default();
         for node in nodes.ids() {
-            self.assign_on(free, nodes, shapes, node, &mut smallest);
+            self.assign_on(free, nodes, shapes, node, &mut shared);
         }
         self.seen = free.changes().next();
         self.nodes_epoch = nodes.epoch();
@@ -173,14 +184,14 @@ impl MatchSet {
 
     /// Works out anew what changed; false if that cannot be told, or is nearly everything.
     fn mend(&mut self, free: &FreeVolumes, nodes: &Nodes, shapes: &[ClaimShape]) -> bool {
-        let groups = free.changes().since(self.seen).filter(|_| self.number != 0);
-        let Some((groups, changed)) = groups.zip(nodes.changed_since(self.nodes_epoch)) else {
+        let affinities = free.changes().since(self.seen).filter(|_| self.number != 0);
+        let Some((affinities, changed)) = affinities.zip(nodes.changed_since(self.nodes_epoch)) else {
             return false;
         };
-        if groups.is_empty() && changed.is_empty() {
+        if affinities.is_empty() && changed.is_empty() {
             return true;
         }
-        let mut affinities: SmallVec<[_; 8]> = groups.iter().map(|group| free.affinity(*group)).collect();
+        let mut affinities: SmallVec<[_; 8]> = affinities.into();
         affinities.sort_unstable();
         affinities.dedup();
         let mut stale: Vec<NodeId> = changed.to_vec();
@@ -190,9 +201,9 @@ impl MatchSet {
         stale.sort_unstable();
         stale.dedup();
         self.by_node.resize(nodes.column_length() * self.width, None);
-        let mut smallest = Smallest::default();
+        let mut shared = Shared::default();
         for node in stale {
-            if self.assign_on(free, nodes, shapes, node, &mut smallest) {
+            if self.assign_on(free, nodes, shapes, node, &mut shared) {
                 self.mended.push(node);
             }
         }
@@ -208,22 +219,10 @@ impl MatchSet {
         nodes: &Nodes,
         shapes: &[ClaimShape],
         node: NodeId,
-        smallest: &mut Smallest<'a>,
+        shared: &mut Shared<'a>,
     ) -> bool {
-        let mut groups: SmallVec<[u32; 4]> = SmallVec::new();
-        for group in free.groups_of(nodes, node) {
-            smallest
-                .entry(group)
-                .or_insert_with(|| free.smallest_each(group, shapes));
-            groups.push(group);
-        }
-        let (groups, smallest) = (&groups, &*smallest);
-        let of_claim = |claim: usize| groups.iter().flat_map(move |group| &smallest[group][claim]).copied();
-        let assigned: SmallVec<[Option<Match>; 4]> = if let [_] = shapes {
-            [of_claim(0).min().map(Match::of)].into_iter().collect()
-        } else {
-            assign_together(shapes.len(), of_claim)
-        };
+        let groups: Groups = free.groups_of(nodes, node).collect();
+        let assigned = shared.assign(free, nodes, shapes, groups);
         let first = node.index() * self.width;
         let Some(known) = self.by_node.get_mut(first..first + self.width) else {
             return false;
@@ -234,11 +233,34 @@ impl MatchSet {
     }
 }
 
+impl<'a> Shared<'a> {
+    /// The volumes that claims get of some groups.
+    fn assign(&mut self, free: &'a FreeVolumes, nodes: &Nodes, shapes: &[ClaimShape], groups: Groups) -> Matches {
+        for group in &groups {
+            let entry = self.smallest.entry(*group);
+            entry.or_insert_with(|| free.smallest_each(*group, shapes));
+        }
+        let smallest = &self.smallest;
+        let of_claim = |claim: usize| groups.iter().flat_map(move |group| &smallest[group][claim]).copied();
+        if let [_] = shapes {
+            return [of_claim(0).min().map(Match::of)].into_iter().collect();
+        }
+        // A node with a group of its own, as those with local disks are, has it in common with nobody.
+        let in_common = |group: &u32| nodes.matching(free.affinity(*group)).len() > 1;
+        if !groups.iter().all(in_common) {
+            return assign_together(shapes.len(), of_claim);
+        }
+        if let Some(known) = self.together.get(&groups) {
+            return known.clone();
+        }
+        let assigned = assign_together(shapes.len(), of_claim);
+        self.together.insert(groups, assigned.clone());
+        assigned
+    }
+}
+
 /// Assigns volumes to several claims, each of which could use some.
-fn assign_together<'a, V: Iterator<Item = &'a FreeVolume>>(
-    width: usize,
-    of_claim: impl Fn(usize) -> V,
-) -> SmallVec<[Option<Match>; 4]> {
+fn assign_together<'a, V: Iterator<Item = &'a FreeVolume>>(width: usize, of_claim: impl Fn(usize) -> V) -> Matches {
     let mut volumes: SmallVec<[&FreeVolume; 8]> = (0..width).flat_map(&of_claim).collect();
     if volumes.is_empty() {
         return std::iter::repeat_n(None, width).collect();
@@ -253,4 +275,43 @@ fn assign_together<'a, V: Iterator<Item = &'a FreeVolume>>(
         .into_iter()
         .map(|volume| volume.map(|volume| Match::of(volumes[volume])))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api;
+    use crate::model::{Claim, volume_without_selectors};
+    use crate::slots::Slots;
+    use crate::symbols::Symbols;
+    use serde_json::json;
+
+    #[test]
+    fn nodes_with_the_same_groups_are_assigned_to_once() {
+        let (mut symbols, mut nodes, mut slots) = (Symbols::default(), Nodes::default(), Slots::default());
+        let mut free = FreeVolumes::default();
+        for number in 0..30 {
+            nodes.upsert(&mut symbols, &format!("n{number}"), &api::StringMap::default());
+        }
+        for number in 0..5 {
+            let object = json!({"metadata": {"name": format!("pv{number}")}, "status": {"phase": "Available"},
+                "spec": {"capacity": {"storage": format!("{}Gi", number + 1)}, "accessModes": ["ReadWriteMany"]}});
+            let object: api::PersistentVolume = serde_json::from_value(object).unwrap();
+            let volume = volume_without_selectors(&mut symbols, &object);
+            free.insert(VolumeId(slots.insert(())), &volume);
+        }
+        let claim = json!({"metadata": {"name": "c"}, "spec": {"accessModes": ["ReadWriteMany"],
+            "resources": {"requests": {"storage": "2Gi"}}}});
+        let claim: api::PersistentVolumeClaim = serde_json::from_value(claim).unwrap();
+        let shape = Claim::new(&mut symbols, &claim).shape;
+        let mut shared = Shared::default();
+        for node in nodes.ids() {
+            let groups = free.groups_of(&nodes, node).collect();
+            let shapes = [shape.clone(), shape.clone()];
+            let matches = shared.assign(&free, &nodes, &shapes, groups);
+            let places: Vec<_> = matches.iter().flatten().map(|found| found.volume().0.place).collect();
+            assert_eq!(places, [1, 2]);
+        }
+        assert_eq!(shared.together.len(), 1);
+    }
 }

@@ -30,7 +30,8 @@ fn modes(choice: u8) -> &'static [&'static str] {
 
 prop_compose! {
     fn volume(index: usize)(gi in 1..8_u32, class in 0..3_u8, place in 0..6_u8, mode in 0..3_u8, gold: bool) -> Made {
-        let volume = mk_volume(&format!("pv{index}")).gi(gi).modes(modes(mode));
+        // A label of its own, as provisioners give: it must not matter.
+        let volume = mk_volume(&format!("pv{index}")).label("id", &index.to_string()).gi(gi).modes(modes(mode));
         let volume = volume.class(if class == 0 { "dynamic" } else { "local" });
         affinity(if gold { volume.label("tier", "gold") } else { volume }, place)
     }

@@ -161,8 +161,9 @@ impl VolumeBinder {
         for of_class in open.chunk_by(|(a, _), (b, _)| a.class == b.class) {
             let shapes: Vec<ClaimShape> = of_class.iter().map(|(_, shape)| shape.clone()).collect();
             let free = self.free.entry(of_class[0].0.class).or_default();
+            let volume = |id: VolumeId| self.volumes.get(id.0).map(|volume| &volume.effective);
             prepared.open.push(OpenClaims {
-                matches: free.prepare(&self.nodes, &shapes),
+                matches: free.prepare(&self.nodes, &shapes, volume),
                 needs: of_class.iter().map(|(need, _)| *need).collect(),
             });
         }

@@ -2,6 +2,7 @@
 
 use super::VolumeBinder;
 use crate::capacity::Pool;
+use crate::free::FreeVolume;
 use crate::model::Claim;
 use crate::nodes::NodeId;
 use crate::symbols::Symbol;
@@ -59,7 +60,13 @@ impl VolumeBinder {
                 survey.reachable += 1;
                 survey.largest_reachable = survey.largest_reachable.max(Some(volume.capacity));
             }
-            for volume in free.reachable(&self.nodes, node, Some(&claim.shape)) {
+            let selected = |volume: &&FreeVolume| {
+                let labels = self.volume(volume.id).map(|volume| &volume.labels);
+                let selector = claim.shape.selector.as_ref();
+                selector.is_none_or(|selector| labels.is_some_and(|labels| selector.matches(labels)))
+            };
+            let suitable = free.reachable(&self.nodes, node, Some(&claim.shape));
+            for volume in suitable.filter(selected) {
                 survey.suitable += 1;
                 survey.largest_suitable = survey.largest_suitable.max(Some(volume.capacity));
                 survey.fitting += usize::from(volume.capacity >= claim.shape.request);

@@ -266,7 +266,9 @@ impl Cluster {
 
     fn remove_pod(&mut self, pod: PodId) {
         self.displace(pod);
-        self.pods.remove(pod);
+        if let Some(removed) = self.pods.remove(pod) {
+            removed.footprint.labels.release(self.binder.symbols_mut());
+        }
     }
 
     /// Counts a pod on a node.
@@ -310,6 +312,7 @@ impl Cluster {
 
     /// Lets go of what a compiled pod holds in the cluster.
     pub fn release(&mut self, pod: &Pod) {
+        pod.footprint.labels.release(self.binder.symbols_mut());
         for selector in pod.selectors() {
             self.binder.release_selector(selector);
         }
@@ -328,6 +331,8 @@ impl Cluster {
             name: footprint.name.clone(),
             number: self.assumptions,
         };
+        // The pod to be placed holds its labels, and so does the running one.
+        footprint.labels.hold_again(self.binder.symbols_mut());
         self.add_pod(footprint, node_name, Some(self.assumptions));
         assumed
     }

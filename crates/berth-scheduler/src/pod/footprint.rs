@@ -18,7 +18,7 @@ pub struct Footprint {
     pub name: Box<str>,
     /// Uid.
     pub uid: Box<str>,
-    /// Labels.
+    /// Labels. Their values are held in the cluster for as long as it knows the pod: many are new with every job.
     pub labels: Labels,
     /// Whether it is being deleted.
     pub terminating: bool,
@@ -75,7 +75,7 @@ impl Footprint {
             namespace,
             name: pod.metadata.name.as_str().into(),
             uid: pod.metadata.uid.as_str().into(),
-            labels: Labels::new(symbols, &pod.metadata.labels),
+            labels: Labels::held(symbols, &pod.metadata.labels),
             terminating: pod.metadata.is_deleting(),
             preempted: pod.is_preempted(),
             priority: pod.spec.priority.unwrap_or(0),

@@ -35,6 +35,8 @@ impl SpreadConstraint {
                 for key in &constraint.match_label_keys {
                     let key = symbols.intern(key);
                     if let Some(value) = labels.get(key) {
+                        // A selector may be kept longer than the pod.
+                        symbols.keep(value);
                         requirements.push(LabelRequirement::In(key, [value].into()));
                     }
                 }

@@ -2,7 +2,8 @@
 
 use crate::objects::{claim, class, local_class, member, node, pod, volume};
 use crate::world::World;
-use serde_json::Value;
+use berth_core::api::Kind;
+use serde_json::{Value, json};
 
 /// Three nodes, and local volumes on some of them.
 fn cluster(volumes_on: &[&str]) -> World {
@@ -111,4 +112,25 @@ fn fallback_to_provisioning_when_the_existing_volumes_do_not_suit() {
     world.assert_on("default/db", "n1");
     assert_eq!(world.api.volume_of("default/data"), "made-for-data");
     world.check();
+}
+
+#[test]
+fn nothing_is_remembered_of_jobs_that_are_over() {
+    let mut world = World::of([node("n1")]);
+    let run = |world: &mut World, numbers: std::ops::Range<usize>| {
+        for number in numbers {
+            let name = format!("job-{number}");
+            let mut job = pod(&name, &[]);
+            job["metadata"]["labels"] =
+                json!({"app": "batch", "job-name": name, "controller-uid": format!("uid-{number}")});
+            world.create([job]);
+            world.settle();
+            world.assert_placed(&format!("default/{name}"));
+            world.api.delete(Kind::Pod, &format!("default/{name}"));
+            world.settle();
+        }
+        world.scheduler.cluster().symbols().len()
+    };
+    let before = run(&mut world, 0..3);
+    assert_eq!(run(&mut world, 3..30), before);
 }
