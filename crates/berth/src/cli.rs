@@ -46,10 +46,12 @@ Examples:
   berth simulate -f cluster/ -f new-workload.yaml -o json
   berth simulate -f examples/scenarios/zone-loss.yaml \\
     --scenario examples/scenarios/zone-loss.scenario.yaml -o html > report.html
-  kubectl get nodes,pods,pv,pvc,sc,csinodes,csidrivers,csistoragecapacities,ns,deploy,sts,rs,jobs -A -o json \\
-    | berth simulate -f - -f new-workload.yaml
+  berth simulate -f snapshot.yaml --overlay what-if.yaml
+  kubectl get nodes,pods,pv,pvc,sc,csinodes,csidrivers,csistoragecapacities,ns,pc,deploy,sts,ds,rs,jobs,controllerrevisions \\
+    -A -o json | berth simulate -f - -f new-workload.yaml
 
-A driver that is not built in is stood in for by one that makes a volume in the zone of the selected node.
+A driver that is not built in is stood in for: its volumes are where the CSINode objects say, or in the zone of the selected \
+node if none of them names the driver. Without --config, Berth's defaults serve pods of whichever scheduler.
 
 Exit status: 0 every pod has a node, 1 some pod is left pending, 2 bad input or usage.";
 
@@ -328,7 +330,7 @@ pub struct SimulateArgs {
     /// A file or directory to read the cluster from, or `-` for standard input. May be given several times.
     ///
     /// Files hold YAML documents or JSON, single objects or Lists, as kubectl prints them: nodes, storage, pods, and
-    /// the workloads that make pods (Deployment, StatefulSet, ReplicaSet, Job).
+    /// the workloads that make pods (Deployment, StatefulSet, DaemonSet, ReplicaSet, ReplicationController, Job).
     /// Without any, the cluster of the kubeconfig is read.
     #[arg(short, long = "filename", value_name = "FILE|DIR|-")]
     pub filename: Vec<OsString>,

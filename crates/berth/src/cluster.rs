@@ -10,6 +10,7 @@ use berth_kube::resource::Resource;
 use bytes::Bytes;
 use clap::Args;
 use serde_json::Value;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use tokio::runtime::Runtime;
 
@@ -65,6 +66,11 @@ pub struct ClusterArgs {
     /// Read the cluster of the kubeconfig too, and put the files on top of it, as kubectl apply would.
     #[arg(long, requires = "filename")]
     pub on_cluster: bool,
+    /// A file or directory to put on top of all that is read, as kubectl apply would. May be given several times.
+    ///
+    /// For a what-if on a snapshot: an object that is there already is changed by what the file says of it.
+    #[arg(long, value_name = "FILE|DIR|-")]
+    pub overlay: Vec<OsString>,
 }
 
 impl ClusterArgs {

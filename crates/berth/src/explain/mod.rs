@@ -95,7 +95,12 @@ pub fn explain(
     let asked = AskedPod::of(args)?;
     let gathered = overlay::gather(&args.cluster, &args.filename, &[], standard_input, progress)?;
     let pod = asked.in_namespace(&gathered.namespace);
-    answer(args, &pod, &gathered.sources, standard_input, progress)
+    let mut explanation = answer(args, &pod, &gathered.sources, standard_input, progress)?;
+    let told = gathered.summary.to_string();
+    if !told.is_empty() {
+        explanation.remarks.insert(0, told);
+    }
+    Ok(explanation)
 }
 
 /// Explains the pod on the cluster that the sources hold, whatever the arguments say about where to read.
