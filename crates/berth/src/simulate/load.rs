@@ -117,14 +117,36 @@ pub fn load(
         seed: args.seed,
         profiles,
     });
-    for object in in_order(objects) {
-        simulation.create(object)?;
-    }
+    create_all(&mut simulation, in_order(objects))?;
     Ok(Loaded {
         simulation,
         scenario,
         summary,
     })
+}
+
+/// Creates the objects. A DaemonSet serves the nodes that other pods run on: where some are in the input, their pods come
+/// first, after those that run already or belong to somebody.
+fn create_all(simulation: &mut Simulation, objects: Vec<Value>) -> Result<(), LoadError> {
+    let is_new = |object: &Value| match field::kind(object) {
+        "Pod" => field::text(object, "/spec/nodeName").is_empty() && field::controller_of(object).is_none(),
+        "DaemonSet" => false,
+        kind => KINDS.contains(&kind),
+    };
+    let has_daemon_sets = objects.iter().any(|object| field::kind(object) == "DaemonSet");
+    let (later, first): (Vec<Value>, Vec<Value>) = objects
+        .into_iter()
+        .partition(|object| has_daemon_sets && is_new(object));
+    for object in first {
+        simulation.create(object)?;
+    }
+    if has_daemon_sets {
+        simulation.run_daemon_sets();
+    }
+    for object in later {
+        simulation.create(object)?;
+    }
+    Ok(())
 }
 
 /// The objects in an order in which whoever looks at one finds what it needs: pods and what makes them last.

@@ -121,7 +121,9 @@ fn a_daemon_set_has_a_pod_on_every_node_and_takes_its_room() {
             )
         })
         .collect();
-    assert_eq!(placed, [(3, 2), (4, 3), (4, 3), (2, 2)], "{outcome}");
+    assert_eq!(placed, [(3, 2), (4, 3), (4, 3), (3, 2)], "{outcome}");
+    let first = &outcome["steps"][0]["pods"]["pending"];
+    assert_eq!(first[0]["pod"], "default/p", "daemons come before others: {first}");
     let nodes = &outcome["summary"]["podsPerNode"];
     assert_eq!(
         *nodes,
