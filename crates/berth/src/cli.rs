@@ -167,7 +167,7 @@ pub struct SimulateArgs {
     /// A file or directory to read the cluster from, or `-` for standard input. May be given several times.
     ///
     /// Files hold YAML documents or JSON, single objects or Lists, as kubectl prints them: nodes, storage, pods, and
-    /// the workloads that make pods (Deployment, StatefulSet, ReplicaSet, Job).
+    /// the workloads that make pods (Deployment, StatefulSet, DaemonSet, ReplicaSet, ReplicationController, Job).
     /// Without any, the cluster of the kubeconfig is read.
     #[arg(short, long = "filename", value_name = "FILE|DIR|-")]
     pub filename: Vec<OsString>,

@@ -12,6 +12,7 @@ use berth_kube::resource::Resource;
 use bytes::Bytes;
 use clap::Args;
 use serde_json::Value;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -216,6 +217,11 @@ pub struct ClusterArgs {
     /// How long the cluster may take to answer a request. Servers give up after a minute themselves.
     #[arg(long, value_name = "DURATION", default_value = REQUEST_TIMEOUT, value_parser = duration)]
     pub request_timeout: Duration,
+    /// A file or directory to put on top of all that is read, as kubectl apply would. May be given several times.
+    ///
+    /// For a what-if on a snapshot: an object that is there already is changed by what the file says of it.
+    #[arg(long, value_name = "FILE|DIR|-")]
+    pub overlay: Vec<OsString>,
 }
 
 impl ClusterArgs {

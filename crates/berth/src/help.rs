@@ -46,11 +46,13 @@ Examples:
   berth simulate -f examples/scenarios/zone-loss.yaml \\
     --scenario examples/scenarios/zone-loss.scenario.yaml \\
     -o html > report.html
-  K=nodes,pods,pv,pvc,sc,ns,csinodes,csidrivers,csistoragecapacities
-  kubectl get $K,deploy,sts,rs,jobs -A -o json \\
+  berth simulate -f snapshot.yaml --overlay what-if.yaml
+  K=nodes,pods,pv,pvc,sc,ns,pc,csinodes,csidrivers,csistoragecapacities
+  kubectl get $K,deploy,sts,ds,rs,jobs,controllerrevisions -A -o json \\
     | berth simulate -f - -f new-workload.yaml
 
-A driver that is not built in is stood in for by one that makes a volume in the zone of the selected node.
+A driver that is not built in is stood in for: its volumes are where the CSINode objects say, or in the zone of the selected \
+node if none of them names the driver. Without --config, Berth's defaults serve pods of whichever scheduler.
 
 Exit status: 0 every pod has a node, 1 some pod is left pending, 2 bad input or usage.";
 

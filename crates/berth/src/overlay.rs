@@ -1,7 +1,7 @@
-//! What a command reads: files, the cluster of a kubeconfig, or files on top of that cluster.
+//! What a command reads: files, the cluster of a kubeconfig, or files on top of either.
 //!
-//! On top means what `kubectl apply` would do: an object of a file that the cluster has too is laid over it, so that its
-//! uid, its status and what others filled in stay. Nothing is written to the cluster.
+//! On top means what `kubectl apply` would do: an object of a file that is below too is laid over it, so that its uid, its
+//! status and what others filled in stay. Nothing is written to the cluster.
 
 use crate::cluster::{ClusterArgs, ClusterError};
 use crate::input::{self, Progress, Source, Summary};
@@ -19,6 +19,8 @@ pub struct Gathered {
     pub sources: Vec<Source>,
     /// The namespace of what names none.
     pub namespace: String,
+    /// What is to be told of files that were read already.
+    pub summary: Summary,
 }
 
 /// Finds out what to read: the files, or without any the cluster, or both.
@@ -43,47 +45,74 @@ pub fn gather(
         }
     }
     let namespace = args.namespace(reads_cluster)?;
-    let files: Vec<Source> = files.iter().map(|name| name.as_os_str().into()).collect();
-    let sources = match (files.is_empty(), args.on_cluster) {
+    let named = |names: &[OsString]| -> Vec<Source> { names.iter().map(|name| name.as_os_str().into()).collect() };
+    let (files, overlay) = (named(files), named(&args.overlay));
+    let mut reading = Reading {
+        namespace: &namespace,
+        standard_input,
+        progress,
+        summary: Summary::default(),
+    };
+    let mut sources = match (files.is_empty(), args.on_cluster) {
         (true, _) => args.sources(besides)?,
         // Read here and not by the caller: only here it is known what has no namespace.
         (false, false) if namespace != "default" => {
-            let (objects, summary) = read(&files, &namespace, standard_input, progress)?;
-            sources(objects, &[summary])
+            let objects = reading.read(&files)?;
+            reading.again(objects)
         }
         (false, false) => files,
         (false, true) => {
-            let (top, of_files) = read(&files, &namespace, standard_input, progress)?;
-            let (below, of_cluster) = read(&args.sources(besides)?, "default", &mut std::io::empty(), progress)?;
-            sources(lay(top, below), &[of_files, of_cluster])
+            let top = reading.read(&files)?;
+            let below = reading.read(&args.sources(besides)?)?;
+            reading.again(lay(top, below))
         }
     };
-    Ok(Gathered { sources, namespace })
+    if !overlay.is_empty() {
+        let below = reading.read(&sources)?;
+        let top = reading.read(&overlay)?;
+        sources = reading.again(lay(top, below));
+    }
+    let summary = reading.summary;
+    Ok(Gathered {
+        sources,
+        namespace,
+        summary,
+    })
 }
 
-fn read(
-    sources: &[Source],
-    namespace: &str,
-    standard_input: &mut dyn Read,
-    progress: &mut dyn Progress,
-) -> Result<(Vec<Value>, Summary), ClusterError> {
-    let mut objects = Vec::new();
-    let summary = input::read_parts_in(namespace, sources, standard_input, progress, &mut |value| {
-        objects.push(value);
-    })?;
-    Ok((objects, summary))
+/// Reads here what a caller would read otherwise.
+struct Reading<'a> {
+    namespace: &'a str,
+    standard_input: &'a mut dyn Read,
+    progress: &'a mut dyn Progress,
+    summary: Summary,
 }
 
-/// Objects that were read and checked, to be read again, and what was missing.
-fn sources(objects: Vec<Value>, read: &[Summary]) -> Vec<Source> {
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
-    let gaps = read.iter().flat_map(|summary| summary.gaps.iter());
-    let mut sources: Vec<Source> = gaps.map(|gap| Source::Gap(gap.to_owned())).collect();
-    sources.push(Source::Text {
-        name: "what was read".into(),
-        bytes: list.to_string().into_bytes(),
-    });
-    sources
+impl Reading<'_> {
+    fn read(&mut self, sources: &[Source]) -> Result<Vec<Value>, ClusterError> {
+        let mut objects = Vec::new();
+        let read = input::read_parts_in(
+            self.namespace,
+            sources,
+            &mut *self.standard_input,
+            &mut *self.progress,
+            &mut |value| objects.push(value),
+        )?;
+        self.summary.add(read);
+        Ok(objects)
+    }
+
+    /// Objects that were read and checked, to be read again, and what was missing.
+    fn again(&self, objects: Vec<Value>) -> Vec<Source> {
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+        let gaps = self.summary.gaps.iter();
+        let mut sources: Vec<Source> = gaps.map(|gap| Source::Gap(gap.to_owned())).collect();
+        sources.push(Source::Text {
+            name: "what was read".into(),
+            bytes: list.to_string().into_bytes(),
+        });
+        sources
+    }
 }
 
 type Identity = (String, String, String);

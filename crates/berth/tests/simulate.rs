@@ -232,7 +232,10 @@ fn what_a_scenario_cannot_do_is_said_with_status_2() {
             "- {at: 5m, do: [{setCapacity: {storageClass: x, capacity: 1Gi}}]}",
             "there is no CSIStorageCapacity of class \"x\"",
         ),
-        ("- {at: 5m, do: [{fly: {}}]}", "steps[0].do[0]: unknown variant `fly`"),
+        (
+            "- {at: 5m, do: [{fly: {}}]}",
+            "steps[0].do[0]: there is no action `fly`",
+        ),
     ] {
         let scenario = write(&directory, "scenario.yaml", &format!("{head}{steps}\n"));
         let output = run(&[

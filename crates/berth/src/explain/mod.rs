@@ -110,10 +110,15 @@ pub fn explain(
     let gathered = overlay::gather(&args.cluster, &args.filename, &[], standard_input, progress)?;
     let pod = asked.in_namespace(&gathered.namespace);
     let answer = answer(args, &pod, &gathered.sources, standard_input, progress);
-    answer.map_err(|error| match error {
+    let mut explanation = answer.map_err(|error| match error {
         ExplainError::NoPod { pod, hint } if args.filename.is_empty() => ExplainError::NoPodOnCluster { pod, hint },
         error => error,
-    })
+    })?;
+    let told = gathered.summary.to_string();
+    if !told.is_empty() {
+        explanation.remarks.insert(0, told);
+    }
+    Ok(explanation)
 }
 
 /// Explains the pod on the cluster that the sources hold, whatever the arguments say about where to read.

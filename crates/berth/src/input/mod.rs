@@ -71,6 +71,17 @@ pub struct Summary {
     pub gaps: Gaps,
 }
 
+impl Summary {
+    /// Adds what is to be told of another reading. Its objects are not counted: they have been read again since.
+    pub fn add(&mut self, other: Self) {
+        for (kind, count) in other.skipped {
+            *self.skipped.entry(kind).or_default() += count;
+        }
+        self.warnings.splice(0..0, other.warnings);
+        other.gaps.iter().for_each(|gap| self.gaps.add(gap));
+    }
+}
+
 impl fmt::Display for Summary {
     /// What was skipped, as one line, and before it the warnings; nothing if there is nothing to say.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -129,7 +129,10 @@ pub enum Problem {
         list: String,
     },
     /// An object is there twice.
-    #[error("{kind} {name:?} is there twice: in {first}, and in {second}; keep one of the two")]
+    #[error(
+        "{kind} {name:?} is there twice: in {first}, and in {second}; keep one of the two{}",
+        if first.file == second.file { "" } else { ", or put the second file on top of the first with --overlay" }
+    )]
     Twice {
         /// Its kind.
         kind: String,

@@ -3,18 +3,29 @@
 
 use super::load::in_order;
 use super::{LONGEST, REST, Simulation};
+use crate::embedded::field;
 use crate::embedded::memory::Refused;
+use crate::embedded::workloads::KINDS;
 use crate::input::{self, Gaps};
 use serde_json::Value;
 
 impl Simulation {
-    /// Adds the objects of an input.
+    /// Adds the objects of an input. A DaemonSet serves the nodes that other pods run on: where some are in the input, their
+    /// pods come first, after those that run already or belong to somebody.
     ///
     /// # Errors
     /// If one has no kind or name, or is already there.
     pub fn load(&mut self, objects: Vec<Value>) -> Result<(), Refused> {
         let objects = in_order(input::with_reports(objects));
-        objects.into_iter().try_for_each(|object| self.create(object))
+        let has_daemon_sets = objects.iter().any(|object| field::kind(object) == "DaemonSet");
+        let (later, first): (Vec<Value>, Vec<Value>) = objects
+            .into_iter()
+            .partition(|object| has_daemon_sets && is_new(object));
+        first.into_iter().try_for_each(|object| self.create(object))?;
+        if has_daemon_sets {
+            self.run_daemon_sets();
+        }
+        later.into_iter().try_for_each(|object| self.create(object))
     }
 
     /// Takes note of what could not be read, so that advice does not take it for absent.
@@ -52,5 +63,14 @@ impl Simulation {
         moved |= self.run_provisioners();
         moved |= self.run_workloads();
         moved
+    }
+}
+
+/// Whether an object is, or makes, pods that nobody has placed yet.
+fn is_new(object: &Value) -> bool {
+    match field::kind(object) {
+        "Pod" => field::text(object, "/spec/nodeName").is_empty() && field::controller_of(object).is_none(),
+        "DaemonSet" => false,
+        kind => KINDS.contains(&kind),
     }
 }

@@ -6,8 +6,10 @@ use crate::admission::{self, Priority, PriorityClasses, UnknownClass};
 use crate::cli::SimulateArgs;
 use crate::cluster::{ClusterError, WORKLOADS};
 use crate::config::{self, ConfigError, Configuration, FeatureGateError};
+use crate::embedded::agent::Mode;
 use crate::embedded::field;
 use crate::embedded::memory::Refused;
+use crate::embedded::names::AGENT_MODE;
 use crate::embedded::workloads::KINDS;
 use crate::input::{self, Progress, ReadError, Summary};
 use crate::overlay;
@@ -30,8 +32,8 @@ pub enum LoadError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// A feature gate is broken.
-    #[error(transparent)]
-    FeatureGates(#[from] FeatureGateError),
+    #[error("--feature-gates: {0}")]
+    FeatureGates(FeatureGateError),
     /// An object cannot be created.
     #[error(transparent)]
     Object(#[from] Refused),
@@ -79,7 +81,7 @@ pub fn load(
     standard_input: &mut dyn Read,
     progress: &mut dyn Progress,
 ) -> Result<Loaded, LoadError> {
-    let gates = config::feature_gates(&args.feature_gates)?;
+    let gates = config::feature_gates(&args.feature_gates).map_err(LoadError::FeatureGates)?;
     let mut configuration = match &args.config {
         Some(path) => Configuration::from_file(path)?,
         None => Configuration::default(),
@@ -95,6 +97,8 @@ pub fn load(
     let mut summary = input::read_values(&read.sources, standard_input, progress, &mut |value| {
         objects.push(value);
     })?;
+    summary.add(read.summary);
+    summary.warnings.extend(odd_agents(&objects));
     if objects.is_empty() {
         let skipped = match summary.to_string() {
             skipped if skipped.is_empty() => skipped,
@@ -144,6 +148,18 @@ fn pod_spec(object: &Value) -> Option<&Value> {
         kind if KINDS.contains(&kind) => object.pointer("/spec/template/spec"),
         _ => None,
     }
+}
+
+/// Nodes whose annotation asks for an agent that does not exist.
+fn odd_agents(objects: &[Value]) -> impl Iterator<Item = String> + '_ {
+    let nodes = objects.iter().filter(|object| field::kind(object) == "Node");
+    nodes.filter(|node| Mode::of_node(node).is_none()).map(|node| {
+        format!(
+            "warning: Node {:?}: annotation {AGENT_MODE}: found {:?}, expected run, cordon, refuse or stop; its agent runs as usual",
+            field::name(node),
+            field::annotation(node, AGENT_MODE).unwrap_or_default()
+        )
+    })
 }
 
 /// Without a configuration, Berth's defaults speak for whichever scheduler pods name. Says so, if they name another.

@@ -287,9 +287,26 @@ impl Simulation {
         self.provisioners.remove(*kind, &key.namespace, &key.name);
     }
 
+    /// Has DaemonSets make their pods, before anything else happens.
+    fn run_daemon_sets(&mut self) {
+        self.take_changes();
+        let is_daemon_set = |key: &Key| key.kind == "DaemonSet";
+        while self.busy.iter().any(is_daemon_set) {
+            let (now, later) = std::mem::take(&mut self.busy).into_iter().partition(is_daemon_set);
+            self.look_after(now);
+            self.busy.extend::<BTreeSet<Key>>(later);
+            self.take_changes();
+        }
+    }
+
     fn run_workloads(&mut self) -> bool {
         let busy = std::mem::take(&mut self.busy);
         let any = !busy.is_empty();
+        self.look_after(busy);
+        any
+    }
+
+    fn look_after(&mut self, busy: BTreeSet<Key>) {
         for key in busy {
             // Its turn comes when it has waited long enough.
             if self.patience.must_wait(&key, self.now) {
@@ -316,7 +333,6 @@ impl Simulation {
                 }
             }
         }
-        any
     }
 
     fn run_budgets(&mut self) -> bool {

@@ -10,13 +10,15 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// What a workload may do at one moment besides what its size asks for.
-const SPARE: u64 = 100;
+const SPARE: u64 = 50;
 /// How many objects it may make at one moment for each pod that it should have: the pod, its claims, and once more.
 const MADE_PER_POD: u64 = 8;
 /// How often it may be looked at for each of them: a pod changes some ten times until it runs.
 const LOOKS_PER_POD: u64 = 100;
-/// The longest delay is 2 to this power of seconds, a little more than an hour.
-const MAX_DOUBLINGS: u32 = 12;
+/// The first delay. Each further one is twice as long.
+const FIRST_DELAY_SECONDS: i64 = 10;
+/// The longest delay is the first one times 2 to this power, a little more than an hour.
+const MAX_DOUBLINGS: u32 = 9;
 
 /// What each workload has done since time last went on, and how often it was put off.
 #[derive(Debug, Default)]
@@ -78,7 +80,7 @@ impl Patience {
     /// How long to wait after a workload could not do what it wanted, or did too much: longer each time.
     pub(super) fn delay(&mut self, key: &Key) -> SignedDuration {
         let times = self.put_off.entry(key.clone()).or_default();
-        let delay = SignedDuration::from_secs(1 << (*times).min(MAX_DOUBLINGS));
+        let delay = SignedDuration::from_secs(FIRST_DELAY_SECONDS << (*times).min(MAX_DOUBLINGS));
         *times += 1;
         delay
     }
@@ -128,9 +130,9 @@ mod tests {
                 }
             }
         };
-        assert_eq!(looks_until_put_off(), (181, 1));
-        assert_eq!(looks_until_put_off(), (181, 2));
+        assert_eq!(looks_until_put_off(), (131, 10));
+        assert_eq!(looks_until_put_off(), (131, 20));
         patience.renew();
-        assert_eq!(patience.delay(&key).as_secs(), 4);
+        assert_eq!(patience.delay(&key).as_secs(), 40);
     }
 }

@@ -139,3 +139,18 @@ fn a_scenario_changes_workloads_by_parts_and_checks_the_whole() {
     let said = "apply: at 1m: Deployment default/other: spec.selector: is missing";
     assert!(stderr(&output).contains(said), "{}", stderr(&output));
 }
+
+#[test]
+fn an_agent_that_does_not_exist_is_told_and_a_gate_too() {
+    let mut odd = node("n1", "a");
+    merge(
+        &mut odd,
+        json!({"metadata": {"annotations": {"berth.dev/agent": "sotp"}}}),
+    );
+    let output = run("simulate", &[odd], &[]);
+    let said = "Node \"n1\": annotation berth.dev/agent: found \"sotp\", expected run, cordon, refuse or stop";
+    assert!(stderr(&output).contains(said), "{}", stderr(&output));
+    let output = run("simulate", &[node("n1", "a")], &["--feature-gates", "Foo=true"]);
+    assert!(stderr(&output).contains("error: --feature-gates: there is no feature gate \"Foo\""));
+    assert_eq!(stderr(&output).matches("Foo").count(), 1, "{}", stderr(&output));
+}

@@ -121,7 +121,9 @@ fn a_daemon_set_has_a_pod_on_every_node_and_takes_its_room() {
             )
         })
         .collect();
-    assert_eq!(placed, [(3, 2), (4, 3), (4, 3), (2, 2)], "{outcome}");
+    assert_eq!(placed, [(3, 2), (4, 3), (4, 3), (3, 2)], "{outcome}");
+    let first = &outcome["steps"][0]["pods"]["pending"];
+    assert_eq!(first[0]["pod"], "default/p", "daemons come before others: {first}");
     let nodes = &outcome["summary"]["podsPerNode"];
     assert_eq!(
         *nodes,
@@ -144,4 +146,43 @@ fn a_cron_job_is_said_not_to_run() {
         "{}",
         stderr(&output)
     );
+}
+
+/// What if that node were cordoned, and that Deployment larger? The files stay as they are.
+#[test]
+fn files_on_top_change_what_is_below() {
+    let below = [node("n1", "a"), node("n2", "a"), workload("Deployment", "w", json!({}))];
+    let top = [
+        object("v1", "Node", "n1", json!({"spec": {"unschedulable": true}})),
+        object("apps/v1", "Deployment", "w", json!({"spec": {"replicas": 3}})),
+        pod("new", json!({}), json!({"nodeSelectr": {}})),
+    ];
+    let mut file = tempfile::NamedTempFile::with_suffix(".json").unwrap();
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": top});
+    file.write_all(list.to_string().as_bytes()).unwrap();
+    let path = file.path().to_str().unwrap();
+    let output = run("simulate", &below, &["-o", "json", "--overlay", path]);
+    let outcome = json_of(&output);
+    assert_eq!(outcome["summary"]["podsPerNode"], json!({"n2": 4}), "{outcome}");
+    assert_eq!(
+        stderr(&output).matches("spec.nodeSelectr").count(),
+        1,
+        "{}",
+        stderr(&output)
+    );
+    let twice = run("simulate", &below, &["-f", path]);
+    assert_eq!(twice.status.code(), Some(2));
+    assert!(stderr(&twice).contains("is there twice"), "{}", stderr(&twice));
+    let report = json_of(&run(
+        "explain",
+        &below,
+        &["--overlay", path, "--pod", "new", "-o", "json"],
+    ));
+    let fits: Vec<_> = report["nodes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|node| node["fits"].as_bool().unwrap())
+        .collect();
+    assert_eq!(fits, [false, true]);
 }

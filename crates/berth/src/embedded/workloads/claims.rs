@@ -99,6 +99,9 @@ impl<'a> Claims<'a> {
     /// because there are fewer replicas (`whenScaled`).
     pub(super) fn retain_as_told(&self, condemned: impl Iterator<Item = (i64, &'a Value)>, step: &mut Step) {
         let condemned: Vec<_> = condemned.collect();
+        if condemned.is_empty() && !self.may_have_to_go() {
+            return;
+        }
         let with_set = self.is_deleted_with("whenDeleted");
         let with_pod = self.is_deleted_with("whenScaled");
         let claims = self.templates().iter().flat_map(|template| {
@@ -121,6 +124,18 @@ impl<'a> Claims<'a> {
             };
             step.effects.extend(self.own(claim, owner));
         }
+    }
+
+    /// Whether claims may have to be told with what to go: if some are to go, or if that has just been changed.
+    fn may_have_to_go(&self) -> bool {
+        let number = |path: &str| field::number(self.set, path);
+        let is_new = number("/metadata/generation") != number("/status/observedGeneration");
+        is_new || self.are_to_go()
+    }
+
+    /// Whether the user wants claims to go.
+    pub(super) fn are_to_go(&self) -> bool {
+        self.is_deleted_with("whenDeleted") || self.is_deleted_with("whenScaled")
     }
 
     /// The ordinals whose claims are looked at: those of replicas and of pods that are to go.

@@ -30,10 +30,11 @@ struct Look<'a> {
     now: Timestamp,
     /// Its pods by ordinal, condemned ones too.
     pods: BTreeMap<i64, &'a Value>,
+    /// From when on each of them is available.
+    available: BTreeMap<i64, Availability>,
     start: i64,
     replicas: i64,
     is_ordered: bool,
-    min_ready_seconds: i64,
     claims: Claims<'a>,
     revisions: Revisions<'a>,
 }
@@ -58,16 +59,23 @@ pub(super) fn reconcile(view: &dyn View, set: &Value, now: Timestamp) -> Step {
 }
 
 /// The StatefulSets that need the name of an object for a pod or a claim. Such a name ends with the name of the set and
-/// a number, so a few look-ups find them among any number of sets.
+/// a number, so a few look-ups find them among any number of sets. A claim that is there and stays is as a set wants it,
+/// whatever else becomes of it, unless the set wants claims to go.
 pub(super) fn wanting(view: &dyn View, object: &Value) -> Vec<Key> {
     let Some((base, _)) = field::name(object).rsplit_once('-') else {
         return Vec::new();
     };
+    let stays = field::kind(object) == "PersistentVolumeClaim"
+        && !field::is_deleting(object)
+        && view
+            .get(field::kind(object), field::namespace(object), field::name(object))
+            .is_some();
     let endings = base.match_indices('-').map(|(at, _)| &base[at + 1..]);
     std::iter::once(base)
         .chain(endings)
         .filter_map(|name| view.get("StatefulSet", field::namespace(object), name))
         .filter(|set| wants_name(set, object))
+        .filter(|set| !stays || Claims { view, set }.are_to_go())
         .map(Key::of)
         .collect()
 }
@@ -98,21 +106,24 @@ pub(super) fn ordinal(base: &str, name: &str) -> Option<i64> {
 impl<'a> Look<'a> {
     fn at(view: &'a dyn View, set: &'a Value, now: Timestamp) -> Self {
         let selector = pods::Selector::of(set);
-        let pods = view
+        let min_ready_seconds = field::count(set, "/spec/minReadySeconds").unwrap_or(0);
+        let pods: BTreeMap<i64, &Value> = view
             .dependents(field::uid(set))
             .filter(|object| field::kind(object) == "Pod" && field::is_controlled_by(object, set))
             .filter(|pod| selector.selects(pod))
             .filter_map(|pod| Some((ordinal(field::name(set), field::name(pod))?, pod)))
             .collect();
+        let availability = |pod: &Value| pods::availability(pod, min_ready_seconds, now);
+        let available = pods.iter().map(|(ordinal, pod)| (*ordinal, availability(pod)));
         Self {
             view,
             set,
             now,
+            available: available.collect(),
             pods,
             start: field::count(set, "/spec/ordinals/start").unwrap_or(0),
             replicas: field::count(set, "/spec/replicas").unwrap_or(1),
             is_ordered: field::text(set, "/spec/podManagementPolicy") != "Parallel",
-            min_ready_seconds: field::count(set, "/spec/minReadySeconds").unwrap_or(0),
             claims: Claims { view, set },
             revisions: Revisions::of(view, set, revisions::told(set)),
         }
@@ -171,7 +182,7 @@ impl<'a> Look<'a> {
         if field::text(pod, "/spec/nodeName").is_empty() {
             self.claims.create_missing(ordinal, step);
         }
-        match pods::availability(pod, self.min_ready_seconds, self.now) {
+        match self.available(ordinal) {
             Availability::Now => true,
             Availability::From(then) => {
                 step.wake_at(then);
@@ -179,6 +190,10 @@ impl<'a> Look<'a> {
             }
             Availability::Never => false,
         }
+    }
+
+    fn available(&self, ordinal: i64) -> Availability {
+        self.available.get(&ordinal).copied().unwrap_or(Availability::Never)
     }
 
     fn create_pod(&self, ordinal: i64, step: &mut Step) {
@@ -253,12 +268,12 @@ impl<'a> Look<'a> {
             return;
         }
         let first = self.start + self.revisions.partition();
-        for (_, pod) in self.pods.range(first.min(self.end())..self.end()).rev() {
+        for (ordinal, pod) in self.pods.range(first.min(self.end())..self.end()).rev() {
             let is_old = field::label(pod, names::CONTROLLER_REVISION_HASH) != self.revisions.latest();
             if is_old && !field::is_deleting(pod) {
                 return self.delete_pod(pod, step);
             }
-            if !pods::is_available(pod, self.min_ready_seconds, self.now) {
+            if self.available(*ordinal) != Availability::Now {
                 return;
             }
         }
@@ -267,13 +282,19 @@ impl<'a> Look<'a> {
     fn write_status(&self, step: &mut Step) {
         let (latest, current) = (self.revisions.latest(), self.revisions.current());
         let mut counts = Counts::default();
-        for pod in self.pods.values() {
+        for (ordinal, pod) in &self.pods {
             counts.all += 1;
-            counts.ready += i64::from(pods::is_ready(pod));
-            match pods::availability(pod, self.min_ready_seconds, self.now) {
-                Availability::Now => counts.available += 1,
-                Availability::From(then) => step.wake_at(then),
-                Availability::Never => {}
+            match self.available(*ordinal) {
+                Availability::Now => {
+                    counts.available += 1;
+                    counts.ready += 1;
+                }
+                Availability::From(then) => {
+                    step.wake_at(then);
+                    counts.ready += 1;
+                }
+                // One that is leaving is not available, but may be ready.
+                Availability::Never => counts.ready += i64::from(pods::is_ready(pod)),
             }
             let revision = field::label(pod, names::CONTROLLER_REVISION_HASH);
             counts.current += i64::from(!field::is_deleting(pod) && revision == current);

@@ -15,6 +15,7 @@
 //! whatever it does. This module reads and checks; `perform` does.
 
 mod perform;
+mod shape;
 
 pub use perform::PerformError;
 
@@ -44,7 +45,6 @@ pub enum ScenarioError {
         /// The file.
         file: Arc<str>,
         /// What the system said.
-        #[source]
         error: std::io::Error,
     },
     /// The file is not YAML.
@@ -78,7 +78,6 @@ pub enum ScenarioError {
         /// The path of the field.
         field: String,
         /// What is wrong with them.
-        #[source]
         error: ReadError,
     },
 }
@@ -118,10 +117,10 @@ struct File {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct StepFile {
-    at: String,
+    at: Value,
     name: Option<String>,
     #[serde(rename = "do")]
-    actions: Vec<Action>,
+    actions: Vec<Value>,
 }
 
 /// One thing to do.
@@ -294,10 +293,10 @@ impl Scenario {
                 kind: said("kind"),
             });
         }
-        let read: File = serde_path_to_error::deserialize(value).map_err(|error| ScenarioError::Field {
+        let read: File = shape::decode(value).map_err(|(field, problem)| ScenarioError::Field {
             file: Arc::clone(file),
-            field: error.path().to_string(),
-            problem: error.into_inner().to_string(),
+            field: if field.is_empty() { KIND.to_owned() } else { field },
+            problem,
         })?;
         let mut reader = Reader { file, folder };
         let mut steps: Vec<Step> = Vec::new();
@@ -345,18 +344,9 @@ impl Reader<'_> {
 
     fn step(&mut self, index: usize, step: StepFile, earliest: SignedDuration) -> Result<Step, ScenarioError> {
         let field = |name: &str| format!("steps[{index}].{name}");
-        let at: SignedDuration = step.at.parse().map_err(|_| {
-            let problem = format!(
-                "found {:?}, expected a time from the start, such as 90s, 10m or 1h30m",
-                step.at
-            );
-            self.broken(field("at"), problem)
-        })?;
+        let at = self.time(&step.at, &field("at"))?;
         if at < earliest {
-            let problem = format!(
-                "{} is before the step above, at {earliest:#}; write steps in the order of time",
-                step.at
-            );
+            let problem = format!("{at:#} is before the step above, at {earliest:#}; write steps in the order of time");
             return Err(self.broken(field("at"), problem));
         }
         if step.actions.is_empty() {
@@ -365,9 +355,19 @@ impl Reader<'_> {
                 "there is nothing to do; expected at least one action".to_owned(),
             ));
         }
-        let mut actions = step.actions;
-        for (number, action) in actions.iter_mut().enumerate() {
-            self.check(action, &field(&format!("do[{number}]")))?;
+        let mut actions = Vec::new();
+        for (number, action) in step.actions.into_iter().enumerate() {
+            let at = field(&format!("do[{number}]"));
+            let mut action = shape::action(action).map_err(|(below, problem)| {
+                let field = if below.is_empty() {
+                    at.clone()
+                } else {
+                    format!("{at}.{below}")
+                };
+                self.broken(field, problem)
+            })?;
+            self.check(&mut action, &at)?;
+            actions.push(action);
         }
         let words: Vec<&str> = actions.iter().map(Action::verb).collect();
         Ok(Step {
@@ -375,6 +375,25 @@ impl Reader<'_> {
             name: step.name.unwrap_or_else(|| words.join(", ")),
             actions,
         })
+    }
+
+    fn time(&self, at: &Value, field: &str) -> Result<SignedDuration, ScenarioError> {
+        let problem = match at {
+            Value::String(text) => match text.parse() {
+                Ok(time) => return Ok(time),
+                Err(_) => {
+                    format!("found {text:?}, expected a time from the start, such as 90s, 10m or 1h30m")
+                }
+            },
+            Value::Number(number) => {
+                format!("found {number} without a unit, expected a time from the start; write {number}s or {number}m")
+            }
+            other => format!(
+                "found {}, expected a time from the start, such as 90s, 10m or 1h30m",
+                shape::short(other)
+            ),
+        };
+        Err(self.broken(field.to_owned(), problem))
     }
 
     /// Checks what the form of an action does not say, and reads the manifests that it names.

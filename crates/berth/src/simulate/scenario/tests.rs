@@ -57,12 +57,28 @@ fn what_is_wrong_is_said_with_its_step_and_field() {
             "s.yaml: steps[0].at: found \"soon\", expected a time from the start, such as 90s, 10m or 1h30m",
         ),
         (
+            "steps: [{at: 10, do: [{cordon: {zone: a}}]}]",
+            "s.yaml: steps[0].at: found 10 without a unit, expected a time from the start; write 10s or 10m",
+        ),
+        (
+            "steps: {at: 10m}",
+            "s.yaml: steps: found fields, expected a list, such as [a, b]",
+        ),
+        (
+            "steps: [{at: 5m, do: [drain]}]",
+            "s.yaml: steps[0].do[0]: found \"drain\" alone, expected what it is done to",
+        ),
+        (
+            "steps: [{at: 5m, do: {drain: {nodes: [a]}}}]",
+            "s.yaml: steps[0].do: found fields, expected a list",
+        ),
+        (
             "steps: [{at: 5m, do: [{cordon: {zone: a}}]}, {at: 4m, do: [{cordon: {zone: a}}]}]",
             "s.yaml: steps[1].at: 4m is before the step above",
         ),
         (
             "steps: [{at: 5m, do: [{explode: {}}]}]",
-            "s.yaml: steps[0].do[0]: unknown variant `explode`, expected one of `addNodes`",
+            "s.yaml: steps[0].do[0]: there is no action `explode`; known are addNodes, ",
         ),
         (
             "steps: [{at: 5m, do: [{cordon: {zones: a}}]}]",
@@ -90,7 +106,7 @@ fn what_is_wrong_is_said_with_its_step_and_field() {
         ),
         (
             "steps: [{at: 5m, do: [{scale: {kind: Pod, name: a, replicas: -1}}]}]",
-            "s.yaml: steps[0].do[0].scale.replicas: invalid value",
+            "s.yaml: steps[0].do[0].scale.replicas: found the number `-1`, expected a whole number",
         ),
         (
             "steps: [{at: 5m, do: [{apply: {}}]}]",
