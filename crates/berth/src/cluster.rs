@@ -346,9 +346,7 @@ async fn pages(connection: &Connection, resource: Resource, namespace: Option<&s
                     None => return Ok(pages),
                 }
             }
-            Err(error)
-                if (error.is_unserved() || error.is_not_found()) && !ESSENTIAL.contains(&resource.plural) =>
-            {
+            Err(error) if (error.is_unserved() || error.is_not_found()) && !ESSENTIAL.contains(&resource.plural) => {
                 return Ok(Vec::new());
             }
             // The pages come from one version of the list, which a server keeps for some minutes only. Who is slower
