@@ -6,11 +6,12 @@ use serde_json::{Value, json};
 
 use crate::api::Api;
 use crate::body::ResponseBody;
+use crate::call::Call;
 use crate::discovery;
 use crate::error::ApiError;
 use crate::openapi::{self, ServedType};
 use crate::render;
-use crate::service::{Answer, Call, bytes_response, json_response};
+use crate::service::{Answer, bytes_response, json_response};
 use crate::swagger_protobuf;
 use crate::types::Types;
 

@@ -23,6 +23,7 @@ pub mod table;
 mod admission;
 mod api;
 mod body;
+mod call;
 mod clock;
 mod collector;
 mod convert;

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
-use http_body_util::BodyExt;
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use serde_json::{Value, json};
 use tracing::Instrument;
 
 use crate::api::Api;
 use crate::body::ResponseBody;
+use crate::call::{BoxError, Call};
 use crate::documents;
 use crate::error::{ApiError, FieldError};
 use crate::filter::Filter;
@@ -30,12 +30,6 @@ use crate::types::{self, Served};
 use crate::watching;
 use crate::write::{Change, DeleteOptions, Outcome, PatchKind};
 
-/// How much of a body is read only to be thrown away: ten times what kube-apiserver takes, which is more than any client
-/// sends by mistake, and little enough that nobody keeps the server busy with it.
-const DISCARDED_BYTES_MAX: usize = 32 << 20;
-
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
-
 /// The API as a `tower` service. Clones share everything.
 ///
 /// Requests are trusted: it is the listener that asks for a token.
@@ -48,51 +42,6 @@ impl std::fmt::Debug for ApiService {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("ApiService").finish_non_exhaustive()
     }
-}
-
-/// A request whose body has been read.
-pub(crate) struct Call {
-    pub(crate) method: Method,
-    pub(crate) path: String,
-    pub(crate) parameters: Parameters,
-    pub(crate) headers: HeaderMap,
-    body: Bytes,
-}
-
-impl Call {
-    fn json(&self) -> Result<Value, ApiError> {
-        if self.body.is_empty() {
-            return Ok(Value::Null);
-        }
-        if request::media_type(&self.headers) == protobuf::CONTENT_TYPE {
-            return protobuf::decode(&self.body).map_err(|error| ApiError::bad_request(error.to_string()));
-        }
-        if request::media_type(&self.headers).ends_with("yaml") {
-            // JSON is YAML, so clients may send either under this name, and most send JSON.
-            return serde_json::from_slice(&self.body).or_else(|_| yaml(&self.body));
-        }
-        serde_json::from_slice(&self.body)
-            .map_err(|error| ApiError::bad_request(format!("the body of the request is not valid JSON: {error}")))
-    }
-}
-
-impl Call {
-    /// The body, if it is JSON.
-    fn document(&self) -> &[u8] {
-        if request::media_type(&self.headers) == "application/json" {
-            &self.body
-        } else {
-            &[]
-        }
-    }
-}
-
-fn yaml(body: &[u8]) -> Result<Value, ApiError> {
-    let bad = |error: &dyn std::fmt::Display| {
-        ApiError::bad_request(format!("the body of the request is not valid YAML: {error}"))
-    };
-    let text = std::str::from_utf8(body).map_err(|error| bad(&error))?;
-    serde_saphyr::from_str(text).map_err(|error| bad(&error))
 }
 
 pub(crate) type Answer = Result<Response<ResponseBody>, ApiError>;
@@ -122,7 +71,7 @@ impl ApiService {
         let known = types.by_plural(group, version, &resource_path.plural);
         let plural = known.map_or(String::new(), |served| served.resource.plural.clone());
         let answer = async {
-            let call = read_call(request, parameters, self.api.body_bytes_max).await?;
+            let call = Call::read(request, parameters, self.api.body_bytes_max).await?;
             self.route(&call, resource_path).await
         };
         let mut response = answer.instrument(span.clone()).await.unwrap_or_else(|error| {
@@ -158,6 +107,24 @@ impl ApiService {
             response.headers_mut().insert(header::CONTENT_TYPE, text);
             return Ok(response);
         };
+        let verb = self.allowed_verb(call, &served, &path)?;
+        if served.is_review {
+            let review = reviews::answer(&served, call.json()?, &self.api.token)?;
+            return Ok(json_response(StatusCode::CREATED, &review));
+        }
+        let deprecation = served.custom.as_ref().and_then(|custom| custom.deprecation.clone());
+        let mut response = match verb {
+            "get" | "list" | "watch" => self.read(call, &served, &path, verb),
+            "delete" => self.delete(call, served, path).await,
+            "deletecollection" => self.delete_collection(call, served, path).await,
+            _ => self.write(call, served, path, verb).await,
+        }?;
+        deprecation.iter().for_each(|warning| warn(&mut response, warning));
+        Ok(response)
+    }
+
+    /// What a request wants to do, if that can be done with what its path names.
+    fn allowed_verb(&self, call: &Call, served: &Served, path: &ResourcePath) -> Result<&'static str, ApiError> {
         let resource = &served.resource;
         let watch = call.parameters.flag("watch");
         let verb =
@@ -180,25 +147,13 @@ impl ApiService {
             }
         } else {
             let Some(found) = resource.subresource(&path.subresource) else {
-                return Err(self.no_such_subresource(&served, &path));
+                return Err(self.no_such_subresource(served, path));
             };
             if !types::allows(found, verb) {
                 return Err(ApiError::method_not_allowed());
             }
         }
-        if served.is_review {
-            let review = reviews::answer(&served, call.json()?, &self.api.token)?;
-            return Ok(json_response(StatusCode::CREATED, &review));
-        }
-        let deprecation = served.custom.as_ref().and_then(|custom| custom.deprecation.clone());
-        let mut response = match verb {
-            "get" | "list" | "watch" => self.read(call, &served, &path, verb),
-            "delete" => self.delete(call, served, path).await,
-            "deletecollection" => self.delete_collection(call, served, path).await,
-            _ => self.write(call, served, path, verb).await,
-        }?;
-        deprecation.iter().for_each(|warning| warn(&mut response, warning));
-        Ok(response)
+        Ok(verb)
     }
 
     /// The refusal of a subresource that is not there, with the reason if Kubernetes has it.
@@ -548,54 +503,6 @@ pub(crate) fn bytes_response(code: StatusCode, chunks: impl IntoIterator<Item = 
     let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, json);
     response
-}
-
-async fn read_call<B>(request: Request<B>, parameters: Parameters, bytes_max: usize) -> Result<Call, ApiError>
-where
-    B: http_body::Body + Send,
-    B::Data: Send,
-    B::Error: Into<BoxError>,
-{
-    let (head, body) = request.into_parts();
-    let body = read_body(body, bytes_max).await?;
-    Ok(Call {
-        method: head.method,
-        path: head.uri.path().to_owned(),
-        parameters,
-        headers: head.headers,
-        body,
-    })
-}
-
-/// Reads a body up to a limit. One that is larger is read to its end all the same, within bounds: a client that is still
-/// sending would take the refusal for a broken connection.
-async fn read_body<B>(body: B, bytes_max: usize) -> Result<Bytes, ApiError>
-where
-    B: http_body::Body,
-    B::Error: Into<BoxError>,
-{
-    let mut body = std::pin::pin!(body);
-    let mut read = BytesMut::new();
-    let mut bytes = 0;
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| {
-            let error: BoxError = error.into();
-            ApiError::bad_request(format!("the body of the request cannot be read: {error}"))
-        })?;
-        let Ok(data) = frame.into_data() else {
-            continue;
-        };
-        bytes += data.remaining();
-        if bytes <= bytes_max {
-            read.put(data);
-        } else if bytes > DISCARDED_BYTES_MAX {
-            break;
-        }
-    }
-    if bytes > bytes_max {
-        return Err(ApiError::body_too_large(bytes_max));
-    }
-    Ok(read.freeze())
 }
 
 impl<B> tower_service::Service<Request<B>> for ApiService

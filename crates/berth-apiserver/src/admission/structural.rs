@@ -168,7 +168,10 @@ impl Walk<'_> {
         let Some(default) = schema.get("default").filter(|default| !default.is_null()) else {
             return;
         };
-        for error in schema::validate(default, schema) {
+        // What is missing in it may have defaults of its own.
+        let mut completed = default.clone();
+        schema::apply_defaults(&mut completed, schema);
+        for error in schema::validate(&completed, schema) {
             let place = match error.field.as_str() {
                 "" => format!("{path}.default"),
                 field => format!("{path}.default.{field}"),
@@ -202,6 +205,42 @@ impl Found {
             if schema.is_object() {
                 self.look(schema, below);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn errors(spec: Value) -> Vec<FieldError> {
+        let root = json!({"type": "object", "properties": {"spec": spec}});
+        let version = json!({"name": "v1", "schema": {"openAPIV3Schema": root}});
+        let mut errors = Vec::new();
+        validate(&json!({"spec": {"versions": [version]}}), &mut errors);
+        errors
+    }
+
+    #[test]
+    fn what_definitions_of_others_say_is_accepted() {
+        let text = json!({"type": "string"});
+        for spec in [
+            json!({"x-kubernetes-preserve-unknown-fields": true}),
+            json!({"type": "object", "additionalProperties": true}),
+            json!({"type": "object", "properties": {"port": {"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"},
+                {"type": "string"}], "default": 80}}}),
+            json!({"type": "object", "default": {}, "required": ["mode"], "properties": {"mode": {"type": "string",
+                "default": "a", "enum": ["a", "b"]}}}),
+            json!({"type": "object", "properties": {"note": {"type": "string", "nullable": true, "default": null}}}),
+            json!({"type": "string", "pattern": r"^(\/[a-z0-9-_]+)*\/?$"}),
+            json!({"type": "string", "pattern": r"^(0|(([0-9]+)y)?(([0-9]+)w)?)$", "format": "nonsense"}),
+            json!({"type": "array", "items": text, "x-kubernetes-list-type": "set"}),
+            json!({"type": "object", "properties": {"template": {"type": "object", "x-kubernetes-embedded-resource": true,
+                "x-kubernetes-preserve-unknown-fields": true}}}),
+        ] {
+            assert_eq!(errors(spec.clone()), [], "{spec}");
         }
     }
 }

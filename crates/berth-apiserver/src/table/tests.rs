@@ -5,7 +5,10 @@ use super::*;
 const NOW: &str = "2024-01-01T01:00:00Z";
 
 fn print(group: &str, kind: &str, object: &Value) -> Value {
-    let resource = by_kind(builtin(), group, "v1", kind).unwrap();
+    let mut kinds = builtin()
+        .iter()
+        .filter(|found| found.group == group && found.kind == kind);
+    let resource = kinds.next().unwrap();
     let options = TableOptions {
         now: NOW.parse().unwrap(),
         include_object: IncludeObject::None,
