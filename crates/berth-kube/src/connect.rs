@@ -3,9 +3,17 @@
 //! A client for a server in the same process is made with [`Client::new`](kube::Client::new) from
 //! its service.
 
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use kube::client::ConfigExt as _;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tower::{BoxError, ServiceBuilder};
+
+/// A connection on which nothing came for so long is asked for a sign of life.
+const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// Why there is no client.
 #[derive(Debug, thiserror::Error)]
@@ -95,5 +103,30 @@ fn client(mut config: Config) -> Result<Client, ConnectError> {
     config.read_timeout = None;
     // Requests are repeated here, by those who know whether that is safe and for how long the answer still matters.
     config.default_retry = false;
-    Client::try_from(config).map_err(|cause| ConnectError::Client { cause: Box::new(cause) })
+    let client = match config.proxy_url {
+        // How proxies are spoken to is the library's.
+        Some(_) => Client::try_from(config),
+        None => over_live_connections(&config),
+    };
+    client.map_err(|cause| ConnectError::Client { cause: Box::new(cause) })
+}
+
+/// A client as the library makes it, over connections that the system looks after: one whose other end went away without
+/// a word is closed, instead of being taken for a watch without news or handed out for the next request.
+fn over_live_connections(config: &Config) -> Result<Client, kube::Error> {
+    let mut connector = HttpConnector::new();
+    connector.enforce_http(false);
+    connector.set_connect_timeout(config.connect_timeout);
+    connector.set_keepalive(Some(KEEPALIVE));
+    connector.set_keepalive_interval(Some(KEEPALIVE / 3));
+    connector.set_keepalive_retries(Some(3));
+    let connector = config.rustls_https_connector_with_connector(connector)?;
+    let connections = hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build(connector);
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .map_err(BoxError::from)
+        .service(connections);
+    Ok(Client::new(service, config.default_namespace.clone()))
 }

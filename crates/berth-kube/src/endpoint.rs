@@ -40,7 +40,7 @@ pub struct Health {
 struct Told {
     unhealthy: AtomicBool,
     ready: AtomicBool,
-    /// Kinds that are not listed yet.
+    /// Kinds that are not read yet.
     missing: Mutex<Vec<&'static str>>,
     /// Until when the lease holds, while it leads.
     lease: Mutex<Option<Instant>>,
@@ -64,7 +64,7 @@ impl Health {
         self.told.unhealthy.store(!healthy, Ordering::Relaxed);
     }
 
-    /// Says which kinds are not listed yet.
+    /// Says which kinds are not read yet.
     pub(crate) fn set_missing(&self, kinds: Vec<&'static str>) {
         *lock(&self.told.missing) = kinds;
     }
@@ -112,7 +112,7 @@ impl Health {
         Some(if missing.is_empty() {
             "not yet".to_owned()
         } else {
-            format!("not yet listed: {missing}")
+            format!("not yet read: {missing}")
         })
     }
 }
@@ -232,7 +232,7 @@ mod tests {
         let health = Health::default();
         assert_eq!(health.unreadiness().as_deref(), Some("not yet"));
         health.set_missing(vec!["Node", "Pod"]);
-        assert_eq!(health.unreadiness().as_deref(), Some("not yet listed: Node, Pod"));
+        assert_eq!(health.unreadiness().as_deref(), Some("not yet read: Node, Pod"));
         health.set_ready(true);
         assert_eq!(health.unreadiness(), None);
     }

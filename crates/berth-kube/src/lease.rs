@@ -308,6 +308,7 @@ pub(crate) async fn lead(
         leader.set(1);
         return lead;
     };
+    health.set_missing(vec![Resource::LEASES.kind]);
     let mut lease = Lease::new(api.clone(), election).telling(health);
     if lease.acquire(cancel).await {
         tracing::info!("leading");

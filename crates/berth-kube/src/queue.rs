@@ -79,6 +79,10 @@ impl<Key: Clone + Eq + Hash + Ord> Queue<Key> {
     }
 
     fn end_wait(&mut self, key: &Key) {
+        // Nearly always nothing waits, and the key need not be hashed.
+        if self.waits.is_empty() {
+            return;
+        }
         if let Some(until) = self.waits.remove(key) {
             self.later.remove(&(until, key.clone()));
             self.outage.remove(key);
@@ -143,8 +147,7 @@ impl<Key: Clone + Eq + Hash + Ord> Queue<Key> {
 
     /// Forgets the failures of a key.
     pub(crate) fn succeeded(&mut self, key: &Key) {
-        // Nearly all keys never fail.
-        if self.failures.remove(key).is_some() {
+        if !self.failures.is_empty() && self.failures.remove(key).is_some() {
             self.end_wait(key);
             self.recovered.remove(key);
         }

@@ -86,6 +86,16 @@ async fn a_request_is_sent_once_and_says_from_whom_it_comes() {
     let api = Api::new(client, "berth-tester");
     let refused = api.get_path("/api/v1/nodes").await.unwrap_err();
     assert!(refused.is_outage(), "{refused}");
+    if cfg!(target_os = "linux") {
+        // The timer of a connection on which nothing is under way is the one that asks for a sign of life, number 2.
+        let to_server = format!(" 0100007F:{:04X} 01 ", address.port());
+        eventually("the system looks after the connection", || async {
+            let sockets = std::fs::read_to_string("/proc/net/tcp").unwrap();
+            let mut ours = sockets.lines().filter(|line| line.contains(&to_server));
+            ours.any(|line| line.contains(" 02:"))
+        })
+        .await;
+    }
     drop(api);
     let requests = requests.await.unwrap();
     assert_eq!(requests.len(), 1, "{requests:?}");
