@@ -7,6 +7,7 @@ use crate::nodes::NodeId;
 
 /// What a node has to offer to a claim.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ClaimSurvey {
     /// Free volumes of the claim's class in the whole cluster.
     pub free_in_cluster: usize,
@@ -30,6 +31,7 @@ pub struct ClaimSurvey {
 
 /// A pool that a node can reach.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PoolSurvey {
     /// Its name.
     pub name: String,
