@@ -120,7 +120,7 @@ pub(crate) fn deletion_finalizers(volume: &PersistentVolume) -> Option<Vec<Strin
     let mut wanted = if migrated_to(plugin).is_some() {
         without(names::VOLUME_DELETION_IN_TREE)
     } else if plugin.starts_with(names::IN_TREE_PREFIX) {
-        without(names::VOLUME_DELETION_EXTERNAL)
+        without(names::PROVISIONER_FINALIZER)
     } else {
         return None;
     };

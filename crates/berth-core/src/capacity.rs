@@ -55,6 +55,16 @@ impl Pool {
         self.maximum_volume_size.or(self.capacity)
     }
 
+    /// Whether another report about the pool gives the same answers now. That it counts for longer is no change.
+    pub(crate) fn says_the_same(&self, other: &Self, now: i64) -> bool {
+        let room = |pool: &Self| (pool.nodes, pool.capacity, pool.maximum_volume_size, pool.counts_at(now));
+        room(self) == room(other)
+    }
+
+    fn counts_at(&self, now: i64) -> bool {
+        self.expires.is_none_or(|expires| expires > now)
+    }
+
     fn holds(&self, request: i64) -> bool {
         self.largest().is_some_and(|largest| largest >= request)
     }
@@ -122,13 +132,13 @@ impl Pools {
             .chain([&SelectorId::ALL])
             .filter_map(move |selector| by_nodes.and_then(|pools| pools.get(selector)))
             .flatten()
-            .filter(move |pool| pool.expires.is_none_or(|expires| expires > now))
+            .filter(move |pool| pool.counts_at(now))
     }
 }
 
 /// How many ways of spreading a pod's claims over pools are tried. Pods have a few claims and nodes
-/// reach a few pools, so all of them are; with more, claims that each fit alone are let through, as
-/// kube-scheduler lets them.
+/// reach a few pools, and ways that differ only in which of several alike pools or claims is which are tried once: so all of
+/// them are. Past this many, claims that each fit alone are let through, as kube-scheduler lets them.
 const MAX_TRIES: usize = 10_000;
 
 /// Whether requests fit into pools together: each into one pool that can hold it, and the requests
@@ -162,26 +172,96 @@ pub fn fit_together(requests: &[i64], pools: &[&Pool]) -> bool {
     let mut requests = requests.to_vec();
     requests.sort_unstable_by(|a, b| b.cmp(a));
     let mut free: Vec<i64> = pools.iter().map(|pool| pool.capacity.unwrap_or(i64::MAX)).collect();
+    // No pool is asked for more than all of them have, if they all say how much that is.
+    let total = |amounts: &[i64]| amounts.iter().fold(0_i64, |sum, amount| sum.saturating_add(*amount));
+    if total(&requests) > total(&free) {
+        return false;
+    }
     let mut tries = MAX_TRIES;
-    place(&requests, pools, &mut free, &mut tries) || tries == 0
+    place(&requests, 0, pools, &mut free, &mut tries) || tries == 0
 }
 
-fn place(requests: &[i64], pools: &[&Pool], free: &mut [i64], tries: &mut usize) -> bool {
+/// Places the requests, the largest first. `first` is the pool at which to begin: of equal requests, none goes into a pool
+/// before that of the one before it.
+fn place(requests: &[i64], first: usize, pools: &[&Pool], free: &mut [i64], tries: &mut usize) -> bool {
     let Some((request, rest)) = requests.split_first() else {
         return true;
     };
-    for index in 0..pools.len() {
+    for index in first..pools.len() {
         if *tries == 0 {
             return false;
         }
-        if pools[index].holds(*request) && free[index] >= *request {
-            *tries -= 1;
-            free[index] -= request;
-            if place(rest, pools, free, tries) {
-                return true;
-            }
-            free[index] += request;
+        // A pool with as much room as one that was tried in vain would be in vain too.
+        let alike = |other: usize| free[other] == free[index] && pools[other].largest() == pools[index].largest();
+        if !pools[index].holds(*request) || free[index] < *request || (first..index).any(alike) {
+            continue;
         }
+        *tries -= 1;
+        free[index] -= request;
+        let next = if rest.first() == Some(request) { index } else { 0 };
+        if place(rest, next, pools, free, tries) {
+            return true;
+        }
+        free[index] += request;
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn pool(capacity: i64) -> Pool {
+        Pool {
+            name: "p".into(),
+            nodes: SelectorId::ALL,
+            capacity: Some(capacity),
+            maximum_volume_size: None,
+            expires: None,
+        }
+    }
+
+    #[test]
+    fn many_alike_claims_and_pools_are_told_apart_no_further_than_needed() {
+        let pools: Vec<_> = (0..8).map(|_| pool(20)).collect();
+        let pools: Vec<_> = pools.iter().collect();
+        assert!(fit_together(&[11; 8], &pools));
+        assert!(!fit_together(&[11; 9], &pools), "each pool holds one of them");
+        let requests: Vec<i64> = (0..9).map(|number| 11 + number % 3).collect();
+        assert!(!fit_together(&requests, &pools));
+    }
+
+    /// Whether requests fit, by trying all ways.
+    fn exhaustive(requests: &[i64], free: &mut [i64], largest: &[i64]) -> bool {
+        let Some((request, rest)) = requests.split_first() else {
+            return true;
+        };
+        (0..free.len()).any(|index| {
+            if free[index] < *request || largest[index] < *request {
+                return false;
+            }
+            free[index] -= request;
+            let fits = exhaustive(rest, free, largest);
+            free[index] += request;
+            fits
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn no_way_is_left_out(
+            requests in proptest::collection::vec(1..8_i64, 2..6),
+            sizes in proptest::collection::vec((1..20_i64, proptest::option::of(1..10_i64)), 1..5),
+        ) {
+            let pools: Vec<_> = sizes.iter().map(|(capacity, largest)| Pool {
+                maximum_volume_size: *largest,
+                ..pool(*capacity)
+            }).collect();
+            let largest: Vec<_> = sizes.iter().map(|(capacity, largest)| largest.unwrap_or(*capacity)).collect();
+            let mut free: Vec<_> = sizes.iter().map(|(capacity, _)| *capacity).collect();
+            let expected = exhaustive(&requests, &mut free, &largest);
+            prop_assert_eq!(fit_together(&requests, &pools.iter().collect::<Vec<_>>()), expected);
+        }
+    }
 }

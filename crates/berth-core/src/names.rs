@@ -41,8 +41,6 @@ pub const VOLUME_PROTECTION: &str = "kubernetes.io/pv-protection";
 
 /// Finalizer on a volume whose bytes the controller itself has to delete.
 pub const VOLUME_DELETION_IN_TREE: &str = "kubernetes.io/pv-controller";
-/// Finalizer on a volume whose bytes an external provisioner has to delete.
-pub const VOLUME_DELETION_EXTERNAL: &str = "external-provisioner.volume.kubernetes.io/finalizer";
 /// Annotation on a volume: the size it had before it was expanded.
 pub const PRE_RESIZE_CAPACITY: &str = "volume.alpha.kubernetes.io/pre-resize-capacity";
 /// Prefix of the provisioners that were built into Kubernetes.

@@ -19,6 +19,7 @@ pub struct ShapePoint {
 
 /// Why points are no shape.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ShapeError {
     /// There are none.
     #[error("expected at least one point")]
@@ -173,6 +174,16 @@ pub(crate) fn utilization(requested: i64, capacity: i64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_falling_line_truncates_towards_zero() {
+        let points = [(0, 10), (30, 3)].map(|(utilization, score)| ShapePoint { utilization, score });
+        let shape = Shape::new(&points).unwrap();
+        assert_eq!(shape.score(-1), 100);
+        assert_eq!(shape.score(0), 100);
+        assert_eq!(shape.score(1), 98, "100 - 70 / 30, truncated to 100 - 2");
+        assert_eq!(shape.score(31), 30);
+    }
 
     #[test]
     fn the_default_shapes_are_linear() {

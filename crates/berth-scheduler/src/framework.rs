@@ -11,6 +11,7 @@ macro_rules! plugin_names {
     ($($(#[$doc:meta])* $name:ident, $weight:expr, $filters:literal;)*) => {
         /// A plugin, named as kube-scheduler names it and listed in its default order.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
         pub enum PluginName { $($(#[$doc])* $name,)* }
 
         impl PluginName {

@@ -7,7 +7,7 @@ use berth_core::binder::{CapacityScore, ScoreGate};
 use std::num::NonZero;
 use std::time::Duration;
 
-pub use berth_core::score::ShapePoint;
+pub use berth_core::score::{Shape, ShapePoint};
 
 /// A scheduler's profile.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,7 +84,7 @@ pub enum ScoringForm {
     /// Little left is good.
     MostAllocated,
     /// A broken line over the utilization.
-    RequestedToCapacityRatio(Vec<ShapePoint>),
+    RequestedToCapacityRatio(Shape),
 }
 
 /// How pods without spread constraints of their own are spread.

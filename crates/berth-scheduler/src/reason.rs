@@ -8,6 +8,7 @@ macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident $({ $($field:ident),* })? = $code:literal, $wording:literal;)*) => {
         /// A reason, with what it is about.
         #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
         pub enum Reason {
             $($(#[$doc])* $name $({ $(
                 #[doc = concat!("The ", stringify!($field), ".")]

@@ -292,3 +292,37 @@ fn placements_touch_their_node() {
     } = cluster.sharing();
     assert_eq!((found, built, mended), (999, 1, 999), "of 1000 pods on 400 nodes");
 }
+
+/// A report of a driver: only the nodes of pools that changed are looked at again.
+#[test]
+fn driver_reports() {
+    let report = |sizes: [u32; 3], expiry: &str| {
+        let pools: Vec<Value> = sizes
+            .iter()
+            .enumerate()
+            .map(|(index, gi)| {
+                json!({"name": format!("pool-{index}"), "nodeList": [format!("n{index}")],
+                       "capacity": format!("{gi}Gi"), "expiryTime": expiry})
+            })
+            .collect();
+        decoded(
+            &json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": "disk.example.com"},
+            "spec": {"capacityTracking": true},
+            "status": {"storage": [{"storageClassName": "made", "pools": pools}]}}),
+        )
+    };
+    let mut story = Story::begin();
+    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "made"},
+        "provisioner": "disk.example.com", "volumeBindingMode": "WaitForFirstConsumer"});
+    story.cluster.upsert(&decoded(&class));
+    story.cluster.upsert(&mk_claim("c", "made", 5));
+    story.cluster.upsert(&report([1, 10, 1], "2030-01-01T00:00:00Z"));
+    story.check("c", Ok("n1"));
+    story.before = story.cluster.sharing();
+    story.cluster.upsert(&report([1, 10, 1], "2031-01-01T00:00:00Z"));
+    story.check("c", Ok("n1"));
+    story.check_work(0, 0);
+    story.cluster.upsert(&report([1, 1, 10], "2031-01-01T00:00:00Z"));
+    story.check("c", Ok("n2"));
+    story.check_work(0, 2);
+}

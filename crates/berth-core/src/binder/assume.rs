@@ -88,6 +88,7 @@ impl Assumption {
 
 /// Why a decision cannot be assumed any more.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum AssumeError {
     /// The node is gone.
     #[error("the chosen node is gone")]

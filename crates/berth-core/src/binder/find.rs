@@ -5,6 +5,7 @@ use crate::capacity::{PoolKey, fit_together};
 use crate::mask::NodeMask;
 use crate::matches::MatchSet;
 use crate::model::{Claim, ClaimId, ClaimShape, Disk, VolumeId};
+use crate::names;
 use crate::nodes::{NodeId, SelectorId};
 use crate::reason::VolumeReason;
 use crate::score::{ByClass, Shape, utilization};
@@ -241,7 +242,7 @@ impl VolumeBinder {
         let of_driver = PoolKey::DriverClass { driver, class };
         let fallback = self
             .symbols
-            .get("<fallback>")
+            .get(names::FALLBACK_CLASS)
             .map(|class| PoolKey::DriverClass { driver, class });
         let in_status = if self.pools.serves(of_driver) {
             of_driver
@@ -363,7 +364,7 @@ impl VolumeBinder {
             }
         }
         for (driver, size) in inline {
-            if let Some(ephemeral) = self.symbols.get("<ephemeral>") {
+            if let Some(ephemeral) = self.symbols.get(names::EPHEMERAL_CLASS) {
                 let [_, pools] = self.pools_for(*driver, ephemeral, *size);
                 if pools.is_some() {
                     requests.push(([None, pools], *size));

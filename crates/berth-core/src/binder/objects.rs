@@ -12,6 +12,8 @@ use crate::node_selector::{NodeRequirement, NodeSelector, NodeSelectorTerm};
 use crate::nodes::{NodeId, SelectorId};
 use crate::quantity::Quantity;
 use crate::symbols::Symbol;
+use rustc_hash::FxHashSet;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What the drivers on a node say.
@@ -309,10 +311,9 @@ impl VolumeBinder {
         }
     }
 
-    /// Adds a driver, or replaces what is known of it.
+    /// Adds a driver, or replaces what is known of it. A report in which little changed drops few answers: only nodes that
+    /// can reach a pool that is new, gone or another one than before are told.
     pub fn upsert_driver(&mut self, driver: &api::CsiDriver) {
-        self.remove_driver(&driver.metadata.name);
-        self.pool_changes.forget();
         let name = self.symbols.intern(&driver.metadata.name);
         let mut new = Driver {
             publishes_objects: driver.spec.storage_capacity == Some(true),
@@ -320,23 +321,70 @@ impl VolumeBinder {
             must_be_installed: driver.spec.prevent_pod_scheduling_if_missing == Some(true),
             pools: Vec::new(),
         };
+        let old = self.drivers.remove(&name);
+        let says_the_same = old.as_ref().is_some_and(|old| {
+            (old.publishes_objects, old.publishes_status) == (new.publishes_objects, new.publishes_status)
+        });
+        // What is reported now and was reported before is held twice for a moment, so that no selector is dropped between.
+        let mut reported = Vec::new();
         for storage in &driver.status.storage {
             let class = self.symbols.intern(&storage.storage_class_name);
             let key = PoolKey::DriverClass { driver: name, class };
             for pool in &storage.pools {
-                let nodes = self.pool_nodes(pool);
                 let pool = Pool {
                     name: pool.name.as_str().into(),
-                    nodes,
+                    nodes: self.pool_nodes(pool),
                     capacity: pool.capacity.map(Quantity::value),
                     maximum_volume_size: None,
                     expires: pool.expiry_time.as_deref().and_then(seconds_of),
                 };
-                new.pools.push((key, Arc::clone(&pool.name), nodes));
-                self.pools.insert(key, pool);
+                new.pools.push((key, Arc::clone(&pool.name), pool.nodes));
+                reported.push((key, pool));
             }
         }
+        let old_pools = old.map(|old| old.pools).unwrap_or_default();
+        let served = |pools: &[(PoolKey, Arc<str>, SelectorId)]| -> BTreeSet<_> {
+            pools.iter().map(|(key, ..)| key.order()).collect()
+        };
+        // Claims of a class that has pools of its own now, or has none any more, are not met by the same pools as before.
+        if says_the_same && served(&old_pools) == served(&new.pools) {
+            self.tell_changed_pools(&old_pools, &reported);
+        } else {
+            self.pool_changes.forget();
+        }
+        for (key, name, nodes) in &old_pools {
+            self.pools.remove(*key, name, *nodes);
+        }
+        for (key, pool) in reported {
+            self.pools.insert(key, pool);
+        }
+        for (_, _, nodes) in old_pools {
+            self.release_selector(nodes);
+        }
         self.drivers.insert(name, new);
+    }
+
+    /// Tells which nodes can reach pools that are others than before.
+    fn tell_changed_pools(&mut self, old: &[(PoolKey, Arc<str>, SelectorId)], reported: &[(PoolKey, Pool)]) {
+        let mut changed = BTreeSet::new();
+        let stays: FxHashSet<_> = reported
+            .iter()
+            .map(|(key, pool)| (*key, &*pool.name, pool.nodes))
+            .collect();
+        for (key, name, nodes) in old {
+            if !stays.contains(&(*key, &**name, *nodes)) {
+                changed.insert(*nodes);
+            }
+        }
+        for (key, pool) in reported {
+            let known = self.pools.get(*key, pool.nodes, &pool.name);
+            if !known.is_some_and(|known| known.says_the_same(pool, self.now)) {
+                changed.insert(pool.nodes);
+            }
+        }
+        for nodes in changed {
+            self.pool_changed(nodes);
+        }
     }
 
     /// Removes a driver with its pools.

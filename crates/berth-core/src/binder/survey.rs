@@ -9,6 +9,7 @@ use crate::symbols::Symbol;
 
 /// What a node has to offer to a claim.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ClaimSurvey {
     /// Free volumes of the claim's class in the whole cluster.
     pub free_in_cluster: usize,
@@ -32,6 +33,7 @@ pub struct ClaimSurvey {
 
 /// A pool that a node can reach.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PoolSurvey {
     /// Its name.
     pub name: String,

@@ -86,6 +86,7 @@ struct Stand {
 
 /// How often verdicts were used, and what that took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SharingCounts {
     /// Decisions that found verdicts of their class.
     pub found: u64,

@@ -3,7 +3,7 @@
 use crate::cluster::{Cluster, Column};
 use crate::framework::{Code, MAX_NODE_SCORE, PluginName, PreFilter, Refusal};
 use crate::pod::{Pod, Requests};
-use crate::profile::{Profile, ScoringForm, ShapePoint};
+use crate::profile::{Profile, ScoringForm};
 use crate::reason::Reason;
 use berth_core::mask::NodeMask;
 use berth_core::nodes::NodeId;
@@ -172,7 +172,7 @@ pub fn score(cluster: &Cluster, pod: &Pod, profile: &Profile, nodes: &[NodeId], 
                 } else {
                     share(used, allocatable)
                 };
-                broken_line(shape, utilization)
+                shape.score(utilization)
             };
             // Here, and only here, a resource that scores nothing is left out of the mean.
             let ratio = |used, allocatable| Some(ratio(used, allocatable)).filter(|score| *score > 0);
@@ -227,41 +227,12 @@ fn most_allocated(used: i64, allocatable: i64) -> i64 {
     share(used.min(allocatable), allocatable)
 }
 
-/// A broken line from utilization to a score of 0 to 100, flat outside its points.
-#[must_use]
-pub fn broken_line(shape: &[ShapePoint], utilization: i64) -> i64 {
-    let scaled = |point: &ShapePoint| point.score * (MAX_NODE_SCORE / 10);
-    let (Some(first), Some(last)) = (shape.first(), shape.last()) else {
-        return 0;
-    };
-    if utilization <= first.utilization {
-        return scaled(first);
-    }
-    for pair in shape.windows(2) {
-        let [from, to] = pair else { continue };
-        if utilization <= to.utilization {
-            let rise = scaled(to) - scaled(from);
-            return scaled(from) + rise * (utilization - from.utilization) / (to.utilization - from.utilization);
-        }
-    }
-    scaled(last)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::ScoringStrategy;
+    use crate::profile::{ScoringStrategy, Shape, ShapePoint};
     use berth_core::api::Object;
     use proptest::prelude::*;
-
-    #[test]
-    fn a_falling_line_truncates_towards_zero() {
-        let shape = [(0, 10), (30, 3)].map(|(utilization, score)| ShapePoint { utilization, score });
-        assert_eq!(broken_line(&shape, -1), 100);
-        assert_eq!(broken_line(&shape, 0), 100);
-        assert_eq!(broken_line(&shape, 1), 98, "100 - 70 / 30, truncated to 100 - 2");
-        assert_eq!(broken_line(&shape, 31), 30);
-    }
 
     /// A node of 4 cores and 8Gi, of which the pod asks for one core and 4Gi.
     fn check_form(form: ScoringForm, resources: &[(&str, i64)], expected: i64) {
@@ -292,7 +263,7 @@ mod tests {
         check_form(ScoringForm::MostAllocated, &even, 37);
         let shape = |points: [(i64, i64); 2]| {
             let points = points.map(|(utilization, score)| ShapePoint { utilization, score });
-            ScoringForm::RequestedToCapacityRatio(points.to_vec())
+            ScoringForm::RequestedToCapacityRatio(Shape::new(&points).unwrap())
         };
         check_form(shape([(0, 0), (100, 10)]), &even, 38);
         check_form(shape([(25, 0), (100, 10)]), &even, 33);

@@ -43,6 +43,8 @@ struct PendingPod {
     compiled: Pod,
     /// What was last said about it, so that nothing is said twice.
     said: Option<String>,
+    /// Whether this scheduler named a node for it: what the API says about that is then an echo.
+    nominated_here: bool,
 }
 
 impl PendingPod {
@@ -75,6 +77,7 @@ fn scheduler_name(pod: &api::Pod) -> &str {
 
 /// What a scheduler has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Counts {
     /// Pods that were bound.
     pub scheduled: u64,

@@ -150,6 +150,9 @@ impl Scheduler {
         // Room elsewhere is not wanted any more.
         self.give_up_room(&pod.key, now);
         self.nominations.insert(PodKey::clone(&pod.key), node.into());
+        if let Some(known) = self.pods.get_mut(&pod.key) {
+            known.nominated_here = true;
+        }
         let node = node.to_owned();
         self.effects.push(Effect::Nominate { pod, node });
     }
@@ -191,6 +194,19 @@ impl Scheduler {
     pub(super) fn restore_nomination(&mut self, key: &PodKey, node: &str) {
         if !node.is_empty() {
             self.nominations.insert(PodKey::clone(key), node.into());
+        }
+    }
+
+    /// Takes over that somebody else named another node for a pod that waits, or none any more.
+    pub(super) fn follow_nomination(&mut self, key: &PodKey, node: &str, now: Duration) {
+        let Some(known) = self.pods.get_mut(key).filter(|known| !known.nominated_here) else {
+            return;
+        };
+        let status = &mut known.object.status;
+        if status.nominated_node_name != node {
+            node.clone_into(&mut status.nominated_node_name);
+            self.give_up_room(key, now);
+            self.restore_nomination(key, node);
         }
     }
 

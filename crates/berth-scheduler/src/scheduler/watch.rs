@@ -211,6 +211,9 @@ impl Scheduler {
         let same_pod = known.is_some_and(|known| known.object.metadata.uid == pod.metadata.uid);
         let unchanged = known
             .is_some_and(|known| known.object.spec == pod.spec && known.object.metadata.labels == pod.metadata.labels);
+        if same_pod {
+            self.follow_nomination(&key, &pod.status.nominated_node_name, now);
+        }
         if same_pod && unchanged {
             return;
         }
@@ -220,15 +223,23 @@ impl Scheduler {
             self.restore_nomination(&key, &pod.status.nominated_node_name);
         }
         // A pod whose binding is under way keeps it: what its spec says now is met if the binding fails.
-        let said = self.pods.remove(&key).and_then(|old| {
+        let old = self.pods.remove(&key);
+        let (said, nominated_here) = old.map_or((None, false), |old| {
             self.cluster.release(&old.compiled);
-            old.said
+            (old.said, old.nominated_here)
         });
         let compiled = self.cluster.compile(pod);
         let (priority, gated) = (pod.spec.priority.unwrap_or(0), !pod.spec.scheduling_gates.is_empty());
         let object = pod.clone();
-        self.pods
-            .insert(PodKey::clone(&key), PendingPod { object, compiled, said });
+        self.pods.insert(
+            PodKey::clone(&key),
+            PendingPod {
+                object,
+                compiled,
+                said,
+                nominated_here,
+            },
+        );
         self.queue.upsert(&key, priority, gated, now);
         self.queue.wake(&key, now);
     }

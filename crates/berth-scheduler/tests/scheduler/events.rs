@@ -622,7 +622,7 @@ fn promised() -> World {
 fn promised_room_is_not_wanted_since_its_pod_is_placed_elsewhere() {
     let mut world = promised();
     world.api.edit(Kind::Pod, "default/urgent", |pod| {
-        pod["spec"]["schedulingGates"] = json!([])
+        pod["spec"]["schedulingGates"] = json!([]);
     });
     world.settle();
     world.assert_on("default/urgent", "n2");

@@ -377,3 +377,24 @@ fn a_pod_that_goes_for_another_reason_does_not_keep_others_from_being_evicted() 
     world.settle();
     assert_eq!(victims(&world), ["default/victim"]);
 }
+
+#[test]
+fn room_that_somebody_else_promised_is_kept_and_given_up() {
+    let mut gated = sized("gated", 4, 10);
+    gated["spec"]["schedulingGates"] = json!([{"name": "wait"}]);
+    let mut world = World::of([node("n1"), gated]);
+    world.settle();
+    world.api.edit(Kind::Pod, "default/gated", |pod| {
+        pod["status"]["nominatedNodeName"] = json!("n1");
+    });
+    world.create([sized("lesser", 1, 0)]);
+    world.settle();
+    assert_eq!(world.scheduler.nominated_node("default/gated"), Some("n1"));
+    world.assert_waits("default/lesser", "Insufficient cpu");
+    world.advance(30);
+    world.api.edit(Kind::Pod, "default/gated", |pod| {
+        pod["status"]["nominatedNodeName"] = Value::Null;
+    });
+    world.settle();
+    world.assert_on("default/lesser", "n1");
+}

@@ -94,9 +94,7 @@ impl Reader {
         }
         if let Some(points) = args.shape {
             let at = format!("{at}.shape");
-            let shape = Shape::new(&self.shape(&at, &points)?);
-            let shape = shape.map_err(|error| self.error(at, error.to_string()))?;
-            profile.profile.volume_binding.score.shape = Some(shape);
+            profile.profile.volume_binding.score.shape = Some(self.shape(&at, &points)?);
         }
         for (index, weights) in args.storage_class_weights.unwrap_or_default().iter().enumerate() {
             for (class, weight) in weights {
@@ -126,7 +124,7 @@ impl Reader {
         })
     }
 
-    fn shape(&self, at: &str, points: &[ShapePointFile]) -> Result<Vec<ShapePoint>, ConfigError> {
+    fn shape(&self, at: &str, points: &[ShapePointFile]) -> Result<Shape, ConfigError> {
         if points.is_empty() {
             return Err(self.error(at, "expected at least one point"));
         }
@@ -147,13 +145,11 @@ impl Reader {
             }
             before = Some(point.utilization);
         }
-        Ok(points
-            .iter()
-            .map(|point| ShapePoint {
-                utilization: point.utilization,
-                score: point.score,
-            })
-            .collect())
+        let points = points.iter().map(|point| ShapePoint {
+            utilization: point.utilization,
+            score: point.score,
+        });
+        Shape::new(&points.collect::<Vec<_>>()).map_err(|error| self.error(at, error.to_string()))
     }
 
     fn resources(&self, at: &str, resources: Vec<ResourceFile>) -> Result<Vec<(String, i64)>, ConfigError> {
