@@ -170,10 +170,16 @@ impl Story {
         let volumes = self.up.list(Resource::of(Kind::PersistentVolume)).await;
         assert_eq!(volumes.len(), 1);
         let name = volumes[0]["metadata"]["name"].as_str().unwrap();
-        let volume = self
+        let mut volume = self
             .up
             .wait_for(Kind::PersistentVolume, name, "/status/phase", "Bound")
             .await;
+        if volume["spec"]["gcePersistentDisk"].is_object() {
+            // Who serves such a disk today is written down by the controller, before or after it is bound.
+            let driver = "pd.csi.storage.gke.io";
+            let migrated = "/metadata/annotations/pv.kubernetes.io~1migrated-to";
+            volume = self.up.wait_for(Kind::PersistentVolume, name, migrated, driver).await;
+        }
         let claim = self.up.get(Kind::PersistentVolumeClaim, "my-pvc").await.unwrap();
         let pod = json!({"metadata": {"name": pod["metadata"]["name"]},
             "spec": {"nodeName": pod["spec"]["nodeName"], "volumes": [pod["spec"]["volumes"][0]]},

@@ -297,7 +297,7 @@ mod tests {
                     "apps/v1",
                     spec(|spec| {
                         spec["volumeClaimTemplates"] =
-                            json!([{"metadata": {"name": "d"}, "spec": {"accessModes": ["Once"]}}])
+                            json!([{"metadata": {"name": "d"}, "spec": {"accessModes": ["Once"]}}]);
                     }),
                 ),
                 "spec.volumeClaimTemplates[0].spec.accessModes[0]: found \"Once\"",

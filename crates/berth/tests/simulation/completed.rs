@@ -98,7 +98,7 @@ fn a_priority_class_gives_its_number_and_its_policy() {
     let named = json!({"priorityClassName": "high"});
     assert!(placed(&[priority_class("high", 10, json!({}))], named.clone()));
     let meek = priority_class("high", 10, json!({"preemptionPolicy": "Never"}));
-    assert!(!placed(&[meek.clone()], named.clone()));
+    assert!(!placed(std::slice::from_ref(&meek), named.clone()));
     let report = explained(&full(&[meek], named), "p");
     assert!(
         report["message"].as_str().unwrap().contains("preemptionPolicy=Never"),
@@ -106,7 +106,7 @@ fn a_priority_class_gives_its_number_and_its_policy() {
     );
     // Both pods take the default, so neither is above the other.
     let usual = priority_class("usual", 10, json!({"globalDefault": true}));
-    assert!(!placed(&[usual.clone()], json!({})));
+    assert!(!placed(std::slice::from_ref(&usual), json!({})));
     let report = explained(&full(&[usual], json!({})), "p");
     let said = "No preemption victims found for incoming pod";
     assert!(report["message"].as_str().unwrap().contains(said), "{report}");
