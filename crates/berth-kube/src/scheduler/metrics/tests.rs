@@ -67,10 +67,8 @@ async fn every_attempt_is_measured_from_its_decision() {
     let second = Duration::from_secs(1);
     tokio::time::advance(100 * second).await;
     ledger.decided(Some(&"default/p".into()), Instant::now());
-    let refused = Counts {
-        unschedulable: 1,
-        ..Counts::default()
-    };
+    let mut refused = Counts::default();
+    refused.unschedulable = 1;
     ledger.saw(&[told("FailedScheduling", "0/1 nodes")], refused, "ScheduleAttempt");
     tokio::time::advance(100 * second).await;
     ledger.decided(Some(&"default/p".into()), Instant::now());
