@@ -23,9 +23,10 @@ pub fn assign(volumes: usize, candidates: &[Vec<usize>]) -> Vec<Option<usize>> {
         }
     }
     let mut assigned = vec![None; candidates.len()];
+    let (mut visited, mut chain) = (vec![false; candidates.len()], Vec::new());
     for volume in 0..volumes {
-        let mut visited = vec![false; candidates.len()];
-        augment(volume, &claims_of, &mut visited, &mut assigned);
+        visited.fill(false);
+        augment(volume, &claims_of, &mut visited, &mut chain, &mut assigned);
         if assigned.iter().all(Option::is_some) {
             break;
         }
@@ -52,9 +53,23 @@ fn untangle(candidates: &[Vec<usize>], assigned: &mut [Option<usize>]) {
 
 /// Finds a place for a volume, moving others to their alternatives. Whatever was assigned stays so. A chain of moves may be as
 /// long as there are claims, so it is kept in a list and not on the stack.
-fn augment(volume: usize, claims_of: &[Vec<usize>], visited: &mut [bool], assigned: &mut [Option<usize>]) -> bool {
+fn augment(
+    volume: usize,
+    claims_of: &[Vec<usize>],
+    visited: &mut [bool],
+    chain: &mut Vec<(usize, usize)>,
+    assigned: &mut [Option<usize>],
+) -> bool {
+    // Mostly nobody has to move.
+    if let Some(&claim) = claims_of[volume].first()
+        && assigned[claim].is_none()
+    {
+        assigned[claim] = Some(volume);
+        return true;
+    }
     // Volumes that look for a claim, each with how many of its claims it has asked. One gives way to the one before it.
-    let mut chain = vec![(volume, 0)];
+    chain.clear();
+    chain.push((volume, 0));
     while let Some((volume, asked)) = chain.last_mut() {
         let Some(&claim) = claims_of[*volume].get(*asked) else {
             chain.pop();
@@ -68,8 +83,8 @@ fn augment(volume: usize, claims_of: &[Vec<usize>], visited: &mut [bool], assign
             chain.push((other, 0));
             continue;
         }
-        for (volume, asked) in chain {
-            assigned[claims_of[volume][asked - 1]] = Some(volume);
+        for (volume, asked) in &*chain {
+            assigned[claims_of[*volume][*asked - 1]] = Some(*volume);
         }
         return true;
     }
@@ -111,7 +126,7 @@ mod tests {
             volumes.iter().for_each(|volume| claims_of[*volume].push(claim));
         }
         let mut assigned: Vec<_> = (1..claims).map(Some).chain([None]).collect();
-        let moved = augment(0, &claims_of, &mut vec![false; claims], &mut assigned);
+        let moved = augment(0, &claims_of, &mut vec![false; claims], &mut Vec::new(), &mut assigned);
         assert!(moved);
         let mut in_order = assigned.iter().enumerate();
         assert!(in_order.all(|(claim, volume)| *volume == Some(claim)));

@@ -419,6 +419,17 @@ mod tests {
     }
 
     #[test]
+    fn a_pod_that_was_tried_comes_after_those_that_wait_for_longer_since() {
+        let mut queue = queue();
+        queue.upsert(&key("tried"), 0, false, seconds(1));
+        assert_eq!(queue.pop(seconds(1)), Some(key("tried")));
+        queue.upsert(&key("waits"), 0, false, seconds(2));
+        queue.failed("tried", seconds(3));
+        let order: Vec<_> = std::iter::from_fn(|| queue.pop(seconds(9))).collect();
+        assert_eq!(order, [key("waits"), key("tried")]);
+    }
+
+    #[test]
     fn backoff_doubles_up_to_its_limit() {
         let mut queue = queue();
         queue.upsert(&key("pod"), 0, false, seconds(0));

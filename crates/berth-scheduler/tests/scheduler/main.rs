@@ -10,6 +10,7 @@ mod api;
 mod events;
 mod faults;
 mod objects;
+mod obstacles;
 mod oversleeping;
 mod preemption;
 mod random;
