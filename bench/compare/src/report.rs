@@ -133,7 +133,9 @@ fn rate(runs: Option<&Runs<'_>>) -> String {
     let more = if measured.done < measured.count {
         format!(" ({} placed)", measured.done)
     } else if let Some((slowest, fastest)) = runs.range() {
-        format!(" ({slowest:.0}–{fastest:.0})")
+        // Of small figures the tenths tell runs apart.
+        let tenths = usize::from(slowest < 10.0);
+        format!(" ({slowest:.tenths$}–{fastest:.tenths$})")
     } else {
         String::new()
     };

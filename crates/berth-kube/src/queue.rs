@@ -158,7 +158,7 @@ impl<Key: Clone + Eq + Hash + Ord> Queue<Key> {
         let failures = self.failures.entry(key.clone()).or_default();
         *failures = failures.saturating_add(1);
         let delay = self.backoff.delay(*failures);
-        if failure == Failure::Outage && !self.recovered.remove(&key) {
+        if failure == Failure::Outage && !self.recovered.contains(&key) {
             self.wait(key.clone(), now + with_jitter(delay.min(Backoff::OUTAGE_MAX)));
             self.outage.insert(key);
         } else {
@@ -166,9 +166,11 @@ impl<Key: Clone + Eq + Hash + Ord> Queue<Key> {
         }
     }
 
-    /// The server answers: what waits for that comes back soon.
+    /// The server answers: what waits for that comes back soon. That it was away is not held against a key: a server
+    /// that has just started may refuse once more before it knows who may do what.
     pub(crate) fn recover(&mut self, now: Instant) {
         for key in std::mem::take(&mut self.outage) {
+            self.failures.insert(key.clone(), 0);
             let soon = now + share(SPREAD);
             let until = self.waits.get(&key).map_or(soon, |until| soon.min(*until));
             self.recovered.insert(key.clone());
@@ -280,9 +282,14 @@ mod tests {
         queue.recover(now);
         queue.advance(now + Duration::from_secs(1));
         assert_eq!((queue.pop(), queue.pop()), (Some(key("a")), None));
+        // What it failed for is over: it begins anew.
+        queue.failed(key("a"), Failure::Own, now);
+        assert!(queue.next_due().unwrap() <= now + Duration::from_millis(7));
         // The server answers, and this one fails all the same: it is not for the server.
-        queue.failed(key("a"), Failure::Outage, now);
-        queue.recover(now);
+        for _ in 0..20 {
+            queue.failed(key("a"), Failure::Outage, now);
+            queue.recover(now);
+        }
         assert!(queue.next_due().unwrap() >= now + Duration::from_secs(60));
     }
 }
