@@ -111,12 +111,12 @@ impl ApiError {
     }
 
     /// The server is out of reach or out of order, whatever it was asked: others fail the same way now, and go through
-    /// when it is back.
+    /// when it is back. One that has just started refuses everybody until it has read the roles.
     #[must_use]
     pub fn is_outage(&self) -> bool {
         match self {
             Self::Transport { .. } | Self::TimedOut { .. } => true,
-            Self::Refused { code, .. } => *code == 429 || *code >= 500,
+            Self::Refused { code, .. } => matches!(code, 401 | 403 | 429) || *code >= 500,
             Self::Malformed { .. } => false,
         }
     }

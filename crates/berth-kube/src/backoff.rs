@@ -24,8 +24,8 @@ impl Backoff {
         max: Duration::from_secs(60),
     };
 
-    /// The most for effects that failed because the API server is away: it comes back when it comes back, and what waits
-    /// must not wait as long again.
+    /// The most for watches and effects that failed because the API server is away: it comes back when it comes back, and
+    /// what waits must not wait as long again.
     pub const OUTAGE_MAX: Duration = Duration::from_secs(5);
 
     /// For calls to a storage backend: most failures are a driver that restarts, some last until someone adds a disk.

@@ -116,6 +116,8 @@ struct Watcher<T> {
     version: Option<String>,
     /// Problems in a row.
     failures: u32,
+    /// The last of them was that the server could not be reached.
+    unreachable: bool,
     /// Times in a row that the version to follow from was too old.
     expired: u32,
     /// The server sends bookmarks.
@@ -201,6 +203,7 @@ impl<T: Watchable> Watcher<T> {
             known: Known::default(),
             version: None,
             failures: 0,
+            unreachable: false,
             expired: 0,
             bookmarked: false,
             told_absent: false,
@@ -232,7 +235,14 @@ impl<T: Watchable> Watcher<T> {
                         return;
                     }
                 }
-                Err(error) => self.wait(&mut sink, &error.to_string()).await,
+                Err(error) => {
+                    let unreachable = matches!(error, ApiError::Transport { .. } | ApiError::TimedOut { .. });
+                    if unreachable != self.unreachable {
+                        // A server that is back may refuse once more before it has read who may do what.
+                        (self.unreachable, self.failures) = (unreachable, 0);
+                    }
+                    self.wait(&mut sink, &error.to_string()).await;
+                }
             }
         }
     }
@@ -240,7 +250,12 @@ impl<T: Watchable> Watcher<T> {
     /// Tells of a problem and waits, the longer the more there were in a row.
     async fn wait(&mut self, sink: &mut impl Sink<T>, problem: &str) {
         self.failures = self.failures.saturating_add(1);
-        let delay = Backoff::WATCH.jittered(self.failures);
+        let max = if self.unreachable {
+            Backoff::OUTAGE_MAX
+        } else {
+            Backoff::WATCH.max
+        };
+        let delay = Backoff { max, ..Backoff::WATCH }.jittered(self.failures);
         tracing::warn!(kind = self.resource.kind, problem, ?delay, "watch failed, trying again");
         sink.problem(problem);
         tokio::time::sleep(delay).await;
@@ -265,6 +280,7 @@ impl<T: Watchable> Watcher<T> {
     /// A watch does what it should: what went wrong is over.
     fn succeed(&mut self) {
         self.failures = 0;
+        self.unreachable = false;
         self.expired = 0;
         self.told_absent = false;
     }
