@@ -284,6 +284,9 @@ impl State {
         if !claim.spec.volume_name.is_empty() {
             let volume = claim.spec.volume_name.clone();
             self.naming.entry(volume.clone()).or_default().insert(name.clone());
+            // A volume that was reserved for the claim, by a write that went through unheard perhaps, is free again.
+            let reserved = self.index.claimed_by(&name).filter(|other| *other != volume);
+            keys.extend(reserved.map(|other| Key::Volume(other.to_owned())));
             keys.push(Key::Volume(volume));
         }
         self.claims.insert(name.clone(), Arc::new(claim));

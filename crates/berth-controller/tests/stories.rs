@@ -5,7 +5,7 @@
 
 mod common;
 
-use berth_controller::{Protection, Settings, ZoneUpgrade};
+use berth_controller::{Key, Protection, Settings, State, ZoneUpgrade};
 use berth_core::api::Kind;
 use common::mk::{With, mk_claim, mk_class, mk_node, mk_pod, mk_volume};
 use common::{Cluster, Controller};
@@ -603,4 +603,20 @@ fn zone_labels_become_node_affinity_only_on_demand() {
     let expected =
         json!([{"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a", "b"]}]}]);
     assert_eq!(terms, Some(expected));
+}
+
+#[test]
+fn a_volume_that_was_reserved_for_a_claim_is_looked_at_when_the_claim_goes_elsewhere() {
+    let mut state = State::default();
+    let reserved = json!({"namespace": "ns", "name": "c", "uid": "1"});
+    // A scheduler did not hear that its first write went through, and chose anew.
+    for name in ["a", "b"] {
+        let volume = mk_volume(name, "5Gi").with("/spec/claimRef", reserved.clone());
+        state.apply_volume(serde_json::from_value(volume).unwrap());
+    }
+    let claim = mk_claim("c", "5Gi").with("/spec/volumeName", json!("b"));
+    let keys = state.apply_claim(serde_json::from_value(claim).unwrap());
+    for name in ["a", "b"] {
+        assert!(keys.contains(&Key::Volume(name.to_owned())), "{name} in {keys:?}");
+    }
 }

@@ -36,7 +36,8 @@ pub(crate) struct Queue<Key> {
     later: BTreeSet<(Instant, Key)>,
     /// Those of them that wait for the server to answer.
     outage: FxHashSet<Key>,
-    failures: FxHashMap<Key, u32>,
+    /// How often in a row, and why the last time.
+    failures: FxHashMap<Key, (u32, Failure)>,
     /// Keys that were brought back early because the server answers. If they fail all the same, it is not for the server.
     recovered: FxHashSet<Key>,
     /// What is in flight, with the keys that wait for it.
@@ -155,10 +156,16 @@ impl<Key: Clone + Eq + Hash + Ord> Queue<Key> {
 
     /// Brings a key back after a delay that grows with its failures in a row.
     pub(crate) fn failed(&mut self, key: Key, failure: Failure, now: Instant) {
-        let failures = self.failures.entry(key.clone()).or_default();
-        *failures = failures.saturating_add(1);
-        let delay = self.backoff.delay(*failures);
-        if failure == Failure::Outage && !self.recovered.contains(&key) {
+        let failure = match failure {
+            Failure::Outage if !self.recovered.contains(&key) => Failure::Outage,
+            _ => Failure::Own,
+        };
+        let (count, last) = self.failures.entry(key.clone()).or_insert((0, failure));
+        // What an outage left behind, such as a write of which nobody heard the answer, is a matter of its own.
+        *count = if *last == failure { count.saturating_add(1) } else { 1 };
+        *last = failure;
+        let delay = self.backoff.delay(*count);
+        if failure == Failure::Outage {
             self.wait(key.clone(), now + with_jitter(delay.min(Backoff::OUTAGE_MAX)));
             self.outage.insert(key);
         } else {
@@ -170,7 +177,7 @@ impl<Key: Clone + Eq + Hash + Ord> Queue<Key> {
     /// that has just started may refuse once more before it knows who may do what.
     pub(crate) fn recover(&mut self, now: Instant) {
         for key in std::mem::take(&mut self.outage) {
-            self.failures.insert(key.clone(), 0);
+            self.failures.insert(key.clone(), (0, Failure::Own));
             let soon = now + share(SPREAD);
             let until = self.waits.get(&key).map_or(soon, |until| soon.min(*until));
             self.recovered.insert(key.clone());
@@ -282,6 +289,13 @@ mod tests {
         queue.recover(now);
         queue.advance(now + Duration::from_secs(1));
         assert_eq!((queue.pop(), queue.pop()), (Some(key("a")), None));
+        // What an outage did to a key says nothing of how it fails when the server answers.
+        for _ in 0..20 {
+            queue.failed(key("c"), Failure::Outage, now);
+        }
+        queue.failed(key("c"), Failure::Own, now);
+        assert!(queue.next_due().unwrap() <= now + Duration::from_millis(7));
+        queue.succeeded(&key("c"));
         // What it failed for is over: it begins anew.
         queue.failed(key("a"), Failure::Own, now);
         assert!(queue.next_due().unwrap() <= now + Duration::from_millis(7));
