@@ -7,6 +7,7 @@ use super::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::borrow::Cow;
 use std::fmt;
 
 macro_rules! kinds {
@@ -33,6 +34,15 @@ macro_rules! kinds {
             #[must_use]
             pub fn group(self) -> &'static str {
                 match self { $(Self::$kind => $group,)* }
+            }
+
+            /// `v1`, or the group with its version. Every kind that Berth reads is served as `v1`.
+            #[must_use]
+            pub fn api_version(self) -> Cow<'static, str> {
+                match self.group() {
+                    "" => Cow::Borrowed("v1"),
+                    group => Cow::Owned(format!("{group}/v1")),
+                }
             }
 
             /// Whether its objects live in namespaces.

@@ -1,0 +1,276 @@
+//! The one language of writes.
+//!
+//! Scheduler, controller, provisioner, workload controllers and node agents decide and answer with [`Effect`]s: plain data
+//! that an executor carries out. There is one executor for API servers (`berth-kube`) and one for the cluster in memory
+//! (`berth-cluster`); both obey the same guards, so that a decision ends alike in a live cluster, under `berth up` and in a
+//! simulation.
+//!
+//! A list of effects is carried out in order, and the first effect that is refused ends the list: the next step on
+//! the same object finds what is left to do. A later effect on an object that an earlier one of the same list wrote continues
+//! on the version that the earlier one left.
+
+use crate::api::{Kind, ObjectMeta};
+use jiff::Timestamp;
+use serde_json::Value;
+use std::borrow::Cow;
+use std::fmt;
+
+/// The name of an object: kind, namespace and name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectKey {
+    /// Kind, as `PersistentVolumeClaim`.
+    pub kind: Cow<'static, str>,
+    /// Namespace, empty for objects of the cluster.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+}
+
+impl ObjectKey {
+    /// A key from its parts.
+    #[must_use]
+    pub fn new(kind: impl Into<Cow<'static, str>>, namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self {
+            kind: kind.into(),
+            namespace: namespace.into(),
+            name: name.into(),
+        }
+    }
+
+    /// The key of an object with this metadata.
+    #[must_use]
+    pub fn of(kind: Kind, metadata: &ObjectMeta) -> Self {
+        Self::new(kind.name(), &metadata.namespace, &metadata.name)
+    }
+}
+
+impl fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.namespace.is_empty() {
+            write!(f, "{} {}", self.kind, self.name)
+        } else {
+            write!(f, "{} {}/{}", self.kind, self.namespace, self.name)
+        }
+    }
+}
+
+/// The object that a write is about, in the state that was decided on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Target {
+    /// API version, as `apps/v1`.
+    pub api_version: Cow<'static, str>,
+    /// The object.
+    pub key: ObjectKey,
+    /// Its uid. A namesake with another uid is another object. Empty if it is not known.
+    pub uid: String,
+    /// The resource version that was decided on. Empty if it is not known.
+    pub resource_version: String,
+}
+
+impl Target {
+    /// The object with this metadata.
+    #[must_use]
+    pub fn of(kind: Kind, metadata: &ObjectMeta) -> Self {
+        Self {
+            api_version: kind.api_version(),
+            key: ObjectKey::of(kind, metadata),
+            uid: metadata.uid.clone(),
+            resource_version: metadata.resource_version.clone(),
+        }
+    }
+
+    /// The target that is this JSON object.
+    #[must_use]
+    pub fn of_value(object: &Value) -> Self {
+        let text = |path: &str| {
+            object
+                .pointer(path)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        Self {
+            api_version: Cow::Owned(text("/apiVersion")),
+            key: ObjectKey::new(text("/kind"), text("/metadata/namespace"), text("/metadata/name")),
+            uid: text("/metadata/uid"),
+            resource_version: text("/metadata/resourceVersion"),
+        }
+    }
+}
+
+/// What must still be true of the target when a write is made. A write to another object than the one decided on
+/// is refused as [`Refusal::NotFound`], one to another version as [`Refusal::Conflict`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Guard {
+    /// It is the same object, in the version that was decided on.
+    Version,
+    /// It is the same object, in any version: the write sets only what its author alone sets.
+    Uid,
+}
+
+/// How a patch is merged into the object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Merge {
+    /// JSON merge patch (RFC 7386): lists are replaced.
+    Json,
+    /// Strategic merge patch: conditions are merged by type.
+    Strategic,
+}
+
+/// A change to one object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Patch {
+    /// The object.
+    pub target: Target,
+    /// What must still be true of it.
+    pub guard: Guard,
+    /// The subresource that is written, such as `status`; the object itself if there is none.
+    pub subresource: Option<&'static str>,
+    /// How the body is merged.
+    pub merge: Merge,
+    /// What changes, without preconditions.
+    pub body: Value,
+    /// A short name for logs and metrics, as `reserve_volume`.
+    pub name: &'static str,
+}
+
+/// The removal of one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delete {
+    /// The object.
+    pub target: Target,
+    /// What must still be true of it.
+    pub guard: Guard,
+    /// How long its containers may take to stop; `None` leaves it to the object.
+    pub grace_seconds: Option<i64>,
+}
+
+/// What must be true for the rest of a list of effects to be carried out. The executor asks the cluster itself, because
+/// watches can lag behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fact {
+    /// There is no object of this name, or it has another uid. With an empty uid: there is none of this name.
+    Gone {
+        /// The object.
+        key: ObjectKey,
+        /// The uid of the one that must be gone.
+        uid: String,
+    },
+    /// The object is still in the version that was decided on.
+    Unchanged(Target),
+    /// No pod with a node uses the claim.
+    ClaimUnused {
+        /// The claim.
+        claim: ObjectKey,
+    },
+}
+
+/// When to look at an object again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum When {
+    /// At once.
+    Now,
+    /// After a delay that grows with each repetition.
+    Backoff,
+    /// At this time, even if nothing changes.
+    At(Timestamp),
+}
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Go on only if this is so.
+    Confirm(Fact),
+    /// Create an object. It has `apiVersion`, `kind` and a name.
+    Create(Box<Value>),
+    /// Change an object.
+    Patch(Patch),
+    /// Delete an object.
+    Delete(Delete),
+    /// Bind a pod to a node.
+    Bind {
+        /// The pod.
+        pod: Target,
+        /// The node.
+        node: String,
+    },
+    /// Record an event.
+    Event(Event),
+    /// Run the step of an object again.
+    LookAgain {
+        /// The object.
+        key: ObjectKey,
+        /// When.
+        when: When,
+    },
+}
+
+/// Why an effect was not carried out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// There is an object of this name already.
+    #[error("{0} already exists")]
+    AlreadyExists(ObjectKey),
+    /// There is no such object, or the one of this name has another uid.
+    #[error("{0} not found")]
+    NotFound(ObjectKey),
+    /// The object has changed since the decision.
+    #[error("{0} has been modified; look at the latest version and try again")]
+    Conflict(ObjectKey),
+    /// A [`Fact`] that the rest of the list relies on does not hold.
+    #[error("what was decided on no longer holds")]
+    Stale,
+    /// The object would break a rule. Trying the same again is no use.
+    #[error("{key}: {message}")]
+    Invalid {
+        /// The object.
+        key: ObjectKey,
+        /// The rule, in words.
+        message: String,
+    },
+    /// The API server did not carry it out, or did not say so.
+    #[error("{key}: {message}")]
+    Unavailable {
+        /// The object.
+        key: ObjectKey,
+        /// What went wrong, in words.
+        message: String,
+        /// Whether the write may have been made all the same.
+        in_doubt: bool,
+    },
+}
+
+/// How serious an event is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EventType {
+    /// Something went as it should.
+    Normal,
+    /// Somebody should look.
+    Warning,
+}
+
+impl EventType {
+    /// The word of the Kubernetes API.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Normal => "Normal",
+            Self::Warning => "Warning",
+        }
+    }
+}
+
+/// Something that a user should know about an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// The object.
+    pub about: Target,
+    /// How serious it is.
+    pub event_type: EventType,
+    /// One word for machines.
+    pub reason: &'static str,
+    /// A sentence for people.
+    pub message: String,
+    /// The component that reports it, as `default-scheduler`.
+    pub source: Cow<'static, str>,
+}
