@@ -66,6 +66,7 @@ pub mod csi;
 pub mod driver;
 pub mod effect;
 mod labels;
+pub mod node_volume;
 pub mod object;
 pub mod parameters;
 pub mod reclaim;

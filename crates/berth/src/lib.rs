@@ -3,14 +3,12 @@
 //! This crate is the composition root: it reads files and arguments, asks the pure crates, and prints. No
 //! decision is made here.
 
-pub mod admission;
 pub mod bench;
 pub mod cli;
 pub mod cluster;
 pub mod component;
 pub mod config;
 pub mod csi_driver;
-pub mod embedded;
 pub mod explain;
 pub mod help;
 pub mod input;

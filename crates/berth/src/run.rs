@@ -142,7 +142,7 @@ fn simulate(args: &SimulateArgs, color: Color) -> anyhow::Result<u8> {
     };
     progress.done();
     played?;
-    let outcome = simulation.outcome();
+    let outcome = simulate::examined(&simulation, &loaded.summary.gaps);
     match args.output {
         SimulateOutput::Table => write!(color.stdout(), "{}", simulate::render(&outcome, terminal::width()))?,
         SimulateOutput::Json => write_json(&outcome)?,

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Crates that decide: objects in, decisions out.
-const PURE: &[&str] = &["berth-core", "berth-scheduler", "berth-controller"];
+const PURE: &[&str] = &["berth-core", "berth-scheduler", "berth-controller", "berth-cluster"];
 
 /// Async runtimes, sockets, TLS, clients and servers, clocks, chance, threads and file walking. Whoever has one of these in
 /// the tree has a way to the world outside.
@@ -61,6 +61,7 @@ const STRANGERS: &[(&str, &[&str])] = &[
             "berth-scheduler",
             "berth-controller",
             "berth-provisioner",
+            "berth-cluster",
             "berth-apiserver",
             "berth-kube",
             "berth",
@@ -71,6 +72,7 @@ const STRANGERS: &[(&str, &[&str])] = &[
         &[
             "berth-controller",
             "berth-provisioner",
+            "berth-cluster",
             "berth-apiserver",
             "berth-kube",
             "berth",
@@ -81,6 +83,7 @@ const STRANGERS: &[(&str, &[&str])] = &[
         &[
             "berth-scheduler",
             "berth-provisioner",
+            "berth-cluster",
             "berth-apiserver",
             "berth-kube",
             "berth",
@@ -88,14 +91,22 @@ const STRANGERS: &[(&str, &[&str])] = &[
     ),
     (
         "berth-provisioner",
-        &["berth-scheduler", "berth-controller", "berth-apiserver", "berth"],
+        &[
+            "berth-scheduler",
+            "berth-controller",
+            "berth-cluster",
+            "berth-apiserver",
+            "berth",
+        ],
     ),
+    ("berth-cluster", &["berth-apiserver", "berth-kube", "berth"]),
     (
         "berth-apiserver",
         &[
             "berth-scheduler",
             "berth-controller",
             "berth-provisioner",
+            "berth-cluster",
             "berth-kube",
             "berth",
         ],
@@ -129,7 +140,8 @@ fn locked() -> BTreeMap<String, BTreeSet<String>> {
     packages
 }
 
-/// What a crate of the workspace needs when it is not being tested.
+/// What a crate of the workspace needs when it is not being tested. What it can do without, it needs only for those who ask
+/// for a feature; the workspace asks for none by default.
 fn declared(manifest: &Path) -> BTreeSet<String> {
     let text = std::fs::read_to_string(manifest).unwrap();
     let mut names = BTreeSet::new();
@@ -142,6 +154,8 @@ fn declared(manifest: &Path) -> BTreeSet<String> {
             if let Some(name) = section.strip_prefix("dependencies.") {
                 names.insert(name.to_owned());
             }
+        } else if line.contains("optional = true") {
+            continue;
         } else if counts && !line.trim_start().starts_with('#') && line.contains('=') {
             let name = line.split(['=', '.', ' ']).next().unwrap().trim().trim_matches('"');
             names.insert(name.to_owned());
@@ -193,6 +207,10 @@ fn crates_that_decide_have_no_way_to_the_world_outside() {
             !tree.is_empty(),
             "{name} depends on something, or the manifest was misread"
         );
+        let manifest = std::fs::read_to_string(root().join("crates").join(name).join("Cargo.toml")).unwrap();
+        let with_features = |line: &&str| line.starts_with("berth-") && line.contains("features");
+        let asked = manifest.lines().find(with_features);
+        assert_eq!(asked, None, "{name} must ask no crate of the workspace for features");
         for impure in IMPURE {
             if let Some(by) = tree.get(*impure) {
                 panic!("{name} must decide and do nothing else, but has {impure} in its tree (through {by})");

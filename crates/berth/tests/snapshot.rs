@@ -6,9 +6,9 @@ use berth::cluster::{Connection, sources_of};
 use berth::explain::report::ClaimState;
 use berth::explain::{self, Report};
 use berth::input::{NoProgress, Source, read_values};
-use berth::simulate::{Options as SimulationOptions, Simulation};
 use berth::snapshot::{Options, Snapshot, take};
 use berth_apiserver::{ApiService, ResponseBody, Server};
+use berth_cluster::simulation::{Options as SimulationOptions, Simulation};
 use berth_core::api::Kind;
 use berth_kube::Client;
 use berth_kube::api::Api;
@@ -392,7 +392,7 @@ async fn reported_capacity_counts() {
     })
     .unwrap();
     let mut simulation = Simulation::new(SimulationOptions::default());
-    simulation.load(objects).unwrap();
+    simulation.load(berth::input::with_reports(objects)).unwrap();
     simulation.run(&mut |_| {});
     assert_eq!(simulation.outcome().summary.pending, 1, "a simulation reads it too");
 }

@@ -1,8 +1,8 @@
 //! Requests in the protocol's words, and answers in ours.
 
-use super::node::NodeVolume;
 use super::proto;
 use crate::capacity::Available;
+use crate::node_volume::NodeVolume;
 use crate::request::{Failure, Request, Source, Volume, places};
 use crate::topology::{Requirement, Segment};
 use berth_core::names::CSI_PREFIX;

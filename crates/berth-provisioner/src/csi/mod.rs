@@ -19,7 +19,8 @@ pub mod proto {
     include!("generated.in");
 }
 
+pub use crate::node_volume::NodeVolume;
 pub use address::{AddressError, socket_path};
 pub use classify::classify;
 pub use client::{CallError, Client, ClientSettings, ConnectError, Identity, NoSecrets, SecretError, Secrets};
-pub use node::{NodeClient, NodeIdentity, NodeVolume};
+pub use node::{NodeClient, NodeIdentity};

@@ -5,9 +5,9 @@
 //! started in order, pod after pod.
 
 use super::{memory, seconds_on_processor};
-use crate::embedded::names::RACK;
-use crate::input::Progress;
-use crate::simulate::{Options, Simulation};
+use crate::input::{Gaps, Progress};
+use berth_cluster::names::RACK;
+use berth_cluster::simulation::{Options, Simulation};
 use berth_core::names::{HOSTNAME, NO_PROVISIONER, ZONE};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -180,7 +180,7 @@ pub fn measure(size: &Size, progress: &mut dyn Progress) -> serde_json::Result<M
     progress.done();
     let (run_s, run_cpu_s) = (begun.elapsed().as_secs_f64(), seconds_on_processor() - worked);
     let begun = Instant::now();
-    let outcome = simulation.outcome();
+    let outcome = crate::simulate::examined(&simulation, &Gaps::default());
     let json = serde_json::to_vec(&outcome)?;
     let outcome_s = begun.elapsed().as_secs_f64();
     let begun = Instant::now();
@@ -200,7 +200,7 @@ pub fn measure(size: &Size, progress: &mut dyn Progress) -> serde_json::Result<M
         outcome_s,
         html_s,
         html_bytes,
-        outcome_hash: format!("{:016x}", crate::embedded::hash_of(&json)),
+        outcome_hash: format!("{:016x}", berth_cluster::hash_of(&json)),
         rss_bytes: memory.now,
         peak_rss_bytes: memory.peak,
     })

@@ -6,10 +6,10 @@
 use super::question::{PodName, Question};
 use super::{ExplainError, layout};
 use crate::config::Configuration;
-use crate::embedded::workloads::KINDS;
-use crate::embedded::{View, field};
 use crate::input::{self, Progress, Source};
-use crate::simulate::{Options, Simulation};
+use berth_cluster::simulation::{Options, Simulation};
+use berth_cluster::workloads::KINDS;
+use berth_cluster::{View, field};
 use berth_core::api::{Kind, Object};
 use berth_scheduler::cluster::Cluster;
 use serde_json::Value;
@@ -59,7 +59,7 @@ pub(super) fn by_workload(
         ..Options::default()
     };
     let mut simulation = Simulation::new(options);
-    simulation.load(objects)?;
+    simulation.load(input::with_reports(objects))?;
     let made = simulation.run_until_made(&pod.namespace, &pod.name);
     let owner = made
         .as_ref()

@@ -15,13 +15,13 @@ mod table;
 pub use report::Report;
 pub use table::render;
 
-use crate::admission::UnknownClass;
 use crate::cli::ExplainArgs;
 use crate::cluster::ClusterError;
 use crate::config::{self, ConfigError, Configuration, FeatureGateError};
-use crate::embedded::memory::Refused;
 use crate::input::{Gaps, Progress, ReadError, Source};
 use crate::overlay;
+use berth_cluster::admission::UnknownClass;
+use berth_cluster::memory::Refused;
 use berth_core::api;
 use berth_core::binder::PodVolumes;
 use berth_core::nodes::NodeId;

@@ -1,9 +1,9 @@
 //! What is asked: the cluster as the files have it, and the pod.
 
 use super::{ExplainError, layout};
-use crate::admission::{self, Priority, PriorityClasses};
 use crate::cli::ExplainArgs;
 use crate::input::{self, Progress, Source, Summary};
+use berth_cluster::admission::{self, Priority, PriorityClasses};
 use berth_core::api::{self, Object};
 use berth_scheduler::cluster::Cluster;
 use std::collections::BTreeMap;

@@ -3,8 +3,8 @@
 use super::fields::UnknownFields;
 use super::place::{Place, Problem, ReadError};
 use super::reported::{Reported, is_report};
-use super::{Progress, Summary, workload};
-use crate::admission;
+use super::{Progress, Summary};
+use berth_cluster::{admission, check};
 use berth_core::api::{DecodeError, Kind, Object};
 use serde_json::Value;
 use std::collections::HashMap;
@@ -222,7 +222,7 @@ impl<'a> Gather<'a> {
         }
         let raw = matches!(self.sink, Sink::Values(_)).then(|| value.clone());
         if let Some(raw) = raw.as_ref().filter(|_| !self.allows_parts)
-            && let Err(workload::Wrong { field, problem }) = workload::check(raw)
+            && let Err(check::Wrong { field, problem }) = check::workload(raw)
         {
             let hint = hint(&problem);
             let name = full_name(raw);
@@ -238,7 +238,7 @@ impl<'a> Gather<'a> {
         if self.checks_fields {
             self.unknown_fields.look(&place, &value);
         }
-        let is_workload = workload::is_workload(&value);
+        let is_workload = check::is_workload(&value);
         match (Object::decode(value), raw) {
             (Ok(Some(object)), raw) => match name_problem(&object) {
                 None => self.accept(place, object, raw),
@@ -347,7 +347,7 @@ impl<'a> Gather<'a> {
 
 /// Whether objects of a kind live in namespaces.
 fn is_namespaced(kind: &str) -> bool {
-    workload::is_kind(kind) || Kind::ALL.iter().any(|one| one.name() == kind && one.is_namespaced())
+    check::is_kind(kind) || Kind::ALL.iter().any(|one| one.name() == kind && one.is_namespaced())
 }
 
 /// Puts an object into a namespace if it names none.

@@ -12,7 +12,6 @@ mod json;
 mod place;
 mod reported;
 mod scalar;
-mod workload;
 mod yaml;
 
 pub use gaps::Gaps;
@@ -26,7 +25,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub(crate) use reported::with_reports;
+pub use reported::with_reports;
 pub(crate) use yaml::value_of;
 
 /// Something to read from.
@@ -187,14 +186,6 @@ pub fn read_parts_in(
         .in_namespace(namespace)
         .allowing_parts();
     read_into(sources, standard_input, gather)
-}
-
-/// Checks a workload that was put together from parts; other objects have been checked when they were read.
-///
-/// # Errors
-/// What is wrong with it, with the path of the field.
-pub(crate) fn check_workload(object: &serde_json::Value) -> Result<(), String> {
-    workload::check(object).map_err(|wrong| format!("{}: {}", wrong.field, wrong.problem))
 }
 
 /// Reads all sources like [`read_values`], and objects of all other kinds beside: for a server that keeps them.

@@ -59,8 +59,9 @@ impl Reported {
     }
 }
 
-/// The same for objects as they were written: reports go into their drivers.
-pub(crate) fn with_reports(objects: Vec<Value>) -> Vec<Value> {
+/// Objects as they were written, with reports in the status of their drivers.
+#[must_use]
+pub fn with_reports(objects: Vec<Value>) -> Vec<Value> {
     let (reports, mut objects): (Vec<Value>, Vec<Value>) = objects.into_iter().partition(is_report);
     for report in reports {
         let of_report = |object: &&mut Value| object["kind"] == "CSIDriver" && name_of(object) == name_of(&report);

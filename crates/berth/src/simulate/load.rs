@@ -1,18 +1,19 @@
 //! Reads the cluster of a simulation from files or from a cluster.
 
-use super::scenario::{Scenario, ScenarioError};
-use super::{Options, Simulation};
-use crate::admission::{self, Priority, PriorityClasses, UnknownClass};
+use super::scenario::{self, ScenarioError};
 use crate::cli::SimulateArgs;
 use crate::cluster::{ClusterError, WORKLOADS};
 use crate::config::{self, ConfigError, Configuration, FeatureGateError};
-use crate::embedded::agent::Mode;
-use crate::embedded::field;
-use crate::embedded::memory::Refused;
-use crate::embedded::names::AGENT_MODE;
-use crate::embedded::workloads::KINDS;
 use crate::input::{self, Progress, ReadError, Summary};
 use crate::overlay;
+use berth_cluster::admission::{self, Priority, PriorityClasses, UnknownClass};
+use berth_cluster::agent::Mode;
+use berth_cluster::field;
+use berth_cluster::memory::Refused;
+use berth_cluster::names::AGENT_MODE;
+use berth_cluster::simulation::scenario::Scenario;
+use berth_cluster::simulation::{Options, Simulation};
+use berth_cluster::workloads::KINDS;
 use berth_scheduler::profile::Profile;
 use berth_scheduler::scheduler::DEFAULT_SCHEDULER_NAME;
 use serde_json::{Value, json};
@@ -91,7 +92,7 @@ pub fn load(
     let mut profiles: BTreeMap<String, Profile> = profiles
         .map(|profile| (profile.scheduler_name.clone(), profile.profile))
         .collect();
-    let scenario = args.scenario.as_deref().map(Scenario::from_file).transpose()?;
+    let scenario = args.scenario.as_deref().map(scenario::read_file).transpose()?;
     let read = overlay::gather(&args.cluster, &args.filename, &WORKLOADS, standard_input, progress)?;
     let mut objects = Vec::new();
     let mut summary = input::read_values(&read.sources, standard_input, progress, &mut |value| {
@@ -117,28 +118,12 @@ pub fn load(
         seed: args.seed,
         profiles,
     });
-    simulation.load(objects)?;
-    simulation.set_gaps(&summary.gaps);
+    simulation.load(input::with_reports(objects))?;
     Ok(Loaded {
         simulation,
         scenario,
         summary,
     })
-}
-
-/// The objects in an order in which whoever looks at one finds what it needs: pods and what makes them last.
-pub(super) fn in_order(mut objects: Vec<Value>) -> Vec<Value> {
-    objects.sort_by_key(|object| match object["kind"].as_str().unwrap_or_default() {
-        "Namespace" | "PriorityClass" | "StorageClass" => 0,
-        "Pod" => 3,
-        kind if KINDS.contains(&kind) => 2,
-        _ => 1,
-    });
-    for object in &mut objects {
-        // Who wrote which field is of no use here and takes half of the memory.
-        field::unset(object, &["metadata", "managedFields"]);
-    }
-    objects
 }
 
 /// The spec of the pods that an object is or makes.

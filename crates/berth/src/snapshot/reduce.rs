@@ -5,7 +5,7 @@
 //! which have no such types, are copied field by field. A few fields that the types have are dropped all the same, as they
 //! hold what drivers and users keep to themselves.
 
-use crate::embedded::names as workload_names;
+use berth_cluster::names as workload_names;
 use berth_core::api::{self, Kind, ObjectMeta};
 use berth_core::names;
 use berth_kube::REPORTS;

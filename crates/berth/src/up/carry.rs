@@ -1,6 +1,6 @@
 //! Carries out the effects of embedded steps on an API server, and keeps the view true to what was written.
 
-use crate::embedded::{Effect, Event, Key, Objects, Target, View, field};
+use berth_cluster::{Effect, Event, Key, Objects, Target, View, field};
 use berth_core::api::Kind;
 use berth_kube::CancellationToken;
 use berth_kube::api::{Api, ApiError};

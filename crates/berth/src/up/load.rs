@@ -1,8 +1,8 @@
 //! The objects that a cluster starts with: those of the user's files, or the sample cluster.
 
 use super::components::{Chosen, Component};
-use crate::embedded::{field, sample};
 use berth_apiserver::{LeftOut, Server};
+use berth_cluster::{field, sample};
 use serde_json::Value;
 use std::collections::BTreeMap;
 

@@ -17,11 +17,11 @@ pub use load::LoadError;
 
 use crate::cli::UpArgs;
 use crate::config::{self, Configuration};
-use crate::embedded::names;
 use crate::input::{NoProgress, Source, read_all_values};
 use crate::terminal::Color;
 use anyhow::Context;
 use berth_apiserver::{Authority, Server, Tls};
+use berth_cluster::names;
 use berth_kube::api::Api;
 use berth_kube::{CancellationToken, Client, controller, provisioner, scheduler};
 use berth_provisioner::csi::socket_path;

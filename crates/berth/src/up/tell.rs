@@ -1,8 +1,8 @@
 //! Tells what happens: one line on standard output for each event of the cluster.
 
 use super::{FIELD_MANAGER, Parts};
-use crate::embedded::field;
 use crate::terminal::Color;
+use berth_cluster::field;
 use berth_kube::api::Api;
 use berth_kube::resource::{Resource, Whole};
 use berth_kube::watch::{Change, Difference, Sink, watch_resource};

@@ -9,8 +9,8 @@ mod tables;
 mod timeline;
 mod topology;
 
-use super::outcome::Outcome;
 use super::table::size;
+use berth_cluster::simulation::Outcome;
 use std::fmt::{self, Write as _};
 
 const STYLE: &str = include_str!("style.css");

@@ -1,8 +1,7 @@
 //! The pods that wait, with the nodes that refuse them and what would help.
 
 use super::{count, e};
-use crate::simulate::outcome::Outcome;
-use crate::simulate::pending::PendingOutcome;
+use berth_cluster::simulation::{Outcome, PendingOutcome};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 

@@ -1,8 +1,8 @@
 //! Where everything is, as tables below the picture.
 
 use super::e;
-use crate::simulate::outcome::Outcome;
 use crate::simulate::table::size;
+use berth_cluster::simulation::Outcome;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 

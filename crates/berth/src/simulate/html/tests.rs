@@ -1,5 +1,5 @@
-use super::super::{Options, Simulation};
 use super::*;
+use berth_cluster::simulation::{Options, Simulation};
 use serde_json::{Value, json};
 
 /// A small cluster with everything that a page shows, whose names are as nasty as names can be in files: nothing checks
@@ -39,7 +39,7 @@ fn outcome(nasty: &str) -> Outcome {
         );
     }
     simulation.run(&mut |_| {});
-    simulation.outcome()
+    crate::simulate::examined(&simulation, &crate::input::Gaps::default())
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn many_nodes_are_drawn_small_and_take_little_room() {
             "labels": {"topology.kubernetes.io/zone": format!("zone-{}", number % 3)}}});
         simulation.create(node).unwrap();
     }
-    let page = render(&simulation.outcome());
+    let page = render(&crate::simulate::examined(&simulation, &crate::input::Gaps::default()));
     assert!(page.contains("class=\"small\""));
     assert!(page.len() < 1_000_000, "{} bytes", page.len());
 }

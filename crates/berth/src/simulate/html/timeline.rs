@@ -1,7 +1,7 @@
 //! The steps of a scenario, one under the other: what was done, what came of it, and how full the zones were.
 
 use super::{e, percent};
-use crate::simulate::steps::StepOutcome;
+use berth_cluster::simulation::StepOutcome;
 use std::fmt::Write as _;
 
 /// How many changes of a kind are listed before the rest is counted.

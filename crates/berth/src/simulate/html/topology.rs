@@ -1,9 +1,8 @@
 //! The picture: zones, their racks, the nodes in them, and on each node its pods and volumes with their fill.
 
 use super::{MAX_LARGE_NODES, count, e, percent};
-use crate::simulate::fit::{Fit, NodeOutcome};
-use crate::simulate::outcome::{ClaimOutcome, Outcome, PodOutcome, VolumeOutcome};
 use crate::simulate::table::size;
+use berth_cluster::simulation::{ClaimOutcome, Fit, NodeOutcome, Outcome, PodOutcome, VolumeOutcome};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 

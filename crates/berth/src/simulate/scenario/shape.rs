@@ -1,6 +1,6 @@
 //! The form of a scenario's parts in plain words: what a decoder says of Rust types is put in terms of what people write.
 
-use super::Action;
+use berth_cluster::simulation::scenario::Action;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 

@@ -4,7 +4,7 @@ const HEAD: &str = "apiVersion: berth.dev/v1alpha1\nkind: Scenario\n";
 
 fn read(steps: &str) -> Result<Scenario, String> {
     let text = format!("{HEAD}{steps}");
-    Scenario::from_text(&"s.yaml".into(), &text, Path::new("")).map_err(|error| error.to_string())
+    read_text(&"s.yaml".into(), &text, Path::new("")).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn what_is_wrong_is_said_with_its_step_and_field() {
         let error = read(steps).unwrap_err();
         assert!(error.contains(said), "{steps}\n  said {error}\n  not  {said}");
     }
-    let other = Scenario::from_text(&"s.yaml".into(), "apiVersion: v1\nkind: Pod\n", Path::new(""));
+    let other = read_text(&"s.yaml".into(), "apiVersion: v1\nkind: Pod\n", Path::new(""));
     assert!(
         other
             .unwrap_err()

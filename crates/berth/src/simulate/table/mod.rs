@@ -3,9 +3,8 @@
 mod columns;
 mod steps;
 
-use super::fit::Fit;
-use super::outcome::{Outcome, PodOutcome};
 use anstyle::{AnsiColor, Style};
+use berth_cluster::simulation::{Fit, Outcome, PodOutcome};
 use berth_core::quantity::Bytes;
 use columns::{Column, Columns};
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! What each step of a scenario did, for people.
 
 use super::{NAMES_TOLD, indented, names_of, paint, size, title};
-use crate::simulate::steps::StepOutcome;
 use anstyle::{AnsiColor, Style};
+use berth_cluster::simulation::StepOutcome;
 use std::fmt::Write as _;
 
 pub(super) fn render(out: &mut String, steps: &[StepOutcome], width: usize) {

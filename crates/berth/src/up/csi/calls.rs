@@ -1,6 +1,6 @@
 //! The calls to a driver for one volume of a pod.
 
-use crate::embedded::agent::CsiMount;
+use berth_cluster::agent::CsiMount;
 use berth_kube::api::Api;
 use berth_kube::provisioner::ClusterSecrets;
 use berth_provisioner::csi::{NodeClient, Secrets as _};

@@ -16,10 +16,10 @@
 mod calls;
 mod register;
 
-use crate::embedded::agent::{self, CsiMount};
-use crate::embedded::workloads::is_over;
-use crate::embedded::{Effect, Key, Step, View, field};
 use anyhow::Context;
+use berth_cluster::agent::{self, CsiMount};
+use berth_cluster::workloads::is_over;
+use berth_cluster::{Effect, Key, Step, View, field};
 use berth_kube::api::Api;
 use berth_kube::backoff::Backoff;
 use berth_provisioner::csi::NodeClient;

@@ -1,0 +1,93 @@
+//! What a kubelet says about its node: that it is ready, and that it still lives.
+
+use crate::effect::{Effect, Step};
+use crate::field;
+use crate::names;
+use crate::objects::View;
+use crate::status;
+use crate::status::{Condition, Status};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+/// How long a lease holds, and how often it is renewed: four times as often, as kubelets do.
+const LEASE_SECONDS: i64 = 40;
+const RENEW_SECONDS: i64 = 10;
+
+pub(super) fn beat(view: &dyn View, node: &Value, now: Timestamp, step: &mut Step) {
+    write_conditions(node, now, step);
+    renew_lease(view, node, now, step);
+}
+
+fn write_conditions(node: &Value, now: Timestamp, step: &mut Step) {
+    let mut status = Status::of(node, now);
+    let conditions = [
+        (
+            "MemoryPressure",
+            false,
+            "KubeletHasSufficientMemory",
+            "kubelet has sufficient memory available",
+        ),
+        (
+            "DiskPressure",
+            false,
+            "KubeletHasNoDiskPressure",
+            "kubelet has no disk pressure",
+        ),
+        (
+            "PIDPressure",
+            false,
+            "KubeletHasSufficientPID",
+            "kubelet has sufficient PID available",
+        ),
+        ("Ready", true, "KubeletReady", "kubelet is posting ready status"),
+    ];
+    for (name, holds, reason, message) in conditions {
+        status.condition(Condition {
+            name,
+            holds,
+            reason,
+            message,
+        });
+    }
+    let was_ready = status::holds(node, "Ready");
+    step.effects.extend(status.effect());
+    if !was_ready {
+        let message = format!("Node {} status is now: NodeReady", field::name(node));
+        step.effects
+            .push(crate::effect::Event::normal(super::SOURCE, node, "NodeReady", message));
+    }
+}
+
+fn renew_lease(view: &dyn View, node: &Value, now: Timestamp, step: &mut Step) {
+    let name = field::name(node);
+    let spec = json!({
+        "holderIdentity": name,
+        "leaseDurationSeconds": LEASE_SECONDS,
+        "renewTime": format!("{now:.6}"),
+    });
+    match view.get("Lease", names::NODE_LEASES, name) {
+        None => {
+            step.effects.push(Effect::Create(json!({
+                "apiVersion": "coordination.k8s.io/v1",
+                "kind": "Lease",
+                "metadata": {
+                    "name": name,
+                    "namespace": names::NODE_LEASES,
+                    "ownerReferences": [field::owner_reference(node)],
+                },
+                "spec": spec,
+            })));
+            step.wake_at(field::after(now, RENEW_SECONDS));
+        }
+        Some(lease) => {
+            let renewed = field::time(lease, "/spec/renewTime");
+            let due = renewed.map_or(now, |renewed| field::after(renewed, RENEW_SECONDS));
+            if due > now {
+                step.wake_at(due);
+            } else {
+                step.effects.push(Effect::patch(lease, json!({"spec": spec})));
+                step.wake_at(field::after(now, RENEW_SECONDS));
+            }
+        }
+    }
+}

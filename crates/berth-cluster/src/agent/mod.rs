@@ -1,0 +1,268 @@
+//! The node agent: stands in for the kubelet of one node.
+//!
+//! It looks after the pods that are bound to its node. It "mounts" their volumes, which here means that it checks
+//! what a kubelet checks before it mounts, says that their containers run, ends those that are to end, and removes
+//! pods that were deleted. It starts no process and touches no disk. Where a CSI driver runs, whoever runs the agents
+//! makes the calls that [`csi_mounts`] lists before a pod starts, and undoes them before it goes.
+//!
+//! ```text
+//!   bound ──▶ refused (Failed)            mode `refuse`
+//!     │
+//!     ├─────▶ waits: a claim is not bound, or a volume is not for this node (ContainerCreating)
+//!     ▼
+//!   Running ──▶ Succeeded or Failed       Job pods, and those with `berth.dev/run-seconds`
+//!     │
+//!     ▼ deleted: removed when the grace period is over
+//! ```
+
+mod csi;
+mod heartbeat;
+mod mount;
+mod running;
+#[cfg(test)]
+mod tests;
+
+pub use csi::{CsiMount, csi_mounts};
+pub use mount::is_reachable;
+pub use mount::{MountProblem, volumes_of};
+pub use running::reported_problem;
+
+use super::effect::{Effect, Event, Step};
+use super::field;
+use super::names;
+use super::objects::View;
+use super::status::Status;
+use super::workloads::is_over;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+const SOURCE: &str = "kubelet";
+
+/// How an agent behaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// As it should.
+    #[default]
+    Run,
+    /// As it should, on a node that takes no new pods: it marks its node unschedulable. Who ends this mode also
+    /// makes the node schedulable again, see [`uncordon`].
+    Cordon,
+    /// Rejects pods that do not run yet.
+    Refuse,
+    /// Not at all: no pod starts, ends or goes, and the node stops saying that it is ready.
+    Stop,
+}
+
+impl Mode {
+    /// The mode that the annotation `berth.dev/agent` of a node asks for: `run`, `cordon`, `refuse` or `stop`.
+    /// `None` if it asks for something else.
+    #[must_use]
+    pub fn of_node(node: &Value) -> Option<Self> {
+        match field::annotation(node, names::AGENT_MODE) {
+            None | Some("run") => Some(Self::Run),
+            Some("cordon") => Some(Self::Cordon),
+            Some("refuse") => Some(Self::Refuse),
+            Some("stop") => Some(Self::Stop),
+            Some(_) => None,
+        }
+    }
+}
+
+/// What agents do besides their pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Say that the node is ready, and renew its lease. A simulation in which nothing but a scenario takes nodes
+    /// away does without: renewals alone would keep it going for ever.
+    pub heartbeats: bool,
+    /// How long containers take to stop when their pod is deleted, if that is less than the grace period.
+    /// `None`: they take all of it.
+    pub stop_seconds: Option<i64>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            heartbeats: false,
+            stop_seconds: Some(1),
+        }
+    }
+}
+
+/// Looks after the pods of a node, and after the node if its settings say so. A node that is not there needs
+/// nothing.
+#[must_use]
+pub fn step(view: &dyn View, node: &str, mode: Mode, settings: &Settings, now: Timestamp) -> Step {
+    let mut step = Step::default();
+    let Some(found) = view.get("Node", "", node) else {
+        return step;
+    };
+    if mode == Mode::Stop {
+        return step;
+    }
+    if mode == Mode::Cordon && !field::flag(found, "/spec/unschedulable") {
+        step.effects
+            .push(Effect::patch(found, json!({"spec": {"unschedulable": true}})));
+    }
+    if settings.heartbeats {
+        heartbeat::beat(view, found, now, &mut step);
+    }
+    let mut agent = Agent {
+        view,
+        node: found,
+        mode,
+        settings,
+        now,
+        addresses: running::Addresses::of(view, found),
+    };
+    for pod in view.pods_on(node) {
+        step.append(agent.look_after(pod));
+    }
+    step
+}
+
+/// Looks after one pod of a node: for callers that know which pod changed.
+#[must_use]
+pub fn pod_step(view: &dyn View, pod: &Value, mode: Mode, settings: &Settings, now: Timestamp) -> Step {
+    let node = view.get("Node", "", field::text(pod, "/spec/nodeName"));
+    match node {
+        Some(node) if mode != Mode::Stop => {
+            let addresses = running::Addresses::of(view, node);
+            let mut agent = Agent {
+                view,
+                node,
+                mode,
+                settings,
+                now,
+                addresses,
+            };
+            agent.look_after(pod)
+        }
+        Some(_) | None => Step::default(),
+    }
+}
+
+/// Says that a pod waits because a driver did not make its volume visible.
+#[must_use]
+pub fn mount_failed(view: &dyn View, pod: &Value, message: &str, now: Timestamp) -> Step {
+    let mut step = Step::default();
+    if let Some(node) = view.get("Node", "", field::text(pod, "/spec/nodeName")) {
+        waits(pod, node, message, now, &mut step);
+    }
+    step
+}
+
+/// Writes why a pod waits, once.
+fn waits(pod: &Value, node: &Value, message: &str, now: Timestamp, step: &mut Step) {
+    if running::reported_problem(pod) != message {
+        step.effects.extend(running::waiting(pod, node, message, now).effect());
+        step.effects
+            .push(Event::warning(SOURCE, pod, "FailedMount", message.to_owned()));
+    }
+}
+
+/// Makes a node schedulable again.
+#[must_use]
+pub fn uncordon(node: &Value) -> Effect {
+    Effect::patch(node, json!({"spec": {"unschedulable": null}}))
+}
+
+struct Agent<'a> {
+    view: &'a dyn View,
+    node: &'a Value,
+    mode: Mode,
+    settings: &'a Settings,
+    now: Timestamp,
+    addresses: running::Addresses,
+}
+
+impl Agent<'_> {
+    fn look_after(&mut self, pod: &Value) -> Step {
+        let mut step = Step::default();
+        if field::is_deleting(pod) {
+            self.stop(pod, &mut step);
+        } else if is_over(pod) {
+            // Nothing runs any more; whoever owns the pod decides when it goes.
+        } else if field::text(pod, "/status/phase") == "Running" {
+            self.finish(pod, &mut step);
+        } else if self.mode == Mode::Refuse {
+            self.refuse(pod, &mut step);
+        } else {
+            self.start(pod, &mut step);
+        }
+        step
+    }
+
+    /// Removes a deleted pod when its containers have had the time they may take.
+    fn stop(&self, pod: &Value, step: &mut Step) {
+        let Some(deadline) = field::time(pod, "/metadata/deletionTimestamp") else {
+            return;
+        };
+        let grace = field::count(pod, "/metadata/deletionGracePeriodSeconds").unwrap_or(0);
+        let has_started = field::text(pod, "/status/phase") == "Running";
+        let stop_seconds = if has_started {
+            self.settings.stop_seconds
+        } else {
+            Some(0)
+        };
+        let stopped = stop_seconds.map(|seconds| field::after(deadline, seconds.min(grace) - grace));
+        let stopped = stopped.unwrap_or(deadline);
+        if stopped > self.now {
+            return step.wake_at(stopped);
+        }
+        // A finalizer can keep the pod after its containers have stopped: removing it once more changes nothing.
+        if grace > 0 || field::items(pod, "/metadata/finalizers").is_empty() {
+            if has_started {
+                for container in field::items(pod, "/spec/containers") {
+                    let message = format!("Stopping container {}", field::text(container, "/name"));
+                    step.effects.push(Event::normal(SOURCE, pod, "Killing", message));
+                }
+            }
+            step.effects.push(Effect::remove(pod));
+        }
+    }
+
+    fn refuse(&self, pod: &Value, step: &mut Step) {
+        let mut status = Status::of(pod, self.now);
+        let message = format!("Pod was rejected: node {} refuses new pods", field::name(self.node));
+        status.set("phase", "Failed");
+        status.set("reason", "UnexpectedAdmissionError");
+        status.set("message", message.as_str());
+        status.set("startTime", field::seconds(self.now));
+        step.effects.extend(status.effect());
+        step.effects
+            .push(Event::warning(SOURCE, pod, "UnexpectedAdmissionError", message));
+    }
+
+    fn start(&mut self, pod: &Value, step: &mut Step) {
+        match mount::check(self.view, pod, self.node) {
+            Err(problem) => waits(pod, self.node, &problem.to_string(), self.now, step),
+            Ok(()) => {
+                let address = self.addresses.next(pod);
+                step.effects
+                    .extend(running::started(pod, self.node, &address, self.now).effect());
+                for container in field::items(pod, "/spec/containers") {
+                    let message = format!("Started container {}", field::text(container, "/name"));
+                    step.effects.push(Event::normal(SOURCE, pod, "Started", message));
+                }
+                if let Some(ends) = running::ends_at(pod, self.now) {
+                    step.wake_at(ends);
+                }
+            }
+        }
+    }
+
+    /// Ends a pod whose containers have run for as long as they should, and keeps it ready until then.
+    fn finish(&self, pod: &Value, step: &mut Step) {
+        let started = field::time(pod, "/status/startTime").unwrap_or(self.now);
+        match running::ends_at(pod, started) {
+            Some(ends) if ends <= self.now => {
+                step.effects.extend(running::ended(pod, self.now).effect());
+                return;
+            }
+            Some(ends) => step.wake_at(ends),
+            None => {}
+        }
+        // While the agent was silent, others may have taken the pod for lost.
+        step.effects.extend(running::ready(pod, self.now).effect());
+    }
+}

@@ -1,0 +1,347 @@
+//! Stories of one node: a pod is bound to it, and what its agent makes of it.
+
+use super::*;
+use crate::status;
+use crate::testing::Story;
+use serde_json::json;
+
+fn pod(name: &str, spec: Value) -> Value {
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
+        "spec": {"nodeName": "n1", "containers": [{"name": "main", "image": "app:1"}]}});
+    field::merge(&mut pod, &json!({ "spec": spec }));
+    pod
+}
+
+fn with_claim(name: &str, claim: &str) -> Value {
+    pod(
+        name,
+        json!({"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]}),
+    )
+}
+
+fn local_volume(name: &str, node: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [
+        {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]}]}}}})
+}
+
+fn claim(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": "default"}})
+}
+
+fn bind(story: &mut Story, claim: &str, volume: &str) {
+    let uid = field::uid(story.get("PersistentVolumeClaim", claim)).to_owned();
+    story.patch("PersistentVolume", volume, json!({"spec": {"claimRef": {"uid": uid}}}));
+    story.patch("PersistentVolumeClaim", claim, json!({"spec": {"volumeName": volume}}));
+    story.set_status("PersistentVolumeClaim", claim, json!({"phase": "Bound"}));
+}
+
+#[test]
+fn a_bound_pod_runs() {
+    let mut story = Story::with_nodes(1);
+    story.create(pod(
+        "p",
+        json!({"initContainers": [{"name": "setup", "image": "setup:1"}]}),
+    ));
+    story.create(pod("q", json!({})));
+    story.create(pod("elsewhere", json!({"nodeName": "n9"})));
+    story.settle();
+    let pod = story.get("Pod", "p");
+    assert_eq!(pod["status"]["phase"], "Running");
+    for condition in ["Initialized", "Ready", "ContainersReady", "PodScheduled"] {
+        assert!(status::holds(pod, condition), "{condition}");
+    }
+    assert_eq!(pod["status"]["startTime"], "2026-01-01T00:00:00Z");
+    assert_eq!(
+        pod["status"]["containerStatuses"][0]["state"]["running"]["startedAt"],
+        "2026-01-01T00:00:00Z"
+    );
+    assert_eq!(
+        pod["status"]["initContainerStatuses"][0]["state"]["terminated"]["reason"],
+        "Completed"
+    );
+    assert_eq!(pod["status"]["podIP"], "10.0.1.2");
+    assert_eq!(story.get("Pod", "q")["status"]["podIP"], "10.0.1.3");
+    assert_eq!(story.get("Pod", "elsewhere")["status"]["phase"], "Pending");
+    assert_eq!(story.messages(), ["Started Started container main"; 2]);
+}
+
+#[test]
+fn a_pod_waits_for_its_claims_and_says_why_once() {
+    let mut story = Story::with_nodes(1);
+    story.create(with_claim("p", "c"));
+    story.settle();
+    story.create(claim("c"));
+    story.settle();
+    story.create(local_volume("pv", "n1"));
+    story.settle();
+    assert_eq!(story.pods(), ["p Pending"]);
+    let pod = story.get("Pod", "p");
+    assert_eq!(
+        pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"],
+        "ContainerCreating"
+    );
+    assert!(!status::holds(pod, "Ready") && status::holds(pod, "PodScheduled"));
+    story.patch("PersistentVolumeClaim", "c", json!({"spec": {"volumeName": "gone"}}));
+    story.set_status("PersistentVolumeClaim", "c", json!({"phase": "Bound"}));
+    story.settle();
+    story.patch("PersistentVolumeClaim", "c", json!({"spec": {"volumeName": "pv"}}));
+    story.patch(
+        "PersistentVolume",
+        "pv",
+        json!({"spec": {"claimRef": {"uid": "another"}}}),
+    );
+    story.settle();
+    bind(&mut story, "c", "pv");
+    story.settle();
+    assert_eq!(story.pods(), ["p Running"]);
+    let uid = field::uid(story.get("PersistentVolumeClaim", "c"));
+    assert_eq!(
+        story.messages(),
+        [
+            "FailedMount persistentvolumeclaim \"c\" not found",
+            "FailedMount error processing PVC default/c: PVC is not bound",
+            "FailedMount error processing PVC default/c: failed to fetch PV gone from API server: persistentvolumes \"gone\" not found",
+            &format!(
+                "FailedMount error processing PVC default/c: PV pv spec.claimRef.uid another does not match pvc.UID {uid}"
+            ),
+            "Started Started container main",
+        ]
+    );
+}
+
+#[test]
+fn a_volume_of_another_node_is_not_mounted() {
+    let mut story = Story::with_nodes(2);
+    story.create(claim("c"));
+    story.create(local_volume("pv", "n2"));
+    bind(&mut story, "c", "pv");
+    story.create(with_claim("p", "c"));
+    story.settle();
+    assert_eq!(story.pods(), ["p Pending"]);
+    let expected =
+        "FailedMount MountVolume.NodeAffinity check failed for volume \"pv\" : no matching NodeSelectorTerms";
+    assert_eq!(story.messages(), [expected]);
+    story.patch(
+        "Node",
+        "n1",
+        json!({"metadata": {"labels": {"kubernetes.io/hostname": "n2"}}}),
+    );
+    story.settle();
+    assert_eq!(story.pods(), ["p Running"]);
+}
+
+#[test]
+fn an_affinity_that_cannot_be_read_or_selects_nothing_admits_no_node() {
+    for required in [
+        json!({}),
+        json!({"nodeSelectorTerms": []}),
+        json!({"nodeSelectorTerms": [{}]}),
+        json!("x"),
+        json!({"nodeSelectorTerms": "x"}),
+    ] {
+        let mut story = Story::with_nodes(1);
+        story.create(claim("c"));
+        story.create(json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pv"}, "spec": {"nodeAffinity": {"required": required}}}));
+        bind(&mut story, "c", "pv");
+        story.create(with_claim("p", "c"));
+        story.settle();
+        assert_eq!(story.pods(), ["p Pending"], "{required}");
+    }
+}
+
+#[test]
+fn an_ephemeral_claim_must_be_the_pods_own() {
+    let mut story = Story::with_nodes(1);
+    story.create(pod(
+        "p",
+        json!({"volumes": [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}]}),
+    ));
+    story.create(claim("p-scratch"));
+    story.create(local_volume("pv", "n1"));
+    bind(&mut story, "p-scratch", "pv");
+    story.settle();
+    assert_eq!(
+        story.messages(),
+        ["FailedMount PVC default/p-scratch was not created for pod default/p (pod is not owner)"]
+    );
+    let owner = field::controller_reference(story.get("Pod", "p"));
+    story.patch(
+        "PersistentVolumeClaim",
+        "p-scratch",
+        json!({"metadata": {"ownerReferences": [owner]}}),
+    );
+    story.settle();
+    assert_eq!(story.pods(), ["p Running"]);
+}
+
+#[test]
+fn a_deleted_pod_goes_when_its_containers_have_stopped() {
+    let mut story = Story::with_nodes(1);
+    story.create(pod("p", json!({})));
+    story.settle();
+    story.delete("Pod", "p");
+    let settings = Settings {
+        stop_seconds: None,
+        ..Settings::default()
+    };
+    let step = step(story.cluster.objects(), "n1", Mode::Run, &settings, story.now);
+    assert_eq!((step.effects.len(), step.wake), (0, Some(field::after(story.now, 30))));
+    assert_eq!(story.pods(), ["p Terminating"]);
+    story.settle();
+    assert!(story.pods().is_empty());
+    assert_eq!(field::seconds(story.now), "2026-01-01T00:00:01Z");
+}
+
+#[test]
+fn a_deleted_pod_that_never_ran_goes_at_once() {
+    let mut story = Story::with_nodes(1);
+    story.create(with_claim("p", "missing"));
+    story.settle();
+    story.delete("Pod", "p");
+    story.settle();
+    assert!(story.pods().is_empty());
+    assert_eq!(field::seconds(story.now), "2026-01-01T00:00:00Z");
+}
+
+#[test]
+fn a_pod_with_a_finalizer_is_released_once() {
+    let mut story = Story::with_nodes(1);
+    let mut kept = pod("p", json!({}));
+    field::set(&mut kept, &["metadata", "finalizers"], json!(["example.com/x"]));
+    story.create(kept);
+    story.settle();
+    story.delete("Pod", "p");
+    story.settle();
+    assert_eq!(story.pods(), ["p Terminating"]);
+    story.patch("Pod", "p", json!({"metadata": {"finalizers": null}}));
+    assert!(story.pods().is_empty());
+}
+
+#[test]
+fn a_stopped_agent_does_nothing() {
+    let mut story = Story::with_nodes(1);
+    story.create(pod("p", json!({})));
+    story.mode = Mode::Stop;
+    story.settle();
+    assert_eq!(story.pods(), ["p Pending"]);
+    story.mode = Mode::Run;
+    story.settle();
+    story.mode = Mode::Stop;
+    story.delete("Pod", "p");
+    story.settle();
+    assert_eq!(story.pods(), ["p Terminating"]);
+}
+
+#[test]
+fn a_cordoned_agent_marks_its_node_and_goes_on() {
+    let mut story = Story::with_nodes(1);
+    story.create(pod("p", json!({})));
+    story.mode = Mode::Cordon;
+    story.settle();
+    assert_eq!(story.pods(), ["p Running"]);
+    assert_eq!(story.get("Node", "n1")["spec"]["unschedulable"], true);
+    let effect = uncordon(story.get("Node", "n1"));
+    story.cluster.carry_out(&effect, story.now).unwrap();
+    assert!(story.get("Node", "n1")["spec"]["unschedulable"].is_null());
+}
+
+#[test]
+fn a_refusing_agent_rejects_new_pods_and_keeps_running_ones() {
+    let mut story = Story::with_nodes(1);
+    story.create(pod("old", json!({})));
+    story.settle();
+    story.create(pod("new", json!({})));
+    story.mode = Mode::Refuse;
+    story.settle();
+    assert_eq!(story.pods(), ["new Failed", "old Running"]);
+    assert_eq!(story.get("Pod", "new")["status"]["reason"], "UnexpectedAdmissionError");
+}
+
+#[test]
+fn the_mode_can_stand_on_the_node() {
+    let node = |mode: &str| json!({"metadata": {"annotations": {names::AGENT_MODE: mode}}});
+    assert_eq!(Mode::of_node(&json!({})), Some(Mode::Run));
+    assert_eq!(Mode::of_node(&node("refuse")), Some(Mode::Refuse));
+    assert_eq!(Mode::of_node(&node("stop")), Some(Mode::Stop));
+    assert_eq!(Mode::of_node(&node("dance")), None);
+}
+
+#[test]
+fn pods_end_by_themselves_only_if_they_are_not_restarted() {
+    let mut story = Story::with_nodes(1);
+    for (name, policy, seconds, code) in [
+        ("always", "Always", "5", "0"),
+        ("never", "Never", "5", "3"),
+        ("once", "OnFailure", "7", "3"),
+        ("broken", "Never", "soon", "0"),
+    ] {
+        let mut pod = pod(name, json!({"restartPolicy": policy}));
+        field::set(
+            &mut pod,
+            &["metadata", "annotations"],
+            json!({names::RUN_SECONDS: seconds, names::EXIT_CODE: code}),
+        );
+        story.create(pod);
+    }
+    story.settle();
+    assert_eq!(
+        story.pods(),
+        ["always Running", "broken Running", "never Failed", "once Succeeded"]
+    );
+    let state = &story.get("Pod", "never")["status"]["containerStatuses"][0]["state"]["terminated"];
+    assert_eq!(
+        (&state["exitCode"], &state["finishedAt"]),
+        (&json!(3), &json!("2026-01-01T00:00:05Z"))
+    );
+}
+
+#[test]
+fn heartbeats_keep_a_node_ready_and_its_lease_fresh() {
+    let mut story = Story::with_nodes(1);
+    let settings = Settings {
+        heartbeats: true,
+        ..Settings::default()
+    };
+    let beat = |story: &mut Story| {
+        let step = step(story.cluster.objects(), "n1", Mode::Run, &settings, story.now);
+        story.cluster.carry_out_all(&step.effects, story.now).unwrap();
+        step
+    };
+    let first = beat(&mut story);
+    assert_eq!(first.wake, Some(field::after(story.now, 10)));
+    assert!(status::holds(story.get("Node", "n1"), "Ready"));
+    let lease = |story: &Story| {
+        let lease = story.cluster.objects().get("Lease", names::NODE_LEASES, "n1").unwrap();
+        field::text(lease, "/spec/renewTime").to_owned()
+    };
+    assert_eq!(lease(&story), "2026-01-01T00:00:00.000000Z");
+    assert!(beat(&mut story).effects.is_empty());
+    story.now = field::after(story.now, 10);
+    assert_eq!(beat(&mut story).effects.len(), 1);
+    assert_eq!(lease(&story), "2026-01-01T00:00:10.000000Z");
+    story.delete("Node", "n1");
+    assert!(
+        story.cluster.objects().get("Lease", names::NODE_LEASES, "n1").is_none(),
+        "the lease goes with its node"
+    );
+}
+
+#[test]
+fn any_pod_is_survived() {
+    let broken = [
+        json!(null),
+        json!(3),
+        json!([]),
+        json!({"containers": 3, "volumes": "x"}),
+        json!({"containers": [3, {}], "volumes": [null, {"ephemeral": {}}]}),
+        json!({"nodeName": "n1", "containers": [null], "volumes": [{"persistentVolumeClaim": 3}], "restartPolicy": 5}),
+    ];
+    for spec in broken {
+        let mut story = Story::with_nodes(1);
+        story.create(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"}, "spec": spec, "status": spec}));
+        story.settle();
+        story.delete("Pod", "p");
+        story.settle();
+        assert!(story.pods().is_empty());
+    }
+}

@@ -1,0 +1,136 @@
+//! PodDisruptionBudgets: how many of their pods may be evicted now.
+//!
+//! One function says what the status of a budget should be. Who evicts reads `disruptionsAllowed` there and counts it
+//! down, so that two evictions at one moment do not both get the last one.
+
+use super::effect::Effect;
+use super::field;
+use super::objects::View;
+use super::status::{self, Status};
+use super::workloads::{Selector, is_over};
+use jiff::Timestamp;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// What to write into the status of a budget; `None` if it is as it should be.
+#[must_use]
+pub fn step(view: &dyn View, budget: &Value, now: Timestamp) -> Option<Effect> {
+    let selector = Selector::of(budget);
+    let namespace = field::namespace(budget);
+    let pods: Vec<&Value> = view
+        .of_kind("Pod")
+        .filter(|pod| field::namespace(pod) == namespace && selector.selects(pod) && !is_over(pod))
+        .collect();
+    let is_healthy = |pod: &&&Value| status::holds(pod, "Ready") && !field::is_deleting(pod);
+    let healthy = i64::try_from(pods.iter().filter(is_healthy).count()).unwrap_or(i64::MAX);
+    let expected = expected_pods(view, &pods);
+    let desired = desired_healthy(budget, expected);
+    let allowed = if expected == 0 { 0 } else { (healthy - desired).max(0) };
+    let mut status = Status::of(budget, now);
+    for (name, count) in [
+        ("currentHealthy", healthy),
+        ("desiredHealthy", desired),
+        ("expectedPods", expected),
+        ("disruptionsAllowed", allowed),
+    ] {
+        status.set(name, count);
+    }
+    status.observe();
+    status.effect()
+}
+
+/// Whether a budget is about a pod. A selector that is not there selects nothing; an empty one every pod of the
+/// namespace.
+#[must_use]
+pub fn covers(budget: &Value, pod: &Value) -> bool {
+    field::namespace(budget) == field::namespace(pod) && Selector::of(budget).selects(pod)
+}
+
+/// How many pods there should be: what their controllers want, and one for each pod without a controller.
+fn expected_pods(view: &dyn View, pods: &[&Value]) -> i64 {
+    let mut controllers: BTreeMap<&str, i64> = BTreeMap::new();
+    let mut alone = 0;
+    for pod in pods {
+        let owner = field::controller_of(pod).and_then(|reference| {
+            let found = view.get(
+                field::text(reference, "/kind"),
+                field::namespace(pod),
+                field::text(reference, "/name"),
+            )?;
+            let wanted = match field::kind(found) {
+                "DaemonSet" => field::count(found, "/status/desiredNumberScheduled"),
+                _ => field::count(found, "/spec/replicas"),
+            };
+            Some((field::text(reference, "/uid"), wanted.unwrap_or(1)))
+        });
+        match owner {
+            Some((uid, replicas)) => {
+                controllers.insert(uid, replicas);
+            }
+            None => alone += 1,
+        }
+    }
+    controllers.values().sum::<i64>() + alone
+}
+
+fn desired_healthy(budget: &Value, expected: i64) -> i64 {
+    let amount = |name: &str| budget["spec"].get(name).map(|value| scaled(value, expected));
+    match (amount("maxUnavailable"), amount("minAvailable")) {
+        (Some(unavailable), _) => (expected - unavailable).max(0),
+        (None, Some(available)) => available,
+        // Kubernetes takes a budget that says neither for `minAvailable: 1`.
+        (None, None) => 1,
+    }
+}
+
+/// A number, or a percentage of the expected pods, rounded up.
+fn scaled(value: &Value, expected: i64) -> i64 {
+    let percent = value
+        .as_str()
+        .and_then(|text| text.strip_suffix('%')?.parse::<i64>().ok());
+    match percent {
+        Some(percent) => (expected.saturating_mul(percent).saturating_add(99)) / 100,
+        None => value.as_i64().unwrap_or(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Objects;
+    use serde_json::json;
+
+    fn pod(name: &str, ready: bool) -> Value {
+        let ready = if ready { "True" } else { "False" };
+        json!({"kind": "Pod", "metadata": {"name": name, "namespace": "default", "labels": {"app": "db"}},
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]}})
+    }
+
+    fn allowed(spec: Value, pods: Vec<Value>) -> i64 {
+        let mut budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "db", "namespace": "default"}, "spec": spec});
+        field::set(
+            &mut budget,
+            &["spec", "selector"],
+            json!({"matchLabels": {"app": "db"}}),
+        );
+        let view: Objects = pods.into_iter().collect();
+        match step(&view, &budget, Timestamp::UNIX_EPOCH) {
+            Some(Effect::UpdateStatus { status, .. }) => status["disruptionsAllowed"].as_i64().unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn as_many_may_go_as_the_budget_can_spare() {
+        let three = || vec![pod("a", true), pod("b", true), pod("c", true)];
+        assert_eq!(allowed(json!({"minAvailable": 2}), three()), 1);
+        assert_eq!(allowed(json!({"maxUnavailable": 1}), three()), 1);
+        assert_eq!(allowed(json!({"minAvailable": "50%"}), three()), 1);
+        assert_eq!(allowed(json!({"maxUnavailable": "100%"}), three()), 3);
+        assert_eq!(
+            allowed(json!({"maxUnavailable": 1}), vec![pod("a", true), pod("b", false)]),
+            0
+        );
+        assert_eq!(allowed(json!({}), vec![]), 0);
+    }
+}

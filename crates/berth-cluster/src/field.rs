@@ -1,0 +1,187 @@
+//! Reads and writes fields of objects that are plain JSON values. What is missing or of another type than expected
+//! reads as "not given": objects may come from any file.
+
+use berth_core::api;
+use jiff::{SignedDuration, Timestamp};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+/// A part of an object by a path of keys and indexes with a slash before each, as `/spec/containers/0`. Unlike a
+/// full JSON pointer it cannot name keys with slashes, and so needs no memory: controllers read millions of fields.
+pub fn at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
+    path.split('/').skip(1).try_fold(object, |object, key| match object {
+        Value::Object(fields) => fields.get(key),
+        Value::Array(items) => items.get(key.parse::<usize>().ok()?),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+    })
+}
+
+/// A text by its path, empty if it is not there.
+pub fn text<'a>(object: &'a Value, path: &str) -> &'a str {
+    at(object, path).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// A whole number by its path.
+pub fn number(object: &Value, path: &str) -> Option<i64> {
+    at(object, path).and_then(Value::as_i64)
+}
+
+/// A number that says how many, by its path. Kubernetes keeps such counts in 32 bits and refuses
+/// negative ones.
+pub fn count(object: &Value, path: &str) -> Option<i64> {
+    number(object, path).map(|found| found.clamp(0, i64::from(i32::MAX)))
+}
+
+/// A truth value by its path, false if it is not there.
+pub fn flag(object: &Value, path: &str) -> bool {
+    at(object, path).and_then(Value::as_bool).unwrap_or_default()
+}
+
+/// The items of a list by its path.
+pub fn items<'a>(object: &'a Value, path: &str) -> &'a [Value] {
+    at(object, path).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// A time by its path.
+pub fn time(object: &Value, path: &str) -> Option<Timestamp> {
+    text(object, path).parse().ok()
+}
+
+/// Any part of an object in the form in which decisions read it; what cannot be read is taken for absent.
+pub fn typed<T: DeserializeOwned>(object: &Value, path: &str) -> Option<T> {
+    at(object, path).and_then(|found| T::deserialize(found).ok())
+}
+
+/// The kind of an object.
+pub fn kind(object: &Value) -> &str {
+    text(object, "/kind")
+}
+
+/// The name of an object.
+pub fn name(object: &Value) -> &str {
+    text(object, "/metadata/name")
+}
+
+/// The namespace of an object, empty for objects of the cluster.
+pub fn namespace(object: &Value) -> &str {
+    text(object, "/metadata/namespace")
+}
+
+/// The uid of an object.
+pub fn uid(object: &Value) -> &str {
+    text(object, "/metadata/uid")
+}
+
+/// The value of a label, empty if it is not there.
+pub fn label<'a>(object: &'a Value, key: &str) -> &'a str {
+    object["metadata"]["labels"][key].as_str().unwrap_or_default()
+}
+
+/// The value of an annotation.
+pub fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    object["metadata"]["annotations"][key].as_str()
+}
+
+/// The labels of an object; values that are not texts are left out.
+pub fn labels(object: &Value) -> api::StringMap {
+    let pairs = object["metadata"]["labels"].as_object().into_iter().flatten();
+    pairs
+        .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+        .collect()
+}
+
+/// Whether the object is being deleted.
+pub fn is_deleting(object: &Value) -> bool {
+    object["metadata"]["deletionTimestamp"].is_string()
+}
+
+/// The reference of an object to the one that manages it.
+pub fn controller_of(object: &Value) -> Option<&Value> {
+    let references = items(object, "/metadata/ownerReferences");
+    references.iter().find(|reference| reference["controller"] == true)
+}
+
+/// Whether an object is managed by another one.
+pub fn is_controlled_by(object: &Value, owner: &Value) -> bool {
+    controller_of(object).is_some_and(|reference| reference["uid"] == owner["metadata"]["uid"])
+}
+
+/// A reference to an object that manages another one.
+pub fn controller_reference(owner: &Value) -> Value {
+    let mut reference = owner_reference(owner);
+    set(&mut reference, &["controller"], json!(true));
+    set(&mut reference, &["blockOwnerDeletion"], json!(true));
+    reference
+}
+
+/// A reference to an object with which another one goes.
+pub fn owner_reference(owner: &Value) -> Value {
+    json!({
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+    })
+}
+
+/// Sets a field, making the objects on the way to it. Whatever else stands in the way is replaced.
+pub fn set(object: &mut Value, path: &[&str], value: Value) {
+    let mut at = object;
+    for key in path {
+        if !at.is_object() {
+            *at = Value::Object(Map::new());
+        }
+        match at {
+            Value::Object(fields) => at = fields.entry(*key).or_insert(Value::Null),
+            _ => return,
+        }
+    }
+    *at = value;
+}
+
+/// Takes a field away.
+pub fn unset(object: &mut Value, path: &[&str]) {
+    if let [parents @ .., last] = path {
+        let mut at = object;
+        for key in parents {
+            match at.get_mut(*key) {
+                Some(below) => at = below,
+                None => return,
+            }
+        }
+        if let Value::Object(fields) = at {
+            fields.remove(*last);
+        }
+    }
+}
+
+/// A JSON merge patch, as RFC 7386 has it.
+pub fn merge(object: &mut Value, patch: &Value) {
+    let Value::Object(changes) = patch else {
+        *object = patch.clone();
+        return;
+    };
+    if !object.is_object() {
+        *object = Value::Object(Map::new());
+    }
+    if let Value::Object(fields) = object {
+        for (key, change) in changes {
+            if change.is_null() {
+                fields.remove(key);
+            } else {
+                merge(fields.entry(key.as_str()).or_insert(Value::Null), change);
+            }
+        }
+    }
+}
+
+/// A time as objects carry it: in whole seconds.
+pub fn seconds(time: Timestamp) -> String {
+    Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
+}
+
+/// A time some seconds later; the end of time if there is none.
+pub fn after(time: Timestamp, seconds: i64) -> Timestamp {
+    time.saturating_add(SignedDuration::from_secs(seconds))
+        .unwrap_or(Timestamp::MAX)
+}

@@ -1,0 +1,44 @@
+//! A cluster in memory: its objects, and what a cluster has besides scheduling and volumes, such as workload controllers and
+//! node agents. [`simulation`] puts all parts of Berth together on these objects, in virtual time.
+//!
+//! `berth up` and `berth simulate` run the same functions. Each one is a pure step: it reads objects through a
+//! [`View`], takes the time as a parameter, and answers with [`Effect`]s and the time at which it wants to be
+//! asked again. Nothing here waits, sends, reads a clock or keeps what a watch would tell it. Whether an effect
+//! becomes a request to an API server or a change in memory is the caller's choice.
+//!
+//! ```text
+//!   watch ──▶ Objects ──▶ Workloads::reconcile ─┐
+//!     ▲       (a View)──▶ agent::step ──────────┼──▶ effects, wake-up ──▶ API server, or MemoryCluster
+//!     └──────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! A view must show the caller's own writes before the next step runs: whoever sends an effect to an API server
+//! puts the object from the answer into its [`Objects`] at once and does not wait for the watch. A step that does
+//! not see the pod it has just created would create another.
+
+pub mod admission;
+pub mod agent;
+pub mod check;
+pub mod disruption;
+pub mod effect;
+mod eviction;
+pub mod field;
+pub mod garbage;
+mod hash;
+pub mod lifecycle;
+pub mod memory;
+pub mod names;
+pub mod objects;
+pub mod sample;
+pub mod simulation;
+pub mod status;
+mod tolerations;
+pub mod workloads;
+
+#[cfg(test)]
+mod testing;
+
+pub use effect::{Effect, Event, EventType, Step, Target};
+pub use hash::of_bytes as hash_of;
+pub use memory::{Change, MemoryCluster};
+pub use objects::{Key, Objects, View};

@@ -1,0 +1,228 @@
+//! What becomes of a node whose agent has fallen silent, and of its pods.
+//!
+//! An agent that beats renews the lease of its node. When the lease has not been renewed for long enough, nobody
+//! knows how the node is: its conditions become unknown, it is tainted so that no pod comes, its pods are no longer
+//! ready, and after the time that each tolerates they are deleted. They stay until an agent removes them, as in
+//! Kubernetes: a pod of a StatefulSet is not started twice because a node does not answer. When the agent is back,
+//! the taints go.
+//!
+//! A node without a lease is taken for well: nobody has ever beaten for it. Taints that users put on it send pods away all the
+//! same.
+
+use super::effect::{Effect, Event, Step, Target};
+use super::eviction;
+use super::field;
+use super::names::{NODE_LEASES, TAINT_NOT_READY, TAINT_UNREACHABLE};
+use super::objects::View;
+use super::status::{self, Condition, Status};
+use super::workloads::is_over;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+const SOURCE: &str = "node-controller";
+/// How long a lease may be old before its node counts as lost: five renewals, as in Kubernetes.
+const GRACE_SECONDS: i64 = 50;
+const SILENT: &str = "Kubelet stopped posting node status.";
+
+/// Looks after one node. Ask again when its lease, its conditions, its taints or one of its pods changed.
+#[must_use]
+pub fn step(view: &dyn View, node: &str, now: Timestamp) -> Step {
+    let Some(found) = view.get("Node", "", node) else {
+        return Step::default();
+    };
+    let mut step = eviction::step(view, found, now);
+    if let Some(lease) = view.get("Lease", NODE_LEASES, node) {
+        watch_over(view, found, lease, now, &mut step);
+    }
+    step
+}
+
+/// Looks at the lease of a node, and at what it tells of itself.
+fn watch_over(view: &dyn View, node: &Value, lease: &Value, now: Timestamp, step: &mut Step) {
+    let expires = field::time(lease, "/spec/renewTime").map(|renewed| field::after(renewed, GRACE_SECONDS));
+    let is_silent = expires.is_some_and(|expires| expires <= now);
+    match expires {
+        Some(expires) if !is_silent => step.wake_at(expires),
+        Some(_) | None => {}
+    }
+    if is_silent {
+        forget_conditions(node, now, step);
+    }
+    let taint = match status::find(node, "Ready").map(|ready| field::text(ready, "/status")) {
+        _ if is_silent => Some(TAINT_UNREACHABLE),
+        None | Some("True") => None,
+        Some("False") => Some(TAINT_NOT_READY),
+        Some(_) => Some(TAINT_UNREACHABLE),
+    };
+    set_taint(node, taint, now, step);
+    if taint.is_some() {
+        for pod in view.pods_on(field::name(node)).filter(|pod| !is_over(pod)) {
+            mark_unready(pod, now, step);
+        }
+    }
+}
+
+/// Nobody knows any more how the node is.
+fn forget_conditions(node: &Value, now: Timestamp, step: &mut Step) {
+    let known = field::items(node, "/status/conditions");
+    if known.iter().all(|condition| condition["status"] == "Unknown") && !known.is_empty() {
+        return;
+    }
+    let unknown = ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"].map(|name| {
+        json!({"type": name, "status": "Unknown", "reason": "NodeStatusUnknown", "message": SILENT,
+            "lastTransitionTime": field::seconds(now)})
+    });
+    let mut status = node["status"].clone();
+    field::set(&mut status, &["conditions"], json!(unknown));
+    step.effects.push(Effect::UpdateStatus {
+        target: Target::of(node),
+        status,
+    });
+    let message = format!("Node {} status is now: NodeNotReady", field::name(node));
+    step.effects.push(Event::normal(SOURCE, node, "NodeNotReady", message));
+}
+
+/// Gives the node the taint that keeps pods away and sends them away, or takes it off.
+fn set_taint(node: &Value, wanted: Option<&str>, now: Timestamp, step: &mut Step) {
+    let known = field::items(node, "/spec/taints");
+    let is_ours = |taint: &&Value| taint["key"] == TAINT_NOT_READY || taint["key"] == TAINT_UNREACHABLE;
+    let ours: Vec<&Value> = known.iter().filter(is_ours).collect();
+    let is_set = match wanted {
+        None => ours.is_empty(),
+        Some(key) => ours.len() == 2 && ours.iter().all(|taint| taint["key"] == key),
+    };
+    if is_set {
+        return;
+    }
+    let mut taints: Vec<Value> = known.iter().filter(|taint| !is_ours(taint)).cloned().collect();
+    taints.extend(wanted.into_iter().flat_map(|key| {
+        ["NoSchedule", "NoExecute"]
+            .map(|effect| json!({"key": key, "effect": effect, "timeAdded": field::seconds(now)}))
+    }));
+    let taints = if taints.is_empty() { Value::Null } else { json!(taints) };
+    step.effects
+        .push(Effect::patch(node, json!({"spec": {"taints": taints}})));
+}
+
+fn mark_unready(pod: &Value, now: Timestamp, step: &mut Step) {
+    if !status::holds(pod, "Ready") {
+        return;
+    }
+    let mut status = Status::of(pod, now);
+    status.condition(Condition {
+        name: "Ready",
+        holds: false,
+        reason: "NodeNotReady",
+        message: "",
+    });
+    step.effects.extend(status.effect());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::{self, Mode, Settings};
+    use crate::testing::{Story, workload};
+
+    /// Agents and this controller until nothing moves before a time.
+    fn run_until(story: &mut Story, end: Timestamp, mode: Mode) {
+        let settings = Settings {
+            heartbeats: true,
+            ..Settings::default()
+        };
+        for _ in 0..1000 {
+            let mut all = story.control();
+            story.schedule();
+            for node in ["n1", "n2"] {
+                let mode = if node == "n1" { mode } else { Mode::Run };
+                let agent = agent::step(story.cluster.objects(), node, mode, &settings, story.now);
+                story.cluster.carry_out_all(&agent.effects, story.now).unwrap();
+                let own = step(story.cluster.objects(), node, story.now);
+                story.cluster.carry_out_all(&own.effects, story.now).unwrap();
+                all.append(agent);
+                all.append(own);
+            }
+            if all.effects.is_empty() {
+                match all.wake.filter(|wake| *wake <= end) {
+                    Some(wake) => story.now = wake,
+                    None => break,
+                }
+            }
+        }
+        story.now = end;
+    }
+
+    fn taints(story: &Story) -> Vec<String> {
+        let taints = field::items(story.get("Node", "n1"), "/spec/taints").iter();
+        taints
+            .map(|taint| format!("{}:{}", field::text(taint, "/key"), field::text(taint, "/effect")))
+            .collect()
+    }
+
+    #[test]
+    fn a_silent_node_loses_its_pods_after_a_while_and_gets_them_no_more_than_once() {
+        let mut story = Story::with_nodes(2);
+        story.create(workload("StatefulSet", "db", json!({"replicas": 2})));
+        story.create(
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "stays", "namespace": "default"},
+            "spec": {"nodeName": "n1", "tolerations": [{"operator": "Exists"}], "containers": [{"name": "main"}]}}),
+        );
+        let start = story.now;
+        run_until(&mut story, field::after(start, 5), Mode::Run);
+        assert_eq!(story.pods(), ["db-0 Running", "db-1 Running", "stays Running"]);
+        let lost = story
+            .cluster
+            .objects()
+            .pods_on("n1")
+            .map(field::name)
+            .find(|name| *name != "stays")
+            .unwrap()
+            .to_owned();
+
+        run_until(&mut story, field::after(start, 100), Mode::Stop);
+        assert_eq!(
+            taints(&story),
+            [
+                "node.kubernetes.io/unreachable:NoSchedule",
+                "node.kubernetes.io/unreachable:NoExecute"
+            ]
+        );
+        assert_eq!(
+            status::find(story.get("Node", "n1"), "Ready").unwrap()["status"],
+            "Unknown"
+        );
+        assert!(!status::holds(story.get("Pod", &lost), "Ready"));
+        assert_eq!(story.get("StatefulSet", "db")["status"]["readyReplicas"], 1);
+
+        run_until(&mut story, field::after(start, 1000), Mode::Stop);
+        assert!(
+            field::is_deleting(story.get("Pod", &lost)),
+            "deleted, but nobody is there to remove it"
+        );
+        assert!(!field::is_deleting(story.get("Pod", "stays")));
+
+        run_until(&mut story, field::after(start, 1100), Mode::Run);
+        assert_eq!(taints(&story), [""; 0]);
+        assert_eq!(story.pods(), ["db-0 Running", "db-1 Running", "stays Running"]);
+        assert!(status::holds(story.get("Pod", "stays"), "Ready"));
+        assert_eq!(story.get("StatefulSet", "db")["status"]["readyReplicas"], 2);
+    }
+
+    #[test]
+    fn a_node_without_a_lease_and_other_taints_are_left_alone() {
+        let mut story = Story::with_nodes(1);
+        story.patch(
+            "Node",
+            "n1",
+            json!({"spec": {"taints": [{"key": "gpu", "effect": "NoSchedule"}]}}),
+        );
+        assert_eq!(step(story.cluster.objects(), "n1", story.now), Step::default());
+        let expired = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "n1", "namespace": NODE_LEASES},
+            "spec": {"renewTime": "2025-01-01T00:00:00.000000Z"}});
+        story.create(expired);
+        let lost = step(story.cluster.objects(), "n1", story.now);
+        story.cluster.carry_out_all(&lost.effects, story.now).unwrap();
+        assert_eq!(taints(&story).len(), 3);
+        assert!(step(story.cluster.objects(), "n1", story.now).effects.is_empty());
+    }
+}

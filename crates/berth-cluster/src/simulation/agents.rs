@@ -1,0 +1,216 @@
+//! The node agents' part of a simulation, and what becomes of nodes whose agent has fallen silent.
+//!
+//! A pod that waits for a volume is looked at again when its claim, its volume or its node changes, and not before:
+//! a look at every waiting pod after every change would cost the square of their number.
+
+use super::Simulation;
+use crate::agent::{self, Mode};
+use crate::names::{self, NODE_LEASES};
+use crate::{Effect, Key, View, eviction, field, lifecycle};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A namespace and the name of a claim in it.
+type ClaimName = (String, String);
+
+/// Whom the agents have to look after.
+#[derive(Debug, Default)]
+pub(super) struct Agents {
+    /// Pods on a node that came, changed, or may go on now.
+    pods: BTreeSet<Key>,
+    /// Pods that cannot start, by the claims they use.
+    waiting: BTreeMap<ClaimName, BTreeSet<Key>>,
+    /// Nodes with a lease: those whose agent was stopped.
+    silent: BTreeSet<String>,
+    /// Nodes with taints that send pods away.
+    tainted: BTreeSet<String>,
+    /// Silent and tainted nodes to look after.
+    nodes: BTreeSet<String>,
+}
+
+impl Agents {
+    /// Takes note of an object that came or changed.
+    pub(super) fn upsert(&mut self, key: &Key, object: &Value, view: &dyn View) {
+        match key.kind.as_str() {
+            "Pod" => {
+                let node = field::text(object, "/spec/nodeName");
+                if !node.is_empty() {
+                    self.pods.insert(key.clone());
+                    self.look_at_node(node);
+                }
+            }
+            "PersistentVolumeClaim" => self.wake_claim(&key.namespace, &key.name),
+            "PersistentVolume" => {
+                let claim = |part: &str| field::text(object, &format!("/spec/claimRef/{part}"));
+                self.wake_claim(claim("namespace"), claim("name"));
+            }
+            "Node" => {
+                self.pods.extend(view.pods_on(&key.name).map(Key::of));
+                if eviction::sends_away(object) {
+                    self.tainted.insert(key.name.clone());
+                } else {
+                    self.tainted.remove(&key.name);
+                }
+                self.look_at_node(&key.name);
+            }
+            "Lease" if key.namespace == NODE_LEASES => {
+                self.silent.insert(key.name.clone());
+                self.nodes.insert(key.name.clone());
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes note that an object went.
+    pub(super) fn remove(&mut self, key: &Key) {
+        match key.kind.as_str() {
+            "Pod" => {
+                self.pods.remove(key);
+            }
+            "Lease" => {
+                self.silent.remove(&key.name);
+            }
+            "Node" => {
+                self.silent.remove(&key.name);
+                self.tainted.remove(&key.name);
+                self.nodes.remove(&key.name);
+            }
+            _ => {}
+        }
+    }
+
+    /// Looks at a pod or a node now.
+    pub(super) fn wake(&mut self, key: Key) {
+        if key.kind == "Node" {
+            self.look_at_node(&key.name);
+        } else {
+            self.pods.insert(key);
+        }
+    }
+
+    fn look_at_node(&mut self, node: &str) {
+        if self.silent.contains(node) || self.tainted.contains(node) {
+            self.nodes.insert(node.to_owned());
+        }
+    }
+
+    fn wake_claim(&mut self, namespace: &str, name: &str) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        if let Some(pods) = self.waiting.remove(&(namespace.to_owned(), name.to_owned())) {
+            self.pods.extend(pods);
+        }
+    }
+
+    fn wait(&mut self, key: Key, pod: &Value) {
+        for claim in claims_of(pod) {
+            let claim = (key.namespace.clone(), claim);
+            self.waiting.entry(claim).or_default().insert(key.clone());
+        }
+    }
+}
+
+/// The names of the claims that a pod uses, those of its ephemeral volumes included.
+pub(super) fn claims_of(pod: &Value) -> impl Iterator<Item = String> + '_ {
+    field::items(pod, "/spec/volumes").iter().filter_map(|volume| {
+        let named = field::text(volume, "/persistentVolumeClaim/claimName");
+        if !named.is_empty() {
+            return Some(named.to_owned());
+        }
+        let is_ephemeral = volume["ephemeral"].is_object();
+        is_ephemeral.then(|| format!("{}-{}", field::name(pod), field::text(volume, "/name")))
+    })
+}
+
+/// Whether the agent of a node does nothing at all.
+pub(super) fn is_silent(view: &dyn View, node: &str) -> bool {
+    view.get("Node", "", node).and_then(Mode::of_node) == Some(Mode::Stop)
+}
+
+impl Simulation {
+    /// Has agents look at the pods that may go on, and at the nodes that nobody hears of.
+    pub(super) fn run_agents(&mut self) -> bool {
+        let mut moved = false;
+        for key in std::mem::take(&mut self.agents.pods) {
+            moved |= self.look_after_pod(&key);
+        }
+        for name in std::mem::take(&mut self.agents.nodes) {
+            let step = lifecycle::step(self.cluster.objects(), &name, self.now);
+            moved |= !step.effects.is_empty();
+            self.carry_out_step(&Key::new("Node", "", &name), step);
+        }
+        moved
+    }
+
+    fn look_after_pod(&mut self, key: &Key) -> bool {
+        let view = self.cluster.objects();
+        let Some(pod) = view.get(&key.kind, &key.namespace, &key.name) else {
+            return false;
+        };
+        let node = view.get("Node", "", field::text(pod, "/spec/nodeName"));
+        let mode = node.and_then(Mode::of_node).unwrap_or_default();
+        let step = agent::pod_step(view, pod, mode, &agent::Settings::default(), self.now);
+        if step.effects.is_empty() && step.wake.is_none() && field::text(pod, "/status/phase") == "Pending" {
+            self.agents.wait(key.clone(), pod);
+            return false;
+        }
+        let moved = !step.effects.is_empty();
+        self.carry_out_step(key, step);
+        moved
+    }
+
+    /// Has the agent of a node fall silent: its last sign of life is now.
+    pub(super) fn stop_agent(&mut self, node: &str) {
+        self.set_agent_mode(node, json!("stop"));
+        let lease = json!({
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": node, "namespace": NODE_LEASES},
+            "spec": {"holderIdentity": node, "renewTime": micros(self.now)},
+        });
+        // One that is there already has been silent for longer.
+        let _ = self.cluster.create(lease, self.now);
+    }
+
+    /// Has the agent of a node refuse pods that do not run yet.
+    pub(super) fn refuse_pods(&mut self, node: &str) {
+        self.start_agent(node);
+        self.set_agent_mode(node, json!("refuse"));
+    }
+
+    /// Has the agent of a node work as it should, and say that it does.
+    pub(super) fn start_agent(&mut self, node: &str) {
+        self.set_agent_mode(node, Value::Null);
+        let lease = Key::new("Lease", NODE_LEASES, node);
+        if self.get(&lease).is_none() {
+            return;
+        }
+        // One beat tells that the node is ready. Renewals would keep the simulation going for ever, so the lease goes
+        // once whoever watches nodes has seen it: a node without one counts as well.
+        let settings = agent::Settings {
+            heartbeats: true,
+            ..agent::Settings::default()
+        };
+        self.patch(&lease, "", json!({"spec": {"renewTime": micros(self.now)}}));
+        let beat = agent::step(self.cluster.objects(), node, Mode::Run, &settings, self.now);
+        // Whatever is refused is done by the steps that follow.
+        let _ = self.cluster.carry_out_all(&beat.effects, self.now);
+        let seen = lifecycle::step(self.cluster.objects(), node, self.now);
+        let _ = self.cluster.carry_out_all(&seen.effects, self.now);
+        if let Some(lease) = self.get(&lease) {
+            let gone = Effect::delete(lease);
+            let _ = self.cluster.carry_out(&gone, self.now);
+        }
+    }
+
+    fn set_agent_mode(&mut self, node: &str, mode: Value) {
+        let patch = json!({"metadata": {"annotations": {names::AGENT_MODE: mode}}});
+        self.patch(&Key::new("Node", "", node), "", patch);
+    }
+}
+
+fn micros(time: Timestamp) -> String {
+    format!("{time:.6}")
+}

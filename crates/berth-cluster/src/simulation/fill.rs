@@ -1,0 +1,84 @@
+//! How a simulation is filled from an input, and one that stops when a certain pod has been made, before anybody decides
+//! where it goes.
+
+use super::{LONGEST, REST, Simulation};
+use crate::field;
+use crate::memory::Refused;
+use crate::workloads::KINDS;
+use serde_json::Value;
+
+impl Simulation {
+    /// Adds the objects of an input. A DaemonSet serves the nodes that other pods run on: where some are in the input, their
+    /// pods come first, after those that run already or belong to somebody.
+    ///
+    /// # Errors
+    /// If one has no kind or name, or is already there.
+    pub fn load(&mut self, objects: Vec<Value>) -> Result<(), Refused> {
+        let objects = in_order(objects);
+        let has_daemon_sets = objects.iter().any(|object| field::kind(object) == "DaemonSet");
+        let (later, first): (Vec<Value>, Vec<Value>) = objects
+            .into_iter()
+            .partition(|object| has_daemon_sets && is_new(object));
+        first.into_iter().try_for_each(|object| self.create(object))?;
+        if has_daemon_sets {
+            self.run_daemon_sets();
+        }
+        later.into_iter().try_for_each(|object| self.create(object))
+    }
+
+    /// Lets time pass until a pod is there, and gives it as it was made. None if nothing moves any more and it is not.
+    pub fn run_until_made(&mut self, namespace: &str, name: &str) -> Option<Value> {
+        let begin = self.now;
+        self.changed_at = self.changed_at.max(begin);
+        loop {
+            loop {
+                while self.settle_but_placing() {}
+                if let Some(pod) = self.objects().get("Pod", namespace, name) {
+                    return Some(pod.clone());
+                }
+                if !self.settle() {
+                    break;
+                }
+            }
+            let next = self.next_moment()?;
+            if next.duration_since(self.changed_at) > REST || next.duration_since(begin) > LONGEST {
+                return None;
+            }
+            self.now = self.now.max(next);
+            self.wake_due();
+        }
+    }
+
+    /// Has every component but the scheduler and the nodes do what it can at this moment.
+    fn settle_but_placing(&mut self) -> bool {
+        let mut moved = self.take_changes();
+        moved |= self.run_controller();
+        moved |= self.run_provisioners();
+        moved |= self.run_workloads();
+        moved
+    }
+}
+
+/// The objects in an order in which whoever looks at one finds what it needs: pods and what makes them last.
+pub(super) fn in_order(mut objects: Vec<Value>) -> Vec<Value> {
+    objects.sort_by_key(|object| match object["kind"].as_str().unwrap_or_default() {
+        "Namespace" | "PriorityClass" | "StorageClass" => 0,
+        "Pod" => 3,
+        kind if KINDS.contains(&kind) => 2,
+        _ => 1,
+    });
+    for object in &mut objects {
+        // Who wrote which field is of no use here and takes half of the memory.
+        field::unset(object, &["metadata", "managedFields"]);
+    }
+    objects
+}
+
+/// Whether an object is, or makes, pods that nobody has placed yet.
+fn is_new(object: &Value) -> bool {
+    match field::kind(object) {
+        "Pod" => field::text(object, "/spec/nodeName").is_empty() && field::controller_of(object).is_none(),
+        "DaemonSet" => false,
+        kind => KINDS.contains(&kind),
+    }
+}

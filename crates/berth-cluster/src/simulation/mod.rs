@@ -1,0 +1,465 @@
+//! A whole cluster in virtual time: scheduler, volume controller, provisioners, workload controllers and node agents
+//! on objects in memory, until nothing moves any more.
+//!
+//! The components are the very steps that run against an API server. Only the clock and the carrying out of
+//! effects differ: time jumps to the next moment at which something is due. The same objects and the same seed give
+//! the same outcome.
+//!
+//! ```text
+//!   changed objects ──▶ every component takes them in
+//!          ▲                        │ effects
+//!          └───── MemoryCluster ◀───┘        nothing changed? on to the next moment
+//! ```
+
+mod agents;
+mod drain;
+mod fill;
+mod fit;
+mod outcome;
+mod patience;
+mod place;
+mod placing;
+mod pools;
+pub mod scenario;
+mod stand_in;
+mod steps;
+mod volumes;
+
+pub use fit::{Fit, NodeOutcome, ZoneOutcome};
+pub use outcome::{
+    ClaimOutcome, EventOutcome, Outcome, PendingOutcome, PodOutcome, RefusedNodes, Summary, VolumeOutcome,
+};
+pub use place::VolumePlace;
+pub use steps::{BoundClaim, ClaimChanges, Moved, Placed, PodChanges, StepOutcome, StepSummary, Waiting};
+
+use crate::memory::{Change, Refused};
+use crate::workloads::{self, Workloads};
+use crate::{Effect, Event, EventType, Key, MemoryCluster, Target, View, disruption, field};
+use agents::Agents;
+use berth_core::api::Object;
+use berth_scheduler::profile::Profile;
+use berth_scheduler::queue::QueueTimes;
+use berth_scheduler::scheduler::Scheduler;
+use drain::Drains;
+use jiff::{SignedDuration, Timestamp};
+use patience::Patience;
+use pools::Pools;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use volumes::{ControllerRun, ProvisionerRun};
+
+/// When every simulation begins: fixed, so that outcomes can be compared.
+const START: Timestamp = Timestamp::constant(1_767_225_600, 0);
+
+/// Who speaks for the workload controllers where none of them does.
+const SOURCE: &str = "workload-controller";
+
+/// A simulation in which nothing changes for so long has come to rest: it is longer than the time after which the
+/// scheduler tries forgotten pods once more, and than any backoff.
+const REST: SignedDuration = SignedDuration::from_mins(6);
+
+/// A simulation that never comes to rest (a provisioner that fails for ever, say) ends after so long.
+const LONGEST: SignedDuration = SignedDuration::from_hours(2);
+
+/// More rounds at one moment than any cluster needs, which takes one or two for each change. Workloads that go round in
+/// circles are stopped long before.
+const MAX_ROUNDS: u64 = 10_000_000;
+
+/// How a simulation is set up.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Breaks ties and names pods.
+    pub seed: u64,
+    /// The scheduler's profiles by name.
+    pub profiles: BTreeMap<String, Profile>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let name = berth_scheduler::scheduler::DEFAULT_SCHEDULER_NAME.to_owned();
+        Self {
+            seed: 1,
+            profiles: [(name, Profile::default())].into(),
+        }
+    }
+}
+
+/// A cluster in virtual time.
+#[derive(Debug)]
+pub struct Simulation {
+    cluster: MemoryCluster,
+    now: Timestamp,
+    changed_at: Timestamp,
+    scheduler: Scheduler,
+    profiles: BTreeMap<String, Profile>,
+    controller: ControllerRun,
+    provisioners: ProvisionerRun,
+    workloads: Workloads,
+    /// Workloads to look after.
+    busy: BTreeSet<Key>,
+    patience: Patience,
+    agents: Agents,
+    pools: Pools,
+    drains: Drains,
+    /// Disruption budgets to look after.
+    budgets: BTreeSet<Key>,
+    /// Moments at which a workload, a pod or a node is to be looked at again.
+    due: BTreeMap<Timestamp, BTreeSet<Key>>,
+    /// What came of the steps of the scenario so far.
+    steps: Vec<StepOutcome>,
+}
+
+impl Simulation {
+    /// An empty cluster.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        let mut scheduler = Scheduler::new(options.profiles.clone(), QueueTimes::default(), options.seed);
+        scheduler.set_now(START.as_second());
+        Self {
+            cluster: MemoryCluster::default(),
+            now: START,
+            changed_at: START,
+            scheduler,
+            profiles: options.profiles,
+            controller: ControllerRun::default(),
+            provisioners: ProvisionerRun::default(),
+            workloads: Workloads::new(options.seed),
+            busy: BTreeSet::new(),
+            patience: Patience::default(),
+            agents: Agents::default(),
+            pools: Pools::default(),
+            drains: Drains::default(),
+            budgets: BTreeSet::new(),
+            due: BTreeMap::new(),
+            steps: Vec::new(),
+        }
+    }
+
+    /// Adds an object, as a user creates it.
+    ///
+    /// # Errors
+    /// If it has no kind or name, or is already there.
+    pub fn create(&mut self, object: Value) -> Result<(), Refused> {
+        self.cluster.create(object, self.now)
+    }
+
+    /// The objects as they are now.
+    #[must_use]
+    pub fn objects(&self) -> &dyn View {
+        self.cluster.objects()
+    }
+
+    /// The cluster as the scheduler sees it.
+    #[must_use]
+    pub fn scheduled_cluster(&self) -> &berth_scheduler::cluster::Cluster {
+        self.scheduler.cluster()
+    }
+
+    /// The scheduler's profile of a name.
+    #[must_use]
+    pub fn profile(&self, scheduler_name: &str) -> Option<&Profile> {
+        self.profiles.get(scheduler_name)
+    }
+
+    /// What was told to users so far, in order.
+    #[must_use]
+    pub fn events(&self) -> &[Event] {
+        self.cluster.events()
+    }
+
+    /// How much virtual time had passed when something last moved.
+    #[must_use]
+    pub fn moved_for(&self) -> Duration {
+        self.changed_at.duration_since(START).try_into().unwrap_or_default()
+    }
+
+    fn since_start(&self) -> Duration {
+        self.now.duration_since(START).try_into().unwrap_or_default()
+    }
+
+    /// Lets time pass until nothing moves any more. Tells how many pods were bound meanwhile, now and then.
+    pub fn run(&mut self, progress: &mut dyn FnMut(u64)) {
+        self.run_until(None, progress);
+    }
+
+    /// Lets time pass until a moment, or until nothing moves any more. What is due at the very moment has not happened
+    /// when this returns.
+    fn run_until(&mut self, end: Option<Timestamp>, progress: &mut dyn FnMut(u64)) {
+        let begin = self.now;
+        // Whatever is done at the beginning is a change, even if nobody has seen it yet.
+        self.changed_at = self.changed_at.max(begin);
+        loop {
+            let mut rounds = 0;
+            while rounds < MAX_ROUNDS && self.settle() {
+                rounds += 1;
+                progress(self.scheduler.counts().scheduled);
+            }
+            self.patience.renew();
+            let is_near = |next: &Timestamp| {
+                // What a node has to do is certain to happen: a pod leaves it that tolerates a taint no longer.
+                let is_certain = self
+                    .due
+                    .get(next)
+                    .is_some_and(|keys| keys.iter().any(|key| key.kind == "Node"));
+                end.is_none_or(|end| *next < end)
+                    && (is_certain || next.duration_since(self.changed_at) <= REST)
+                    && next.duration_since(begin) <= LONGEST
+            };
+            let Some(next) = self.next_moment().filter(is_near) else {
+                break;
+            };
+            self.now = self.now.max(next);
+            self.wake_due();
+        }
+        if let Some(end) = end {
+            self.now = self.now.max(end);
+            self.wake_due();
+        }
+    }
+
+    /// Has every component do what it can at this moment. `false` if nothing was left to do.
+    fn settle(&mut self) -> bool {
+        let mut moved = self.take_changes();
+        moved |= self.run_controller();
+        moved |= self.run_provisioners();
+        moved |= self.run_workloads();
+        moved |= self.run_scheduler();
+        moved |= self.run_agents();
+        moved |= self.run_budgets();
+        moved |= self.run_drains();
+        moved
+    }
+
+    /// Shows every component what came, changed or went.
+    fn take_changes(&mut self) -> bool {
+        let mut any = false;
+        while let Some(change) = self.cluster.next_change() {
+            any = true;
+            self.changed_at = self.now;
+            let (key, gone) = match change {
+                Change::Present(key) => (key, None),
+                Change::Gone(last) => (Key::of(&last), Some(last)),
+            };
+            let present = self
+                .cluster
+                .objects()
+                .get(&key.kind, &key.namespace, &key.name)
+                .cloned();
+            let view = self.cluster.objects();
+            for object in present.iter().chain(&gone) {
+                self.busy.extend(workloads::concerned(view, object));
+                if field::kind(object) == "Pod" {
+                    let budgets = view.of_kind("PodDisruptionBudget").map(Key::of);
+                    self.budgets
+                        .extend(budgets.filter(|budget| budget.namespace == key.namespace));
+                }
+            }
+            if key.kind == "PodDisruptionBudget" {
+                self.budgets.insert(key.clone());
+            }
+            match present {
+                Some(value) => self.take_in(&key, value),
+                None => self.take_out(&key),
+            }
+        }
+        any
+    }
+
+    fn take_in(&mut self, key: &Key, value: Value) {
+        self.agents.upsert(key, &value, self.cluster.objects());
+        let Ok(Some(object)) = Object::decode(value) else {
+            return;
+        };
+        let now = self.since_start();
+        self.scheduler.upsert(&object, now);
+        self.controller.upsert(&object);
+        self.provisioners.upsert(&object);
+    }
+
+    fn take_out(&mut self, key: &Key) {
+        self.agents.remove(key);
+        let kind = berth_core::api::Kind::ALL.iter().find(|kind| kind.name() == key.kind);
+        let Some(kind) = kind else {
+            return;
+        };
+        let now = self.since_start();
+        self.scheduler.remove(*kind, &key.namespace, &key.name, now);
+        self.controller.remove(*kind, &key.namespace, &key.name);
+        self.provisioners.remove(*kind, &key.namespace, &key.name);
+    }
+
+    /// Has DaemonSets make their pods, before anything else happens.
+    fn run_daemon_sets(&mut self) {
+        self.take_changes();
+        let is_daemon_set = |key: &Key| key.kind == "DaemonSet";
+        while self.busy.iter().any(is_daemon_set) {
+            let (now, later) = std::mem::take(&mut self.busy).into_iter().partition(is_daemon_set);
+            self.look_after(now);
+            self.busy.extend::<BTreeSet<Key>>(later);
+            self.take_changes();
+        }
+    }
+
+    fn run_workloads(&mut self) -> bool {
+        let busy = std::mem::take(&mut self.busy);
+        let any = !busy.is_empty();
+        self.look_after(busy);
+        any
+    }
+
+    fn look_after(&mut self, busy: BTreeSet<Key>) {
+        for key in busy {
+            // Its turn comes when it has waited long enough.
+            if self.patience.must_wait(&key, self.now) {
+                continue;
+            }
+            let view = self.cluster.objects();
+            let Some(workload) = view.get(&key.kind, &key.namespace, &key.name) else {
+                continue;
+            };
+            let step = self.workloads.reconcile(view, &key, self.now);
+            let nodes = match key.kind.as_str() {
+                "DaemonSet" => view.of_kind("Node").count(),
+                _ => 0,
+            };
+            match self.patience.look(&key, workload, nodes, &step, self.now) {
+                None => self.carry_out_step(&key, step),
+                Some(excess) => {
+                    let message = format!(
+                        "made {} objects at one moment and wants more: the next ones are made {:#} later; see what becomes of its pods",
+                        excess.made, excess.delay
+                    );
+                    self.tell(&key, true, "TooManyChanges", message, SOURCE);
+                    self.look_again(key, excess.until);
+                }
+            }
+        }
+    }
+
+    fn run_budgets(&mut self) -> bool {
+        let mut moved = false;
+        for key in std::mem::take(&mut self.budgets) {
+            let view = self.cluster.objects();
+            let budget = view.get(&key.kind, &key.namespace, &key.name);
+            if let Some(effect) = budget.and_then(|budget| disruption::step(view, budget, self.now)) {
+                // A budget that has changed meanwhile is looked at again because it has.
+                moved |= self.cluster.carry_out(&effect, self.now).is_ok();
+            }
+        }
+        moved
+    }
+
+    fn carry_out_step(&mut self, key: &Key, step: crate::Step) {
+        for effect in &step.effects {
+            match self.cluster.carry_out(effect, self.now) {
+                Ok(()) => {}
+                Err(error @ Refused::Forbidden { .. }) => {
+                    let message = format!("Error creating: {error}");
+                    self.tell(key, true, "FailedCreate", message, SOURCE);
+                    let delay = self.patience.delay(key);
+                    self.look_again(key.clone(), self.now + delay);
+                    break;
+                }
+                // The step looked at an older state: it is run again on what is there now.
+                Err(_) => {
+                    self.look_again(key.clone(), self.now);
+                    break;
+                }
+            }
+        }
+        if let Some(at) = step.wake {
+            self.look_again(key.clone(), at);
+        }
+    }
+
+    fn look_again(&mut self, key: Key, at: Timestamp) {
+        let at = at.max(self.now + SignedDuration::from_millis(1));
+        self.due.entry(at).or_default().insert(key);
+    }
+
+    /// The next moment at which somebody has something to do.
+    fn next_moment(&self) -> Option<Timestamp> {
+        let scheduler = self.scheduler.next_wakeup().and_then(|after| {
+            let after = SignedDuration::try_from(after).ok()?;
+            START.checked_add(after).ok()
+        });
+        let due = self.due.keys().next().copied();
+        let others = [self.controller.due(), self.provisioners.due(), self.drains.due()];
+        scheduler
+            .into_iter()
+            .chain(due)
+            .chain(others.into_iter().flatten())
+            .min()
+    }
+
+    fn wake_due(&mut self) {
+        while let Some((at, keys)) = self.due.pop_first() {
+            if at > self.now {
+                self.due.insert(at, keys);
+                break;
+            }
+            for key in keys {
+                match key.kind.as_str() {
+                    "Pod" | "Node" => self.agents.wake(key),
+                    _ => {
+                        self.busy.insert(key);
+                    }
+                }
+            }
+        }
+        let now = self.since_start();
+        self.scheduler.set_now(self.now.as_second());
+        self.scheduler.tick(now);
+        self.controller.wake(self.now);
+        self.provisioners.wake(self.now);
+    }
+
+    fn get(&self, key: &Key) -> Option<&Value> {
+        self.cluster.objects().get(&key.kind, &key.namespace, &key.name)
+    }
+
+    /// Patches an object; `None` if it is not there or is another one.
+    fn patch(&mut self, key: &Key, uid: &str, patch: Value) -> Option<u64> {
+        let object = self.cluster.objects().get(&key.kind, &key.namespace, &key.name)?;
+        let mut target = Target::of(object);
+        if !uid.is_empty() && target.uid != uid {
+            return None;
+        }
+        target.resource_version.clear();
+        self.cluster
+            .carry_out(&Effect::Patch { target, patch }, self.now)
+            .ok()?;
+        Some(self.version_of(key))
+    }
+
+    /// The version of an object; 0 if it is not there.
+    fn version_of(&self, key: &Key) -> u64 {
+        let object = self.cluster.objects().get(&key.kind, &key.namespace, &key.name);
+        object
+            .and_then(|object| object.pointer("/metadata/resourceVersion")?.as_str()?.parse().ok())
+            .unwrap_or(0)
+    }
+
+    fn tell(&mut self, key: &Key, warning: bool, reason: &'static str, message: String, source: &'static str) {
+        let object = self.cluster.objects().get(&key.kind, &key.namespace, &key.name);
+        let regarding = object.map_or_else(
+            || Target {
+                kind: key.kind.clone(),
+                namespace: key.namespace.clone(),
+                name: key.name.clone(),
+                ..Target::default()
+            },
+            Target::of,
+        );
+        let event = Event {
+            regarding,
+            event_type: if warning { EventType::Warning } else { EventType::Normal },
+            reason,
+            message,
+            source,
+        };
+        // Events are only kept; keeping one cannot fail.
+        let _ = self.cluster.carry_out(&Effect::Event(event), self.now);
+    }
+}

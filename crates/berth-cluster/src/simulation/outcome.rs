@@ -1,0 +1,415 @@
+//! What came of a simulation, as data: what the JSON output is, and what the table and the page are made of.
+//!
+//! The field names are a contract with users' scripts.
+
+use super::Simulation;
+use super::agents::{claims_of, is_silent};
+use super::fit::{self, Fit, NodeOutcome, ZoneOutcome};
+use super::place::VolumePlace;
+use super::steps::StepOutcome;
+use crate::{Event, EventType, field};
+use berth_core::quantity::Quantity;
+use berth_scheduler::scheduler::DEFAULT_SCHEDULER_NAME;
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What came of a simulation.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// Every pod, by name.
+    pub pods: Vec<PodOutcome>,
+    /// Every claim, by name.
+    pub claims: Vec<ClaimOutcome>,
+    /// Every volume, by name.
+    pub volumes: Vec<VolumeOutcome>,
+    /// What was told to users, in order, each thing once.
+    pub events: Vec<EventOutcome>,
+    /// All in all.
+    pub summary: Summary,
+    /// Every zone that nodes name, by name.
+    pub zones: Vec<ZoneOutcome>,
+    /// Every node, by name.
+    pub nodes: Vec<NodeOutcome>,
+    /// Why pods have no node: those with the same reason together.
+    pub pending: Vec<PendingOutcome>,
+    /// What each step of the scenario changed, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<StepOutcome>,
+}
+
+/// What came of a pod.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PodOutcome {
+    /// `namespace/name`
+    pub pod: String,
+    /// Its node; empty if it has none.
+    pub node: String,
+    /// Why it has none, or what keeps it from running.
+    pub message: String,
+    /// `Pending`, `Running`, ...
+    pub phase: String,
+    /// The claims it uses, as `namespace/name`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub claims: Vec<String>,
+    /// Whether it has a node that exists.
+    #[serde(skip)]
+    pub is_placed: bool,
+}
+
+/// What came of a claim.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ClaimOutcome {
+    /// `namespace/name`
+    pub claim: String,
+    /// `Pending`, `Bound` or `Lost`.
+    pub phase: String,
+    /// Its volume; empty if it has none.
+    pub volume: String,
+    /// What it asked for, in bytes.
+    #[serde(rename = "requestedBytes")]
+    pub requested_bytes: i64,
+    /// Its class; empty if it names none.
+    pub class: String,
+    /// What was last said about it, if it is not bound.
+    pub message: String,
+    /// Whether that was a warning.
+    #[serde(skip)]
+    pub warned: bool,
+}
+
+/// What came of a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct VolumeOutcome {
+    /// Its name.
+    pub volume: String,
+    /// `Available`, `Bound`, ...
+    pub phase: String,
+    /// The claim it is bound to or reserved for; empty if there is none.
+    pub claim: String,
+    /// Its size in bytes.
+    #[serde(rename = "capacityBytes")]
+    pub capacity_bytes: i64,
+    /// Its class; empty if it names none.
+    pub class: String,
+    /// Where it can be used.
+    pub place: VolumePlace,
+}
+
+/// Something that was told to users.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct EventOutcome {
+    /// `Kind/namespace/name`, or `Kind/name` for objects of the cluster.
+    pub object: String,
+    /// `Normal` or `Warning`.
+    #[serde(rename = "type")]
+    pub event_type: &'static str,
+    /// One word for machines.
+    pub reason: &'static str,
+    /// A sentence for people.
+    pub message: String,
+}
+
+/// All in all.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Summary {
+    /// How many pods there are.
+    pub pods: usize,
+    /// How many of them have a node.
+    pub placed: usize,
+    /// How many have none.
+    pub pending: usize,
+    /// How many nodes there are.
+    pub nodes: usize,
+    /// How many claims there are.
+    pub claims: usize,
+    /// How many of them are bound.
+    pub bound_claims: usize,
+    /// What the bound claims asked for, what their volumes hold, and how well that fits.
+    #[serde(flatten)]
+    pub fit: Fit,
+    /// Pods by node.
+    pub pods_per_node: BTreeMap<String, usize>,
+    /// Pods by zone, where nodes say their zone.
+    pub pods_per_zone: BTreeMap<String, usize>,
+    /// Virtual seconds until nothing moved.
+    pub virtual_seconds: f64,
+}
+
+/// Pods that are left without a node for the same reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PendingOutcome {
+    /// Why, in kube-scheduler's form.
+    pub message: String,
+    /// The pods, by name.
+    pub pods: Vec<String>,
+    /// Why nodes refuse the first of them, if somebody has examined that. A node stands with every reason it has.
+    pub refused: Vec<RefusedNodes>,
+    /// What would help, if somebody has examined that.
+    pub advice: Vec<String>,
+}
+
+/// Nodes that refuse a pod for the same reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RefusedNodes {
+    /// The plugin, as kube-scheduler names it.
+    pub plugin: String,
+    /// The reason in kube-scheduler's words, with what they leave out.
+    pub reason: String,
+    /// The nodes, by name.
+    pub nodes: Vec<String>,
+}
+
+impl Simulation {
+    /// What came of it so far. Why nodes refuse pods is not examined.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        let view = self.objects();
+        let (pods, claims) = self.pods_and_claims();
+        let volumes = self.volume_outcomes();
+        let (zones, nodes) = fit::places(view, &pods, &claims, &volumes);
+        let mut summary = summary(&pods, &claims, &volumes, &zones, &nodes);
+        summary.virtual_seconds = self.moved_for().as_millis() as f64 / 1000.0;
+        Outcome {
+            pending: pending(&pods),
+            pods,
+            claims,
+            volumes,
+            events: events(self),
+            summary,
+            zones,
+            nodes,
+            steps: self.steps.clone(),
+        }
+    }
+
+    /// What came of every pod and every claim so far, each by name.
+    pub(super) fn pods_and_claims(&self) -> (Vec<PodOutcome>, Vec<ClaimOutcome>) {
+        let view = self.objects();
+        let said = Said::of(self.events());
+        let pods = view.of_kind("Pod").map(|pod| pod_outcome(self, &said, pod));
+        let claims = view
+            .of_kind("PersistentVolumeClaim")
+            .map(|claim| claim_outcome(&said, claim));
+        (pods.collect(), claims.collect())
+    }
+
+    /// What came of every volume so far, by name.
+    pub(super) fn volume_outcomes(&self) -> Vec<VolumeOutcome> {
+        self.objects().of_kind("PersistentVolume").map(volume_outcome).collect()
+    }
+}
+
+/// The pods without a node, those with the same message together. What keeps most pods waiting comes first.
+fn pending(pods: &[PodOutcome]) -> Vec<PendingOutcome> {
+    let mut groups: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for pod in pods.iter().filter(|pod| !pod.is_placed) {
+        groups.entry(&pod.message).or_default().push(pod.pod.clone());
+    }
+    let groups = groups.into_iter().map(|(message, pods)| PendingOutcome {
+        message: message.to_owned(),
+        pods,
+        ..PendingOutcome::default()
+    });
+    let mut groups: Vec<PendingOutcome> = groups.collect();
+    groups.sort_by_key(|group| std::cmp::Reverse(group.pods.len()));
+    groups
+}
+
+/// The last thing that was said about each pod and claim.
+struct Said<'a> {
+    last: BTreeMap<(&'a str, &'a str, &'a str), &'a Event>,
+}
+
+impl<'a> Said<'a> {
+    fn of(events: &'a [Event]) -> Self {
+        let is_told = |event: &&Event| match event.regarding.kind.as_str() {
+            "PersistentVolumeClaim" => true,
+            // Good news do not say why a pod does not run.
+            "Pod" => event.event_type == EventType::Warning,
+            _ => false,
+        };
+        let key = |event: &'a Event| {
+            let about = &event.regarding;
+            (
+                (about.kind.as_str(), about.namespace.as_str(), about.name.as_str()),
+                event,
+            )
+        };
+        Self {
+            last: events.iter().filter(is_told).map(key).collect(),
+        }
+    }
+
+    fn event(&self, object: &Value) -> Option<&'a Event> {
+        self.last
+            .get(&(field::kind(object), field::namespace(object), field::name(object)))
+            .copied()
+    }
+}
+
+fn full_name(object: &Value) -> String {
+    join(field::namespace(object), field::name(object))
+}
+
+fn join(namespace: &str, name: &str) -> String {
+    if namespace.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{namespace}/{name}")
+    }
+}
+
+fn bytes(object: &Value, path: &str) -> i64 {
+    let quantity = field::text(object, path).parse::<Quantity>();
+    quantity.map_or(0, Quantity::value)
+}
+
+fn pod_outcome(simulation: &Simulation, said: &Said<'_>, pod: &Value) -> PodOutcome {
+    let name = full_name(pod);
+    let namespace = field::namespace(pod);
+    let node = field::text(pod, "/spec/nodeName");
+    PodOutcome {
+        is_placed: !node.is_empty() && simulation.objects().get("Node", "", node).is_some(),
+        node: node.to_owned(),
+        message: why_not_running(simulation, said, pod, &name),
+        phase: field::text(pod, "/status/phase").to_owned(),
+        claims: claims_of(pod).map(|claim| join(namespace, &claim)).collect(),
+        pod: name,
+    }
+}
+
+/// Why a pod has no node, or what keeps it from running there; empty if it runs.
+fn why_not_running(simulation: &Simulation, said: &Said<'_>, pod: &Value, name: &str) -> String {
+    let node = field::text(pod, "/spec/nodeName");
+    if node.is_empty() {
+        let refused = field::items(pod, "/status/conditions")
+            .iter()
+            .find(|condition| condition["type"] == "PodScheduled" && condition["status"] == "False");
+        let message = refused.map(|condition| field::text(condition, "/message").to_owned());
+        return message
+            .or_else(|| simulation.scheduler.message(name).map(str::to_owned))
+            .unwrap_or_else(|| waiting(simulation, pod));
+    }
+    if simulation.objects().get("Node", "", node).is_none() {
+        return format!("spec.nodeName names node {node:?}, which does not exist");
+    }
+    if is_silent(simulation.objects(), node) {
+        return if field::is_deleting(pod) {
+            format!("is to go, but the agent of node {node} does not answer")
+        } else {
+            format!("the agent of node {node} does not answer")
+        };
+    }
+    match field::text(pod, "/status/phase") {
+        "Pending" => said.event(pod).map_or_else(String::new, |event| event.message.clone()),
+        _ => String::new(),
+    }
+}
+
+/// Why nobody has looked at a pod that waits.
+fn waiting(simulation: &Simulation, pod: &Value) -> String {
+    let gates = field::items(pod, "/spec/schedulingGates").iter();
+    let gates: Vec<_> = gates.map(|gate| field::text(gate, "/name")).collect();
+    if !gates.is_empty() {
+        return format!("waiting for scheduling gates: {}", gates.join(", "));
+    }
+    let wanted = match field::text(pod, "/spec/schedulerName") {
+        "" => DEFAULT_SCHEDULER_NAME,
+        name => name,
+    };
+    if simulation.profiles.contains_key(wanted) {
+        return "no scheduler has looked at it".to_owned();
+    }
+    let known: Vec<String> = simulation.profiles.keys().map(|name| format!("{name:?}")).collect();
+    format!(
+        "no scheduler named {wanted:?} runs here: the configuration has {}",
+        known.join(", ")
+    )
+}
+
+fn claim_outcome(said: &Said<'_>, claim: &Value) -> ClaimOutcome {
+    let phase = field::text(claim, "/status/phase").to_owned();
+    let event = said.event(claim).filter(|_| phase != "Bound");
+    ClaimOutcome {
+        claim: full_name(claim),
+        volume: field::text(claim, "/spec/volumeName").to_owned(),
+        requested_bytes: bytes(claim, "/spec/resources/requests/storage"),
+        class: class_of(claim),
+        message: event.map_or_else(String::new, |event| event.message.clone()),
+        warned: event.is_some_and(|event| event.event_type == EventType::Warning),
+        phase,
+    }
+}
+
+fn volume_outcome(volume: &Value) -> VolumeOutcome {
+    VolumeOutcome {
+        volume: field::name(volume).to_owned(),
+        phase: field::text(volume, "/status/phase").to_owned(),
+        claim: join(
+            field::text(volume, "/spec/claimRef/namespace"),
+            field::text(volume, "/spec/claimRef/name"),
+        ),
+        capacity_bytes: bytes(volume, "/spec/capacity/storage"),
+        class: class_of(volume),
+        place: VolumePlace::of(volume),
+    }
+}
+
+/// The class of a claim or volume: by its field, or by the annotation from before there was one.
+fn class_of(object: &Value) -> String {
+    let annotation = field::annotation(object, berth_core::names::STORAGE_CLASS_BETA);
+    annotation
+        .unwrap_or_else(|| field::text(object, "/spec/storageClassName"))
+        .to_owned()
+}
+
+fn events(simulation: &Simulation) -> Vec<EventOutcome> {
+    let mut seen = BTreeSet::new();
+    let mut events = Vec::new();
+    for event in simulation.events() {
+        let about = &event.regarding;
+        let known = (
+            (&*about.kind, &*about.namespace, &*about.name),
+            event.reason,
+            &*event.message,
+        );
+        if seen.insert(known) {
+            events.push(EventOutcome {
+                object: format!("{}/{}", about.kind, join(&about.namespace, &about.name)),
+                event_type: event.event_type.name(),
+                reason: event.reason,
+                message: event.message.clone(),
+            });
+        }
+    }
+    events
+}
+
+fn summary(
+    pods: &[PodOutcome],
+    claims: &[ClaimOutcome],
+    volumes: &[VolumeOutcome],
+    zones: &[ZoneOutcome],
+    nodes: &[NodeOutcome],
+) -> Summary {
+    let placed = pods.iter().filter(|pod| pod.is_placed).count();
+    let mut pods_per_node = BTreeMap::new();
+    for pod in pods.iter().filter(|pod| pod.is_placed) {
+        *pods_per_node.entry(pod.node.clone()).or_default() += 1;
+    }
+    let with_pods = zones.iter().filter(|zone| zone.pods > 0);
+    Summary {
+        pods: pods.len(),
+        placed,
+        pending: pods.len() - placed,
+        nodes: nodes.len(),
+        claims: claims.len(),
+        bound_claims: claims.iter().filter(|claim| claim.phase == "Bound").count(),
+        fit: fit::overall(claims, volumes),
+        pods_per_node,
+        pods_per_zone: with_pods.map(|zone| (zone.zone.clone(), zone.pods)).collect(),
+        virtual_seconds: 0.0,
+    }
+}

@@ -1,0 +1,138 @@
+//! Keeps a workload from going round in circles at one virtual moment.
+//!
+//! In virtual time everything that can happen at a moment happens at it. A workload whose pods fail at once, say, would
+//! make new ones for ever, and time would never go on. Such a workload is put off, each time for twice as long, so
+//! that a simulation ends whatever its objects say.
+
+use crate::{Effect, Key, Step, field};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// What a workload may do at one moment besides what its size asks for.
+const SPARE: u64 = 50;
+/// How many objects it may make at one moment for each pod that it should have: the pod, its claims, and once more.
+const MADE_PER_POD: u64 = 8;
+/// How often it may be looked at for each of them: a pod changes some ten times until it runs.
+const LOOKS_PER_POD: u64 = 100;
+/// The first delay. Each further one is twice as long.
+const FIRST_DELAY_SECONDS: i64 = 10;
+/// The longest delay is the first one times 2 to this power, a little more than an hour.
+const MAX_DOUBLINGS: u32 = 9;
+
+/// What each workload has done since time last went on, and how often it was put off.
+#[derive(Debug, Default)]
+pub(super) struct Patience {
+    now: BTreeMap<Key, Done>,
+    put_off: BTreeMap<Key, u32>,
+    /// Until when those wait that did too much.
+    waiting: BTreeMap<Key, Timestamp>,
+}
+
+#[derive(Debug, Default)]
+struct Done {
+    looks: u64,
+    made: u64,
+}
+
+impl Patience {
+    /// Time goes on.
+    pub(super) fn renew(&mut self) {
+        self.now.clear();
+    }
+
+    /// Whether a workload has done too much and must still wait.
+    pub(super) fn must_wait(&mut self, key: &Key, now: Timestamp) -> bool {
+        let is_over = |until: &Timestamp| *until <= now;
+        if self.waiting.get(key).is_some_and(is_over) {
+            self.waiting.remove(key);
+        }
+        self.waiting.contains_key(key)
+    }
+
+    /// Takes note of a look at a workload and what came of it. `Some` if that is too much.
+    pub(super) fn look(
+        &mut self,
+        key: &Key,
+        workload: &Value,
+        nodes: usize,
+        step: &Step,
+        now: Timestamp,
+    ) -> Option<Excess> {
+        let made = step.effects.iter().filter(|effect| matches!(effect, Effect::Create(_)));
+        let done = self.now.entry(key.clone()).or_default();
+        done.looks += 1;
+        done.made += made.count() as u64;
+        let pods = wanted_pods(workload, nodes);
+        let is_too_much = done.made > SPARE + pods.saturating_mul(MADE_PER_POD)
+            || done.looks > SPARE + pods.saturating_mul(LOOKS_PER_POD);
+        is_too_much.then(|| self.excess(key, now))
+    }
+
+    fn excess(&mut self, key: &Key, now: Timestamp) -> Excess {
+        let made = self.now.remove(key).unwrap_or_default().made;
+        let delay = self.delay(key);
+        let until = now.saturating_add(delay).unwrap_or(Timestamp::MAX);
+        self.waiting.insert(key.clone(), until);
+        Excess { made, delay, until }
+    }
+
+    /// How long to wait after a workload could not do what it wanted, or did too much: longer each time.
+    pub(super) fn delay(&mut self, key: &Key) -> SignedDuration {
+        let times = self.put_off.entry(key.clone()).or_default();
+        let delay = SignedDuration::from_secs(FIRST_DELAY_SECONDS << (*times).min(MAX_DOUBLINGS));
+        *times += 1;
+        delay
+    }
+}
+
+/// A workload that does too much.
+pub(super) struct Excess {
+    /// How many objects it made at this moment.
+    pub(super) made: u64,
+    /// For how long it is put off.
+    pub(super) delay: SignedDuration,
+    /// Until when.
+    pub(super) until: Timestamp,
+}
+
+fn wanted_pods(workload: &Value, nodes: usize) -> u64 {
+    let counts = ["replicas", "parallelism", "completions"]
+        .map(|name| field::count(workload, &format!("/spec/{name}")).unwrap_or(0));
+    let of_nodes = if field::kind(workload) == "DaemonSet" { nodes } else { 0 };
+    counts.iter().sum::<i64>().unsigned_abs() + of_nodes as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn whoever_makes_too_much_waits_longer_each_time() {
+        let mut patience = Patience::default();
+        let key = Key::new("ReplicaSet", "default", "web");
+        let workload = json!({"kind": "ReplicaSet", "spec": {"replicas": 10}});
+        let step = Step {
+            effects: vec![Effect::Create(json!({}))],
+            wake: None,
+        };
+        let mut now = Timestamp::UNIX_EPOCH;
+        let mut looks_until_put_off = || {
+            let mut looks = 0;
+            loop {
+                looks += 1;
+                if let Some(excess) = patience.look(&key, &workload, 0, &step, now) {
+                    assert!(patience.must_wait(&key, now));
+                    now = excess.until;
+                    assert!(!patience.must_wait(&key, now));
+                    return (looks, excess.delay.as_secs());
+                }
+            }
+        };
+        assert_eq!(looks_until_put_off(), (131, 10));
+        assert_eq!(looks_until_put_off(), (131, 20));
+        patience.renew();
+        assert_eq!(patience.delay(&key).as_secs(), 40);
+    }
+}

@@ -1,0 +1,133 @@
+//! Changes a status field by field and tells whether anything changed.
+
+use super::effect::{Effect, Target};
+use super::field;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+/// A status on its way. Fields that nobody here knows stay as they are.
+pub(crate) struct Status<'a> {
+    object: &'a Value,
+    status: Value,
+    now: Timestamp,
+}
+
+/// One condition to be set.
+#[derive(Clone, Copy)]
+pub(crate) struct Condition<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) holds: bool,
+    pub(crate) reason: &'a str,
+    pub(crate) message: &'a str,
+}
+
+impl<'a> Condition<'a> {
+    /// A condition that says nothing but whether it holds.
+    pub(crate) fn plain(name: &'a str, holds: bool) -> Self {
+        Self {
+            name,
+            holds,
+            reason: "",
+            message: "",
+        }
+    }
+}
+
+impl<'a> Status<'a> {
+    /// The status of an object as it is.
+    pub(crate) fn of(object: &'a Value, now: Timestamp) -> Self {
+        Self {
+            object,
+            status: object["status"].clone(),
+            now,
+        }
+    }
+
+    /// Sets a field.
+    pub(crate) fn set(&mut self, name: &str, value: impl Into<Value>) {
+        field::set(&mut self.status, &[name], value.into());
+    }
+
+    /// Sets a count that Kubernetes leaves out when it is zero.
+    pub(crate) fn count(&mut self, name: &str, count: i64) {
+        if count == 0 {
+            field::unset(&mut self.status, &[name]);
+        } else {
+            self.set(name, count);
+        }
+    }
+
+    /// Sets the generation of the object as the one that this status is about.
+    pub(crate) fn observe(&mut self) {
+        if let Some(generation) = field::number(self.object, "/metadata/generation") {
+            self.set("observedGeneration", generation);
+        }
+    }
+
+    /// Sets a condition. Its time changes only when it begins or ceases to hold.
+    pub(crate) fn condition(&mut self, condition: Condition<'_>) {
+        self.write_condition(condition, &[]);
+    }
+
+    /// Sets a condition that also tells when it was last written.
+    pub(crate) fn dated_condition(&mut self, condition: Condition<'_>) {
+        self.write_condition(condition, &["lastUpdateTime"]);
+    }
+
+    /// Sets a condition that also tells when it was last looked at: those of Jobs.
+    pub(crate) fn probed_condition(&mut self, condition: Condition<'_>) {
+        self.write_condition(condition, &["lastProbeTime"]);
+    }
+
+    fn write_condition(&mut self, condition: Condition<'_>, dated: &[&str]) {
+        let mut conditions = field::items(&self.status, "/conditions").to_vec();
+        let at = conditions.iter().position(|found| found["type"] == condition.name);
+        let known = at.map(|at| &conditions[at]);
+        let holds = if condition.holds { "True" } else { "False" };
+        if known.is_some_and(|known| {
+            known["status"] == holds
+                && field::text(known, "/reason") == condition.reason
+                && field::text(known, "/message") == condition.message
+        }) {
+            return;
+        }
+        let now = field::seconds(self.now);
+        let since = known
+            .filter(|known| known["status"] == holds)
+            .and_then(|known| known["lastTransitionTime"].as_str())
+            .unwrap_or(&now);
+        let mut written = json!({"type": condition.name, "status": holds, "lastTransitionTime": since});
+        for (name, text) in [("reason", condition.reason), ("message", condition.message)] {
+            if !text.is_empty() {
+                field::set(&mut written, &[name], json!(text));
+            }
+        }
+        for name in dated {
+            field::set(&mut written, &[name], json!(now));
+        }
+        match at {
+            Some(at) => conditions[at] = written,
+            None => conditions.push(written),
+        }
+        self.set("conditions", conditions);
+    }
+
+    /// The effect that writes the status, unless it is the same as before.
+    pub(crate) fn effect(self) -> Option<Effect> {
+        (self.status != self.object["status"]).then(|| Effect::UpdateStatus {
+            target: Target::of(self.object),
+            status: self.status,
+        })
+    }
+}
+
+/// Whether an object has a condition that holds.
+pub fn holds(object: &Value, condition: &str) -> bool {
+    find(object, condition).is_some_and(|found| found["status"] == "True")
+}
+
+/// A condition of an object.
+pub fn find<'a>(object: &'a Value, condition: &str) -> Option<&'a Value> {
+    let conditions = field::items(object, "/status/conditions");
+    conditions.iter().find(|found| found["type"] == condition)
+}

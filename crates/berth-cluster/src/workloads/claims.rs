@@ -1,0 +1,180 @@
+//! The claims of a StatefulSet: made before the pod that uses them, and kept when it goes unless the user says
+//! otherwise.
+
+use crate::effect::{Effect, Event, Step};
+use crate::field;
+use crate::objects::View;
+use serde_json::{Map, Value, json};
+
+/// The claims of one StatefulSet.
+pub(super) struct Claims<'a> {
+    pub(super) view: &'a dyn View,
+    pub(super) set: &'a Value,
+}
+
+impl<'a> Claims<'a> {
+    fn templates(&self) -> &'a [Value] {
+        field::items(self.set, "/spec/volumeClaimTemplates")
+    }
+
+    fn name(&self, template: &Value, ordinal: i64) -> String {
+        format!("{}-{}-{ordinal}", field::name(template), field::name(self.set))
+    }
+
+    fn get(&self, name: &str) -> Option<&'a Value> {
+        self.view.get("PersistentVolumeClaim", field::namespace(self.set), name)
+    }
+
+    /// Creates the claims of a pod that are not there. False if one of them is on its way out: the pod must wait
+    /// for its successor.
+    pub(super) fn create_missing(&self, ordinal: i64, step: &mut Step) -> bool {
+        let is_leaving = |template: &Value| self.get(&self.name(template, ordinal)).is_some_and(field::is_deleting);
+        if self.templates().iter().any(is_leaving) {
+            return false;
+        }
+        for template in self.templates() {
+            let name = self.name(template, ordinal);
+            if self.get(&name).is_none() {
+                let set = field::name(self.set);
+                let message = format!("create Claim {name} Pod {set}-{ordinal} in StatefulSet {set} success");
+                step.effects.push(Effect::Create(self.claim(template, &name)));
+                step.effects.push(Event::normal(
+                    "statefulset-controller",
+                    self.set,
+                    "SuccessfulCreate",
+                    message,
+                ));
+            }
+        }
+        true
+    }
+
+    fn claim(&self, template: &Value, name: &str) -> Value {
+        let mut labels = Map::new();
+        for part in [
+            &template["metadata"]["labels"],
+            &self.set["spec"]["selector"]["matchLabels"],
+        ] {
+            labels.extend(part.as_object().cloned().unwrap_or_default());
+        }
+        let mut claim = json!({
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": name, "namespace": self.set["metadata"]["namespace"], "labels": labels},
+            "spec": template["spec"],
+        });
+        if template["metadata"]["annotations"].is_object() {
+            let annotations = template["metadata"]["annotations"].clone();
+            field::set(&mut claim, &["metadata", "annotations"], annotations);
+        }
+        if self.is_deleted_with("whenDeleted") {
+            let owners = json!([field::owner_reference(self.set)]);
+            field::set(&mut claim, &["metadata", "ownerReferences"], owners);
+        }
+        claim
+    }
+
+    /// Gives a pod the volumes of its claims, in place of any of the same name.
+    pub(super) fn mount(&self, pod: &mut Value, ordinal: i64) {
+        let templates = self.templates();
+        let is_template = |volume: &&Value| templates.iter().any(|template| field::name(template) == volume["name"]);
+        let others = field::items(pod, "/spec/volumes")
+            .iter()
+            .filter(|volume| !is_template(volume));
+        let claimed = templates.iter().map(|template| {
+            let claim = self.name(template, ordinal);
+            json!({"name": field::name(template), "persistentVolumeClaim": {"claimName": claim}})
+        });
+        let volumes: Vec<Value> = claimed.chain(others.cloned()).collect();
+        if !volumes.is_empty() {
+            field::set(pod, &["spec", "volumes"], json!(volumes));
+        }
+    }
+
+    fn is_deleted_with(&self, when: &str) -> bool {
+        self.set["spec"]["persistentVolumeClaimRetentionPolicy"][when] == "Delete"
+    }
+
+    /// Makes the claims go with what the user wants them to go with: the set (`whenDeleted`), or the pod that goes
+    /// because there are fewer replicas (`whenScaled`).
+    pub(super) fn retain_as_told(&self, condemned: impl Iterator<Item = (i64, &'a Value)>, step: &mut Step) {
+        let condemned: Vec<_> = condemned.collect();
+        if condemned.is_empty() && !self.may_have_to_go() {
+            return;
+        }
+        let with_set = self.is_deleted_with("whenDeleted");
+        let with_pod = self.is_deleted_with("whenScaled");
+        let claims = self.templates().iter().flat_map(|template| {
+            let prefix = format!("{}-{}", field::name(template), field::name(self.set));
+            self.ordinals(&condemned)
+                .into_iter()
+                .map(move |ordinal| (ordinal, format!("{prefix}-{ordinal}")))
+        });
+        for (ordinal, claim) in claims {
+            let Some(claim) = self.get(&claim).filter(|claim| !field::is_deleting(claim)) else {
+                continue;
+            };
+            let leaving = condemned
+                .iter()
+                .find(|(condemned, _)| *condemned == ordinal)
+                .map(|(_, pod)| *pod);
+            let owner = match leaving.filter(|_| with_pod) {
+                Some(pod) => Some(pod),
+                None => Some(self.set).filter(|_| with_set),
+            };
+            step.effects.extend(self.own(claim, owner));
+        }
+    }
+
+    /// Whether claims may have to be told with what to go: if some are to go, or if that has just been changed.
+    fn may_have_to_go(&self) -> bool {
+        let number = |path: &str| field::number(self.set, path);
+        let is_new = number("/metadata/generation") != number("/status/observedGeneration");
+        is_new || self.are_to_go()
+    }
+
+    /// Whether the user wants claims to go.
+    pub(super) fn are_to_go(&self) -> bool {
+        self.is_deleted_with("whenDeleted") || self.is_deleted_with("whenScaled")
+    }
+
+    /// The ordinals whose claims are looked at: those of replicas and of pods that are to go.
+    fn ordinals(&self, condemned: &[(i64, &Value)]) -> Vec<i64> {
+        let start = field::count(self.set, "/spec/ordinals/start").unwrap_or(0);
+        let replicas = field::count(self.set, "/spec/replicas").unwrap_or(1);
+        // Replicas that have never been started have no claims either.
+        let started = (start..start + replicas).take_while(|ordinal| {
+            let templates = self.templates();
+            templates
+                .iter()
+                .any(|template| self.get(&self.name(template, *ordinal)).is_some())
+        });
+        started.chain(condemned.iter().map(|(ordinal, _)| *ordinal)).collect()
+    }
+
+    /// Sets which of the set and its pods owns a claim, and leaves other owners alone.
+    fn own(&self, claim: &Value, owner: Option<&Value>) -> Option<Effect> {
+        let set = field::name(self.set);
+        let is_ours = |reference: &&Value| {
+            let name = field::text(reference, "/name");
+            (reference["kind"] == "StatefulSet" && name == set)
+                || (reference["kind"] == "Pod" && super::stateful_set::ordinal(set, name).is_some())
+        };
+        let known = field::items(claim, "/metadata/ownerReferences");
+        let mut wanted: Vec<Value> = known.iter().filter(|reference| !is_ours(reference)).cloned().collect();
+        if let Some(owner) = owner {
+            if known
+                .iter()
+                .any(|reference| reference["uid"] == owner["metadata"]["uid"])
+                && known.len() == wanted.len() + 1
+            {
+                return None;
+            }
+            wanted.push(field::owner_reference(owner));
+        } else if known.len() == wanted.len() {
+            return None;
+        }
+        let owners = if wanted.is_empty() { Value::Null } else { json!(wanted) };
+        Some(Effect::patch(claim, json!({"metadata": {"ownerReferences": owners}})))
+    }
+}

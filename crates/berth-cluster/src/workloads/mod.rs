@@ -1,0 +1,123 @@
+//! The workload controllers that people's manifests need: StatefulSet, DaemonSet, ReplicaSet, ReplicationController,
+//! Deployment and Job. Of a CronJob they say that nothing runs it.
+//!
+//! Each controller looks at one workload and what it owns and says what is missing or too much. A workload that is
+//! being deleted is left alone: its children go through their owner references. Children are those that name the
+//! workload as their controller; pods that merely match its selector are not adopted.
+
+mod claims;
+mod daemon_set;
+mod deployment;
+mod job;
+mod pods;
+mod replica_set;
+mod revisions;
+mod rollout;
+mod stateful_set;
+#[cfg(test)]
+mod tests;
+
+pub use pods::{Selector, is_over};
+
+use super::effect::{Event, Step};
+use super::field;
+use super::hash::Suffixes;
+use super::objects::{Key, View};
+use jiff::Timestamp;
+use serde_json::Value;
+
+/// The kinds that are looked after, owners before what they own.
+pub const KINDS: [&str; 7] = [
+    "Deployment",
+    "ReplicaSet",
+    "ReplicationController",
+    "StatefulSet",
+    "DaemonSet",
+    "Job",
+    "CronJob",
+];
+
+/// The most pods that one step creates or deletes for one workload, as in Kubernetes. The change of the last one
+/// brings the workload back for more.
+const BURST: usize = 500;
+
+/// The workload controllers. All that they remember is which names they have given away.
+#[derive(Clone, Debug)]
+pub struct Workloads {
+    suffixes: Suffixes,
+}
+
+impl Workloads {
+    /// Controllers whose generated names follow from the seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self {
+            suffixes: Suffixes::new(seed),
+        }
+    }
+
+    /// Looks after one workload: see [`concerned`] for when. One that is gone needs nothing.
+    pub fn reconcile(&mut self, view: &dyn View, workload: &Key, now: Timestamp) -> Step {
+        match view.get(&workload.kind, &workload.namespace, &workload.name) {
+            Some(found) => self.look_after(view, found, now),
+            None => Step::default(),
+        }
+    }
+
+    fn look_after(&mut self, view: &dyn View, workload: &Value, now: Timestamp) -> Step {
+        if field::is_deleting(workload) {
+            return Step::default();
+        }
+        match field::kind(workload) {
+            "Deployment" => deployment::reconcile(view, workload, now),
+            "ReplicaSet" | "ReplicationController" => replica_set::reconcile(view, workload, &mut self.suffixes, now),
+            "DaemonSet" => daemon_set::reconcile(view, workload, &mut self.suffixes, now),
+            "CronJob" => not_run(workload),
+            "StatefulSet" => stateful_set::reconcile(view, workload, now),
+            "Job" => job::reconcile(view, workload, &mut self.suffixes, now),
+            _ => Step::default(),
+        }
+    }
+}
+
+/// Says that nothing looks after a workload, so that nobody waits for its pods.
+fn not_run(workload: &Value) -> Step {
+    let message = "nothing here runs CronJobs: create a Job from it, as `kubectl create job --from` does".to_owned();
+    Step {
+        effects: vec![Event::warning("workload-controller", workload, "NotSupported", message)],
+        wake: None,
+    }
+}
+
+/// Every workload, owners before what they own: what to look after at the start.
+#[must_use]
+pub fn all(view: &dyn View) -> Vec<Key> {
+    KINDS.iter().flat_map(|kind| view.of_kind(kind)).map(Key::of).collect()
+}
+
+/// The workloads to look after when an object came, changed or went: give its last state in the last case.
+#[must_use]
+pub fn concerned(view: &dyn View, object: &Value) -> Vec<Key> {
+    let namespace = field::namespace(object);
+    let mut keys = Vec::new();
+    if KINDS.contains(&field::kind(object)) {
+        keys.push(Key::of(object));
+    }
+    if field::kind(object) == "Node" {
+        keys.extend(view.of_kind("DaemonSet").map(Key::of));
+    }
+    if let Some(owner) = field::controller_of(object) {
+        let owner = Key::new(field::text(owner, "/kind"), namespace, field::text(owner, "/name"));
+        // A Deployment counts the pods of its ReplicaSets.
+        let above = view
+            .get(&owner.kind, namespace, &owner.name)
+            .and_then(field::controller_of);
+        let above = above.map(|above| Key::new(field::text(above, "/kind"), namespace, field::text(above, "/name")));
+        keys.extend([Some(owner), above].into_iter().flatten());
+    } else if matches!(field::kind(object), "Pod" | "PersistentVolumeClaim") {
+        // A pod or claim that no workload made can stand in the way of a StatefulSet that wants its name.
+        keys.extend(stateful_set::wanting(view, object));
+    }
+    keys.retain(|key| KINDS.contains(&key.kind.as_str()));
+    keys
+}

@@ -1,0 +1,167 @@
+//! The templates that a StatefulSet or DaemonSet has had, kept as ControllerRevisions so that users can go back to one, and
+//! so that pods below the partition of a rolling update can still be made from the older one.
+
+use crate::effect::{Effect, Step};
+use crate::field;
+use crate::hash;
+use crate::names;
+use crate::objects::View;
+use serde_json::{Value, json};
+
+/// The revisions of one set.
+pub(super) struct Revisions<'a> {
+    set: &'a Value,
+    /// Those that are kept, oldest first.
+    known: Vec<&'a Value>,
+    latest: String,
+    current: String,
+    collisions: i64,
+}
+
+impl<'a> Revisions<'a> {
+    /// The revisions of a set, and the name of the present one as far as its status or its pods tell it.
+    pub(super) fn of(view: &'a dyn View, set: &'a Value, told: Option<&str>) -> Self {
+        let mut known: Vec<_> = view
+            .dependents(field::uid(set))
+            .filter(|object| field::kind(object) == "ControllerRevision" && field::is_controlled_by(object, set))
+            .collect();
+        known.sort_by_key(|revision| (number(revision), field::name(revision)));
+        let template = &set["spec"]["template"];
+        let mut collisions = field::count(set, "/status/collisionCount").unwrap_or(0);
+        let same = known.iter().rfind(|revision| is_of_template(revision, template));
+        let latest = match (same, told) {
+            (Some(revision), _) => field::name(revision).to_owned(),
+            // A dump of a cluster mostly comes without revisions, and their names cannot be told from the template.
+            (None, Some(told)) if known.is_empty() => told.to_owned(),
+            (None, _) => loop {
+                let name = format!("{}-{}", field::name(set), hash::template_hash(template, collisions));
+                if view.get("ControllerRevision", field::namespace(set), &name).is_none() {
+                    break name;
+                }
+                collisions += 1;
+            },
+        };
+        let current = field::text(set, "/status/currentRevision");
+        let is_known =
+            known.iter().any(|revision| field::name(revision) == current) || (known.is_empty() && told.is_some());
+        let is_known = is_known && !current.is_empty();
+        let current = if is_known { current.to_owned() } else { latest.clone() };
+        Self {
+            set,
+            known,
+            latest,
+            current,
+            collisions,
+        }
+    }
+
+    /// The revision that pods should be of.
+    pub(super) fn latest(&self) -> &str {
+        &self.latest
+    }
+
+    /// The revision that all pods were of before the update that goes on now.
+    pub(super) fn current(&self) -> &str {
+        &self.current
+    }
+
+    pub(super) fn collisions(&self) -> i64 {
+        self.collisions
+    }
+
+    /// How many of the first replicas a rolling update leaves as they are.
+    pub(super) fn partition(&self) -> i64 {
+        field::count(self.set, "/spec/updateStrategy/rollingUpdate/partition").unwrap_or(0)
+    }
+
+    /// The revision and template for a pod that has to be made.
+    pub(super) fn for_ordinal(&self, ordinal: i64, start: i64) -> (&str, &'a Value) {
+        let keeps_current =
+            field::text(self.set, "/spec/updateStrategy/type") != "OnDelete" && ordinal < start + self.partition();
+        let found = self.known.iter().find(|revision| field::name(revision) == self.current);
+        match found.and_then(|revision| field::at(revision, "/data/spec/template")) {
+            Some(template) if keeps_current => (&self.current, template),
+            Some(_) | None => (&self.latest, &self.set["spec"]["template"]),
+        }
+    }
+
+    /// Creates the revision of a template that is new, and numbers one that has come back as the latest.
+    pub(super) fn create(&self, step: &mut Step) {
+        let next = self
+            .known
+            .iter()
+            .map(|revision| number(revision))
+            .max()
+            .unwrap_or(0)
+            .saturating_add(1);
+        match self.known.iter().find(|revision| field::name(revision) == self.latest) {
+            Some(revision) if number(revision) + 1 < next => {
+                step.effects.push(Effect::patch(revision, json!({"revision": next})));
+            }
+            Some(_) => {}
+            None => {
+                let hash = self.latest.rsplit('-').next().unwrap_or_default();
+                let mut labels = self.set["spec"]["template"]["metadata"]["labels"].clone();
+                field::set(&mut labels, &[names::REVISION_HASH], json!(hash));
+                step.effects.push(Effect::Create(json!({
+                    "apiVersion": "apps/v1",
+                    "kind": "ControllerRevision",
+                    "metadata": {
+                        "name": self.latest,
+                        "namespace": self.set["metadata"]["namespace"],
+                        "labels": labels,
+                        "ownerReferences": [field::controller_reference(self.set)],
+                    },
+                    "revision": next,
+                    "data": {"spec": {"template": self.template_to_keep()}},
+                })));
+            }
+        }
+    }
+
+    /// The template with the mark that makes `kubectl rollout undo` replace the whole of it.
+    fn template_to_keep(&self) -> Value {
+        let mut template = self.set["spec"]["template"].clone();
+        field::set(&mut template, &["$patch"], json!("replace"));
+        template
+    }
+
+    /// Deletes the oldest revisions that no pod is of, beyond those that are kept to go back to.
+    pub(super) fn forget_old(&self, pods: impl Iterator<Item = &'a Value>, step: &mut Step) {
+        let kept = field::count(self.set, "/spec/revisionHistoryLimit").unwrap_or(10);
+        let kept = usize::try_from(kept).unwrap_or(usize::MAX);
+        if self.known.len() <= kept {
+            return;
+        }
+        let live: Vec<&str> = pods
+            .map(|pod| field::label(pod, names::CONTROLLER_REVISION_HASH))
+            .collect();
+        let is_idle = |revision: &&&Value| {
+            let name = field::name(revision);
+            // Pods of a StatefulSet carry the whole name, those of a DaemonSet its last part.
+            let hash = name.rsplit('-').next().unwrap_or(name);
+            name != self.latest && name != self.current && !live.contains(&name) && !live.contains(&hash)
+        };
+        let idle: Vec<_> = self.known.iter().filter(is_idle).collect();
+        let excess = idle.len().saturating_sub(kept);
+        step.effects
+            .extend(idle.iter().take(excess).map(|revision| Effect::delete(revision)));
+    }
+}
+
+/// The revision of the present template of a StatefulSet, if its status is about it.
+pub(super) fn told(set: &Value) -> Option<&str> {
+    let told = field::text(set, "/status/updateRevision");
+    let observed = field::number(set, "/status/observedGeneration")?;
+    (!told.is_empty() && field::number(set, "/metadata/generation") == Some(observed)).then_some(told)
+}
+
+fn number(revision: &Value) -> i64 {
+    field::count(revision, "/revision").unwrap_or(0)
+}
+
+fn is_of_template(revision: &Value, template: &Value) -> bool {
+    let mut found = revision["data"]["spec"]["template"].clone();
+    field::unset(&mut found, &["$patch"]);
+    found == *template
+}

@@ -1,0 +1,331 @@
+//! StatefulSet: pods with names and claims of their own, started in order and stopped in reverse.
+//!
+//! ```text
+//!   ordinals   start ........ start+replicas ........ highest pod
+//!              │ replicas: first missing one   │ condemned: last one
+//!              │ is created, the rest waits    │ is deleted, the rest waits
+//! ```
+//!
+//! With `podManagementPolicy: Parallel` nobody waits, except for a rolling update, which is always one by one.
+
+use super::BURST;
+use super::claims::Claims;
+use super::pods::{self, Availability};
+use super::revisions::{self, Revisions};
+use crate::effect::{Effect, Event, Step};
+use crate::field;
+use crate::names;
+use crate::objects::{Key, View};
+use crate::status::Status;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+const SOURCE: &str = "statefulset-controller";
+
+/// What one look at a StatefulSet finds.
+struct Look<'a> {
+    view: &'a dyn View,
+    set: &'a Value,
+    now: Timestamp,
+    /// Its pods by ordinal, condemned ones too.
+    pods: BTreeMap<i64, &'a Value>,
+    /// From when on each of them is available.
+    available: BTreeMap<i64, Availability>,
+    start: i64,
+    replicas: i64,
+    is_ordered: bool,
+    claims: Claims<'a>,
+    revisions: Revisions<'a>,
+}
+
+pub(super) fn reconcile(view: &dyn View, set: &Value, now: Timestamp) -> Step {
+    let look = Look::at(view, set, now);
+    let mut step = Step::default();
+    look.revisions.create(&mut step);
+    // Before any pod goes, so that claims that are to go with it know it.
+    look.claims
+        .retain_as_told(look.condemned().map(|(ordinal, pod)| (*ordinal, *pod)), &mut step);
+    let is_settled = look.start_missing(&mut step);
+    if is_settled || !look.is_ordered {
+        let is_settled = look.stop_condemned(&mut step) && is_settled;
+        if is_settled {
+            look.update_pods(&mut step);
+        }
+    }
+    look.write_status(&mut step);
+    look.revisions.forget_old(look.pods.values().copied(), &mut step);
+    step
+}
+
+/// The StatefulSets that need the name of an object for a pod or a claim. Such a name ends with the name of the set and
+/// a number, so a few look-ups find them among any number of sets. A claim that is there and stays is as a set wants it,
+/// whatever else becomes of it, unless the set wants claims to go.
+pub(super) fn wanting(view: &dyn View, object: &Value) -> Vec<Key> {
+    let Some((base, _)) = field::name(object).rsplit_once('-') else {
+        return Vec::new();
+    };
+    let stays = field::kind(object) == "PersistentVolumeClaim"
+        && !field::is_deleting(object)
+        && view
+            .get(field::kind(object), field::namespace(object), field::name(object))
+            .is_some();
+    let endings = base.match_indices('-').map(|(at, _)| &base[at + 1..]);
+    std::iter::once(base)
+        .chain(endings)
+        .filter_map(|name| view.get("StatefulSet", field::namespace(object), name))
+        .filter(|set| wants_name(set, object))
+        .filter(|set| !stays || Claims { view, set }.are_to_go())
+        .map(Key::of)
+        .collect()
+}
+
+/// Whether an object has a name that a StatefulSet needs for a pod or a claim.
+fn wants_name(set: &Value, object: &Value) -> bool {
+    let name = field::name(object);
+    match field::kind(object) {
+        "Pod" => ordinal(field::name(set), name).is_some(),
+        "PersistentVolumeClaim" => field::items(set, "/spec/volumeClaimTemplates").iter().any(|template| {
+            let prefix = format!("{}-{}", field::name(template), field::name(set));
+            ordinal(&prefix, name).is_some()
+        }),
+        _ => false,
+    }
+}
+
+/// The number in `base-number`.
+pub(super) fn ordinal(base: &str, name: &str) -> Option<i64> {
+    let digits = name.strip_prefix(base)?.strip_prefix('-')?;
+    let is_plain = digits == "0" || !digits.starts_with(['0', '+', '-']);
+    digits
+        .parse()
+        .ok()
+        .filter(|ordinal| is_plain && *ordinal <= i64::from(i32::MAX))
+}
+
+impl<'a> Look<'a> {
+    fn at(view: &'a dyn View, set: &'a Value, now: Timestamp) -> Self {
+        let selector = pods::Selector::of(set);
+        let min_ready_seconds = field::count(set, "/spec/minReadySeconds").unwrap_or(0);
+        let pods: BTreeMap<i64, &Value> = view
+            .dependents(field::uid(set))
+            .filter(|object| field::kind(object) == "Pod" && field::is_controlled_by(object, set))
+            .filter(|pod| selector.selects(pod))
+            .filter_map(|pod| Some((ordinal(field::name(set), field::name(pod))?, pod)))
+            .collect();
+        let availability = |pod: &Value| pods::availability(pod, min_ready_seconds, now);
+        let available = pods.iter().map(|(ordinal, pod)| (*ordinal, availability(pod)));
+        Self {
+            view,
+            set,
+            now,
+            available: available.collect(),
+            pods,
+            start: field::count(set, "/spec/ordinals/start").unwrap_or(0),
+            replicas: field::count(set, "/spec/replicas").unwrap_or(1),
+            is_ordered: field::text(set, "/spec/podManagementPolicy") != "Parallel",
+            claims: Claims { view, set },
+            revisions: Revisions::of(view, set, revisions::told(set)),
+        }
+    }
+
+    fn end(&self) -> i64 {
+        self.start + self.replicas
+    }
+
+    /// The pods that should not be there, lowest ordinal first.
+    fn condemned(&self) -> impl DoubleEndedIterator<Item = (&i64, &&'a Value)> {
+        let (start, end) = (self.start, self.end());
+        self.pods
+            .iter()
+            .filter(move |(ordinal, _)| !(start..end).contains(*ordinal))
+    }
+
+    fn is_healthy(&self, pod: &Value) -> bool {
+        !field::is_deleting(pod) && pods::is_ready(pod)
+    }
+
+    /// Creates what is missing and replaces what has ended. True if every replica is there and, where order
+    /// counts, available.
+    fn start_missing(&self, step: &mut Step) -> bool {
+        let mut is_settled = true;
+        let mut created = 0;
+        for ordinal in self.start..self.end() {
+            match self.pods.get(&ordinal) {
+                None => {
+                    is_settled = false;
+                    created += 1;
+                    self.create_pod(ordinal, step);
+                }
+                Some(pod) => is_settled &= self.keep_pod(ordinal, pod, step),
+            }
+            if (self.is_ordered && !is_settled) || created == BURST {
+                return false;
+            }
+        }
+        is_settled
+    }
+
+    /// Looks after a pod that should be there. True if the next one need not wait for it.
+    fn keep_pod(&self, ordinal: i64, pod: &Value, step: &mut Step) -> bool {
+        if field::is_deleting(pod) {
+            return false;
+        }
+        if pods::is_over(pod) {
+            let (namespace, set, name) = (field::namespace(self.set), field::name(self.set), field::name(pod));
+            let message = format!("StatefulSet {namespace}/{set} is recreating failed Pod {name}");
+            step.effects
+                .push(Event::warning(SOURCE, self.set, "RecreatingFailedPod", message));
+            self.delete_pod(pod, step);
+            return false;
+        }
+        if field::text(pod, "/spec/nodeName").is_empty() {
+            self.claims.create_missing(ordinal, step);
+        }
+        match self.available(ordinal) {
+            Availability::Now => true,
+            Availability::From(then) => {
+                step.wake_at(then);
+                false
+            }
+            Availability::Never => false,
+        }
+    }
+
+    fn available(&self, ordinal: i64) -> Availability {
+        self.available.get(&ordinal).copied().unwrap_or(Availability::Never)
+    }
+
+    fn create_pod(&self, ordinal: i64, step: &mut Step) {
+        let (namespace, set) = (field::namespace(self.set), field::name(self.set));
+        let name = format!("{set}-{ordinal}");
+        // Somebody else's pod of that name must go first; its going brings us back.
+        if self.view.get("Pod", namespace, &name).is_some() || !self.claims.create_missing(ordinal, step) {
+            return;
+        }
+        let (revision, template) = self.revisions.for_ordinal(ordinal, self.start);
+        let mut pod = pods::template_pod(self.set, template);
+        field::set(&mut pod, &["metadata", "name"], json!(name));
+        field::set(&mut pod, &["metadata", "generateName"], json!(format!("{set}-")));
+        let labels = [
+            (names::POD_NAME, name.as_str()),
+            (names::POD_INDEX, &ordinal.to_string()),
+            (names::CONTROLLER_REVISION_HASH, revision),
+        ];
+        for (key, value) in labels {
+            field::set(&mut pod, &["metadata", "labels", key], json!(value));
+        }
+        field::set(&mut pod, &["spec", "hostname"], json!(name));
+        if let Some(service) = self.set["spec"]["serviceName"].as_str() {
+            field::set(&mut pod, &["spec", "subdomain"], json!(service));
+        }
+        self.claims.mount(&mut pod, ordinal);
+        let message = format!("create Pod {name} in StatefulSet {set} successful");
+        step.effects.push(Effect::Create(pod));
+        step.effects
+            .push(Event::normal(SOURCE, self.set, "SuccessfulCreate", message));
+    }
+
+    fn delete_pod(&self, pod: &Value, step: &mut Step) {
+        let message = format!(
+            "delete Pod {} in StatefulSet {} successful",
+            field::name(pod),
+            field::name(self.set)
+        );
+        step.effects.push(Effect::delete(pod));
+        step.effects
+            .push(Event::normal(SOURCE, self.set, "SuccessfulDelete", message));
+    }
+
+    /// Deletes what is too much, highest ordinal first. True if there is nothing.
+    fn stop_condemned(&self, step: &mut Step) -> bool {
+        if self.condemned().next().is_none() {
+            return true;
+        }
+        let first_unhealthy = self
+            .pods
+            .iter()
+            .find(|(_, pod)| !self.is_healthy(pod))
+            .map(|(ordinal, _)| *ordinal);
+        for (ordinal, pod) in self.condemned().rev().take(BURST) {
+            let is_leaving = field::is_deleting(pod);
+            // A pod that is about to become ready may still need the ones before it; the first of the unhealthy
+            // ones has nobody to wait for.
+            let waits = !self.is_healthy(pod) && first_unhealthy != Some(*ordinal);
+            if !(is_leaving || self.is_ordered && waits) {
+                self.delete_pod(pod, step);
+            }
+            if self.is_ordered {
+                break;
+            }
+        }
+        false
+    }
+
+    /// Replaces the last pod of an older template, one at a time and each only when those after it are healthy.
+    fn update_pods(&self, step: &mut Step) {
+        if field::text(self.set, "/spec/updateStrategy/type") == "OnDelete" {
+            return;
+        }
+        let first = self.start + self.revisions.partition();
+        for (ordinal, pod) in self.pods.range(first.min(self.end())..self.end()).rev() {
+            let is_old = field::label(pod, names::CONTROLLER_REVISION_HASH) != self.revisions.latest();
+            if is_old && !field::is_deleting(pod) {
+                return self.delete_pod(pod, step);
+            }
+            if self.available(*ordinal) != Availability::Now {
+                return;
+            }
+        }
+    }
+
+    fn write_status(&self, step: &mut Step) {
+        let (latest, current) = (self.revisions.latest(), self.revisions.current());
+        let mut counts = Counts::default();
+        for (ordinal, pod) in &self.pods {
+            counts.all += 1;
+            match self.available(*ordinal) {
+                Availability::Now => {
+                    counts.available += 1;
+                    counts.ready += 1;
+                }
+                Availability::From(then) => {
+                    step.wake_at(then);
+                    counts.ready += 1;
+                }
+                // One that is leaving is not available, but may be ready.
+                Availability::Never => counts.ready += i64::from(pods::is_ready(pod)),
+            }
+            let revision = field::label(pod, names::CONTROLLER_REVISION_HASH);
+            counts.current += i64::from(!field::is_deleting(pod) && revision == current);
+            counts.updated += i64::from(!field::is_deleting(pod) && revision == latest);
+        }
+        // The update is over when every replica is of the latest template and ready.
+        let is_updated = [counts.all, counts.ready, counts.updated] == [self.replicas; 3];
+        let (current, of_current) = match is_updated {
+            true => (latest, counts.updated),
+            false => (current, counts.current),
+        };
+        let mut status = Status::of(self.set, self.now);
+        status.set("replicas", counts.all);
+        status.count("readyReplicas", counts.ready);
+        status.set("availableReplicas", counts.available);
+        status.count("currentReplicas", of_current);
+        status.count("updatedReplicas", counts.updated);
+        status.set("currentRevision", current);
+        status.set("updateRevision", latest);
+        status.set("collisionCount", self.revisions.collisions());
+        status.observe();
+        step.effects.extend(status.effect());
+    }
+}
+
+/// How many pods are how far.
+#[derive(Default)]
+struct Counts {
+    all: i64,
+    ready: i64,
+    available: i64,
+    current: i64,
+    updated: i64,
+}
