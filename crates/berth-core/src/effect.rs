@@ -205,6 +205,34 @@ pub enum Effect {
     },
 }
 
+impl Effect {
+    /// A short name for logs and metrics.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Confirm(_) => "confirm",
+            Self::Create(_) => "create",
+            Self::Patch(patch) => patch.name,
+            Self::Delete(_) => "delete",
+            Self::Bind { .. } => "bind_pod",
+            Self::Event(_) => "event",
+            Self::LookAgain { .. } => "look_again",
+        }
+    }
+
+    /// The object that is written, if one is.
+    #[must_use]
+    pub fn writes_to(&self) -> Option<ObjectKey> {
+        match self {
+            Self::Create(object) => Some(Target::of_value(object).key),
+            Self::Patch(patch) => Some(patch.target.key.clone()),
+            Self::Delete(delete) => Some(delete.target.key.clone()),
+            Self::Bind { pod, .. } => Some(pod.key.clone()),
+            Self::Confirm(_) | Self::Event(_) | Self::LookAgain { .. } => None,
+        }
+    }
+}
+
 /// Why an effect was not carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -271,6 +299,6 @@ pub struct Event {
     pub reason: &'static str,
     /// A sentence for people.
     pub message: String,
-    /// The component that reports it, as `default-scheduler`.
+    /// The component that reports it, as `default-scheduler`. Empty: the one whose effects are carried out.
     pub source: Cow<'static, str>,
 }

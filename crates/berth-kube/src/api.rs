@@ -3,6 +3,7 @@
 //! Objects are sent as JSON and received as bytes, so that callers decode just the fields they need.
 
 use crate::resource::Resource;
+use berth_core::effect::Merge;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use kube::client::Body;
@@ -68,7 +69,8 @@ pub enum ApiError {
 }
 
 impl ApiError {
-    fn code(&self) -> Option<u16> {
+    /// The HTTP status, if the server answered.
+    pub(crate) fn code(&self) -> Option<u16> {
         match self {
             Self::Refused { code, .. } => Some(*code),
             Self::Transport { .. } | Self::TimedOut { .. } | Self::Malformed { .. } => None,
@@ -101,8 +103,24 @@ impl ApiError {
         }
     }
 
+    /// There is an object of that name already.
+    #[must_use]
+    pub fn is_already_exists(&self) -> bool {
+        matches!(self, Self::Refused { code: 409, reason, .. } if &**reason == "AlreadyExists")
+    }
+
+    /// The namespace that is not there, if that is why.
+    pub(crate) fn missing_namespace(&self) -> Option<&str> {
+        match self {
+            Self::Refused { about: Some(about), .. } if self.is_not_found() && about.kind == "namespaces" => {
+                Some(&about.name)
+            }
+            _ => None,
+        }
+    }
+
     /// Whether it is the object itself that is not there.
-    fn is_without(&self, resource: Resource, name: &str) -> bool {
+    pub(crate) fn is_without(&self, resource: Resource, name: &str) -> bool {
         let about = match self {
             Self::Refused { about, .. } if self.is_not_found() => about.as_ref(),
             _ => None,
@@ -422,6 +440,29 @@ impl Api {
         self.call(Method::PUT, &path, Some(("application/json", body))).await
     }
 
+    /// Applies a patch to an object or one of its subresources. Gives the whole object.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses.
+    pub async fn patch(
+        &self,
+        resource: Resource,
+        (namespace, name): (&str, &str),
+        subresource: Option<&str>,
+        merge: Merge,
+        patch: &Value,
+    ) -> Result<Bytes, ApiError> {
+        let object = resource.object(namespace, name);
+        let subresource = subresource.map_or_else(String::new, |name| format!("/{name}"));
+        let path = format!("{object}{subresource}?fieldManager={}", self.field_manager);
+        let content_type = match merge {
+            Merge::Json => "application/merge-patch+json",
+            Merge::Strategic => "application/strategic-merge-patch+json",
+        };
+        let body = Self::encode(&path, patch)?;
+        self.call(Method::PATCH, &path, Some((content_type, body))).await
+    }
+
     /// Applies a JSON merge patch to an object or one of its subresources. Gives the whole object.
     ///
     /// # Errors
@@ -434,11 +475,7 @@ impl Api {
         subresource: Option<&str>,
         patch: &Value,
     ) -> Result<Bytes, ApiError> {
-        let object = resource.object(namespace, name);
-        let subresource = subresource.map_or_else(String::new, |name| format!("/{name}"));
-        let path = format!("{object}{subresource}?fieldManager={}", self.field_manager);
-        let body = Self::encode(&path, patch)?;
-        self.call(Method::PATCH, &path, Some(("application/merge-patch+json", body)))
+        self.patch(resource, (namespace, name), subresource, Merge::Json, patch)
             .await
     }
 
@@ -455,11 +492,8 @@ impl Api {
         subresource: &str,
         patch: &Value,
     ) -> Result<Bytes, ApiError> {
-        let object = resource.object(namespace, name);
-        let path = format!("{object}/{subresource}?fieldManager={}", self.field_manager);
-        let body = Self::encode(&path, patch)?;
-        let content_type = "application/strategic-merge-patch+json";
-        self.call(Method::PATCH, &path, Some((content_type, body))).await
+        self.patch(resource, (namespace, name), Some(subresource), Merge::Strategic, patch)
+            .await
     }
 
     /// Posts to a subresource, such as a pod's binding. Gives the answer.

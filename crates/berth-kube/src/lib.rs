@@ -3,7 +3,7 @@
 //! It turns what an API server says into model events and effects into API calls, for the volume
 //! controller and the scheduler alike. It decides nothing: decisions are made by the pure crates.
 //!
-//! Map: [`connect`] makes clients; [`api`] sends single requests; [`watch`] keeps up with a kind of object; [`recorder`] writes
+//! Map: [`connect`] makes clients; [`api`] sends single requests; [`executor`] carries out effects; [`watch`] keeps up with a kind of object; [`recorder`] writes
 //! events for users; [`lease`] elects a leader; in [`announce`] schedulers tell what they can do; [`endpoint`] answers `/metrics`, `/healthz` and
 //! `/readyz`; [`component`] starts, leads and stops on all of these: [`controller`] and [`provisioner`] run the volume controller and a
 //! provisioner by it, and [`scheduler`] the scheduler.
@@ -15,6 +15,7 @@ pub mod component;
 pub mod connect;
 pub mod controller;
 pub mod endpoint;
+pub mod executor;
 mod inbox;
 pub mod lease;
 mod process;

@@ -6,6 +6,7 @@
 
 use crate::api::Api;
 use crate::resource::Resource;
+use berth_core::effect::{Event, EventType, Target};
 use jiff::Timestamp;
 use prometheus_client::metrics::counter::Counter;
 use rustc_hash::FxHashMap;
@@ -34,40 +35,10 @@ const MAX_NAME: usize = 253;
 /// How long what waits may take to be written when the component stops.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// The object that an event is about.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct About {
-    /// API version.
-    pub api_version: String,
-    /// Kind.
-    pub kind: &'static str,
-    /// Namespace, empty for objects of the cluster.
-    pub namespace: String,
-    /// Name.
-    pub name: String,
-    /// Uid.
-    pub uid: String,
-    /// Resource version.
-    pub resource_version: String,
-}
-
-/// Something to tell a user.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
-    /// The object.
-    pub about: About,
-    /// `Normal` or `Warning`.
-    pub event_type: &'static str,
-    /// A short word.
-    pub reason: String,
-    /// A sentence.
-    pub message: String,
-}
-
 /// Where events are put down.
 #[derive(Clone, Debug)]
 pub struct Recorder {
-    queue: mpsc::Sender<Told>,
+    queue: mpsc::Sender<Event>,
     dropped: Counter,
 }
 
@@ -76,7 +47,7 @@ pub struct Writer {
     api: Api,
     component: String,
     instance: String,
-    queue: mpsc::Receiver<Told>,
+    queue: mpsc::Receiver<Event>,
     written: Memory<Same, Written>,
     similar: Memory<Similar, (Vec<String>, Instant)>,
     serial: u64,
@@ -118,9 +89,9 @@ impl<K: Hash + Eq + Clone, V> Memory<K, V> {
 }
 
 /// What makes two events the same one.
-type Same = (About, &'static str, String, String);
+type Same = (Target, EventType, &'static str, String);
 /// What makes two events similar.
-type Similar = (About, &'static str, String);
+type Similar = (Target, EventType, &'static str);
 
 struct Written {
     name: String,
@@ -129,7 +100,8 @@ struct Written {
     interval: Duration,
 }
 
-/// A recorder for a component (such as `persistentvolume-controller`) of this instance, and its writer.
+/// A recorder for a component (such as `persistentvolume-controller`) of this instance, and its writer. Events that name
+/// a source of their own are written under that one.
 #[must_use]
 pub fn recorder(api: Api, component: impl Into<String>, instance: impl Into<String>) -> (Recorder, Writer) {
     let (sender, queue) = mpsc::channel(QUEUE);
@@ -158,8 +130,8 @@ impl Recorder {
     }
 
     /// Puts down an event, to be written soon.
-    pub fn tell(&self, told: Told) {
-        if self.queue.try_send(told).is_err() {
+    pub fn tell(&self, event: Event) {
+        if self.queue.try_send(event).is_err() {
             self.dropped.inc();
         }
     }
@@ -174,13 +146,13 @@ impl Recorder {
 impl Writer {
     /// Writes events until cancelled, then what is still waiting, for a short time.
     pub async fn run(mut self, cancel: CancellationToken) {
-        while let Some(Some(told)) = cancel.run_until_cancelled(self.queue.recv()).await {
-            self.write(told).await;
+        while let Some(Some(event)) = cancel.run_until_cancelled(self.queue.recv()).await {
+            self.write(event).await;
         }
         self.queue.close();
         let drain = async {
-            while let Some(told) = self.queue.recv().await {
-                self.write(told).await;
+            while let Some(event) = self.queue.recv().await {
+                self.write(event).await;
             }
         };
         if timeout(DRAIN, drain).await.is_err() {
@@ -188,15 +160,15 @@ impl Writer {
         }
     }
 
-    async fn write(&mut self, mut told: Told) {
+    async fn write(&mut self, mut event: Event) {
         // The version changes with every write to the object, and must not make events differ.
-        let resource_version = std::mem::take(&mut told.about.resource_version);
-        self.combine(&mut told);
+        let resource_version = std::mem::take(&mut event.about.resource_version);
+        self.combine(&mut event);
         let same: Same = (
-            told.about.clone(),
-            told.event_type,
-            told.reason.clone(),
-            told.message.clone(),
+            event.about.clone(),
+            event.event_type,
+            event.reason,
+            event.message.clone(),
         );
         if let Some(written) = self.written.get_mut(&same) {
             written.count += 1;
@@ -206,7 +178,7 @@ impl Writer {
             written.interval = written.interval.saturating_mul(2).min(REPEAT_AT_MOST);
             written.repeat_at = Instant::now() + written.interval;
             let patch = json!({"count": written.count, "lastTimestamp": time()});
-            let namespace = namespace_of(&told.about);
+            let namespace = namespace_of(&event.about);
             let patched = self
                 .api
                 .merge_patch(Resource::EVENTS, namespace, &written.name, None, &patch)
@@ -221,12 +193,12 @@ impl Writer {
                 }
             }
         }
-        self.create(same, &told, &resource_version).await;
+        self.create(same, &event, &resource_version).await;
     }
 
     /// Replaces the message if too many different ones of this kind were told of late.
-    fn combine(&mut self, told: &mut Told) {
-        let similar = (told.about.clone(), told.event_type, told.reason.clone());
+    fn combine(&mut self, event: &mut Event) {
+        let similar = (event.about.clone(), event.event_type, event.reason);
         let now = Instant::now();
         if self.similar.get_mut(&similar).is_none() {
             self.similar.insert(similar.clone(), (Vec::new(), now));
@@ -238,45 +210,50 @@ impl Writer {
             messages.clear();
             *since = now;
         }
-        if messages.contains(&told.message) {
+        if messages.contains(&event.message) {
             return;
         }
         if messages.len() < SIMILAR {
-            messages.push(told.message.clone());
+            messages.push(event.message.clone());
         } else {
-            told.message = format!("(combined from similar events): {}", told.reason);
+            event.message = format!("(combined from similar events): {}", event.reason);
         }
     }
 
-    async fn create(&mut self, same: Same, told: &Told, resource_version: &str) {
+    async fn create(&mut self, same: Same, event: &Event, resource_version: &str) {
         self.serial += 1;
-        let about = &told.about;
+        let about = &event.about;
+        let source: &str = if event.source.is_empty() {
+            &self.component
+        } else {
+            &event.source
+        };
         let now = Timestamp::now();
-        let name = event_name(&about.name, now.as_nanosecond(), self.serial);
+        let name = event_name(&about.key.name, now.as_nanosecond(), self.serial);
         let namespace = namespace_of(about);
-        let event = json!({
+        let object = json!({
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {"name": name, "namespace": namespace},
             "involvedObject": {
                 "apiVersion": about.api_version,
-                "kind": about.kind,
-                "namespace": about.namespace,
-                "name": about.name,
+                "kind": about.key.kind,
+                "namespace": about.key.namespace,
+                "name": about.key.name,
                 "uid": about.uid,
                 "resourceVersion": resource_version,
             },
-            "type": told.event_type,
-            "reason": told.reason,
-            "message": told.message,
-            "source": {"component": self.component},
-            "reportingComponent": self.component,
+            "type": event.event_type.name(),
+            "reason": event.reason,
+            "message": event.message,
+            "source": {"component": source},
+            "reportingComponent": source,
             "reportingInstance": self.instance,
             "firstTimestamp": time(),
             "lastTimestamp": time(),
             "count": 1,
         });
-        match self.api.create(Resource::EVENTS, namespace, &event).await {
+        match self.api.create(Resource::EVENTS, namespace, &object).await {
             Ok(_) => {
                 let written = Written {
                     name,
@@ -304,11 +281,11 @@ fn event_name(object: &str, nanoseconds: i128, serial: u64) -> String {
 }
 
 /// Events about objects of the cluster are kept in the default namespace, as in Kubernetes.
-fn namespace_of(about: &About) -> &str {
-    if about.namespace.is_empty() {
+fn namespace_of(about: &Target) -> &str {
+    if about.key.namespace.is_empty() {
         "default"
     } else {
-        &about.namespace
+        &about.key.namespace
     }
 }
 

@@ -95,6 +95,22 @@ impl Resource {
         }
     }
 
+    /// The resource of a kind by its name, if Berth reads or writes it.
+    #[must_use]
+    pub fn named(kind: &str) -> Option<Self> {
+        let read = Kind::ALL.iter().copied().find(|known| known.name() == kind);
+        let others = [
+            Self::DEPLOYMENTS,
+            Self::DAEMON_SETS,
+            Self::JOBS,
+            Self::CRON_JOBS,
+            Self::CONTROLLER_REVISIONS,
+            Self::LEASES,
+        ];
+        let other = || others.into_iter().find(|known| known.kind == kind);
+        read.map(Self::of).or_else(other)
+    }
+
     /// `group/version`, or the version alone for the core group.
     #[must_use]
     pub fn api_version(&self) -> String {
@@ -143,6 +159,11 @@ pub trait Watched: Watchable + Into<Object> {
 
 macro_rules! watched {
     ($($kind:ident),* $(,)?) => {
+        /// Decodes an object of a kind that Berth reads.
+        pub(crate) fn decode(kind: Kind, bytes: &[u8]) -> serde_json::Result<Object> {
+            match kind { $(Kind::$kind => serde_json::from_slice(bytes).map(Object::$kind),)* }
+        }
+
         $(
             impl Watchable for berth_core::api::$kind {
                 fn metadata(&self) -> &ObjectMeta {

@@ -6,11 +6,12 @@
 mod common;
 
 use berth_core::api::Kind;
+use berth_core::effect::{Event, EventType, ObjectKey, Target};
 use berth_kube::api::Api;
 use berth_kube::component::ProcessOptions;
 use berth_kube::endpoint::{Health, serve};
 use berth_kube::lease::{Lease, LeaseOptions};
-use berth_kube::recorder::{About, Told, recorder};
+use berth_kube::recorder::recorder;
 use berth_kube::resource::Resource;
 use berth_kube::{CancellationToken, Client};
 use common::gate::{Gate, Verdict};
@@ -234,19 +235,18 @@ async fn who_cannot_read_the_lease_is_not_ready() {
     holding.await.unwrap();
 }
 
-fn told(message: &str) -> Told {
-    Told {
-        about: About {
-            api_version: "v1".to_owned(),
-            kind: "PersistentVolumeClaim",
-            namespace: "default".to_owned(),
-            name: "c".to_owned(),
+fn event(message: &str) -> Event {
+    Event {
+        about: Target {
+            api_version: "v1".into(),
+            key: ObjectKey::new("PersistentVolumeClaim", "default", "c"),
             uid: "u".to_owned(),
             resource_version: "1".to_owned(),
         },
-        event_type: "Normal",
-        reason: "Testing".to_owned(),
+        event_type: EventType::Normal,
+        reason: "Testing",
         message: message.to_owned(),
+        source: "".into(),
     }
 }
 
@@ -257,10 +257,10 @@ async fn the_same_event_is_written_once_and_many_similar_ones_are_combined() {
     let cancel = CancellationToken::new();
     let writing = tokio::spawn(writer.run(cancel.clone()));
     for _ in 0..5 {
-        recorder.tell(told("again"));
+        recorder.tell(event("again"));
     }
     for number in 0..30 {
-        recorder.tell(told(&format!("message {number}")));
+        recorder.tell(event(&format!("message {number}")));
     }
     // Stopping writes what still waits.
     cancel.cancel();

@@ -33,6 +33,8 @@ pub struct ObjectMeta {
     pub creation_timestamp: Option<String>,
     /// Set while the object is being deleted.
     pub deletion_timestamp: Option<String>,
+    /// How long the object may still take to stop while it is being deleted.
+    pub deletion_grace_period_seconds: Option<i64>,
     /// Who still has to clean up before the object goes.
     #[serde(deserialize_with = "nullable")]
     pub finalizers: Vec<String>,

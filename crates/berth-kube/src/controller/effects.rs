@@ -2,10 +2,11 @@
 
 use super::metrics::{EffectLabels, Metrics};
 use crate::api::{Api, ApiError};
-use crate::recorder::{About, Recorder, Told};
+use crate::recorder::Recorder;
 use crate::resource::Resource;
 use berth_controller::{Change, Confirmation, Effect, Event, EventType, Key, Reason, Target, Write, ephemeral};
 use berth_core::api::{Kind, PersistentVolume, PersistentVolumeClaim};
+use berth_core::effect;
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::Value;
@@ -116,19 +117,20 @@ impl Executor {
             self.metrics.undelayed.inc();
         }
         let about = event.about;
-        let resource = Resource::of(about.kind);
-        self.recorder.tell(Told {
-            about: About {
-                api_version: resource.api_version(),
-                kind: resource.kind,
-                namespace: about.namespace,
-                name: about.name,
+        self.recorder.tell(effect::Event {
+            about: effect::Target {
+                api_version: about.kind.api_version(),
+                key: effect::ObjectKey::new(about.kind.name(), about.namespace, about.name),
                 uid: about.uid,
                 resource_version: about.resource_version,
             },
-            event_type: event.event_type.as_str(),
-            reason: event.reason.as_str().to_owned(),
+            event_type: match event.event_type {
+                EventType::Normal => effect::EventType::Normal,
+                EventType::Warning => effect::EventType::Warning,
+            },
+            reason: event.reason.as_str(),
             message: event.message,
+            source: "".into(),
         });
     }
 

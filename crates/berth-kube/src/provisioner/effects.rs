@@ -4,19 +4,20 @@ use super::backend::Backend;
 use super::capacity::{CapacityForm, CapacityOptions, Publication};
 use super::metrics::{CallLabel, CallLabels, EffectLabels, Metrics};
 use crate::api::{Api, ApiError};
-use crate::recorder::{About, Recorder, Told};
+use crate::recorder::Recorder;
 use crate::resource::Resource;
 use berth_core::api::{Kind, Object};
-use berth_core::names;
+use berth_core::{effect, names};
 use berth_provisioner::answer::{Answer, conclude, refused};
 use berth_provisioner::capacity::pools::{self, Pool, PoolClass, PoolNodes};
 use berth_provisioner::capacity::{Available, CapacityEffect, Query};
-use berth_provisioner::effect::{Change, Effect, Event, Target};
+use berth_provisioner::effect::{Change, Effect, Event, EventType, Target};
 use berth_provisioner::request::{Backing, FailureKind, Request};
 use berth_provisioner::settings::Settings;
 use berth_provisioner::step::Attempt;
 use bytes::Bytes;
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use tokio::time::Instant;
 
 /// How often a change is made anew on an object that others keep changing, before it waits its turn again.
@@ -313,20 +314,26 @@ impl Executor {
 
     /// Tells a user, in the recorder's own time.
     pub(super) fn emit(&self, event: Event) {
-        let about = event.about;
-        let resource = Resource::of(about.kind);
-        self.recorder.tell(Told {
-            about: About {
-                api_version: resource.api_version(),
-                kind: resource.kind,
-                namespace: about.namespace,
-                name: about.name,
-                uid: about.uid,
+        let Target {
+            kind,
+            namespace,
+            name,
+            uid,
+        } = event.about;
+        self.recorder.tell(effect::Event {
+            about: effect::Target {
+                api_version: kind.api_version(),
+                key: effect::ObjectKey::new(kind.name(), namespace, name),
+                uid,
                 resource_version: String::new(),
             },
-            event_type: event.event_type.name(),
-            reason: event.reason.name().to_owned(),
+            event_type: match event.event_type {
+                EventType::Normal => effect::EventType::Normal,
+                EventType::Warning => effect::EventType::Warning,
+            },
+            reason: event.reason.name(),
             message: event.message,
+            source: Cow::Borrowed(""),
         });
     }
 

@@ -2,15 +2,16 @@
 
 use super::metrics::{Metrics, WriteLabels};
 use crate::api::{Api, ApiError};
-use crate::recorder::{About, Recorder, Told};
+use crate::recorder::Recorder;
 use crate::resource::Resource;
 use berth_core::api::Kind;
-use berth_core::names;
+use berth_core::{effect, names};
 use berth_scheduler::queue::PodKey;
 use berth_scheduler::scheduler::{Effect, PodRef, Write, WriteId, WriteOutcome};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use tokio::time::Instant;
 
 /// What a worker brings back.
@@ -96,20 +97,23 @@ impl Executor {
     }
 
     /// Tells a user, in the recorder's own time.
-    pub(super) fn tell(&self, pod: &PodRef, warning: bool, reason: &str, message: String) {
+    pub(super) fn tell(&self, pod: &PodRef, warning: bool, reason: &'static str, message: String) {
         let (namespace, name) = split(&pod.key);
-        self.recorder.tell(Told {
-            about: About {
-                api_version: "v1".to_owned(),
-                kind: Kind::Pod.name(),
-                namespace: namespace.to_owned(),
-                name: name.to_owned(),
+        self.recorder.tell(effect::Event {
+            about: effect::Target {
+                api_version: Kind::Pod.api_version(),
+                key: effect::ObjectKey::new(Kind::Pod.name(), namespace, name),
                 uid: pod.uid.clone(),
                 resource_version: String::new(),
             },
-            event_type: if warning { "Warning" } else { "Normal" },
-            reason: reason.to_owned(),
+            event_type: if warning {
+                effect::EventType::Warning
+            } else {
+                effect::EventType::Normal
+            },
+            reason,
             message,
+            source: Cow::Borrowed(""),
         });
     }
 

@@ -1,12 +1,14 @@
 //! Carries out the effects of embedded steps on an API server, and keeps the view true to what was written.
 
-use berth_cluster::{Effect, Event, Key, Objects, Target, View, field};
+use berth_cluster::{Effect, Event, EventType, Key, Objects, Target, View, field};
 use berth_core::api::Kind;
+use berth_core::effect;
 use berth_kube::CancellationToken;
 use berth_kube::api::{Api, ApiError};
-use berth_kube::recorder::{About, Recorder, Told, recorder};
+use berth_kube::recorder::{Recorder, recorder};
 use berth_kube::resource::Resource;
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use tokio::task::JoinSet;
 
@@ -168,26 +170,25 @@ impl Carrier {
 
     fn tell(&mut self, event: &Event) {
         let about = &event.regarding;
-        let Some(resource) = resource_of(&about.kind) else {
-            return;
-        };
         let recorder = self.recorders.entry(event.source).or_insert_with(|| {
             let (recorder, writer) = recorder(self.api.clone(), event.source, "berth");
             self.writers.spawn(writer.run(self.cancel.clone()));
             recorder
         });
-        recorder.tell(Told {
-            about: About {
-                api_version: about.api_version.clone(),
-                kind: resource.kind,
-                namespace: about.namespace.clone(),
-                name: about.name.clone(),
+        recorder.tell(effect::Event {
+            about: effect::Target {
+                api_version: Cow::Owned(about.api_version.clone()),
+                key: effect::ObjectKey::new(about.kind.clone(), &about.namespace, &about.name),
                 uid: about.uid.clone(),
                 resource_version: about.resource_version.clone(),
             },
-            event_type: event.event_type.name(),
-            reason: event.reason.to_owned(),
+            event_type: match event.event_type {
+                EventType::Normal => effect::EventType::Normal,
+                EventType::Warning => effect::EventType::Warning,
+            },
+            reason: event.reason,
             message: event.message.clone(),
+            source: Cow::Borrowed(event.source),
         });
     }
 }
