@@ -2,7 +2,10 @@
 //!
 //! Plain values with kube-scheduler's defaults; reading a configuration file is another crate's work.
 
+mod adapt;
+
 use crate::framework::PluginName;
+use berth_core::api::NodeAffinity;
 use berth_core::binder::{CapacityScore, ScoreGate};
 use std::num::NonZero;
 use std::time::Duration;
@@ -16,6 +19,12 @@ pub struct Profile {
     pub filters: Vec<PluginName>,
     /// The plugins that score, with their weights.
     pub scores: Vec<(PluginName, i64)>,
+    /// Node affinity that every pod gets in addition to its own: an argument of NodeAffinity.
+    pub added_affinity: Option<NodeAffinity>,
+    /// Extended resources that NodeResourcesFit does not count, by name.
+    pub ignored_resources: Vec<String>,
+    /// Extended resources that NodeResourcesFit does not count, by the part of their names before the slash.
+    pub ignored_resource_groups: Vec<String>,
     /// How NodeResourcesFit scores.
     pub scoring_strategy: ScoringStrategy,
     /// The resources whose use NodeResourcesBalancedAllocation evens out.
@@ -46,6 +55,9 @@ impl Default for Profile {
                 .iter()
                 .filter_map(|plugin| Some((*plugin, plugin.default_weight()?)))
                 .collect(),
+            added_affinity: None,
+            ignored_resources: Vec::new(),
+            ignored_resource_groups: Vec::new(),
             scoring_strategy: ScoringStrategy::default(),
             balanced_resources: vec!["cpu".to_owned(), "memory".to_owned()],
             hard_pod_affinity_weight: 1,

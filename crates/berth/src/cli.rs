@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::cluster::ClusterArgs;
+use crate::config::ConfigArgs;
 use crate::csi_driver::CsiDriverArgs;
 use crate::help;
 use crate::man::ManArgs;
@@ -147,18 +148,9 @@ pub struct ExplainArgs {
     /// The form of the output.
     #[arg(short, long, value_enum, default_value = "table", value_name = "FORM")]
     pub output: Output,
-    /// A KubeSchedulerConfiguration (v1): plugins, their weights and arguments.
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// Feature gates.
-    #[arg(
-        long,
-        help = help::feature_gates(),
-        value_name = "NAME=true|false,...",
-        default_value = "",
-        hide_default_value = true
-    )]
-    pub feature_gates: String,
+    /// The configuration of decisions.
+    #[command(flatten)]
+    pub decisions: ConfigArgs,
 }
 
 /// Arguments of `berth simulate`.
@@ -186,18 +178,9 @@ pub struct SimulateArgs {
     /// Breaks ties between nodes and names pods: the same seed gives the same outcome.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// A KubeSchedulerConfiguration (v1): plugins, their weights and arguments.
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// Feature gates.
-    #[arg(
-        long,
-        help = help::feature_gates(),
-        value_name = "NAME=true|false,...",
-        default_value = "",
-        hide_default_value = true
-    )]
-    pub feature_gates: String,
+    /// The configuration of decisions.
+    #[command(flatten)]
+    pub decisions: ConfigArgs,
 }
 
 /// Arguments of `berth bench decide`.
@@ -222,9 +205,9 @@ pub struct DecideArgs {
     /// Where chance begins: the same seed makes the same cluster.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Decide with the first profile of this KubeSchedulerConfiguration (v1).
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    /// The configuration of decisions: the first profile of it decides.
+    #[command(flatten)]
+    pub decisions: ConfigArgs,
     /// The form of the output.
     #[arg(short, long, value_enum, default_value = "table", value_name = "FORM")]
     pub output: Output,
@@ -288,18 +271,9 @@ pub struct UpArgs {
     /// Where to write the kubeconfig. What a file holds of other clusters stays in it.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// A KubeSchedulerConfiguration (v1) for the scheduler.
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// Feature gates.
-    #[arg(
-        long,
-        help = help::feature_gates(),
-        value_name = "NAME=true|false,...",
-        default_value = "",
-        hide_default_value = true
-    )]
-    pub feature_gates: String,
+    /// The configuration of decisions.
+    #[command(flatten)]
+    pub decisions: ConfigArgs,
     /// Log what the parts do to standard error.
     #[arg(short, long)]
     pub verbose: bool,
@@ -342,18 +316,9 @@ pub struct SchedulerArgs {
     /// What components have in common.
     #[command(flatten)]
     pub component: ComponentArgs,
-    /// A KubeSchedulerConfiguration (v1): profiles, plugins, their weights and arguments.
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// Feature gates.
-    #[arg(
-        long,
-        help = help::feature_gates(),
-        value_name = "NAME=true|false,...",
-        default_value = "",
-        hide_default_value = true
-    )]
-    pub feature_gates: String,
+    /// The configuration of decisions.
+    #[command(flatten)]
+    pub decisions: ConfigArgs,
     /// Where chance begins: it decides between nodes that are equally good.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,

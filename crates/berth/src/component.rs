@@ -5,7 +5,7 @@
 //! `berth-kube`.
 
 use crate::cli::{ComponentArgs, ControllerArgs, SchedulerArgs};
-use crate::config::{self, Configuration, Election};
+use crate::config::{Configuration, Election};
 use crate::input;
 use crate::terminal::Color;
 use anyhow::Context;
@@ -16,11 +16,10 @@ use berth_kube::lease::LeaseOptions;
 use berth_kube::{CancellationToken, Client, connect, controller, scheduler};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::path::Path;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 use std::time::Duration;
 use tracing::Level;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -32,11 +31,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 /// # Errors
 /// If the configuration is broken, the cluster cannot be reached, or the scheduler cannot go on.
 pub fn scheduler(args: &SchedulerArgs, color: Color) -> anyhow::Result<()> {
-    let mut configuration = match &args.config {
-        Some(path) => Configuration::from_file(path)?,
-        None => Configuration::default(),
-    };
-    configuration.set_feature_gates(&config::feature_gates(&args.feature_gates)?);
+    let configuration = args.decisions.read()?;
     let settings = &configuration.process;
     let process = process(&args.component, "berth-scheduler", settings.election.as_ref());
     let options = scheduler::Options {
@@ -60,17 +55,8 @@ pub fn scheduler(args: &SchedulerArgs, color: Color) -> anyhow::Result<()> {
 /// The options of a scheduler with this configuration.
 #[must_use]
 pub fn scheduler_options(configuration: &Configuration) -> scheduler::Options {
-    let profiles = configuration.profiles.iter();
-    let by_name = |profile: &config::SchedulerProfile| (profile.scheduler_name.clone(), profile.profile.clone());
-    let changes = configuration.clone();
     scheduler::Options {
-        profiles: profiles.map(by_name).collect::<BTreeMap<_, _>>(),
-        adapt_pod: Some(Arc::new(move |pod| {
-            if let Ok(profile) = changes.profile_for(pod) {
-                profile.pod_changes.apply(pod);
-            }
-        })),
-        times: configuration.times,
+        settings: configuration.settings(),
         configuration: Some(configuration.shown().to_string().into()),
         ..scheduler::Options::default()
     }

@@ -10,6 +10,7 @@ pub mod component;
 pub mod config;
 pub mod csi_driver;
 pub mod explain;
+pub mod given;
 pub mod help;
 pub mod input;
 pub mod man;

@@ -6,7 +6,6 @@ use crate::cli::{
 };
 use crate::cluster::ESSENTIAL;
 use crate::component;
-use crate::config::Configuration;
 use crate::csi_driver;
 use crate::explain;
 use crate::input::Progress as _;
@@ -164,10 +163,7 @@ fn decide(args: &DecideArgs, color: Color) -> anyhow::Result<u8> {
         shapes: args.shapes.map(|shapes| shapes.get() as usize),
         seed: args.seed,
     };
-    let configuration = match &args.config {
-        Some(file) => Configuration::from_file(file)?,
-        None => Configuration::default(),
-    };
+    let configuration = args.decisions.read()?;
     let profile = configuration.profiles.first().map(|first| first.profile.clone());
     let measurement = bench::measure(&size, &profile.unwrap_or_default(), &mut ProgressLine::new());
     match args.output {

@@ -1,11 +1,18 @@
 //! Reading scheduler configurations and feature gates.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use berth::config::{Configuration, Election, feature_gates};
+use berth::cli::{Bench, Cli, Command};
+use berth::config::{ConfigArgs, Configuration, Election, feature_gates};
+use berth::input::NoProgress;
 use berth_core::api;
+use berth_core::binder::CapacityScore;
 use berth_core::score::Shape;
 use berth_scheduler::framework::PluginName;
-use berth_scheduler::profile::{DefaultSpread, Profile, ScoringForm, ShapePoint};
+use berth_scheduler::profile::{DefaultSpread, FeatureGates, Profile, ScoringForm, ShapePoint, VolumeBindingArgs};
+use berth_scheduler::queue::QueueTimes;
+use berth_scheduler::scheduler::{DEFAULT_SCHEDULER_NAME, Settings};
+use clap::Parser as _;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
@@ -150,15 +157,15 @@ fn arguments_can_change_pods() {
     let configuration = read(
         "profiles:\n- pluginConfig:\n  - name: NodeResourcesFit\n    args: {ignoredResources: [example.com/foo], ignoredResourceGroups: [gpu.example.com]}\n  - name: NodeAffinity\n    args:\n      addedAffinity:\n        requiredDuringSchedulingIgnoredDuringExecution:\n          nodeSelectorTerms:\n          - matchExpressions: [{key: pool, operator: In, values: [a]}]\n          - matchExpressions: [{key: pool, operator: In, values: [b]}]\n",
     );
-    let changes = configuration.unwrap().profiles.remove(0).pod_changes;
-    let mut pod: api::Pod = serde_json::from_value(serde_json::json!({
+    let profile = configuration.unwrap().profiles.remove(0).profile;
+    let pod: api::Pod = serde_json::from_value(serde_json::json!({
         "spec": {
             "containers": [{"resources": {"requests": {"cpu": 1, "example.com/foo": 1, "example.com/bar": 1, "gpu.example.com/a": 1}}}],
             "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
                 {"matchExpressions": [{"key": "disk", "operator": "Exists"}]}, {}]}}}}
     }))
     .unwrap();
-    changes.apply(&mut pod);
+    let pod = profile.adapt(&pod).into_owned();
     let requests: Vec<_> = pod.spec.containers[0].resources.requests.keys().collect();
     assert_eq!(requests, ["cpu", "example.com/bar"]);
     let affinity = pod.spec.affinity.unwrap().node_affinity.unwrap();
@@ -290,8 +297,9 @@ profiles:
   - name: VolumeBinding
     args: {bindTimeoutSeconds: 30, shape: [{utilization: 0, score: 0}, {utilization: 100, score: 10}]}
   - name: NodeResourcesFit
-    args: {scoringStrategy: {type: MostAllocated}}
+    args: {scoringStrategy: {type: MostAllocated}, ignoredResources: [example.com/foo]}
 - schedulerName: two
+  percentageOfNodesToScore: 30
 ";
     for text in ["", full] {
         let configuration = read(text).unwrap();
@@ -303,7 +311,6 @@ profiles:
         for (again, profile) in again.profiles.iter().zip(&configuration.profiles) {
             assert_eq!(again.scheduler_name, profile.scheduler_name);
             assert_eq!(again.profile, profile.profile);
-            assert_eq!(again.pod_changes, profile.pod_changes);
         }
         assert_eq!(shown["featureGates"]["VolumeCapacityPriority"], true);
     }
@@ -323,5 +330,196 @@ fn backoff_is_obeyed_and_checked() {
     check_error(
         "podInitialBackoffSeconds: 11\n",
         "config.yaml: podMaxBackoffSeconds: found 10, expected at least podInitialBackoffSeconds, which is 11",
+    );
+}
+
+/// Every field of a configuration that bears on decisions, set to something other than its default.
+const EVERY_FIELD: &str = r"
+podInitialBackoffSeconds: 2
+podMaxBackoffSeconds: 20
+percentageOfNodesToScore: 30
+profiles:
+- schedulerName: default-scheduler
+  plugins:
+    filter: {disabled: [{name: NodePorts}]}
+    score: {disabled: [{name: ImageLocality}]}
+  pluginConfig:
+  - name: NodeAffinity
+    args: {addedAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: pool, operator: In, values: [a]}]}]}}}
+  - name: NodeResourcesFit
+    args:
+      ignoredResources: [example.com/foo]
+      ignoredResourceGroups: [gpu.example.com]
+      scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 3}]}
+  - name: NodeResourcesBalancedAllocation
+    args: {resources: [{name: cpu, weight: 1}]}
+  - name: InterPodAffinity
+    args: {hardPodAffinityWeight: 9, ignorePreferredTermsOfExistingPods: true}
+  - name: PodTopologySpread
+    args: {defaultingType: List}
+  - name: VolumeBinding
+    args:
+      bindTimeoutSeconds: 30
+      shape: [{utilization: 0, score: 5}]
+      storageClassWeights: [{local: 5}]
+";
+
+/// The settings of [`EVERY_FIELD`] with both gates turned, after a check that no field is as it is by default.
+fn every_field_set(path: &std::path::Path) -> Settings {
+    std::fs::write(path, format!("{HEAD}{EVERY_FIELD}")).unwrap();
+    let args = ConfigArgs {
+        config: Some(path.to_owned()),
+        feature_gates: GATES.to_owned(),
+    };
+    let settings = args.read().unwrap().settings();
+    // Without `..`: whoever adds a field sets it above.
+    let Settings { profiles, times } = settings.clone();
+    let QueueTimes {
+        initial_backoff,
+        max_backoff,
+        // No configuration of Kubernetes has a field for it.
+        flush_after: _,
+    } = times;
+    let usual = QueueTimes::default();
+    assert_ne!(initial_backoff, usual.initial_backoff);
+    assert_ne!(max_backoff, usual.max_backoff);
+    let Profile {
+        filters,
+        scores,
+        added_affinity,
+        ignored_resources,
+        ignored_resource_groups,
+        scoring_strategy,
+        balanced_resources,
+        hard_pod_affinity_weight,
+        ignore_preferred_terms_of_existing_pods,
+        default_spread,
+        percentage_of_nodes_to_score,
+        volume_binding,
+        gates,
+    } = profiles[DEFAULT_SCHEDULER_NAME].clone();
+    let usual = Profile::default();
+    assert_ne!(filters, usual.filters);
+    assert_ne!(scores, usual.scores);
+    assert_ne!(added_affinity, usual.added_affinity);
+    assert_ne!(ignored_resources, usual.ignored_resources);
+    assert_ne!(ignored_resource_groups, usual.ignored_resource_groups);
+    assert_ne!(scoring_strategy, usual.scoring_strategy);
+    assert_ne!(balanced_resources, usual.balanced_resources);
+    assert_ne!(hard_pod_affinity_weight, usual.hard_pod_affinity_weight);
+    assert!(ignore_preferred_terms_of_existing_pods && !usual.ignore_preferred_terms_of_existing_pods);
+    assert_ne!(default_spread, usual.default_spread);
+    assert_ne!(percentage_of_nodes_to_score, usual.percentage_of_nodes_to_score);
+    let VolumeBindingArgs { bind_timeout, score } = volume_binding;
+    assert_ne!(bind_timeout, usual.volume_binding.bind_timeout);
+    let CapacityScore { shape, class_weights } = score;
+    assert!(shape.is_some() && !class_weights.is_empty());
+    let FeatureGates {
+        volume_capacity_priority,
+        storage_capacity_scoring,
+        // Gates of Kubernetes itself, which users cannot set here.
+        volume_limit_scaling: _,
+        taint_toleration_comparison_operators: _,
+    } = gates;
+    assert!(!volume_capacity_priority && storage_capacity_scoring);
+    settings
+}
+
+const GATES: &str = "VolumeCapacityPriority=false,StorageCapacityScoring=true";
+
+/// Two nodes and a pod that only the configuration keeps from the larger node, and lets ask for what no node has.
+const TWO_POOLS: &str = r#"
+{apiVersion: v1, kind: Node, metadata: {name: n-a, labels: {pool: a}}, status: {allocatable: {cpu: 1, memory: 1Gi, pods: 9}}}
+---
+{apiVersion: v1, kind: Node, metadata: {name: n-b, labels: {pool: b}}, status: {allocatable: {cpu: 9, memory: 9Gi, pods: 9}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p, namespace: default}
+spec: {containers: [{name: main, image: app, resources: {requests: {example.com/foo: 1, gpu.example.com/a: 1}, limits: {example.com/foo: 1, gpu.example.com/a: 1}}}]}
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: set, namespace: default}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: set}}
+  template:
+    metadata: {labels: {app: set}}
+    spec: {containers: [{name: main, image: app, resources: {requests: {gpu.example.com/a: 1}, limits: {gpu.example.com/a: 1}}}]}
+"#;
+
+/// Whatever a configuration says reaches everybody who decides: live scheduler, `up`, `simulate`, `explain` and `bench`.
+#[test]
+fn every_command_decides_with_the_whole_configuration() {
+    let dir = tempfile::tempdir().unwrap();
+    let (config, objects) = (dir.path().join("config.yaml"), dir.path().join("objects.yaml"));
+    let expected = every_field_set(&config);
+    std::fs::write(&objects, TWO_POOLS).unwrap();
+    let (config, objects) = (config.to_str().unwrap(), objects.to_str().unwrap());
+    let parse = |words: &[&str]| {
+        let given = ["--config", config, "--feature-gates", GATES];
+        Cli::try_parse_from(["berth"].iter().chain(words).chain(&given))
+            .unwrap()
+            .command
+    };
+    let Command::Scheduler(args) = parse(&["scheduler"]) else {
+        panic!()
+    };
+    let live = berth::component::scheduler_options(&args.decisions.read().unwrap());
+    assert_eq!(live.settings, expected);
+    let Command::Up(args) = parse(&["up"]) else { panic!() };
+    assert_eq!(berth::up::scheduler_options(&args).unwrap().settings, expected);
+    let Command::Simulate(args) = parse(&["simulate", "-f", objects]) else {
+        panic!()
+    };
+    let mut simulated = berth::simulate::load(&args, &mut std::io::empty(), &mut NoProgress).unwrap();
+    assert_eq!(simulated.simulation.settings(), &expected);
+    simulated.simulation.run(&mut |_| {});
+    let outcome = simulated.simulation.outcome();
+    let nodes: Vec<_> = outcome
+        .pods
+        .iter()
+        .map(|pod| (pod.pod.as_str(), pod.node.as_str()))
+        .collect();
+    assert_eq!(nodes, [("default/p", "n-a"), ("default/set-0", "n-a")]);
+    // A pod that is there, and one that its workload would make.
+    for pod in ["default/p", "default/set-0"] {
+        let Command::Explain(args) = parse(&["explain", "-f", objects, "--pod", pod]) else {
+            panic!()
+        };
+        let explained = berth::explain::explain(&args, &mut std::io::empty(), &mut NoProgress).unwrap();
+        let fitting: Vec<_> = explained.report.nodes.iter().filter(|node| node.fits).collect();
+        assert_eq!(
+            fitting.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(),
+            ["n-a"]
+        );
+        let weights: BTreeMap<String, i64> = expected.profiles[DEFAULT_SCHEDULER_NAME]
+            .scores
+            .iter()
+            .map(|(plugin, weight)| (plugin.to_string(), *weight))
+            .collect();
+        assert_eq!(explained.report.weights, weights);
+    }
+    let Command::Bench {
+        what: Bench::Decide(args),
+    } = parse(&["bench", "decide"])
+    else {
+        panic!()
+    };
+    let bench = args.decisions.read().unwrap().settings();
+    assert_eq!(bench, expected);
+}
+
+#[test]
+fn broken_gates_are_named_by_their_argument() {
+    let args = ConfigArgs {
+        config: None,
+        feature_gates: "Volumes=true".to_owned(),
+    };
+    let error = args.read().unwrap_err().to_string();
+    assert!(
+        error.starts_with("--feature-gates: there is no feature gate \"Volumes\""),
+        "{error}"
     );
 }

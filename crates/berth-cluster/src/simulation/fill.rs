@@ -1,7 +1,7 @@
 //! How a simulation is filled from an input, and one that stops when a certain pod has been made, before anybody decides
 //! where it goes.
 
-use super::{LONGEST, REST, Simulation};
+use super::{LONGEST, Simulation};
 use crate::field;
 use crate::memory::Refused;
 use crate::workloads::KINDS;
@@ -41,7 +41,7 @@ impl Simulation {
                 }
             }
             let next = self.next_moment()?;
-            if next.duration_since(self.changed_at) > REST || next.duration_since(begin) > LONGEST {
+            if next.duration_since(self.changed_at) > self.rest() || next.duration_since(begin) > LONGEST {
                 return None;
             }
             self.now = self.now.max(next);

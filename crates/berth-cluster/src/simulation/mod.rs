@@ -37,9 +37,7 @@ use crate::workloads::{self, Workloads};
 use crate::{Effect, Event, EventType, Key, MemoryCluster, Target, View, disruption, field};
 use agents::Agents;
 use berth_core::api::Object;
-use berth_scheduler::profile::Profile;
-use berth_scheduler::queue::QueueTimes;
-use berth_scheduler::scheduler::Scheduler;
+use berth_scheduler::scheduler::{Scheduler, Settings};
 use drain::Drains;
 use jiff::{SignedDuration, Timestamp};
 use patience::Patience;
@@ -55,9 +53,8 @@ const START: Timestamp = Timestamp::constant(1_767_225_600, 0);
 /// Who speaks for the workload controllers where none of them does.
 const SOURCE: &str = "workload-controller";
 
-/// A simulation in which nothing changes for so long has come to rest: it is longer than the time after which the
-/// scheduler tries forgotten pods once more, and than any backoff.
-const REST: SignedDuration = SignedDuration::from_mins(6);
+/// A simulation in which nothing changes for so long, beyond what the scheduler's queue waits, has come to rest.
+const REST: SignedDuration = SignedDuration::from_mins(1);
 
 /// A simulation that never comes to rest (a provisioner that fails for ever, say) ends after so long.
 const LONGEST: SignedDuration = SignedDuration::from_hours(2);
@@ -71,16 +68,15 @@ const MAX_ROUNDS: u64 = 10_000_000;
 pub struct Options {
     /// Breaks ties and names pods.
     pub seed: u64,
-    /// The scheduler's profiles by name.
-    pub profiles: BTreeMap<String, Profile>,
+    /// What bears on decisions of the scheduler.
+    pub settings: Settings,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        let name = berth_scheduler::scheduler::DEFAULT_SCHEDULER_NAME.to_owned();
         Self {
             seed: 1,
-            profiles: [(name, Profile::default())].into(),
+            settings: Settings::default(),
         }
     }
 }
@@ -92,7 +88,7 @@ pub struct Simulation {
     now: Timestamp,
     changed_at: Timestamp,
     scheduler: Scheduler,
-    profiles: BTreeMap<String, Profile>,
+    settings: Settings,
     controller: ControllerRun,
     provisioners: ProvisionerRun,
     workloads: Workloads,
@@ -114,14 +110,14 @@ impl Simulation {
     /// An empty cluster.
     #[must_use]
     pub fn new(options: Options) -> Self {
-        let mut scheduler = Scheduler::new(options.profiles.clone(), QueueTimes::default(), options.seed);
+        let mut scheduler = Scheduler::new(options.settings.clone(), options.seed);
         scheduler.set_now(START.as_second());
         Self {
             cluster: MemoryCluster::default(),
             now: START,
             changed_at: START,
             scheduler,
-            profiles: options.profiles,
+            settings: options.settings,
             controller: ControllerRun::default(),
             provisioners: ProvisionerRun::default(),
             workloads: Workloads::new(options.seed),
@@ -156,10 +152,10 @@ impl Simulation {
         self.scheduler.cluster()
     }
 
-    /// The scheduler's profile of a name.
+    /// The settings of the scheduler.
     #[must_use]
-    pub fn profile(&self, scheduler_name: &str) -> Option<&Profile> {
-        self.profiles.get(scheduler_name)
+    pub fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// What was told to users so far, in order.
@@ -172,6 +168,14 @@ impl Simulation {
     #[must_use]
     pub fn moved_for(&self) -> Duration {
         self.changed_at.duration_since(START).try_into().unwrap_or_default()
+    }
+
+    /// How long nothing may change before the simulation has come to rest: longer than the time after which the scheduler tries
+    /// forgotten pods once more, and than any backoff.
+    fn rest(&self) -> SignedDuration {
+        let times = &self.settings.times;
+        let longest = times.flush_after.max(times.max_backoff);
+        SignedDuration::try_from(longest).map_or(LONGEST, |longest| longest.saturating_add(REST))
     }
 
     fn since_start(&self) -> Duration {
@@ -203,7 +207,7 @@ impl Simulation {
                     .get(next)
                     .is_some_and(|keys| keys.iter().any(|key| key.kind == "Node"));
                 end.is_none_or(|end| *next < end)
-                    && (is_certain || next.duration_since(self.changed_at) <= REST)
+                    && (is_certain || next.duration_since(self.changed_at) <= self.rest())
                     && next.duration_since(begin) <= LONGEST
             };
             let Some(next) = self.next_moment().filter(is_near) else {

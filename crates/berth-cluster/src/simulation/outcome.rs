@@ -319,10 +319,15 @@ fn waiting(simulation: &Simulation, pod: &Value) -> String {
         "" => DEFAULT_SCHEDULER_NAME,
         name => name,
     };
-    if simulation.profiles.contains_key(wanted) {
+    if simulation.settings.profiles.contains_key(wanted) {
         return "no scheduler has looked at it".to_owned();
     }
-    let known: Vec<String> = simulation.profiles.keys().map(|name| format!("{name:?}")).collect();
+    let known: Vec<String> = simulation
+        .settings
+        .profiles
+        .keys()
+        .map(|name| format!("{name:?}"))
+        .collect();
     format!(
         "no scheduler named {wanted:?} runs here: the configuration has {}",
         known.join(", ")

@@ -4,10 +4,10 @@
 //! it. Decided on at once it would be refused, and wait for its whole backoff. Such a pod is held back until its
 //! claims are known, for a short time only: if they do not come, the refusal is true.
 
-use super::DEFAULT_SCHEDULER_NAME;
 use crate::watch::ObjectName;
 use berth_core::api::{Object, Pod};
 use berth_scheduler::cluster::Cluster;
+use berth_scheduler::scheduler::DEFAULT_SCHEDULER_NAME;
 use rustc_hash::FxHashMap;
 use tokio::time::{Duration, Instant};
 

@@ -26,30 +26,20 @@ use crate::component::{Component, ProcessOptions, RunMetrics};
 use crate::inbox::Inbox;
 use crate::lease::LeaseOptions;
 use crate::recorder::Recorder;
-use berth_core::api::{Kind, Pod};
-use berth_scheduler::profile::Profile;
-use berth_scheduler::queue::QueueTimes;
-use berth_scheduler::scheduler::DEFAULT_SCHEDULER_NAME;
+use berth_core::api::Kind;
+use berth_scheduler::scheduler::Settings;
 use effects::Executor;
 use owner::Owner;
 use prometheus_client::registry::Registry;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
-
-/// Changes a pod before it is decided on, as a profile's arguments ask for.
-pub type AdaptPod = Arc<dyn Fn(&mut Pod) + Send + Sync>;
 
 /// How the scheduler runs.
 #[derive(Clone)]
 pub struct Options {
-    /// The profiles by the names that pods choose them by.
-    pub profiles: BTreeMap<String, Profile>,
-    /// What is changed in pods before they are decided on.
-    pub adapt_pod: Option<AdaptPod>,
-    /// How long pods wait.
-    pub times: QueueTimes,
-    /// Where chance begins.
+    /// What bears on decisions: the profiles, and how long pods wait.
+    pub settings: Settings,
+    /// Random seed.
     pub seed: u64,
     /// How many writes are under way at a time.
     pub workers: usize,
@@ -67,7 +57,7 @@ pub struct Options {
 impl std::fmt::Debug for Options {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Options")
-            .field("profiles", &self.profiles.keys())
+            .field("profiles", &self.settings.profiles.keys())
             .field("workers", &self.workers)
             .finish_non_exhaustive()
     }
@@ -77,9 +67,7 @@ impl Default for Options {
     /// The default profile, in kube-scheduler's place.
     fn default() -> Self {
         Self {
-            profiles: BTreeMap::from([(DEFAULT_SCHEDULER_NAME.to_owned(), Profile::default())]),
-            adapt_pod: None,
-            times: QueueTimes::default(),
+            settings: Settings::default(),
             seed: 0,
             // A write takes some milliseconds, so these are thousands a second; an API server serves hundreds at a time.
             workers: 128,
@@ -117,7 +105,7 @@ impl Component for Options {
 
     /// Events of a cluster's own scheduler come from the name of its profile; so do those of one in its place.
     fn event_source(&self) -> String {
-        let first = self.profiles.keys().next();
+        let first = self.settings.profiles.keys().next();
         first.map_or_else(|| Self::FIELD_MANAGER.to_owned(), String::clone)
     }
 

@@ -81,7 +81,7 @@ impl component::Owner for Owner {
                     self.hand_on("Tick");
                     self.let_go();
                 }
-                _ = pulse.tick() => self.ledger.count_refused(&self.scheduler, &self.options.profiles),
+                _ = pulse.tick() => self.ledger.count_refused(&self.scheduler, &self.options.settings.profiles),
                 () = std::future::ready(()), if more => {}
             }
         }
@@ -97,7 +97,7 @@ impl Owner {
         }
         Self {
             pool: Pool::new(executor.clone(), options.workers),
-            scheduler: Scheduler::new(options.profiles.clone(), options.times, options.seed),
+            scheduler: Scheduler::new(options.settings.clone(), options.seed),
             ledger: Ledger::new(options.metrics.clone()),
             executor,
             options,
@@ -275,7 +275,7 @@ impl Owner {
     fn is_known(&self, object: &Object) -> bool {
         let Object::Pod(pod) = object else { return true };
         self.scheduler.place(&pod.metadata.full_name()).is_some()
-            || !self.options.profiles.contains_key(scheduler_name(pod))
+            || !self.options.settings.profiles.contains_key(scheduler_name(pod))
     }
 
     /// Gives pods that were held back to the scheduler, if it is time.
@@ -292,12 +292,9 @@ impl Owner {
         let now = self.now();
         for change in difference.changes {
             match change {
-                Change::Applied(mut object) => {
-                    if let (Object::Pod(pod), Some(adapt)) = (&mut object, &self.options.adapt_pod) {
-                        adapt(pod);
-                    }
+                Change::Applied(object) => {
                     self.take_as_answer(&object);
-                    self.ledger.seen(&object, &self.options.profiles);
+                    self.ledger.seen(&object, &self.options.settings.profiles);
                     let known = self.is_known(&object);
                     if let Some(object) = self.hold.take(object, known, self.scheduler.cluster()) {
                         self.scheduler.upsert(&object, now);

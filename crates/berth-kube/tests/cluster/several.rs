@@ -88,10 +88,10 @@ async fn two_schedulers_race_for_the_same_volumes() {
     const EACH: usize = 30;
     const VOLUMES: usize = 40;
     let world = World::of(objects(VOLUMES / NODES)).await;
-    let named = |name: &str, seed: u64| Options {
-        profiles: BTreeMap::from([(name.to_owned(), Profile::default())]),
-        seed,
-        ..quick()
+    let named = |name: &str, seed: u64| {
+        let mut options = Options { seed, ..quick() };
+        options.settings.profiles = BTreeMap::from([(name.to_owned(), Profile::default())]);
+        options
     };
     let client = || world.cluster.client.clone();
     let schedulers = [

@@ -28,14 +28,13 @@ where
 
 /// A scheduler that does not wait long between two attempts.
 pub(crate) fn quick() -> scheduler::Options {
-    scheduler::Options {
-        times: QueueTimes {
-            initial_backoff: Duration::from_millis(20),
-            max_backoff: Duration::from_millis(100),
-            ..QueueTimes::default()
-        },
-        ..scheduler::Options::default()
-    }
+    let mut options = scheduler::Options::default();
+    options.settings.times = QueueTimes {
+        initial_backoff: Duration::from_millis(20),
+        max_backoff: Duration::from_millis(100),
+        ..QueueTimes::default()
+    };
+    options
 }
 
 /// A scheduler at work.

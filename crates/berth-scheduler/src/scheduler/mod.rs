@@ -14,16 +14,18 @@ mod bindings;
 mod cycle;
 mod effects;
 mod preempting;
+mod settings;
 mod watch;
 
 pub use effects::{Effect, PodRef, Write, WriteId, WriteOutcome};
+pub use settings::Settings;
 
 use crate::cluster::Cluster;
 use crate::decide::Scratch;
 use crate::framework::PluginSet;
 use crate::pod::Pod;
 use crate::profile::Profile;
-use crate::queue::{Place, PodKey, Queue, QueueTimes};
+use crate::queue::{Place, PodKey, Queue};
 use berth_core::api;
 use bindings::Bindings;
 use preempting::{Eviction, Nominations};
@@ -95,14 +97,10 @@ pub struct Counts {
 ///
 /// ```
 /// use berth_core::api::Object;
-/// use berth_scheduler::profile::Profile;
-/// use berth_scheduler::queue::QueueTimes;
-/// use berth_scheduler::scheduler::{DEFAULT_SCHEDULER_NAME, Effect, Scheduler, Write, WriteOutcome};
-/// use std::collections::BTreeMap;
+/// use berth_scheduler::scheduler::{Effect, Scheduler, Settings, Write, WriteOutcome};
 /// use std::time::Duration;
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let profiles = BTreeMap::from([(DEFAULT_SCHEDULER_NAME.to_owned(), Profile::default())]);
-/// let mut scheduler = Scheduler::new(profiles, QueueTimes::default(), 1);
+/// let mut scheduler = Scheduler::new(Settings::default(), 1);
 /// // Time is a parameter: so long since the scheduler was made.
 /// let now = Duration::from_secs(1);
 ///
@@ -162,7 +160,8 @@ pub struct Scheduler {
 impl Scheduler {
     /// A scheduler for the pods that name one of the profiles. The same seed and the same inputs give the same effects.
     #[must_use]
-    pub fn new(profiles: BTreeMap<String, Profile>, times: QueueTimes, seed: u64) -> Self {
+    pub fn new(settings: Settings, seed: u64) -> Self {
+        let Settings { profiles, times } = settings;
         Self {
             cluster: Cluster::default(),
             queue: Queue::new(times),

@@ -201,12 +201,13 @@ impl Scheduler {
             self.track_running(pod, now);
             return;
         }
-        let ours = self.profiles.contains_key(scheduler_name(pod));
-        if !ours || pod.is_finished() || pod.metadata.is_deleting() {
+        let profile = self.profiles.get(scheduler_name(pod));
+        let Some(profile) = profile.filter(|_| !pod.is_finished() && !pod.metadata.is_deleting()) else {
             self.give_up_room(&key, now);
             self.drop_pending(&key, now);
             return;
-        }
+        };
+        let adapted = profile.adapt(pod);
         let known = self.pods.get(&key);
         let same_pod = known.is_some_and(|known| known.object.metadata.uid == pod.metadata.uid);
         let unchanged = known
@@ -228,7 +229,7 @@ impl Scheduler {
             self.cluster.release(&old.compiled);
             (old.said, old.nominated_here)
         });
-        let compiled = self.cluster.compile(pod);
+        let compiled = self.cluster.compile(&adapted);
         let (priority, gated) = (pod.spec.priority.unwrap_or(0), !pod.spec.scheduling_gates.is_empty());
         let object = pod.clone();
         self.pods.insert(

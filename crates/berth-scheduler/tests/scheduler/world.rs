@@ -5,10 +5,10 @@ use berth_core::api::{Kind, Object};
 use berth_core::names;
 use berth_scheduler::examine::examine;
 use berth_scheduler::profile::Profile;
-use berth_scheduler::queue::{Place, QueueTimes};
-use berth_scheduler::scheduler::{DEFAULT_SCHEDULER_NAME, Effect, Scheduler, Write, WriteOutcome};
+use berth_scheduler::queue::Place;
+use berth_scheduler::scheduler::{Effect, Scheduler, Settings, Write, WriteOutcome};
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// What happens to a write.
@@ -48,8 +48,7 @@ pub(crate) struct World {
 }
 
 fn scheduler() -> Scheduler {
-    let profiles = BTreeMap::from([(DEFAULT_SCHEDULER_NAME.to_owned(), Profile::default())]);
-    Scheduler::new(profiles, QueueTimes::default(), 7)
+    Scheduler::new(Settings::default(), 7)
 }
 
 impl World {

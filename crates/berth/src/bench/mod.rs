@@ -122,7 +122,7 @@ fn load(size: &Size, progress: &mut dyn Progress) -> Cluster {
 /// It keeps its name in the binary: `bench/instructions` counts what happens inside.
 #[inline(never)]
 fn place(cluster: &mut Cluster, pod: &berth_core::api::Pod, profile: &Profile, scratch: &mut Scratch) -> bool {
-    let compiled = cluster.compile(pod);
+    let compiled = cluster.compile(&profile.adapt(pod));
     let placed = match decide(cluster, &compiled, profile, scratch) {
         Decision::Place(placement) => assume(cluster, &compiled, placement.node, scratch),
         Decision::Refuse(_) => false,

@@ -48,7 +48,7 @@ impl Reader {
                     self.check_affinity(&format!("{at}.addedAffinity"), added)?;
                 }
                 let args: NodeAffinityArgsFile = self.typed(&at, args)?;
-                profile.pod_changes.added_affinity = args.added_affinity;
+                profile.profile.added_affinity = args.added_affinity;
                 Ok(())
             }
             "DefaultPreemption" => self.typed::<DefaultPreemptionArgsFile>(&at, args).map(|_| ()),
@@ -188,8 +188,8 @@ impl Reader {
         args: NodeResourcesFitArgsFile,
         profile: &mut SchedulerProfile,
     ) -> Result<(), ConfigError> {
-        profile.pod_changes.ignored_resources = args.ignored_resources;
-        profile.pod_changes.ignored_resource_groups = args.ignored_resource_groups;
+        profile.profile.ignored_resources = args.ignored_resources;
+        profile.profile.ignored_resource_groups = args.ignored_resource_groups;
         let Some(strategy) = args.scoring_strategy else {
             return Ok(());
         };

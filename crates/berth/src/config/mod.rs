@@ -3,20 +3,21 @@
 //! A file that was written for kube-scheduler means the same here. What Berth cannot do as the file asks is an
 //! error, never passed over, and so is every field that is not known.
 
-mod adapt;
 mod args;
+mod arguments;
 mod file;
 mod plugins;
 mod process;
 mod show;
 
-pub use adapt::PodChanges;
+pub use arguments::ConfigArgs;
 pub use process::{Election, ProcessSettings};
 
 use crate::input;
 use berth_core::api;
 use berth_scheduler::profile::{FeatureGates, Profile};
 use berth_scheduler::queue::QueueTimes;
+use berth_scheduler::scheduler::{DEFAULT_SCHEDULER_NAME, Settings};
 use file::{File, ProfileFile};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -28,8 +29,6 @@ use std::time::Duration;
 
 const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
 const KIND: &str = "KubeSchedulerConfiguration";
-/// The scheduler that pods name if they name none.
-pub const DEFAULT_SCHEDULER_NAME: &str = "default-scheduler";
 
 /// The feature gates that can be set, with what they are by default.
 pub const FEATURE_GATES: &[(&str, bool)] = &[("VolumeCapacityPriority", true), ("StorageCapacityScoring", false)];
@@ -89,6 +88,9 @@ pub enum ConfigError {
         /// The schedulers that have profiles.
         known: Vec<String>,
     },
+    /// The feature gates are broken.
+    #[error("--feature-gates: {0}")]
+    FeatureGates(#[from] FeatureGateError),
 }
 
 /// A profile of a scheduler.
@@ -98,8 +100,6 @@ pub struct SchedulerProfile {
     pub scheduler_name: String,
     /// What decides.
     pub profile: Profile,
-    /// What is changed in pods before.
-    pub pod_changes: PodChanges,
     /// The arguments of plugins as the file gives them, by plugin.
     pub plugin_args: BTreeMap<String, Value>,
 }
@@ -109,7 +109,6 @@ impl Default for SchedulerProfile {
         Self {
             scheduler_name: DEFAULT_SCHEDULER_NAME.to_owned(),
             profile: Profile::default(),
-            pod_changes: PodChanges::default(),
             plugin_args: BTreeMap::new(),
         }
     }
@@ -183,6 +182,29 @@ impl Configuration {
     pub fn set_feature_gates(&mut self, gates: &FeatureGates) {
         for profile in &mut self.profiles {
             profile.profile.gates = gates.clone();
+        }
+    }
+
+    /// What a scheduler needs of it: the one way from a configuration to decisions, for every command.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        // Without `..`, so that a new field cannot be forgotten.
+        let Self {
+            profiles,
+            times,
+            process: _,
+        } = self;
+        let profiles = profiles.iter().map(|profile| {
+            let SchedulerProfile {
+                scheduler_name,
+                profile,
+                plugin_args: _,
+            } = profile;
+            (scheduler_name.clone(), profile.clone())
+        });
+        Settings {
+            profiles: profiles.collect(),
+            times: *times,
         }
     }
 

@@ -3,6 +3,7 @@
 use super::{API_VERSION, Configuration, Election, KIND, SchedulerProfile};
 use berth_scheduler::profile::FeatureGates;
 use serde_json::{Map, Value, json};
+use std::num::NonZero;
 
 impl Configuration {
     /// The configuration under the name that kube-scheduler shows its own by, and the feature gates. Read as a file, it
@@ -72,6 +73,7 @@ fn shown_profile(profile: &SchedulerProfile) -> Value {
     });
     json!({
         "schedulerName": profile.scheduler_name,
+        "percentageOfNodesToScore": decides.percentage_of_nodes_to_score.map_or(0, NonZero::get),
         // All that is enabled stands at its point.
         "plugins": {
             "multiPoint": {"disabled": [{"name": "*"}]},

@@ -6,6 +6,7 @@
 use super::question::{PodName, Question};
 use super::{ExplainError, layout};
 use crate::config::Configuration;
+use crate::given::GivenError;
 use crate::input::{self, Progress, Source};
 use berth_cluster::simulation::{Options, Simulation};
 use berth_cluster::workloads::KINDS;
@@ -40,7 +41,8 @@ pub(super) fn by_workload(
     let mut objects = Vec::new();
     let summary = input::read_values(sources, &mut std::io::empty(), progress, &mut |value| {
         objects.push(value);
-    })?;
+    })
+    .map_err(GivenError::from)?;
     let workloads: Vec<Workload> = objects.iter().filter_map(Workload::of).collect();
     if !workloads.iter().any(|workload| workload.may_make(pod)) {
         let names: Vec<String> = workloads.iter().map(Workload::to_string).collect();
@@ -52,14 +54,13 @@ pub(super) fn by_workload(
             ),
         }));
     }
-    let profiles = configuration.profiles.iter();
-    let profiles = profiles.map(|profile| (profile.scheduler_name.clone(), profile.profile.clone()));
     let options = Options {
-        profiles: profiles.collect(),
+        settings: configuration.settings(),
         ..Options::default()
     };
     let mut simulation = Simulation::new(options);
-    simulation.load(input::with_reports(objects))?;
+    let loaded = simulation.load(input::with_reports(objects));
+    loaded.map_err(GivenError::from)?;
     let made = simulation.run_until_made(&pod.namespace, &pod.name);
     let owner = made
         .as_ref()

@@ -16,12 +16,9 @@ pub use report::Report;
 pub use table::render;
 
 use crate::cli::ExplainArgs;
-use crate::cluster::ClusterError;
-use crate::config::{self, ConfigError, Configuration, FeatureGateError};
-use crate::input::{Gaps, Progress, ReadError, Source};
+use crate::given::GivenError;
+use crate::input::{Gaps, Progress, Source};
 use crate::overlay;
-use berth_cluster::admission::UnknownClass;
-use berth_cluster::memory::Refused;
 use berth_core::api;
 use berth_core::binder::PodVolumes;
 use berth_core::nodes::NodeId;
@@ -41,26 +38,9 @@ use std::io::Read;
 /// Why there is no explanation.
 #[derive(Debug, thiserror::Error)]
 pub enum ExplainError {
-    /// The cluster cannot be read.
+    /// What was given cannot be used.
     #[error(transparent)]
-    Cluster(#[from] ClusterError),
-    /// The input is broken.
-    #[error(transparent)]
-    Input(#[from] ReadError),
-    /// The configuration is broken.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The feature gates are broken.
-    #[error("--feature-gates: {0}")]
-    FeatureGates(#[from] FeatureGateError),
-    /// The pod names a priority class that is not there.
-    #[error("Pod {pod:?}: {missing}")]
-    Priority {
-        /// The pod.
-        pod: String,
-        /// What is missing.
-        missing: UnknownClass,
-    },
+    Given(#[from] GivenError),
     /// The pod's name is broken.
     #[error("--pod: found {0:?}, expected NAMESPACE/NAME, or NAME for the namespace default")]
     PodName(String),
@@ -83,9 +63,6 @@ pub enum ExplainError {
         /// What is there instead.
         hint: String,
     },
-    /// The workloads of the input cannot be run to see what pods they make.
-    #[error(transparent)]
-    Object(#[from] Refused),
 }
 
 /// An explanation, and what to say beside it on standard error.
@@ -107,7 +84,8 @@ pub fn explain(
     progress: &mut dyn Progress,
 ) -> Result<Explanation, ExplainError> {
     let asked = AskedPod::of(args)?;
-    let gathered = overlay::gather(&args.cluster, &args.filename, &[], standard_input, progress)?;
+    let gathered = overlay::gather(&args.cluster, &args.filename, &[], standard_input, progress);
+    let gathered = gathered.map_err(GivenError::from)?;
     let pod = asked.in_namespace(&gathered.namespace);
     let answer = answer(args, &pod, &gathered.sources, standard_input, progress);
     let mut explanation = answer.map_err(|error| match error {
@@ -131,7 +109,8 @@ pub fn explain_sources(
     standard_input: &mut dyn Read,
     progress: &mut dyn Progress,
 ) -> Result<Explanation, ExplainError> {
-    let pod = AskedPod::of(args)?.in_namespace(&args.cluster.namespace(false)?);
+    let namespace = args.cluster.namespace(false).map_err(GivenError::from)?;
+    let pod = AskedPod::of(args)?.in_namespace(&namespace);
     answer(args, &pod, sources, standard_input, progress)
 }
 
@@ -142,12 +121,7 @@ fn answer(
     standard_input: &mut dyn Read,
     progress: &mut dyn Progress,
 ) -> Result<Explanation, ExplainError> {
-    let gates = config::feature_gates(&args.feature_gates)?;
-    let mut configuration = match &args.config {
-        Some(path) => Configuration::from_file(path)?,
-        None => Configuration::default(),
-    };
-    configuration.set_feature_gates(&gates);
+    let configuration = args.decisions.read().map_err(GivenError::from)?;
     let mut remarks = Vec::new();
     let mut question = match Question::read(pod, sources, standard_input, progress) {
         // On a cluster, the workloads have made what they make.
@@ -173,12 +147,11 @@ fn answer(
     remarks.extend(question.summary.gaps.told());
     remarks.extend(as_if_new(&mut question.pod));
     remarks.extend(held_back(&question.pod));
-    let profile = match &args.config {
-        Some(_) => configuration.profile_for(&question.pod)?,
+    let profile = match &args.decisions.config {
+        Some(_) => configuration.profile_for(&question.pod).map_err(GivenError::from)?,
         // Without a configuration, Berth's defaults speak for whichever scheduler the pod names.
         None => &configuration.profiles[0],
     };
-    profile.pod_changes.apply(&mut question.pod);
     question.cluster.set_now(jiff::Timestamp::now().as_second());
     let gaps = &question.summary.gaps;
     let report = explain_pod_despite(&mut question.cluster, &question.pod, &profile.profile, gaps);
@@ -191,9 +164,10 @@ pub fn explain_pod(cluster: &mut Cluster, pod: &api::Pod, profile: &Profile) -> 
     explain_pod_despite(cluster, pod, profile, &Gaps::default())
 }
 
-/// The same for a cluster of which something could not be read.
+/// Explains a pod that is not itself in the cluster, of which something could not be read.
 #[must_use]
 pub fn explain_pod_despite(cluster: &mut Cluster, pod: &api::Pod, profile: &Profile, gaps: &Gaps) -> Report {
+    let pod = &*profile.adapt(pod);
     let compiled = cluster.compile(pod);
     let volumes = PodVolumes::new(cluster.symbols_mut(), pod);
     let examination = examine(cluster, &compiled, profile);

@@ -2,6 +2,7 @@
 
 use super::{ExplainError, layout};
 use crate::cli::ExplainArgs;
+use crate::given::GivenError;
 use crate::input::{self, Progress, Source, Summary};
 use berth_cluster::admission::{self, Priority, PriorityClasses};
 use berth_core::api::{self, Object};
@@ -106,7 +107,8 @@ impl Question {
                 }
                 cluster.upsert(&object);
             }
-        })?;
+        })
+        .map_err(GivenError::from)?;
         for mut pod in unranked {
             // What is asked is not about a pod that no API server would have taken; it has the least priority.
             let _ = admission::give_pod_priority(&mut pod, &classes);
@@ -114,8 +116,9 @@ impl Question {
         }
         match found {
             Some(mut pod) => {
-                admission::give_pod_priority(&mut pod, &classes).map_err(|missing| ExplainError::Priority {
-                    pod: pod.metadata.full_name(),
+                admission::give_pod_priority(&mut pod, &classes).map_err(|missing| GivenError::Priority {
+                    kind: "Pod".to_owned(),
+                    name: pod.metadata.full_name(),
                     missing,
                 })?;
                 Ok(Self { cluster, pod, summary })

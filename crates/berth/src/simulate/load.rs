@@ -2,14 +2,13 @@
 
 use super::scenario::{self, ScenarioError};
 use crate::cli::SimulateArgs;
-use crate::cluster::{ClusterError, WORKLOADS};
-use crate::config::{self, ConfigError, Configuration, FeatureGateError};
-use crate::input::{self, Progress, ReadError, Summary};
+use crate::cluster::WORKLOADS;
+use crate::given::GivenError;
+use crate::input::{self, Progress, Summary};
 use crate::overlay;
-use berth_cluster::admission::{self, Priority, PriorityClasses, UnknownClass};
+use berth_cluster::admission::{self, Priority, PriorityClasses};
 use berth_cluster::agent::Mode;
 use berth_cluster::field;
-use berth_cluster::memory::Refused;
 use berth_cluster::names::AGENT_MODE;
 use berth_cluster::simulation::scenario::Scenario;
 use berth_cluster::simulation::{Options, Simulation};
@@ -23,31 +22,9 @@ use std::io::Read;
 /// Why there is nothing to simulate.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The cluster cannot be read.
+    /// What was given cannot be used.
     #[error(transparent)]
-    Cluster(#[from] ClusterError),
-    /// The input is broken.
-    #[error(transparent)]
-    Input(#[from] ReadError),
-    /// The configuration is broken.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// A feature gate is broken.
-    #[error("--feature-gates: {0}")]
-    FeatureGates(FeatureGateError),
-    /// An object cannot be created.
-    #[error(transparent)]
-    Object(#[from] Refused),
-    /// A pod or workload names a priority class that is not there.
-    #[error("{kind} {name:?}: {missing}")]
-    Priority {
-        /// Its kind.
-        kind: String,
-        /// Its name with its namespace.
-        name: String,
-        /// What is missing.
-        missing: UnknownClass,
-    },
+    Given(#[from] GivenError),
     /// Nothing was read that a simulation could be made of.
     #[error(
         "there is nothing to simulate: no object was read that a simulation uses{skipped}; expected nodes, storage, pods, \
@@ -82,22 +59,15 @@ pub fn load(
     standard_input: &mut dyn Read,
     progress: &mut dyn Progress,
 ) -> Result<Loaded, LoadError> {
-    let gates = config::feature_gates(&args.feature_gates).map_err(LoadError::FeatureGates)?;
-    let mut configuration = match &args.config {
-        Some(path) => Configuration::from_file(path)?,
-        None => Configuration::default(),
-    };
-    configuration.set_feature_gates(&gates);
-    let profiles = configuration.profiles.into_iter();
-    let mut profiles: BTreeMap<String, Profile> = profiles
-        .map(|profile| (profile.scheduler_name.clone(), profile.profile))
-        .collect();
+    let mut settings = args.decisions.read().map_err(GivenError::from)?.settings();
     let scenario = args.scenario.as_deref().map(scenario::read_file).transpose()?;
-    let read = overlay::gather(&args.cluster, &args.filename, &WORKLOADS, standard_input, progress)?;
+    let read = overlay::gather(&args.cluster, &args.filename, &WORKLOADS, standard_input, progress);
+    let read = read.map_err(GivenError::from)?;
     let mut objects = Vec::new();
     let mut summary = input::read_values(&read.sources, standard_input, progress, &mut |value| {
         objects.push(value);
-    })?;
+    })
+    .map_err(GivenError::from)?;
     summary.add(read.summary);
     summary.warnings.extend(odd_agents(&objects));
     if objects.is_empty() {
@@ -108,17 +78,18 @@ pub fn load(
         return Err(LoadError::Nothing { skipped });
     }
     objects.extend(learned_classes(&objects)?);
-    if args.config.is_none() {
+    if args.decisions.config.is_none() {
         let applied = scenario.iter().flat_map(Scenario::objects);
         summary
             .warnings
-            .extend(serve_all(&mut profiles, objects.iter().chain(applied)));
+            .extend(serve_all(&mut settings.profiles, objects.iter().chain(applied)));
     }
     let mut simulation = Simulation::new(Options {
         seed: args.seed,
-        profiles,
+        settings,
     });
-    simulation.load(input::with_reports(objects))?;
+    let loaded = simulation.load(input::with_reports(objects));
+    loaded.map_err(GivenError::from)?;
     Ok(Loaded {
         simulation,
         scenario,
@@ -171,7 +142,7 @@ fn serve_all<'a>(profiles: &mut BTreeMap<String, Profile>, objects: impl Iterato
 ///
 /// # Errors
 /// If a pod or workload names a class that nothing tells of.
-fn learned_classes(objects: &[Value]) -> Result<Vec<Value>, LoadError> {
+fn learned_classes(objects: &[Value]) -> Result<Vec<Value>, GivenError> {
     let mut known = Learned::default();
     let kinds = |kind: &'static str| objects.iter().filter(move |object| field::kind(object) == kind);
     for class in kinds("PriorityClass") {
@@ -186,7 +157,7 @@ fn learned_classes(objects: &[Value]) -> Result<Vec<Value>, LoadError> {
         };
         let name = field::text(spec, "/priorityClassName");
         if !known.classes.contains(name) {
-            admission::priority(name, &known).map_err(|missing| LoadError::Priority {
+            admission::priority(name, &known).map_err(|missing| GivenError::Priority {
                 kind: field::kind(object).to_owned(),
                 name: format!("{}/{}", field::namespace(object), field::name(object)),
                 missing,

@@ -8,7 +8,6 @@ use crate::explain::report::{NodeReport, Report};
 use crate::input::Gaps;
 use berth_cluster::simulation::{Outcome, RefusedNodes, Simulation};
 use berth_core::api::Object;
-use berth_scheduler::scheduler::DEFAULT_SCHEDULER_NAME;
 use std::collections::BTreeMap;
 
 /// How many groups are examined: a person reads a few, and each costs a look at every node.
@@ -32,8 +31,7 @@ pub fn examined(simulation: &Simulation, gaps: &Gaps) -> Outcome {
         if !pod.spec.node_name.is_empty() {
             continue;
         }
-        let scheduler = pod.spec.scheduler_name.as_deref().unwrap_or(DEFAULT_SCHEDULER_NAME);
-        let Some(profile) = simulation.profile(scheduler) else {
+        let Some(profile) = simulation.settings().profile_of(&pod) else {
             continue;
         };
         let report = explain_pod_despite(&mut cluster, &pod, profile, gaps);

@@ -16,7 +16,6 @@ pub use components::Component;
 pub use load::LoadError;
 
 use crate::cli::UpArgs;
-use crate::config::{self, Configuration};
 use crate::input::{NoProgress, Source, read_all_values};
 use crate::terminal::Color;
 use anyhow::Context;
@@ -64,13 +63,12 @@ pub fn up(args: &UpArgs, color: Color) -> anyhow::Result<()> {
     result
 }
 
-fn scheduler_options(args: &UpArgs) -> anyhow::Result<scheduler::Options> {
-    let mut configuration = match &args.config {
-        Some(path) => Configuration::from_file(path)?,
-        None => Configuration::default(),
-    };
-    configuration.set_feature_gates(&config::feature_gates(&args.feature_gates)?);
-    Ok(crate::component::scheduler_options(&configuration))
+/// The options of the scheduler of `berth up`.
+///
+/// # Errors
+/// If its configuration or its feature gates are broken.
+pub fn scheduler_options(args: &UpArgs) -> anyhow::Result<scheduler::Options> {
+    Ok(crate::component::scheduler_options(&args.decisions.read()?))
 }
 
 async fn run(

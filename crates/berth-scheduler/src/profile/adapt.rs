@@ -2,28 +2,31 @@
 //!
 //! kube-scheduler words the refusal for added affinity as the scheduler's; here it counts as the pod's own.
 
+use super::Profile;
 use berth_core::api::{Affinity, ContainerResources, NodeAffinity, NodeSelector, NodeSelectorTerm, Pod, ResourceList};
+use std::borrow::Cow;
 
-/// What a profile adds to pods, or takes from them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PodChanges {
-    /// Node affinity that every pod gets in addition to its own.
-    pub added_affinity: Option<NodeAffinity>,
-    /// Extended resources that are not counted, by name.
-    pub ignored_resources: Vec<String>,
-    /// Extended resources that are not counted, by the part of their names before the slash.
-    pub ignored_resource_groups: Vec<String>,
-}
-
-impl PodChanges {
-    /// Applies the changes to a pod.
-    pub fn apply(&self, pod: &mut Pod) {
+impl Profile {
+    /// The pod as this profile decides on it: with the added affinity, and without the resources that are not counted.
+    ///
+    /// Only pods that wait for a node are adapted. What a running pod uses counts for every profile.
+    #[must_use]
+    pub fn adapt<'p>(&self, pod: &'p Pod) -> Cow<'p, Pod> {
+        let ignores = !(self.ignored_resources.is_empty() && self.ignored_resource_groups.is_empty());
+        if self.added_affinity.is_none() && !ignores {
+            return Cow::Borrowed(pod);
+        }
+        let mut pod = pod.clone();
         if let Some(added) = &self.added_affinity {
-            add_affinity(pod, added);
+            add_affinity(&mut pod, added);
         }
-        if self.ignored_resources.is_empty() && self.ignored_resource_groups.is_empty() {
-            return;
+        if ignores {
+            self.ignore_resources(&mut pod);
         }
+        Cow::Owned(pod)
+    }
+
+    fn ignore_resources(&self, pod: &mut Pod) {
         let spec = &mut pod.spec;
         for container in spec.containers.iter_mut().chain(&mut spec.init_containers) {
             self.ignore_in(&mut container.resources);

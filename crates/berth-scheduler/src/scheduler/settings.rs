@@ -1,0 +1,34 @@
+//! What a scheduler is set up with: all of a configuration that bears on decisions.
+
+use super::{DEFAULT_SCHEDULER_NAME, scheduler_name};
+use crate::profile::Profile;
+use crate::queue::QueueTimes;
+use berth_core::api;
+use std::collections::BTreeMap;
+
+/// The settings of a scheduler. Whoever decides takes them whole, so that no part of a configuration is lost on the way.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// The profiles by the names that pods choose them by.
+    pub profiles: BTreeMap<String, Profile>,
+    /// How long pods wait between attempts.
+    pub times: QueueTimes,
+}
+
+impl Default for Settings {
+    /// The default profile, in kube-scheduler's place.
+    fn default() -> Self {
+        Self {
+            profiles: BTreeMap::from([(DEFAULT_SCHEDULER_NAME.to_owned(), Profile::default())]),
+            times: QueueTimes::default(),
+        }
+    }
+}
+
+impl Settings {
+    /// The profile of a pod; none if the pod names a scheduler that has no profile here.
+    #[must_use]
+    pub fn profile_of(&self, pod: &api::Pod) -> Option<&Profile> {
+        self.profiles.get(scheduler_name(pod))
+    }
+}

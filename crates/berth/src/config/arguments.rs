@@ -1,0 +1,39 @@
+//! The arguments by which every command that decides is given its configuration.
+
+use super::{ConfigError, Configuration, feature_gates};
+use crate::help;
+use clap::Args;
+use std::path::PathBuf;
+
+/// The configuration of decisions, as the command line names it.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ConfigArgs {
+    /// A KubeSchedulerConfiguration (v1): profiles, plugins, their weights and arguments.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Feature gates.
+    #[arg(
+        long,
+        help = help::feature_gates(),
+        value_name = "NAME=true|false,...",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub feature_gates: String,
+}
+
+impl ConfigArgs {
+    /// Reads the configuration, with the gates of the command line in every profile.
+    ///
+    /// # Errors
+    /// If the file or the gates are broken.
+    pub fn read(&self) -> Result<Configuration, ConfigError> {
+        let gates = feature_gates(&self.feature_gates)?;
+        let mut configuration = match &self.config {
+            Some(path) => Configuration::from_file(path)?,
+            None => Configuration::default(),
+        };
+        configuration.set_feature_gates(&gates);
+        Ok(configuration)
+    }
+}

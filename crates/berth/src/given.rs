@@ -1,0 +1,34 @@
+//! What a command is given to decide on: files or a cluster, and a configuration.
+
+use crate::cluster::ClusterError;
+use crate::config::ConfigError;
+use crate::input::ReadError;
+use berth_cluster::admission::UnknownClass;
+use berth_cluster::memory::Refused;
+
+/// Why what a command was given cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum GivenError {
+    /// The cluster cannot be read.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    /// The files are broken.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The configuration is broken.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// An object cannot be created.
+    #[error(transparent)]
+    Object(#[from] Refused),
+    /// A pod or workload names a priority class that is not there.
+    #[error("{kind} {name:?}: {missing}")]
+    Priority {
+        /// Its kind.
+        kind: String,
+        /// Its name with its namespace.
+        name: String,
+        /// What is missing.
+        missing: UnknownClass,
+    },
+}
