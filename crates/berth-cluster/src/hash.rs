@@ -35,7 +35,7 @@ pub(crate) fn of_text(text: &str) -> u64 {
 }
 
 /// The hash of bytes.
-pub fn of_bytes(bytes: &[u8]) -> u64 {
+pub(crate) fn of_bytes(bytes: &[u8]) -> u64 {
     let mut hash = Fnv::new();
     hash.write(bytes);
     hash.finish()

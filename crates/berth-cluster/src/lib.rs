@@ -39,6 +39,5 @@ pub mod workloads;
 mod testing;
 
 pub use effect::{Effect, Event, EventType, Step, Target};
-pub use hash::of_bytes as hash_of;
 pub use memory::{Change, MemoryCluster};
 pub use objects::{Key, Objects, View};

@@ -1,9 +1,7 @@
 //! Runs a command: arguments in, output and exit status out.
 
 use crate::bench;
-use crate::cli::{
-    Bench, BenchSimulateArgs, Cli, Command, DecideArgs, ExplainArgs, Output, SimulateArgs, SimulateOutput,
-};
+use crate::cli::{Cli, Command, ExplainArgs, Output, SimulateArgs, SimulateOutput};
 use crate::cluster::ESSENTIAL;
 use crate::component;
 use crate::csi_driver;
@@ -85,12 +83,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<u8> {
         Command::Controller(args) => component::controller(args, cli.color).map(|()| EXIT_DONE),
         Command::Provisioner(args) => provisioner::provisioner(args, cli.color).map(|()| EXIT_DONE),
         Command::CsiDriver(args) => csi_driver::csi_driver(args, cli.color).map(|()| EXIT_DONE),
-        Command::Bench {
-            what: Bench::Decide(args),
-        } => decide(args, cli.color),
-        Command::Bench {
-            what: Bench::Simulate(args),
-        } => bench_simulate(args, cli.color),
+        Command::Bench { what } => bench::bench(what, cli.color).map(|()| EXIT_DONE),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "berth", &mut script);
@@ -154,48 +147,8 @@ fn simulate(args: &SimulateArgs, color: Color) -> anyhow::Result<u8> {
     })
 }
 
-fn decide(args: &DecideArgs, color: Color) -> anyhow::Result<u8> {
-    let size = bench::Size {
-        nodes: args.nodes as usize,
-        volumes_per_node: args.volumes_per_node as usize,
-        pods: args.pods as usize,
-        claims: args.claims as usize,
-        shapes: args.shapes.map(|shapes| shapes.get() as usize),
-        seed: args.seed,
-    };
-    let configuration = args.decisions.read()?;
-    let profile = configuration.profiles.first().map(|first| first.profile.clone());
-    let measurement = bench::measure(&size, &profile.unwrap_or_default(), &mut ProgressLine::new());
-    match args.output {
-        Output::Table => write!(color.stdout(), "{}", measurement.table())?,
-        Output::Json => write_json(&measurement)?,
-    }
-    Ok(EXIT_DONE)
-}
-
-fn bench_simulate(args: &BenchSimulateArgs, color: Color) -> anyhow::Result<u8> {
-    let size = bench::simulation::Size {
-        nodes: args.nodes,
-        pods: args.pods,
-        replicas: args.replicas,
-        seed: args.seed,
-    };
-    if let Some(path) = &args.write_input {
-        let items: Vec<_> = bench::simulation::objects(&size).collect();
-        let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": items});
-        std::fs::write(path, list.to_string()).with_context(|| format!("cannot write {}", path.display()))?;
-        return Ok(EXIT_DONE);
-    }
-    let measurement = bench::simulation::measure(&size, &mut ProgressLine::new())?;
-    match args.output {
-        Output::Table => write!(color.stdout(), "{}", measurement.table())?,
-        Output::Json => write_json(&measurement)?,
-    }
-    Ok(EXIT_DONE)
-}
-
 /// Writes a value as one line of JSON.
-fn write_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
+pub(crate) fn write_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     let mut text = serde_json::to_string(value).context("the answer cannot be written as JSON")?;
     text.push('\n');
     io::stdout().write_all(text.as_bytes())?;

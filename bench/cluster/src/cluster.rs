@@ -3,7 +3,7 @@
 //! Objects are made one by one in the form in which an API server would give them, and whoever takes them need
 //! not keep them: a hundred thousand nodes with a million volumes pass through without being held.
 
-use super::random::Random;
+use crate::random::Random;
 use berth_core::api::{ClaimSource, Namespace, Node};
 use berth_core::api::{
     Container, LocalVolume, NodeSelector, NodeSelectorTerm, Object, ObjectMeta, PersistentVolume,
@@ -40,7 +40,7 @@ pub struct Size {
     pub claims: usize,
     /// How many kinds of pods there are that are alike in all that decisions read; by chance if it is not said.
     pub shapes: Option<usize>,
-    /// Where chance begins.
+    /// Random seed.
     pub seed: u64,
 }
 
@@ -58,7 +58,7 @@ impl Size {
 }
 
 /// Makes every object but the pods, and hands each on.
-pub(super) fn objects(size: &Size, sink: &mut dyn FnMut(&Object)) {
+pub(crate) fn objects(size: &Size, sink: &mut dyn FnMut(&Object)) {
     let mut random = Random::new(size.seed);
     sink(
         &Namespace {
@@ -85,7 +85,7 @@ pub(super) fn objects(size: &Size, sink: &mut dyn FnMut(&Object)) {
 }
 
 /// Makes a pod. Pods are made from their number alone, so that one can be made without those before it.
-pub(super) fn pod(size: &Size, index: usize) -> Pod {
+pub(crate) fn pod(size: &Size, index: usize) -> Pod {
     let chance = size.shape(index).unwrap_or(index);
     let mut random = Random::new(size.seed ^ (chance as u64 + 1).wrapping_mul(0xA24B_AED4_963E_E407));
     let (milli_cpu, memory_mib) = random.one_of(&POD_SIZES);

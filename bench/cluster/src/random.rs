@@ -2,12 +2,12 @@
 
 /// SplitMix64, which is small, fast and even enough for making up clusters.
 #[derive(Clone, Debug)]
-pub(super) struct Random {
+pub(crate) struct Random {
     state: u64,
 }
 
 impl Random {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
@@ -20,7 +20,7 @@ impl Random {
     }
 
     /// A number below `bound`; 0 if that is 0.
-    pub(super) fn below(&mut self, bound: usize) -> usize {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
         match bound {
             0 => 0,
             bound => (self.next() % bound as u64) as usize,
@@ -28,7 +28,7 @@ impl Random {
     }
 
     /// One of some values; the first is as likely as the last.
-    pub(super) fn one_of<T: Copy>(&mut self, values: &[T; 6]) -> T {
+    pub(crate) fn one_of<T: Copy>(&mut self, values: &[T; 6]) -> T {
         values[self.below(values.len())]
     }
 }

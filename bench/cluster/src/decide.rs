@@ -1,12 +1,9 @@
-//! `berth bench`: how fast decisions are, in memory and with placement, and how fast simulations are.
+//! `berth bench decide`: how fast decisions are, in memory and with placement.
 
-mod cluster;
-mod random;
-pub mod simulation;
+pub use crate::cluster::Size;
 
-pub use cluster::Size;
-
-use crate::input::Progress;
+use crate::process::{Memory, seconds_on_processor};
+use crate::{Progress, cluster, mebibytes};
 use berth_core::nodes::NodeId;
 use berth_scheduler::cluster::Cluster;
 use berth_scheduler::decide::{Decision, Scratch, decide};
@@ -14,12 +11,11 @@ use berth_scheduler::plugins::FilterState;
 use berth_scheduler::pod::Pod;
 use berth_scheduler::profile::Profile;
 use serde::Serialize;
-use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 /// How many objects are loaded between two looks at the clock for progress.
 const PROGRESS_EVERY: usize = 1000;
-/// The same for pods, which take longer.
+/// How many pods are decided on between two looks at the clock for progress: they take longer than objects.
 const PODS_PER_LOOK: usize = 16;
 
 /// What was measured. The field names are a contract with users' scripts.
@@ -61,7 +57,7 @@ pub struct Measurement {
 }
 
 /// Makes up a cluster, decides on its pods one after the other, and measures.
-pub fn measure(size: &Size, profile: &Profile, progress: &mut dyn Progress) -> Measurement {
+pub fn measure(size: &Size, profile: &Profile, progress: &mut Progress<'_>) -> Measurement {
     let begun = Instant::now();
     let mut cluster = load(size, progress);
     let load = begun.elapsed();
@@ -75,14 +71,13 @@ pub fn measure(size: &Size, profile: &Profile, progress: &mut dyn Progress) -> M
         placed += usize::from(place(&mut cluster, &pod, profile, &mut scratch));
         times.push(begun.elapsed());
         if index % PODS_PER_LOOK == 0 {
-            progress.step("decided on", index, "pods");
+            progress("decided on", index, "pods");
         }
     }
-    progress.done();
     let worked = seconds_on_processor() - worked_before;
     let decide: Duration = times.iter().sum();
     times.sort_unstable();
-    let memory = memory();
+    let memory = Memory::of_this_process();
     Measurement {
         nodes: size.nodes,
         volumes: size.nodes * size.volumes_per_node,
@@ -103,17 +98,16 @@ pub fn measure(size: &Size, profile: &Profile, progress: &mut dyn Progress) -> M
     }
 }
 
-fn load(size: &Size, progress: &mut dyn Progress) -> Cluster {
+fn load(size: &Size, progress: &mut Progress<'_>) -> Cluster {
     let mut cluster = Cluster::default();
     let mut loaded = 0;
     cluster::objects(size, &mut |object| {
         cluster.upsert(object);
         loaded += 1;
         if loaded % PROGRESS_EVERY == 0 {
-            progress.step("loaded", loaded, "objects");
+            progress("loaded", loaded, "objects");
         }
     });
-    progress.done();
     cluster
 }
 
@@ -155,39 +149,11 @@ fn percentile(sorted: &[Duration], percent: usize) -> f64 {
     sorted.get(rank).map_or(0.0, |time| time.as_secs_f64() * 1e6)
 }
 
-/// How long a processor has worked on this thread, where the system says it.
-fn seconds_on_processor() -> f64 {
-    let counters = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let nanoseconds = counters.split(' ').next().and_then(|first| first.parse::<f64>().ok());
-    nanoseconds.unwrap_or(0.0) / 1e9
-}
-
-#[derive(Default)]
-struct Memory {
-    now: u64,
-    peak: u64,
-}
-
-/// The memory of this process, where the system says it.
-fn memory() -> Memory {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let field = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-        let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-        Some(kibibytes * 1024)
-    };
-    Memory {
-        now: field("VmRSS:").unwrap_or(0),
-        peak: field("VmHWM:").unwrap_or(0),
-    }
-}
-
 impl Measurement {
     /// The measurement for a person.
     #[must_use]
     pub fn table(&self) -> String {
-        let mebibytes = |bytes: u64| format!("{:.0} MiB", bytes as f64 / (1 << 20) as f64);
-        let rows = [
+        crate::table(&[
             ("nodes", format!("{} in {} zones", self.nodes, self.zones)),
             ("volumes", self.volumes.to_string()),
             (
@@ -221,20 +187,13 @@ impl Measurement {
                     mebibytes(self.peak_rss_bytes)
                 ),
             ),
-        ];
-        let mut out = String::new();
-        for (label, text) in rows {
-            // Writing to a string cannot fail.
-            let _ = writeln!(out, "{label:<9}{text}");
-        }
-        out
+        ])
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::input::NoProgress;
 
     #[test]
     fn percentiles_of_few_times() {
@@ -254,7 +213,7 @@ mod tests {
             shapes: None,
             seed: 7,
         };
-        let measured = measure(&size, &Profile::default(), &mut NoProgress);
+        let measured = measure(&size, &Profile::default(), &mut |_, _, _| {});
         assert_eq!((measured.nodes, measured.volumes, measured.pods), (30, 120, 20));
         assert_eq!(measured.placed, 20, "there is room for all");
         assert!(measured.rss_bytes > 0);
@@ -280,7 +239,7 @@ mod tests {
         assert_eq!(distinct(&size(Some(1))), 1);
         assert_eq!(distinct(&size(Some(7))), 7);
         assert_eq!(distinct(&size(Some(20))), 20);
-        let measured = measure(&size(Some(7)), &Profile::default(), &mut NoProgress);
+        let measured = measure(&size(Some(7)), &Profile::default(), &mut |_, _, _| {});
         assert_eq!((measured.placed, measured.shapes), (20, Some(7)));
     }
 }

@@ -4,18 +4,19 @@
 //! each. Every second set wants local disks, the others a volume that is made in the zone of its node; every third is
 //! started in order, pod after pod.
 
-use super::{memory, seconds_on_processor};
-use crate::input::{Gaps, Progress};
-use berth_cluster::names::RACK;
-use berth_cluster::simulation::{Options, Simulation};
+use crate::process::{Memory, seconds_on_processor};
+use crate::{Progress, mebibytes};
 use berth_core::names::{HOSTNAME, NO_PROVISIONER, ZONE};
+use rustc_hash::FxHasher;
 use serde::Serialize;
 use serde_json::{Value, json};
-use std::fmt::Write as _;
+use std::hash::Hasher as _;
 use std::time::Instant;
 
 const ZONES: u32 = 3;
 const RACKS: u32 = 10;
+/// The label of a node's rack, as the sample cluster of `berth up` has it.
+const RACK: &str = "topology.berth.dev/rack";
 /// Disks on each node: their sizes in Gi.
 const DISKS: [u32; 6] = [100, 200, 200, 500, 500, 1000];
 
@@ -160,47 +161,94 @@ fn stateful_set(number: u32, replicas: u32) -> Value {
     })
 }
 
-/// Makes up a cluster, simulates it until nothing moves, and measures.
+/// A cluster in virtual time that can be measured.
+pub trait Simulation {
+    /// What came of it.
+    type Outcome;
+
+    /// Creates an object.
+    fn create(&mut self, object: Value);
+    /// Runs until nothing moves. Tells how many pods were placed, now and then.
+    fn run(&mut self, progress: &mut dyn FnMut(u64));
+    /// Gathers the outcome.
+    fn outcome(&self) -> Self::Outcome;
+    /// Writes the outcome as JSON.
+    ///
+    /// # Errors
+    /// If it cannot be written as JSON.
+    fn json(outcome: &Self::Outcome) -> serde_json::Result<Vec<u8>>;
+    /// Draws the outcome as a page.
+    fn page(outcome: &Self::Outcome) -> String;
+    /// Counts what the outcome holds.
+    fn counts(outcome: &Self::Outcome) -> Counts;
+}
+
+/// How much an outcome holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
+    /// Nodes in the cluster.
+    pub nodes: usize,
+    /// Pods at the end.
+    pub pods: usize,
+    /// Pods that have a node.
+    pub placed: usize,
+    /// Claims that are bound.
+    pub bound_claims: usize,
+    /// Volumes at the end, made ones too.
+    pub volumes: usize,
+    /// Events that were told.
+    pub events: usize,
+}
+
+/// Makes up a cluster in an empty simulation, runs it until nothing moves, and measures.
 ///
 /// # Errors
 /// If the outcome cannot be written as JSON.
-pub fn measure(size: &Size, progress: &mut dyn Progress) -> serde_json::Result<Measurement> {
+pub fn measure<S: Simulation>(
+    size: &Size,
+    mut simulation: S,
+    progress: &mut Progress<'_>,
+) -> serde_json::Result<Measurement> {
     let begun = Instant::now();
-    let mut simulation = Simulation::new(Options {
-        seed: size.seed,
-        ..Options::default()
-    });
     for object in objects(size) {
-        // No two objects of a made-up cluster share a name.
-        let _ = simulation.create(object);
+        simulation.create(object);
     }
     let load_s = begun.elapsed().as_secs_f64();
     let (begun, worked) = (Instant::now(), seconds_on_processor());
-    simulation.run(&mut |scheduled| progress.step("placed", usize::try_from(scheduled).unwrap_or(usize::MAX), "pods"));
-    progress.done();
+    simulation.run(&mut |placed| progress("placed", usize::try_from(placed).unwrap_or(usize::MAX), "pods"));
     let (run_s, run_cpu_s) = (begun.elapsed().as_secs_f64(), seconds_on_processor() - worked);
     let begun = Instant::now();
-    let outcome = crate::simulate::examined(&simulation, &Gaps::default());
-    let json = serde_json::to_vec(&outcome)?;
+    let outcome = simulation.outcome();
+    let json = S::json(&outcome)?;
     let outcome_s = begun.elapsed().as_secs_f64();
     let begun = Instant::now();
-    let html_bytes = crate::simulate::render_html(&outcome).len();
+    let html_bytes = S::page(&outcome).len();
     let html_s = begun.elapsed().as_secs_f64();
-    let memory = memory();
+    let mut hash = FxHasher::default();
+    hash.write(&json);
+    let Counts {
+        nodes,
+        pods,
+        placed,
+        bound_claims,
+        volumes,
+        events,
+    } = S::counts(&outcome);
+    let memory = Memory::of_this_process();
     Ok(Measurement {
-        nodes: outcome.summary.nodes,
-        pods: outcome.summary.pods,
-        placed: outcome.summary.placed,
-        bound_claims: outcome.summary.bound_claims,
-        volumes: outcome.volumes.len(),
-        events: outcome.events.len(),
+        nodes,
+        pods,
+        placed,
+        bound_claims,
+        volumes,
+        events,
         load_s,
         run_s,
         run_cpu_s,
         outcome_s,
         html_s,
         html_bytes,
-        outcome_hash: format!("{:016x}", berth_cluster::hash_of(&json)),
+        outcome_hash: format!("{:016x}", hash.finish()),
         rss_bytes: memory.now,
         peak_rss_bytes: memory.peak,
     })
@@ -210,8 +258,7 @@ impl Measurement {
     /// The measurement for a person.
     #[must_use]
     pub fn table(&self) -> String {
-        let mebibytes = |bytes: u64| format!("{:.0} MiB", bytes as f64 / (1 << 20) as f64);
-        let rows = [
+        crate::table(&[
             ("nodes", self.nodes.to_string()),
             ("pods", format!("{}, {} placed", self.pods, self.placed)),
             (
@@ -239,38 +286,6 @@ impl Measurement {
                     mebibytes(self.peak_rss_bytes)
                 ),
             ),
-        ];
-        let mut out = String::new();
-        for (label, text) in rows {
-            // Writing to a string cannot fail.
-            let _ = writeln!(out, "{label:<9}{text}");
-        }
-        out
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::input::NoProgress;
-
-    #[test]
-    fn the_same_seed_gives_the_same_bytes_and_every_pod_a_node() {
-        let size = Size {
-            nodes: 40,
-            pods: 230,
-            replicas: 50,
-            seed: 3,
-        };
-        let first = measure(&size, &mut NoProgress).unwrap();
-        assert_eq!(
-            (first.nodes, first.pods, first.placed, first.bound_claims),
-            (40, 230, 230, 230)
-        );
-        let second = measure(&size, &mut NoProgress).unwrap();
-        assert_eq!(first.outcome_hash, second.outcome_hash);
-        let other = measure(&Size { seed: 4, ..size }, &mut NoProgress).unwrap();
-        assert_ne!(first.outcome_hash, other.outcome_hash, "the seed breaks ties");
-        assert!(first.table().contains("230 placed"));
+        ])
     }
 }

@@ -1,0 +1,29 @@
+//! What `berth bench` runs: clusters made up from a seed, and measurements on them.
+//!
+//! The clusters and the measurements are here; the simulation that is measured is a parameter, since this crate must not know
+//! the program that calls it.
+
+mod cluster;
+pub mod decide;
+mod process;
+mod random;
+pub mod simulate;
+
+use std::fmt::Write as _;
+
+/// Told now and then how far a measurement has got: a verb, how many, of what. "decided on", 512, "pods".
+pub type Progress<'p> = dyn FnMut(&str, usize, &str) + 'p;
+
+/// Rows of a measurement for a person: a label, and the text beside it.
+fn table(rows: &[(&str, String)]) -> String {
+    let mut out = String::new();
+    for (label, text) in rows {
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "{label:<9}{text}");
+    }
+    out
+}
+
+fn mebibytes(bytes: u64) -> String {
+    format!("{:.0} MiB", bytes as f64 / (1 << 20) as f64)
+}
