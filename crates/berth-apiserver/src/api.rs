@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use berth_kinds::admission::Features;
 use jiff::Timestamp;
 
 use crate::clock::Clock;
@@ -25,8 +26,8 @@ pub(crate) struct Api {
     /// See [`crate::write::Change`]: held while something is taken that only one object can have.
     pub(crate) allocation: Mutex<()>,
     pub(crate) body_bytes_max: usize,
-    /// Whether pods have service accounts, and namespaces one for those that name none.
-    pub(crate) service_accounts: bool,
+    /// What admission is told to do. With service accounts, each namespace has one for pods that name none.
+    pub(crate) features: Features,
     /// The token that stands for the one user.
     pub(crate) token: Arc<str>,
     /// `host:port` as clients see it, once there is a listener.
@@ -52,7 +53,7 @@ impl Api {
             collector: Collector::default(),
             allocation: Mutex::default(),
             body_bytes_max,
-            service_accounts: false,
+            features: Features::default(),
             token,
             address: RwLock::new(String::new()),
             stopping: tokio::sync::watch::Sender::new(false),

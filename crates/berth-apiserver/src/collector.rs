@@ -9,16 +9,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
-use crate::admission::definitions::CLEANUP;
 use crate::api::{Api, DEFINITIONS};
 use crate::clock;
 use crate::error::ApiError;
 use crate::meta;
 use crate::remains::{self, Remains};
-use crate::server::{self, DEFAULT_ACCOUNT};
+use crate::server;
 use crate::store::{Event, EventKind, Object, PageQuery, Ticket};
 use crate::types::Served;
 use crate::write::{Change, DeleteOptions, FOREGROUND, ORPHAN, Outcome, Propagation};
+use berth_kinds::kinds::custom_resource_definition::CLEANUP;
+use berth_kinds::kinds::pod::DEFAULT_ACCOUNT;
 
 const ACCOUNTS: &str = "serviceaccounts";
 
@@ -119,7 +120,7 @@ impl Api {
     }
 
     fn want_account(&self, namespace: &str) {
-        if self.service_accounts {
+        if self.features.service_accounts {
             self.collector.push(Task::Account {
                 namespace: namespace.to_owned(),
             });

@@ -12,7 +12,6 @@ use crate::error::ApiError;
 use crate::openapi::{self, ServedType};
 use crate::render;
 use crate::service::{Answer, bytes_response, json_response};
-use crate::swagger_protobuf;
 use crate::types::Types;
 
 /// The version of Kubernetes whose API this is.
@@ -110,20 +109,13 @@ fn openapi_document(api: &Api, call: &Call, parts: &[&str]) -> Answer {
     let accepted = accept(&call.headers).split(',').find_map(|media_type| {
         match media_type.split(';').next().unwrap_or_default().trim() {
             JSON | "application/*" | "*/*" => Some(JSON),
-            other if other.starts_with(swagger_protobuf::MEDIA_TYPE_PREFIX) && parts == ["v2"] => {
-                Some(swagger_protobuf::MEDIA_TYPE)
-            }
             _ => None,
         }
     });
     let media_type = accepted.ok_or_else(ApiError::not_acceptable)?;
     let bytes = types.document(&call.path, media_type, || {
         let document = make_openapi(&types, parts)?;
-        Some(if media_type == JSON {
-            render::json_bytes(&document)
-        } else {
-            swagger_protobuf::encode(&document).into()
-        })
+        Some(render::json_bytes(&document))
     });
     let mut response = bytes_response(StatusCode::OK, [bytes.ok_or_else(ApiError::no_such_path)?]);
     response

@@ -6,7 +6,8 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use crate::registry::{self, ResourceType};
-use crate::schema;
+
+pub(crate) use berth_kinds::error::FieldError;
 
 /// A refusal, as a `Status` object and an HTTP status.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -22,129 +23,9 @@ pub(crate) struct ApiError {
     continue_token: Option<String>,
 }
 
-/// One thing wrong with one field.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct FieldError {
-    reason: &'static str,
-    field: String,
-    message: String,
-}
-
-impl FieldError {
-    /// The field must be set.
-    pub(crate) fn required(field: impl Into<String>, detail: &str) -> Self {
-        let message = if detail.is_empty() {
-            "Required value".to_owned()
-        } else {
-            format!("Required value: {detail}")
-        };
-        Self {
-            reason: "FieldValueRequired",
-            field: field.into(),
-            message,
-        }
-    }
-
-    /// The field's value is not allowed.
-    pub(crate) fn invalid(field: impl Into<String>, value: &Value, detail: &str) -> Self {
-        Self::invalid_text(field, &value.to_string(), detail)
-    }
-
-    /// The same with a value that is not written as JSON.
-    pub(crate) fn invalid_text(field: impl Into<String>, value: &str, detail: &str) -> Self {
-        let message = format!("Invalid value: {value}: {detail}");
-        Self {
-            reason: "FieldValueInvalid",
-            field: field.into(),
-            message,
-        }
-    }
-
-    /// The field's value is not one of those that are.
-    pub(crate) fn not_supported(field: impl Into<String>, value: &Value, supported: &[&str]) -> Self {
-        Self::not_supported_text(field, &value.to_string(), supported)
-    }
-
-    /// The same with a value that is not written as JSON.
-    pub(crate) fn not_supported_text(field: impl Into<String>, value: &str, supported: &[&str]) -> Self {
-        let supported: Vec<_> = supported.iter().map(|s| format!("{s:?}")).collect();
-        let message = format!("Unsupported value: {value}: supported values: {}", supported.join(", "));
-        Self {
-            reason: "FieldValueNotSupported",
-            field: field.into(),
-            message,
-        }
-    }
-
-    /// The field must not be set or changed.
-    pub(crate) fn forbidden(field: impl Into<String>, detail: &str) -> Self {
-        let message = format!("Forbidden: {detail}");
-        Self {
-            reason: "FieldValueForbidden",
-            field: field.into(),
-            message,
-        }
-    }
-
-    /// The value may stand only once.
-    pub(crate) fn duplicate(field: impl Into<String>, value: &Value) -> Self {
-        Self::duplicate_text(field, &value.to_string())
-    }
-
-    /// The same with a value that is not written as JSON.
-    pub(crate) fn duplicate_text(field: impl Into<String>, value: &str) -> Self {
-        let message = format!("Duplicate value: {value}");
-        Self {
-            reason: "FieldValueDuplicate",
-            field: field.into(),
-            message,
-        }
-    }
-
-    /// The value names something that is not there.
-    pub(crate) fn not_found(field: impl Into<String>, value: &Value) -> Self {
-        let message = format!("Not found: {value}");
-        Self {
-            reason: "FieldValueNotFound",
-            field: field.into(),
-            message,
-        }
-    }
-
-    /// The value is longer than allowed.
-    pub(crate) fn too_long(field: impl Into<String>, bytes_max: usize) -> Self {
-        let message = format!("Too long: may not be more than {bytes_max} bytes");
-        Self {
-            reason: "FieldValueTooLong",
-            field: field.into(),
-            message,
-        }
-    }
-
-    /// The same about another field.
-    #[must_use]
-    pub(crate) fn at(mut self, field: impl Into<String>) -> Self {
-        self.field = field.into();
-        self
-    }
-
-    fn cause(&self) -> Value {
-        json!({"reason": self.reason, "message": self.message, "field": self.field})
-    }
-
-    fn text(&self) -> String {
-        format!("{}: {}", self.field, self.message)
-    }
-}
-
-impl From<schema::FieldError> for FieldError {
-    fn from(error: schema::FieldError) -> Self {
-        Self {
-            reason: error.reason.cause(),
-            field: error.field,
-            message: error.message,
-        }
-    }
+/// A cause of a `Status`.
+fn cause(error: &FieldError) -> Value {
+    json!({"reason": error.problem.reason(), "message": error.message(), "field": error.field})
 }
 
 impl ApiError {
@@ -318,7 +199,7 @@ impl ApiError {
 
     /// 422: fields of an object that is named by its kind are wrong.
     pub(crate) fn invalid_object(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Self {
-        let mut texts: Vec<_> = errors.iter().map(FieldError::text).collect();
+        let mut texts: Vec<_> = errors.iter().map(FieldError::to_string).collect();
         // What is said twice is heard once.
         let mut seen = std::collections::HashSet::new();
         texts.retain(|text| seen.insert(text.clone()));
@@ -331,7 +212,7 @@ impl ApiError {
         error.detail("name", name);
         error.detail("group", group);
         error.detail("kind", kind);
-        error.with_causes(errors.iter().map(FieldError::cause).collect())
+        error.with_causes(errors.iter().map(cause).collect())
     }
 
     /// 422 for a patch that cannot be applied to the object.

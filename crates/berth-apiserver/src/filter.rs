@@ -1,5 +1,6 @@
 //! Which objects a list or a watch is about: namespace, labels and fields, ready to be asked often.
 
+use berth_kinds::SelectableField;
 use serde_json::{Map, Value};
 
 use crate::error::ApiError;
@@ -16,6 +17,11 @@ enum Field {
     Path(Vec<String>),
 }
 
+/// What objects of a built-in type can be selected by.
+fn selectable(served: &Served) -> &'static [SelectableField] {
+    served.kind.map_or(&[], |kind| kind.selectable)
+}
+
 /// The conditions of one list or watch.
 #[derive(Debug)]
 pub(crate) struct Filter {
@@ -28,28 +34,22 @@ pub(crate) struct Filter {
     whole: FieldSelector,
 }
 
-/// Fields whose absence reads as the empty text, so that a look-up at their path is the whole answer.
-const PLAIN_FIELDS: [&str; 9] = [
-    "spec.nodeName",
-    "spec.schedulerName",
-    "spec.restartPolicy",
-    "status.phase",
-    "status.nominatedNodeName",
-    "involvedObject.kind",
-    "involvedObject.name",
-    "involvedObject.namespace",
-    "involvedObject.uid",
-];
+/// Whether a field is a text at its path whose absence reads as the empty text, so that a look-up there is the whole answer.
+fn is_plain(field: &SelectableField) -> bool {
+    field.path == field.name && field.other_path.is_empty() && field.unset.is_empty()
+}
 
 impl Filter {
     pub(crate) fn new(served: &Served, namespace: &str, labels: &str, fields: &str) -> Result<Self, ApiError> {
         let bad = |error: crate::selector::SelectorError| ApiError::bad_request(error.to_string());
         let selector = FieldSelector::parse(fields).map_err(bad)?;
-        match &served.custom {
-            Some(custom) => selector.check_among(&custom.selectable),
-            None => selector.check_supported(&served.resource.group, &served.resource.kind),
+        match (served.kind, &served.custom) {
+            (Some(kind), _) => selector.check_supported(kind),
+            (None, Some(custom)) => selector.check_among(&custom.selectable),
+            (None, None) => selector.check_among(&[]),
         }
         .map_err(bad)?;
+        let selectable = selectable(served);
         let mut filter = Self {
             prefix: if namespace.is_empty() {
                 String::new()
@@ -64,8 +64,10 @@ impl Filter {
             let field = match requirement.field.as_str() {
                 "metadata.name" => Field::Name,
                 "metadata.namespace" => Field::Namespace,
-                plain if PLAIN_FIELDS.contains(&plain) && !served.is_converted() => {
-                    Field::Path(plain.split('.').map(str::to_owned).collect())
+                name if !served.is_converted()
+                    && selectable.iter().any(|field| field.name == name && is_plain(field)) =>
+                {
+                    Field::Path(name.split('.').map(str::to_owned).collect())
                 }
                 _ => {
                     filter.whole.requirements.push(requirement);
@@ -100,7 +102,7 @@ impl Filter {
                 };
                 found == *equal
             })
-            && (self.whole.is_empty() || self.whole.matches(&served.present(object.value())))
+            && (self.whole.is_empty() || self.whole.matches(&served.present(object.value()), selectable(served)))
     }
 
     fn matches_labels(&self, object: &Object) -> bool {

@@ -4,7 +4,7 @@
 //! TLS listener on top for everyone else. It knows the API's objects and rules, and nothing of scheduling.
 //!
 //! Inside, two halves meet. The pure one ([`apply`], [`discovery`], [`openapi`], [`patch`], [`registry`],
-//! [`schema`], [`selector`], [`table`]) turns requests, objects and schemas into values: it opens no sockets
+//! [`schema`], [`table`], and the kinds themselves in `berth-kinds`) turns requests, objects and schemas into values: it opens no sockets
 //! and looks at no clock. The other keeps the objects ([`store`]) and answers requests with the help of the
 //! first. Objects are [`serde_json::Value`] throughout, because a server must keep the fields it does not know.
 
@@ -13,10 +13,8 @@ pub mod discovery;
 pub mod openapi;
 pub mod patch;
 pub mod protobuf;
-mod quantity;
 pub mod registry;
 pub mod schema;
-pub mod selector;
 pub mod store;
 pub mod table;
 
@@ -26,16 +24,13 @@ mod body;
 mod call;
 mod clock;
 mod collector;
-mod convert;
 mod documents;
 mod error;
 mod expiry;
 mod filter;
-mod go_form;
 mod ids;
 mod listener;
 mod load;
-mod meta;
 mod metrics;
 mod private_file;
 mod read;
@@ -45,12 +40,13 @@ mod request;
 mod reviews;
 mod server;
 mod service;
-mod swagger_protobuf;
 mod tls;
 mod types;
 mod watching;
 mod write;
 
+pub(crate) use berth_kinds::meta;
+pub use berth_kinds::selector;
 pub use body::ResponseBody;
 pub use clock::{Clock, SystemClock};
 pub use listener::ServeError;

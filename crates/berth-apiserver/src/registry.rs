@@ -1,10 +1,12 @@
 //! The resource types that the API serves, as plain data.
 //!
-//! Everything that depends on "which kinds are there" (routing, discovery, OpenAPI, tables) reads this
-//! one list. Custom resources are added to it at run time by whoever stores CustomResourceDefinitions:
+//! Routing, discovery, OpenAPI and tables read this one list. The built-in types come from the table of `berth-kinds`;
+//! custom resources are added at run time by whoever stores CustomResourceDefinitions:
 //! the entries own their strings, and nothing here keeps a global mutable registry.
 
 use std::sync::LazyLock;
+
+use berth_kinds::Kind;
 
 /// The verbs of a resource that is stored: all of them.
 pub const STORED_VERBS: [&str; 8] = [
@@ -78,28 +80,6 @@ impl ResourceType {
         }
     }
 
-    /// A type that only takes in objects and answers them, such as an access review.
-    fn review(group: &str, kind: &str, plural: &str, namespaced: bool) -> Self {
-        ResourceType {
-            verbs: owned(&["create"]),
-            ..ResourceType::stored(group, "v1", kind, plural, namespaced)
-        }
-    }
-
-    /// Adds abbreviations.
-    #[must_use]
-    pub fn short(mut self, names: &[&str]) -> Self {
-        self.short_names = owned(names);
-        self
-    }
-
-    /// Adds categories.
-    #[must_use]
-    pub fn category(mut self, names: &[&str]) -> Self {
-        self.categories = owned(names);
-        self
-    }
-
     /// Adds the `status` subresource.
     #[must_use]
     pub fn with_status(self) -> Self {
@@ -170,171 +150,47 @@ fn owned(names: &[&str]) -> Vec<String> {
     names.iter().map(|&n| n.to_owned()).collect()
 }
 
+impl From<&Kind> for ResourceType {
+    fn from(kind: &Kind) -> Self {
+        let own = (kind.group, kind.version, kind.name);
+        let subresource = |found: &berth_kinds::Subresource| {
+            let (group, version, kind) = found.exchanged.unwrap_or(own);
+            Subresource {
+                name: found.name.to_owned(),
+                group: group.to_owned(),
+                version: version.to_owned(),
+                kind: kind.to_owned(),
+                verbs: owned(found.verbs),
+            }
+        };
+        ResourceType {
+            short_names: owned(kind.short_names),
+            categories: owned(kind.categories),
+            verbs: if kind.stored {
+                owned(&STORED_VERBS)
+            } else {
+                owned(&["create"])
+            },
+            subresources: kind.subresources.iter().map(subresource).collect(),
+            ..ResourceType::stored(kind.group, kind.version, kind.name, kind.plural, kind.namespaced)
+        }
+    }
+}
+
 /// Every stored resource type that needs no CustomResourceDefinition.
 pub fn builtin() -> &'static [ResourceType] {
-    static BUILTIN: LazyLock<Vec<ResourceType>> = LazyLock::new(|| {
-        let mut all = core();
-        all.extend(workloads());
-        all.extend(storage());
-        all.extend(cluster());
-        all.extend(network());
-        all
-    });
+    static BUILTIN: LazyLock<Vec<ResourceType>> = LazyLock::new(|| types_of(berth_kinds::KINDS));
     &BUILTIN
 }
 
 /// The review types that `kubectl auth` posts to. They are answered, never stored, and so not in [`builtin`].
 pub fn reviews() -> &'static [ResourceType] {
-    static REVIEWS: LazyLock<Vec<ResourceType>> = LazyLock::new(|| {
-        let authn = "authentication.k8s.io";
-        let authz = "authorization.k8s.io";
-        vec![
-            ResourceType::review(authn, "SelfSubjectReview", "selfsubjectreviews", false),
-            ResourceType::review(authn, "TokenReview", "tokenreviews", false),
-            ResourceType::review(authz, "LocalSubjectAccessReview", "localsubjectaccessreviews", true),
-            ResourceType::review(authz, "SelfSubjectAccessReview", "selfsubjectaccessreviews", false),
-            ResourceType::review(authz, "SelfSubjectRulesReview", "selfsubjectrulesreviews", false),
-            ResourceType::review(authz, "SubjectAccessReview", "subjectaccessreviews", false),
-        ]
-    });
+    static REVIEWS: LazyLock<Vec<ResourceType>> = LazyLock::new(|| types_of(berth_kinds::REVIEWS));
     &REVIEWS
 }
 
-fn core() -> Vec<ResourceType> {
-    let namespaced = |kind, plural| ResourceType::stored("", "v1", kind, plural, true);
-    let cluster = |kind, plural| ResourceType::stored("", "v1", kind, plural, false);
-    vec![
-        namespaced("ConfigMap", "configmaps").short(&["cm"]),
-        namespaced("Endpoints", "endpoints").short(&["ep"]),
-        namespaced("Event", "events").short(&["ev"]),
-        namespaced("LimitRange", "limitranges").short(&["limits"]),
-        cluster("Namespace", "namespaces").short(&["ns"]).with_status(),
-        cluster("Node", "nodes").short(&["no"]).with_status(),
-        namespaced("PersistentVolumeClaim", "persistentvolumeclaims")
-            .short(&["pvc"])
-            .with_status(),
-        cluster("PersistentVolume", "persistentvolumes")
-            .short(&["pv"])
-            .with_status(),
-        namespaced("Pod", "pods")
-            .short(&["po"])
-            .category(&["all"])
-            .with_status()
-            .with_subresource("binding", "", "v1", "Binding", &["create"])
-            .with_subresource("eviction", "policy", "v1", "Eviction", &["create"]),
-        namespaced("PodTemplate", "podtemplates"),
-        namespaced("ReplicationController", "replicationcontrollers")
-            .short(&["rc"])
-            .category(&["all"])
-            .with_scale()
-            .with_status(),
-        namespaced("ResourceQuota", "resourcequotas")
-            .short(&["quota"])
-            .with_status(),
-        namespaced("Secret", "secrets"),
-        namespaced("ServiceAccount", "serviceaccounts").short(&["sa"]),
-        namespaced("Service", "services")
-            .short(&["svc"])
-            .category(&["all"])
-            .with_status(),
-    ]
-}
-
-fn workloads() -> Vec<ResourceType> {
-    let apps = |kind, plural| ResourceType::stored("apps", "v1", kind, plural, true);
-    let all = ["all"];
-    vec![
-        apps("ControllerRevision", "controllerrevisions"),
-        apps("DaemonSet", "daemonsets")
-            .short(&["ds"])
-            .category(&all)
-            .with_status(),
-        apps("Deployment", "deployments")
-            .short(&["deploy"])
-            .category(&all)
-            .with_scale()
-            .with_status(),
-        apps("ReplicaSet", "replicasets")
-            .short(&["rs"])
-            .category(&all)
-            .with_scale()
-            .with_status(),
-        apps("StatefulSet", "statefulsets")
-            .short(&["sts"])
-            .category(&all)
-            .with_scale()
-            .with_status(),
-        ResourceType::stored("batch", "v1", "CronJob", "cronjobs", true)
-            .short(&["cj"])
-            .category(&all)
-            .with_status(),
-        ResourceType::stored("batch", "v1", "Job", "jobs", true)
-            .category(&all)
-            .with_status(),
-    ]
-}
-
-fn storage() -> Vec<ResourceType> {
-    let group = "storage.k8s.io";
-    let cluster = |kind, plural| ResourceType::stored(group, "v1", kind, plural, false);
-    vec![
-        cluster("CSIDriver", "csidrivers").with_status(),
-        cluster("CSINode", "csinodes"),
-        ResourceType::stored(group, "v1", "CSIStorageCapacity", "csistoragecapacities", true),
-        cluster("StorageClass", "storageclasses").short(&["sc"]),
-        cluster("VolumeAttachment", "volumeattachments").with_status(),
-        cluster("VolumeAttributesClass", "volumeattributesclasses").short(&["vac"]),
-    ]
-}
-
-fn cluster() -> Vec<ResourceType> {
-    let rbac = "rbac.authorization.k8s.io";
-    vec![
-        ResourceType::stored(
-            "apiextensions.k8s.io",
-            "v1",
-            "CustomResourceDefinition",
-            "customresourcedefinitions",
-            false,
-        )
-        .short(&["crd", "crds"])
-        .category(&["api-extensions"])
-        .with_status(),
-        ResourceType::stored("coordination.k8s.io", "v1", "Lease", "leases", true),
-        ResourceType::stored("events.k8s.io", "v1", "Event", "events", true).short(&["ev"]),
-        ResourceType::stored("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", true)
-            .short(&["pdb"])
-            .with_status(),
-        ResourceType::stored(rbac, "v1", "ClusterRoleBinding", "clusterrolebindings", false),
-        ResourceType::stored(rbac, "v1", "ClusterRole", "clusterroles", false),
-        ResourceType::stored(rbac, "v1", "RoleBinding", "rolebindings", true),
-        ResourceType::stored(rbac, "v1", "Role", "roles", true),
-        ResourceType::stored("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", false).short(&["pc"]),
-    ]
-}
-
-/// Kinds that are stored for the sake of manifests that have them: nothing here routes, scales or limits.
-fn network() -> Vec<ResourceType> {
-    let networking = "networking.k8s.io";
-    vec![
-        ResourceType::stored(
-            "autoscaling",
-            "v2",
-            "HorizontalPodAutoscaler",
-            "horizontalpodautoscalers",
-            true,
-        )
-        .short(&["hpa"])
-        .category(&["all"])
-        .with_status(),
-        ResourceType::stored("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", true),
-        ResourceType::stored(networking, "v1", "IngressClass", "ingressclasses", false),
-        ResourceType::stored(networking, "v1", "Ingress", "ingresses", true)
-            .short(&["ing"])
-            .with_status(),
-        ResourceType::stored(networking, "v1", "NetworkPolicy", "networkpolicies", true).short(&["netpol"]),
-        ResourceType::stored("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", false),
-    ]
+fn types_of(kinds: &[&Kind]) -> Vec<ResourceType> {
+    kinds.iter().map(|kind| ResourceType::from(*kind)).collect()
 }
 
 /// The type served at `(group, version, plural)`.

@@ -66,9 +66,10 @@ impl Renderer<'_> {
         let options = TableOptions {
             now: self.now,
             include_object: self.include_object,
+            columns: self.served.kind.map(|kind| kind.columns),
             printer_columns: columns,
         };
-        let mut table = table::table(&self.served.resource, objects, list_metadata, &options);
+        let mut table = table::table(objects, list_metadata, &options);
         if !self.with_columns {
             table["columnDefinitions"] = Value::Null;
         }

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use berth_kinds::admission::Features;
+use berth_kinds::kinds::{pod, priority_class};
 use serde_json::{Value, json};
 
-use crate::admission::priority;
 use crate::api::Api;
 use crate::clock::{Clock, SystemClock};
 use crate::error::ApiError;
@@ -21,9 +22,6 @@ const BODY_BYTES_MAX: usize = 3 << 20;
 
 /// The namespaces that a cluster has from the start.
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
-
-/// The service account of pods that name none.
-pub(crate) const DEFAULT_ACCOUNT: &str = "default";
 
 /// Where the data directory keeps a token that was made up.
 const TOKEN_FILE: &str = "token";
@@ -149,7 +147,10 @@ impl Builder {
         let token: Arc<str> = token.into();
         let (seed, bytes_max) = (self.seed, self.body_bytes_max);
         let mut api = Api::new(store, self.clock, seed, bytes_max, token.clone());
-        api.service_accounts = self.service_accounts;
+        api.features = Features {
+            service_accounts: self.service_accounts,
+            ..Features::default()
+        };
         make_basics(&api)?;
         api.recover_work();
         let api = Arc::new(api);
@@ -166,11 +167,11 @@ fn make_basics(api: &Api) -> Result<(), BuildError> {
             reason: error.to_string(),
         };
         tickets.extend(create_namespace(api, name).map_err(failed)?);
-        if api.service_accounts {
+        if api.features.service_accounts {
             tickets.extend(create_account(api, name).map_err(failed)?);
         }
     }
-    for class in priority::system_classes() {
+    for class in priority_class::system_classes() {
         let name = class.name;
         let made = create(api, "scheduling.k8s.io/v1", "PriorityClass", "", name, class.object());
         tickets.extend(made.map_err(|error| BuildError::Basics {
@@ -195,7 +196,7 @@ pub(crate) fn create_namespace(api: &Api, name: &str) -> Result<Option<Ticket>, 
 
 /// Makes the service account of pods that name none, unless it is there.
 pub(crate) fn create_account(api: &Api, namespace: &str) -> Result<Option<Ticket>, ApiError> {
-    create(api, "v1", "ServiceAccount", namespace, DEFAULT_ACCOUNT, json!({}))
+    create(api, "v1", "ServiceAccount", namespace, pod::DEFAULT_ACCOUNT, json!({}))
 }
 
 fn create(

@@ -5,10 +5,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use berth_kinds::{Kind, StoredForm};
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::convert;
 use crate::meta;
 use crate::registry::{self, ResourceType, Subresource};
 use crate::schema::Schema;
@@ -34,6 +34,8 @@ pub(crate) struct Custom {
 #[derive(Debug)]
 pub(crate) struct Served {
     pub(crate) resource: ResourceType,
+    /// The rules of a built-in type.
+    pub(crate) kind: Option<&'static Kind>,
     pub(crate) schema: Schema,
     /// Where the store keeps its objects.
     pub(crate) table: Arc<str>,
@@ -43,14 +45,15 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    fn builtin(resource: &ResourceType, is_review: bool) -> Self {
-        let resource = with_hidden_subresources(resource.clone());
+    fn builtin(kind: &'static Kind) -> Self {
+        let resource = ResourceType::from(kind);
         Self {
             schema: Schema::of(&resource),
-            table: convert::table_of(&resource).into(),
+            table: kind.table().into(),
             resource,
+            kind: Some(kind),
             custom: None,
-            is_review,
+            is_review: !kind.stored,
         }
     }
 
@@ -62,10 +65,14 @@ impl Served {
         self.resource.subresource("status").is_some()
     }
 
+    fn stored_form(&self) -> Option<&'static StoredForm> {
+        self.kind.and_then(|kind| kind.stored_form.as_ref())
+    }
+
     /// Whether objects are stored in another form than they are shown in.
     pub(crate) fn is_converted(&self) -> bool {
         let other_version = |custom: &Custom| custom.storage_api_version != self.resource.api_version();
-        convert::is_converted(&self.resource) || self.custom.as_ref().is_some_and(other_version)
+        self.stored_form().is_some() || self.custom.as_ref().is_some_and(other_version)
     }
 
     /// The form to show, from the form in the store.
@@ -74,7 +81,10 @@ impl Served {
             meta::set(&mut stored, &["apiVersion"], self.resource.api_version().into());
             return stored;
         }
-        convert::from_storage(&self.resource, stored)
+        match self.stored_form() {
+            Some(form) => (form.to_shown)(stored),
+            None => stored,
+        }
     }
 
     /// The form for the store, from the form that is shown.
@@ -83,16 +93,11 @@ impl Served {
             meta::set(&mut shown, &["apiVersion"], custom.storage_api_version.as_str().into());
             return shown;
         }
-        convert::to_storage(&self.resource, shown)
+        match self.stored_form() {
+            Some(form) => (form.to_stored)(shown),
+            None => shown,
+        }
     }
-}
-
-/// Subresources that Kubernetes has and that discovery need not show.
-fn with_hidden_subresources(resource: ResourceType) -> ResourceType {
-    if resource.group.is_empty() && resource.kind == "Namespace" && resource.subresource("finalize").is_none() {
-        return resource.with_subresource("finalize", "", "v1", "Namespace", &["update"]);
-    }
-    resource
 }
 
 /// All served types.
@@ -113,11 +118,8 @@ impl Types {
             list: Vec::new(),
             documents: Mutex::default(),
         };
-        for resource in registry::builtin() {
-            types.add(Served::builtin(resource, false));
-        }
-        for resource in registry::reviews() {
-            types.add(Served::builtin(resource, true));
+        for kind in berth_kinds::KINDS.iter().chain(berth_kinds::REVIEWS) {
+            types.add(Served::builtin(kind));
         }
         for definition in definitions {
             for served in custom_types(definition) {
@@ -230,6 +232,7 @@ fn custom_type(spec: &Value, group: &str, version: &Value, storage_version: &str
     Served {
         schema: Schema::from_crd_version(version).unwrap_or_else(|_| Schema::untyped()),
         table: resource.qualified_plural().into(),
+        kind: None,
         custom: Some(Custom {
             columns: version["additionalPrinterColumns"].clone(),
             openapi: version["schema"]["openAPIV3Schema"].clone(),
@@ -250,21 +253,6 @@ fn deprecation(version: &Value, resource: &ResourceType) -> Option<String> {
     let usual = || format!("{} {} is deprecated", resource.api_version(), resource.kind);
     let own = version["deprecationWarning"].as_str();
     (version["deprecated"] == true).then(|| own.map_or_else(usual, str::to_owned))
-}
-
-/// What the status of a definition says once its types are served.
-pub(crate) fn established(definition: &Value, time: &str) -> Value {
-    let condition = |kind: &str, reason: &str, message: &str| json!({"type": kind, "status": "True", "lastTransitionTime": time, "reason": reason, "message": message});
-    let versions = meta::items(definition, &["spec", "versions"]);
-    let stored: Vec<_> = versions
-        .iter()
-        .filter(|v| v["storage"] == true)
-        .map(|v| v["name"].clone())
-        .collect();
-    json!({"acceptedNames": definition["spec"]["names"], "storedVersions": stored, "conditions": [
-        condition("NamesAccepted", "NoConflicts", "no conflicts found"),
-        condition("Established", "InitialNamesAccepted", "the initial names have been accepted"),
-    ]})
 }
 
 /// The verbs that a path with a subresource understands.

@@ -246,6 +246,52 @@ impl<'de> Deserialize<'de> for Quantity {
     }
 }
 
+/// The form in which Kubernetes keeps a quantity: without a fraction, with the largest suffix of the family that was used.
+/// `None` if the text is not a quantity, or is one that is capped.
+///
+/// ```
+/// use berth_core::quantity::canonical;
+/// assert_eq!(canonical("1.5Gi").as_deref(), Some("1536Mi"));
+/// assert_eq!(canonical("0.1").as_deref(), Some("100m"));
+/// assert_eq!(canonical("10GB"), None);
+/// ```
+#[must_use]
+pub fn canonical(text: &str) -> Option<String> {
+    let Quantity { nanos } = text.parse().ok()?;
+    if nanos.abs() >= MAX_NANOS {
+        return None;
+    }
+    let suffix = text.trim_start_matches(|c: char| c.is_ascii_digit() || "+-.".contains(c));
+    if suffix.ends_with('i') && nanos.abs() >= 1024 * NANOS {
+        let (number, power) = largest_power(round_away(nanos, NANOS).into(), 1024, 6);
+        let suffix = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"].get(power)?;
+        return Some(format!("{number}{suffix}"));
+    }
+    let (number, power) = largest_power(nanos, 1000, 9);
+    if suffix.len() > 1 && suffix.starts_with(['e', 'E']) {
+        let exponent = i32::try_from(power).ok()? * 3 - 9;
+        return Some(match exponent {
+            0 => number.to_string(),
+            exponent => format!("{number}e{exponent}"),
+        });
+    }
+    let suffix = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"].get(power)?;
+    Some(format!("{number}{suffix}"))
+}
+
+/// Takes a base out of a number as often as it is in there. Zero is written without a suffix.
+fn largest_power(mut number: i128, base: i128, power_max: usize) -> (i128, usize) {
+    if number == 0 {
+        return (0, if base == 1000 { 3 } else { 0 });
+    }
+    let mut power = 0;
+    while power < power_max && number % base == 0 {
+        number /= base;
+        power += 1;
+    }
+    (number, power)
+}
+
 /// Writes a number of bytes as Kubernetes users write sizes: `100Gi`, `512Mi`, `1500`.
 ///
 /// ```
@@ -315,6 +361,28 @@ mod tests {
     }
 
     #[test]
+    fn quantities_are_kept_in_one_form() {
+        for (text, expected) in [
+            ("1.5Gi", "1536Mi"),
+            ("1073741824", "1073741824"),
+            ("0.5Ki", "512"),
+            ("0.1", "100m"),
+            ("1000m", "1"),
+            ("5000", "5k"),
+            ("1e3", "1e3"),
+            ("12000e3", "12e6"),
+            ("-1Gi", "-1Gi"),
+            ("1024Ki", "1Mi"),
+            ("0", "0"),
+            ("0Gi", "0"),
+            ("+5G", "5G"),
+        ] {
+            assert_eq!(canonical(text).as_deref(), Some(expected), "{text}");
+        }
+        assert_eq!(canonical("1e99"), None, "beyond the cap");
+    }
+
+    #[test]
     fn overflow_saturates() {
         check("9223372036854775807", i64::MAX, i64::MAX);
         check("9223372036854775808", i64::MAX, i64::MAX);
@@ -369,8 +437,16 @@ mod tests {
 
     proptest! {
         #[test]
+        fn the_canonical_form_is_the_same_quantity(
+            text in "-?[0-9]{1,6}(\\.[0-9]{1,6})?(m|k|M|G|T|Ki|Mi|Gi|Ti|e3|e-3)?"
+        ) {
+            let form = canonical(&text).unwrap();
+            prop_assert_eq!(canonical(&form), Some(form));
+        }
+
+        #[test]
         fn any_text_is_read_or_refused(text in "[-+0-9.eEinumkKMGTPi ]{0,40}") {
-            let _ = text.parse::<Quantity>();
+            let _ = (text.parse::<Quantity>(), canonical(&text));
         }
 
         #[test]

@@ -1,9 +1,9 @@
 //! Values in the one form in which Kubernetes keeps them: quantities in their shortest exact form, and no nulls.
 
+use berth_core::quantity;
 use serde_json::Value;
 
 use super::node::{Cursor, Schema, Shape};
-use crate::quantity;
 
 /// Brings the values of an object into their canonical form.
 pub(crate) fn canonicalize(value: &mut Value, schema: &Schema) {

@@ -2,6 +2,7 @@
 //!
 //! The messages are those of a Kubernetes API server, which decodes JSON into Go structs.
 
+use berth_core::quantity::Quantity;
 use serde_json::{Number, Value};
 
 use super::document;
@@ -293,23 +294,8 @@ const QUANTITY: &str = "quantities must match the regular expression \
      '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 
 /// Whether a text is a quantity: a signed decimal number with a suffix or an exponent.
-pub(super) fn is_quantity(text: &str) -> bool {
-    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
-    let end = unsigned
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(unsigned.len());
-    let (number, suffix) = unsigned.split_at(end);
-    let digits = number.chars().filter(char::is_ascii_digit).count();
-    if digits == 0 || number.len() > digits + 1 {
-        return false;
-    }
-    match suffix {
-        "" | "n" | "u" | "m" | "k" | "M" | "G" | "T" | "P" | "E" => true,
-        "Ki" | "Mi" | "Gi" | "Ti" | "Pi" | "Ei" => true,
-        _ => suffix
-            .strip_prefix(['e', 'E'])
-            .is_some_and(|exponent| exponent.parse::<i32>().is_ok()),
-    }
+fn is_quantity(text: &str) -> bool {
+    text.parse::<Quantity>().is_ok()
 }
 
 /// Why a text is not base64, with the position where Go's decoder stops.

@@ -12,10 +12,8 @@ mod check;
 mod crd;
 pub(crate) mod document;
 mod extension;
-mod format;
 mod markers;
 mod node;
-mod validate;
 
 pub use builtin::definitions as builtin_definitions;
 pub(crate) use builtin::{
@@ -25,7 +23,5 @@ pub(crate) use canonical::canonicalize;
 pub use check::{TypeError, prune_unknown_fields, type_errors, unknown_fields};
 pub(crate) use check::{json_type, odd_fields};
 pub use crd::CustomSchemaError;
-pub(crate) use format::is_known as is_known_format;
 pub use node::Schema;
 pub(crate) use node::{Cursor, ListType, Shape};
-pub use validate::{FieldError, FieldErrorReason, apply_defaults, validate};

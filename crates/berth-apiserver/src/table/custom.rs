@@ -3,7 +3,9 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{age, name};
+use berth_kinds::age;
+
+use crate::meta;
 
 /// The column definitions: the name, and what the definition asks for.
 pub(super) fn columns(columns: &[Value]) -> Vec<Value> {
@@ -27,7 +29,7 @@ pub(super) fn row(object: &Value, columns: &[Value], now: Timestamp) -> Vec<Valu
             cell(value, column["type"].as_str().unwrap_or_default(), now)
         })
     });
-    std::iter::once(name(object)).chain(cells).collect()
+    std::iter::once(meta::name(object).into()).chain(cells).collect()
 }
 
 fn cell(value: &Value, column_type: &str, now: Timestamp) -> Value {

@@ -1,25 +1,18 @@
-use crate::registry::{builtin, by_kind};
+use berth_kinds::KINDS;
 
 use super::*;
 
 const NOW: &str = "2024-01-01T01:00:00Z";
 
 fn print(group: &str, kind: &str, object: &Value) -> Value {
-    let mut kinds = builtin()
-        .iter()
-        .filter(|found| found.group == group && found.kind == kind);
-    let resource = kinds.next().unwrap();
+    let mut kinds = KINDS.iter().filter(|found| found.group == group && found.name == kind);
     let options = TableOptions {
         now: NOW.parse().unwrap(),
         include_object: IncludeObject::None,
+        columns: kinds.next().map(|kind| kind.columns),
         printer_columns: &Value::Null,
     };
-    table(
-        resource,
-        &[object],
-        &json!({"resourceVersion": "7", "selfLink": "x"}),
-        &options,
-    )
+    table(&[object], &json!({"resourceVersion": "7", "selfLink": "x"}), &options)
 }
 
 /// Checks the row as a person would read it, cells divided by bars.
@@ -40,14 +33,14 @@ fn meta(name: &str) -> Value {
 
 #[test]
 fn every_kind_fills_its_columns() {
-    for resource in builtin() {
-        let table = print(&resource.group, &resource.kind, &json!({"metadata": meta("x")}));
+    for kind in KINDS {
+        let table = print(kind.group, kind.name, &json!({"metadata": meta("x")}));
         let cells = table["rows"][0]["cells"].as_array().unwrap().len();
         assert_eq!(
             cells,
             table["columnDefinitions"].as_array().unwrap().len(),
             "{}",
-            resource.kind
+            kind.name
         );
         assert_eq!(table["metadata"], json!({"resourceVersion": "7"}));
     }
@@ -244,14 +237,14 @@ fn cluster_kinds() {
 #[test]
 fn rows_carry_what_was_asked_for() {
     let object = json!({"kind": "Pod", "metadata": meta("p"), "spec": {"containers": []}});
-    let resource = by_kind(builtin(), "", "v1", "Pod").unwrap();
     let row = |include_object| {
         let options = TableOptions {
             now: NOW.parse().unwrap(),
             include_object,
+            columns: None,
             printer_columns: &Value::Null,
         };
-        table(resource, &[&object], &Value::Null, &options)["rows"][0]["object"].clone()
+        table(&[&object], &Value::Null, &options)["rows"][0]["object"].clone()
     };
     assert_eq!(row(IncludeObject::None), Value::Null);
     assert_eq!(row(IncludeObject::Object), object);
@@ -263,7 +256,6 @@ fn rows_carry_what_was_asked_for() {
 
 #[test]
 fn custom_columns_follow_the_name() {
-    let resource = ResourceType::stored("example.com", "v1", "Widget", "widgets", true);
     let object = json!({"metadata": meta("w"), "spec": {"size": 3}});
     let columns = json!([
         {"name": "Size", "type": "integer", "jsonPath": ".spec.size"},
@@ -273,9 +265,10 @@ fn custom_columns_follow_the_name() {
         let options = TableOptions {
             now: NOW.parse().unwrap(),
             include_object: IncludeObject::None,
+            columns: None,
             printer_columns,
         };
-        table(&resource, &[&object], &Value::Null, &options)
+        table(&[&object], &Value::Null, &options)
     };
     let custom = print(&columns);
     assert_eq!(custom["rows"][0]["cells"], json!(["w", 3, "60m"]));

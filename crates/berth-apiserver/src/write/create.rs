@@ -131,10 +131,9 @@ impl Change<'_> {
         }
     }
 
-    /// A status cannot be sent along, where it has a subresource of its own. Nodes are the exception: a kubelet
-    /// registers itself with what it found out.
+    /// A status cannot be sent along, where it has a subresource of its own, unless the kind says otherwise.
     fn reset_status(&self, value: &mut Value) {
-        if self.served.has_status() && !self.restores && !self.served.is("", "Node") {
+        if self.served.has_status() && !self.restores && !self.writes().creates_with_status {
             meta::set(value, &["status"], Value::Null);
         }
     }

@@ -3,12 +3,12 @@
 use serde_json::Value;
 
 use super::{Change, Outcome, ROUNDS_MAX};
-use crate::admission::definitions;
 use crate::clock;
 use crate::error::{ApiError, FieldError};
 use crate::meta;
 use crate::request::Parameters;
 use crate::store::{Expect, Object, WriteError};
+use berth_kinds::kinds::custom_resource_definition;
 
 /// Finalizer of an object whose dependents go first.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
@@ -179,7 +179,7 @@ impl Change<'_> {
             }
         }
         if self.served.is("apiextensions.k8s.io", "CustomResourceDefinition") {
-            definitions::mark_deleted(&mut new, &clock::rfc3339(self.now));
+            custom_resource_definition::mark_deleted(&mut new, &clock::rfc3339(self.now));
         }
         if self.served.is("", "Namespace") {
             meta::set(&mut new, &["status", "phase"], "Terminating".into());

@@ -12,6 +12,7 @@ mod update;
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
+use berth_kinds::{Generation, Writes};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -98,10 +99,15 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Held from the moment when what is free is looked up until it is stored as taken. Only services take something.
+    /// Held from the moment when what is free is looked up until it is stored as taken.
     fn allocation(&self) -> Option<MutexGuard<'a, ()>> {
         let lock = || self.api.allocation.lock().unwrap_or_else(PoisonError::into_inner);
-        self.served.is("", "Service").then(lock)
+        self.writes().takes_what_is_unique.then(lock)
+    }
+
+    /// What is special about writing objects of this kind.
+    fn writes(&self) -> Writes {
+        self.served.kind.map_or(Writes::USUAL, |kind| kind.writes)
     }
 
     fn key(&self) -> String {
@@ -239,23 +245,16 @@ impl<'a> Change<'a> {
 
     /// What a generation counts: all that the user asks for, not what the system says of it.
     fn counts_changes(&self) -> bool {
-        let kind = self.served.resource.kind.as_str();
-        (self.has_generation() || kind == "CSIDriver")
-            && kind != "PriorityClass"
+        matches!(self.generation(), Generation::Counted | Generation::CountedLater)
             && !matches!(self.subresource.as_str(), "status" | "binding")
     }
 
-    /// Whether objects of this kind have a generation.
+    /// Whether new objects of this kind have a generation.
     fn has_generation(&self) -> bool {
-        let resource = &self.served.resource;
-        self.served.custom.is_some()
-            || matches!(
-                resource.group.as_str(),
-                "apps" | "batch" | "policy" | "apiextensions.k8s.io" | "discovery.k8s.io" | "networking.k8s.io"
-            )
-            || matches!(
-                resource.kind.as_str(),
-                "Pod" | "PodTemplate" | "ReplicationController" | "PriorityClass"
-            )
+        matches!(self.generation(), Generation::Counted | Generation::Fixed)
+    }
+
+    fn generation(&self) -> Generation {
+        self.served.kind.map_or(Generation::Counted, |kind| kind.generation)
     }
 }

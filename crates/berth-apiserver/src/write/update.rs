@@ -33,7 +33,7 @@ impl Change<'_> {
                 "the namespace of the provided object does not match the namespace sent on the request",
             ));
         }
-        if self.current().is_none() && self.subresource.is_empty() && self.creates_on_update() {
+        if self.current().is_none() && self.subresource.is_empty() && self.writes().put_creates {
             meta::set(&mut value, &["metadata", "resourceVersion"], Value::Null);
             return self.create_decoded(value, true);
         }
@@ -51,19 +51,10 @@ impl Change<'_> {
         })
     }
 
-    /// Kinds of which a PUT makes a new object.
-    fn creates_on_update(&self) -> bool {
-        self.served.is("coordination.k8s.io", "Lease") || self.served.resource.kind == "Event"
-    }
-
     /// Kinds that refuse an update which does not say what version it is based on.
     fn require_version(&self, value: &Value) -> Result<(), ApiError> {
         let resource = &self.served.resource;
-        let strict = self.served.custom.is_some()
-            || matches!(
-                resource.kind.as_str(),
-                "Lease" | "PodDisruptionBudget" | "CustomResourceDefinition"
-            );
+        let strict = self.served.custom.is_some() || self.writes().put_needs_version;
         if !strict || !meta::text(value, &["metadata", "resourceVersion"]).is_empty() {
             return Ok(());
         }

@@ -1,0 +1,130 @@
+//! What happens to an object between a request and the store, as far as other objects, the time and settings matter.
+//!
+//! The embedded API server, the cluster in memory and whoever reads files all complete objects by [`complete`], so that
+//! they cannot take one object for two.
+
+use std::borrow::Cow;
+
+use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
+use serde_json::Value;
+
+use crate::error::Refusal;
+use crate::kind::Kind;
+use crate::{kind_of, meta};
+
+/// Where admission looks up other objects.
+pub trait Lookup {
+    /// The object of a kind with this name. The namespace is empty for objects of the cluster.
+    fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Cow<'_, Value>>;
+
+    /// All objects of a kind.
+    fn all<'a>(&'a self, kind: &Kind) -> Box<dyn Iterator<Item = Cow<'a, Value>> + 'a>;
+}
+
+/// No other objects at all.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Nothing;
+
+impl Lookup for Nothing {
+    fn get(&self, _: &Kind, _: &str, _: &str) -> Option<Cow<'_, Value>> {
+        None
+    }
+
+    fn all<'a>(&'a self, _: &Kind) -> Box<dyn Iterator<Item = Cow<'a, Value>> + 'a> {
+        Box::new(std::iter::empty())
+    }
+}
+
+/// What admission needs to know besides the object.
+#[derive(Clone, Copy)]
+pub struct Admission<'a> {
+    /// The other objects.
+    pub objects: &'a dyn Lookup,
+    /// The present.
+    pub now: Timestamp,
+    /// The subresource that is written; empty for the object itself.
+    pub subresource: &'a str,
+    /// Whether the object has a past: what a system noted of it is kept, even if it could not come about today.
+    pub restores: bool,
+    /// What is switched on.
+    pub features: Features,
+}
+
+/// What a server can be told to do or leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Features {
+    /// Pods that name no service account get the one that every namespace has.
+    pub service_accounts: bool,
+    /// A volume with zone labels and without a node affinity gets one on creation.
+    pub zone_affinity: bool,
+}
+
+impl<'a> Admission<'a> {
+    /// Admission of a new object among others, without anything special.
+    #[must_use]
+    pub fn new(objects: &'a dyn Lookup, now: Timestamp) -> Self {
+        Self {
+            objects,
+            now,
+            subresource: "",
+            restores: false,
+            features: Features::default(),
+        }
+    }
+
+    /// Admission of an object that was in a cluster before.
+    #[must_use]
+    pub fn restoring(self) -> Self {
+        Self { restores: true, ..self }
+    }
+
+    /// The present, as objects carry it.
+    pub(crate) fn time(&self) -> Value {
+        // `metav1.Time` has seconds and no more. Cutting to seconds cannot leave the range of timestamps, but the type
+        // cannot say so.
+        let to_seconds = TimestampRound::new().smallest(Unit::Second).mode(RoundMode::Trunc);
+        self.now.round(to_seconds).unwrap_or(self.now).to_string().into()
+    }
+
+    /// Whether the object itself is written, and not a part of it.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.subresource.is_empty()
+    }
+}
+
+impl std::fmt::Debug for Admission<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Admission")
+            .field("now", &self.now)
+            .field("subresource", &self.subresource)
+            .field("restores", &self.restores)
+            .field("features", &self.features)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Completes a new object as an API server does when it is created: defaults, then what depends on other objects. An object
+/// that went through this already comes out as it went in. Kinds that are not known are left alone.
+///
+/// # Errors
+/// If an API server would refuse the object.
+///
+/// ```
+/// use berth_kinds::admission::{Admission, Nothing, complete};
+/// let mut pod = serde_json::json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"},
+///     "spec": {"containers": [{"name": "web", "image": "nginx", "resources": {"limits": {"cpu": "1"}}}]}});
+/// complete(&mut pod, &Admission::new(&Nothing, jiff::Timestamp::UNIX_EPOCH))?;
+/// assert_eq!(pod["spec"]["containers"][0]["resources"]["requests"]["cpu"], "1");
+/// # Ok::<(), berth_kinds::error::Refusal>(())
+/// ```
+pub fn complete(object: &mut Value, admission: &Admission<'_>) -> Result<(), Refusal> {
+    let Some(kind) = kind_of(object) else {
+        return Ok(());
+    };
+    // What is no object at all is for whoever reads it to refuse.
+    if meta::map_mut(object, &["metadata"]).is_none() {
+        return Ok(());
+    }
+    (kind.defaults)(object);
+    (kind.admit)(admission, object)
+}

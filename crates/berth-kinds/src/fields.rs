@@ -1,0 +1,141 @@
+//! Small rules that several kinds share.
+
+use berth_core::quantity::Quantity;
+use serde_json::Value;
+
+use crate::error::FieldError;
+use crate::meta;
+use crate::metadata::{self, DNS_LABEL, LABEL_BYTES_MAX, SUBDOMAIN};
+
+/// What Kubernetes says of a text that is not a quantity.
+const NOT_A_QUANTITY: &str =
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+
+/// A name as DNS has them, with dots.
+pub(crate) fn check_subdomain(name: &str, field: &str, errors: &mut Vec<FieldError>) {
+    if !metadata::is_subdomain(name) {
+        errors.push(FieldError::invalid(field, &name.into(), SUBDOMAIN));
+    }
+}
+
+/// A name as DNS has them, without dots.
+pub(crate) fn check_dns_label(name: &str, field: &str, errors: &mut Vec<FieldError>) {
+    if name.len() > LABEL_BYTES_MAX {
+        let detail = format!("must be no more than {LABEL_BYTES_MAX} bytes");
+        errors.push(FieldError::invalid(field, &name.into(), &detail));
+    } else if !metadata::is_dns_label(name) {
+        errors.push(FieldError::invalid(field, &name.into(), DNS_LABEL));
+    }
+}
+
+/// The name of a CSI driver. Upper case is allowed where drivers name themselves, but not in objects.
+pub(crate) fn check_driver_name(name: &str, field: &str, errors: &mut Vec<FieldError>) {
+    if name.len() > LABEL_BYTES_MAX {
+        errors.push(FieldError::too_long(field, LABEL_BYTES_MAX));
+    } else if !metadata::is_subdomain(&name.to_lowercase()) {
+        errors.push(FieldError::invalid(field, &name.into(), SUBDOMAIN));
+    }
+}
+
+/// Keys and values of labels, wherever they stand.
+pub(crate) fn check_labels(labels: &Value, field: &str, errors: &mut Vec<FieldError>) {
+    for (key, value) in labels.as_object().into_iter().flatten() {
+        metadata::check_qualified_name(key, field, errors);
+        metadata::check_label_value(value, field, errors);
+    }
+}
+
+/// A number must not be negative.
+pub(crate) fn check_count(value: &Value, field: &str, errors: &mut Vec<FieldError>) {
+    if value.as_i64().is_some_and(|number| number < 0) {
+        errors.push(FieldError::invalid(field, value, "must be greater than or equal to 0"));
+    }
+}
+
+/// A quantity must be one, and not negative.
+pub(crate) fn check_quantity(value: &Value, field: &str, errors: &mut Vec<FieldError>) {
+    match parse_quantity(value) {
+        None => errors.push(FieldError::invalid(field, value, NOT_A_QUANTITY)),
+        Some(found) if found.is_negative() => {
+            let detail = "must be greater than or equal to 0";
+            errors.push(FieldError::invalid(field, value, detail));
+        }
+        Some(_) => {}
+    }
+}
+
+/// Quantities may be written as numbers, too.
+pub(crate) fn parse_quantity(value: &Value) -> Option<Quantity> {
+    match value {
+        Value::String(text) => text.parse().ok(),
+        Value::Number(number) => number.to_string().parse().ok(),
+        _ => None,
+    }
+}
+
+pub(crate) const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+
+/// Access modes of volumes and claims.
+pub(crate) fn check_access_modes(object: &Value, detail: &str, errors: &mut Vec<FieldError>) {
+    let modes = meta::items(object, &["spec", "accessModes"]);
+    if modes.is_empty() {
+        errors.push(FieldError::required("spec.accessModes", detail));
+    }
+    for mode in modes {
+        if !ACCESS_MODES.contains(&mode.as_str().unwrap_or_default()) {
+            errors.push(FieldError::not_supported("spec.accessModes", mode, &ACCESS_MODES));
+        }
+    }
+    if modes.len() > 1 && modes.iter().any(|mode| mode == "ReadWriteOncePod") {
+        let detail = "may not use ReadWriteOncePod with other access modes";
+        errors.push(FieldError::forbidden("spec.accessModes", detail));
+    }
+}
+
+/// A text that must be one of a few, if it is there.
+pub(crate) fn check_one_of(object: &Value, path: &[&str], allowed: &[&str], errors: &mut Vec<FieldError>) {
+    let value = meta::at(object, path);
+    let text = value.as_str().unwrap_or_default();
+    if !value.is_null() && !allowed.contains(&text) {
+        errors.push(FieldError::not_supported(path.join("."), value, allowed));
+    }
+}
+
+/// `immutable: true` on a ConfigMap or a Secret.
+pub(crate) fn check_fixed_content(old: &Value, new: &Value) -> Vec<FieldError> {
+    if old["immutable"] != true {
+        return Vec::new();
+    }
+    let mut errors = Vec::new();
+    if new["immutable"] != true {
+        let detail = "field is immutable when `immutable` is set";
+        errors.push(FieldError::forbidden("immutable", detail));
+    }
+    for field in ["data", "binaryData", "stringData"] {
+        if old[field] != new[field] {
+            let detail = "field is immutable when `immutable` is set";
+            errors.push(FieldError::forbidden(field, detail));
+        }
+    }
+    errors
+}
+
+/// Whether a value is a quantity above zero.
+pub(crate) fn is_positive(value: &Value) -> bool {
+    parse_quantity(value).is_some_and(|quantity| quantity > Quantity::default())
+}
+
+/// Fields at the top of an object that stay as they are.
+pub(crate) fn check_fixed(old: &Value, new: &Value, fixed: &[&str]) -> Vec<FieldError> {
+    let changed = fixed.iter().filter(|field| old[**field] != new[**field]);
+    changed
+        .map(|field| FieldError::invalid(*field, &new[*field], "field is immutable"))
+        .collect()
+}
+
+/// A text that must be there.
+pub(crate) fn check_set(object: &Value, path: &[&str], errors: &mut Vec<FieldError>) {
+    if meta::text(object, path).is_empty() {
+        errors.push(FieldError::required(path.join("."), ""));
+    }
+}

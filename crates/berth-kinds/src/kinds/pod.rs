@@ -1,0 +1,431 @@
+//! Pods: the defaults that clients read back, the rules that scheduling and volumes depend on, and what is printed.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::admission::Admission;
+use crate::age;
+use crate::columns::{AGE, NAME, NONE, count, has_condition, items, made, text, text_of, text_or};
+use crate::error::{FieldError, Refusal};
+use crate::fields;
+use crate::go_form;
+use crate::kind::{Generation, Kind, STATUS, SelectableField, Subresource};
+use crate::kinds::priority_class;
+use crate::meta;
+use crate::pod_spec::{self, CONTAINER_LISTS};
+
+/// Pods.
+pub const KIND: Kind = Kind {
+    short_names: &["po"],
+    categories: &["all"],
+    subresources: &[
+        Subresource {
+            name: "binding",
+            exchanged: Some(("", "v1", "Binding")),
+            verbs: &["create"],
+        },
+        Subresource {
+            name: "eviction",
+            exchanged: Some(("policy", "v1", "Eviction")),
+            verbs: &["create"],
+        },
+        STATUS,
+    ],
+    generation: Generation::Counted,
+    columns: &[
+        NAME,
+        made("Ready", |pod, _| {
+            let state = State::of(pod);
+            json!(format!("{}/{}", state.ready, state.total))
+        }),
+        made("Status", |pod, _| json!(State::of(pod).reason)),
+        made("Restarts", |pod, now| json!(State::of(pod).restarts(now))),
+        AGE,
+        made("IP", |pod, _| {
+            let status = &pod["status"];
+            let first = items(&status["podIPs"]).first();
+            text_or(first.map_or(&status["podIP"], |address| &address["ip"]), NONE)
+        })
+        .wide(),
+        text("Node", &["spec", "nodeName"], NONE).wide(),
+        text("Nominated Node", &["status", "nominatedNodeName"], NONE).wide(),
+        made("Readiness Gates", |pod, _| json!(readiness_gates(pod))).wide(),
+    ],
+    selectable: &[
+        SelectableField::new("spec.nodeName"),
+        SelectableField::new("spec.restartPolicy"),
+        SelectableField::new("spec.schedulerName"),
+        SelectableField::new("spec.serviceAccountName"),
+        SelectableField::new("spec.hostNetwork").unset("false"),
+        SelectableField::new("status.phase"),
+        SelectableField::new("status.podIP"),
+        SelectableField::new("status.podIPs").at("status.podIP"),
+        SelectableField::new("status.nominatedNodeName"),
+    ],
+    defaults,
+    admit,
+    admit_update,
+    validate: |pod| pod_spec::validate(&pod["spec"], "spec"),
+    validate_update,
+    ..Kind::namespaced("", "v1", "Pod", "pods")
+};
+
+/// How long a pod stays on a node that stopped answering.
+const UNREACHABLE_SECONDS: i64 = 300;
+
+/// The service account of pods that name none.
+pub const DEFAULT_ACCOUNT: &str = "default";
+
+/// Resources that a pod as a whole can ask for; huge pages, of which there are many, begin alike.
+const POD_LEVEL_RESOURCES: [&str; 2] = ["cpu", "memory"];
+const HUGE_PAGES: &str = "hugepages-";
+
+const FIXED: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+
+fn defaults(pod: &mut Value) {
+    pod_spec::apply_defaults(pod, &["spec"]);
+    meta::default(pod, &["spec", "enableServiceLinks"], true);
+    let is_on_host_network = pod["spec"]["hostNetwork"] == true;
+    for list in CONTAINER_LISTS {
+        for container in meta::items_mut(pod, &["spec", list]) {
+            if is_on_host_network {
+                open_ports(container);
+            }
+            request_limits(container, |_| true);
+        }
+    }
+    request_pod_limits(pod);
+    default_status(pod);
+}
+
+/// On the network of its node, a port of a container is a port of the node. Only of pods: in a template it is left open.
+fn open_ports(container: &mut Value) {
+    for port in meta::items_mut(container, &["ports"]) {
+        if port["hostPort"].as_i64().unwrap_or(0) == 0 {
+            let number = port["containerPort"].clone();
+            meta::set(port, &["hostPort"], number);
+        }
+    }
+}
+
+/// A limit without a request is the request, too.
+fn request_limits(owner: &mut Value, applies: impl Fn(&str) -> bool) {
+    let limits = owner["resources"]["limits"].clone();
+    for (name, limit) in limits.as_object().into_iter().flatten() {
+        if applies(name) {
+            meta::default(owner, &["resources", "requests", name], limit.clone());
+        }
+    }
+}
+
+/// A limit of the pod as a whole is its request, too, unless its containers say what they request.
+fn request_pod_limits(pod: &mut Value) {
+    let containers = CONTAINER_LISTS
+        .iter()
+        .flat_map(|list| meta::items(pod, &["spec", list]));
+    let requests = containers.filter_map(|container| container["resources"]["requests"].as_object());
+    let requested: Vec<String> = requests.flat_map(|requests| requests.keys().cloned()).collect();
+    if let Some(spec) = pod.get_mut("spec") {
+        request_limits(spec, |name| {
+            let counts = POD_LEVEL_RESOURCES.contains(&name) || name.starts_with(HUGE_PAGES);
+            counts && !requested.iter().any(|one| one == name)
+        });
+    }
+}
+
+fn default_status(pod: &mut Value) {
+    meta::default(pod, &["status", "phase"], "Pending");
+    let class = quality_of_service(pod);
+    meta::default(pod, &["status", "qosClass"], class);
+    let address = pod["status"]["podIP"].clone();
+    if address.is_string() {
+        meta::default(pod, &["status", "podIPs"], json!([{"ip": address}]));
+    }
+    for container in meta::items_mut(pod, &["status", "containerStatuses"]) {
+        meta::default(container, &["lastState"], json!({}));
+    }
+}
+
+fn admit(admission: &Admission<'_>, pod: &mut Value) -> Result<(), Refusal> {
+    priority_class::give_priority(admission, pod)?;
+    tolerate_lost_nodes(pod);
+    if admission.features.service_accounts {
+        default_account(pod);
+    }
+    note_gates(admission, pod);
+    Ok(())
+}
+
+fn admit_update(admission: &Admission<'_>, _: &Value, pod: &mut Value) -> Result<(), Refusal> {
+    if admission.is_whole() {
+        tolerate_lost_nodes(pod);
+    }
+    Ok(())
+}
+
+/// A pod stays for a while on a node that is not ready or does not answer, unless it says otherwise.
+fn tolerate_lost_nodes(pod: &mut Value) {
+    let mut tolerations = meta::items(pod, &["spec", "tolerations"]).to_vec();
+    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        let tolerates = |toleration: &Value| {
+            let (found, effect) = (meta::text(toleration, &["key"]), meta::text(toleration, &["effect"]));
+            (found == key || found.is_empty()) && ["", "NoExecute"].contains(&effect)
+        };
+        if !tolerations.iter().any(tolerates) {
+            tolerations.push(json!({"key": key, "operator": "Exists", "effect": "NoExecute",
+                "tolerationSeconds": UNREACHABLE_SECONDS}));
+        }
+    }
+    meta::set(pod, &["spec", "tolerations"], Value::Array(tolerations));
+}
+
+/// A pod that names no service account gets the one that every namespace has.
+fn default_account(pod: &mut Value) {
+    meta::default(pod, &["spec", "serviceAccountName"], DEFAULT_ACCOUNT);
+    if let Some(spec) = pod.get_mut("spec") {
+        pod_spec::name_account_twice(spec);
+    }
+}
+
+/// A pod that is held back says so.
+fn note_gates(admission: &Admission<'_>, pod: &mut Value) {
+    if meta::items(pod, &["spec", "schedulingGates"]).is_empty() {
+        return;
+    }
+    let condition = json!({"type": "PodScheduled", "status": "False", "lastProbeTime": null,
+        "lastTransitionTime": admission.time(), "reason": "SchedulingGated",
+        "message": "Scheduling is blocked due to non-empty scheduling gates"});
+    meta::default(pod, &["status", "conditions"], json!([condition]));
+}
+
+fn quality_of_service(pod: &Value) -> &'static str {
+    let containers = || {
+        let main = meta::items(pod, &["spec", "containers"]).iter();
+        main.chain(meta::items(pod, &["spec", "initContainers"]))
+    };
+    let quantity = |container: &Value, list: &str, name: &str| {
+        let value = meta::at(container, &["resources", list, name]);
+        fields::parse_quantity(value).filter(|_| fields::is_positive(value))
+    };
+    let asks = |container: &Value| {
+        ["cpu", "memory"].iter().any(|name| {
+            quantity(container, "requests", name)
+                .or(quantity(container, "limits", name))
+                .is_some()
+        })
+    };
+    let guaranteed = |container: &Value| {
+        ["cpu", "memory"].iter().all(|name| {
+            let limit = quantity(container, "limits", name);
+            limit.is_some() && quantity(container, "requests", name).is_none_or(|request| Some(request) == limit)
+        })
+    };
+    if !containers().any(asks) {
+        "BestEffort"
+    } else if containers().all(guaranteed) {
+        "Guaranteed"
+    } else {
+        "Burstable"
+    }
+}
+
+/// A pod's spec is fixed but for a few fields.
+fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let before = meta::items(old, &["spec", "schedulingGates"]);
+    for (index, gate) in meta::items(new, &["spec", "schedulingGates"]).iter().enumerate() {
+        if !before.contains(gate) {
+            let name = meta::text(gate, &["name"]);
+            let detail = format!("only deletion is allowed, but found new scheduling gate '{name}'");
+            errors.push(FieldError::forbidden(
+                format!("spec.schedulingGates[{index}].name"),
+                &detail,
+            ));
+        }
+    }
+    let after = meta::items(new, &["spec", "tolerations"]);
+    let removed = meta::items(old, &["spec", "tolerations"])
+        .iter()
+        .any(|found| !after.iter().any(|new| same_toleration(found, new)));
+    if removed {
+        let detail = "existing toleration can not be modified except its tolerationSeconds";
+        errors.push(FieldError::forbidden("spec.tolerations", detail));
+    }
+    let changed = with_changeable_fields_of(old, new);
+    if errors.is_empty() && changed != old["spec"] {
+        let difference = go_form::difference("PodSpec", &old["spec"], &changed);
+        errors.push(FieldError::forbidden("spec", &format!("{FIXED}\n{difference}")));
+    }
+    errors
+}
+
+/// The new spec with what may change taken from the old one: what still differs must not.
+fn with_changeable_fields_of(old: &Value, new: &Value) -> Value {
+    let (before, mut spec) = (&old["spec"], new["spec"].clone());
+    for list in ["containers", "initContainers"] {
+        for (index, container) in meta::items_mut(&mut spec, &[list]).iter_mut().enumerate() {
+            if let Some(before) = meta::items(before, &[list]).get(index) {
+                meta::copy(before, container, &["image"]);
+            }
+        }
+    }
+    let always = [
+        "activeDeadlineSeconds",
+        "tolerations",
+        "terminationGracePeriodSeconds",
+        "schedulingGates",
+    ];
+    // A pod that is held back may still be told where it must go.
+    let is_gated = !meta::items(before, &["schedulingGates"]).is_empty();
+    let gated = ["nodeSelector", "affinity"].into_iter().filter(|_| is_gated);
+    for field in always.into_iter().chain(gated) {
+        meta::copy(before, &mut spec, &[field]);
+    }
+    spec
+}
+
+fn same_toleration(one: &Value, other: &Value) -> bool {
+    ["key", "operator", "value", "effect"]
+        .iter()
+        .all(|field| one[*field] == other[*field])
+}
+
+fn readiness_gates(pod: &Value) -> String {
+    let gates = items(&pod["spec"]["readinessGates"]);
+    let is_true = |gate: &&Value| {
+        let condition = gate["conditionType"].as_str().unwrap_or_default();
+        has_condition(&pod["status"], condition)
+    };
+    match gates.len() {
+        0 => NONE.to_owned(),
+        total => format!("{}/{total}", gates.iter().filter(is_true).count()),
+    }
+}
+
+/// What a pod's containers add up to.
+struct State {
+    ready: usize,
+    total: usize,
+    restarts: i64,
+    last_restart: Option<Timestamp>,
+    reason: String,
+}
+
+impl State {
+    fn of(object: &Value) -> State {
+        let (spec, status) = (&object["spec"], &object["status"]);
+        let sidecars = items(&spec["initContainers"]).iter().filter(|c| is_sidecar(c)).count();
+        let gated = items(&status["conditions"])
+            .iter()
+            .any(|c| c["type"] == "PodScheduled" && c["reason"] == "SchedulingGated");
+        let reason = text_of(&status["reason"])
+            .or(text_of(&status["phase"]))
+            .unwrap_or_default();
+        let mut state = State {
+            ready: 0,
+            total: items(&spec["containers"]).len() + sidecars,
+            restarts: 0,
+            last_restart: None,
+            reason: if gated {
+                "SchedulingGated".to_owned()
+            } else {
+                reason.to_owned()
+            },
+        };
+        let sidecar_restarts = state.add_init_containers(spec, status);
+        let initializing = sidecar_restarts.is_none();
+        if !initializing || has_condition(status, "Initialized") {
+            state.add_containers(status, sidecar_restarts.unwrap_or(0));
+        }
+        if object["metadata"]["deletionTimestamp"].is_string() {
+            if status["reason"] == "NodeLost" {
+                state.reason = "Unknown".to_owned();
+            } else if status["phase"] != "Succeeded" && status["phase"] != "Failed" {
+                state.reason = "Terminating".to_owned();
+            }
+        }
+        state
+    }
+
+    /// Goes through the init containers up to the first that is not done. The answer is the number of
+    /// restarts of sidecars, or `None` if the pod is still initializing.
+    fn add_init_containers(&mut self, spec: &Value, status: &Value) -> Option<i64> {
+        let containers = items(&spec["initContainers"]);
+        let mut sidecar_restarts = 0;
+        for (index, container) in items(&status["initContainerStatuses"]).iter().enumerate() {
+            self.restarts += count(&container["restartCount"]);
+            self.note_restart(container);
+            let declared = containers.iter().find(|c| c["name"] == container["name"]);
+            let is_sidecar = declared.is_some_and(is_sidecar);
+            if is_sidecar {
+                sidecar_restarts += count(&container["restartCount"]);
+            }
+            let state = &container["state"];
+            let terminated = &state["terminated"];
+            if terminated.is_object() && count(&terminated["exitCode"]) == 0 {
+                continue;
+            }
+            if is_sidecar && container["started"] == true {
+                self.ready += usize::from(container["ready"] == true);
+                continue;
+            }
+            let waiting = text_of(&state["waiting"]["reason"]).filter(|reason| *reason != "PodInitializing");
+            self.reason = match waiting {
+                _ if terminated.is_object() => format!("Init:{}", termination(terminated)),
+                Some(reason) => format!("Init:{reason}"),
+                None => format!("Init:{index}/{}", containers.len()),
+            };
+            return None;
+        }
+        Some(sidecar_restarts)
+    }
+
+    fn add_containers(&mut self, status: &Value, sidecar_restarts: i64) {
+        self.restarts = sidecar_restarts;
+        let mut has_running = false;
+        for container in items(&status["containerStatuses"]).iter().rev() {
+            self.restarts += count(&container["restartCount"]);
+            self.note_restart(container);
+            let state = &container["state"];
+            if let Some(reason) = text_of(&state["waiting"]["reason"]) {
+                self.reason = reason.to_owned();
+            } else if state["terminated"].is_object() {
+                self.reason = termination(&state["terminated"]);
+            } else if container["ready"] == true && state["running"].is_object() {
+                has_running = true;
+                self.ready += 1;
+            }
+        }
+        // A pod is not completed while one of its containers runs.
+        if self.reason == "Completed" && has_running {
+            let ready = has_condition(status, "Ready");
+            self.reason = if ready { "Running" } else { "NotReady" }.to_owned();
+        }
+    }
+
+    /// How often containers were restarted, and when last.
+    fn restarts(&self, now: Timestamp) -> String {
+        match (self.restarts, self.last_restart) {
+            (restarts, Some(last)) if restarts > 0 => format!("{restarts} ({} ago)", age::between(last, now)),
+            (restarts, _) => restarts.to_string(),
+        }
+    }
+
+    fn note_restart(&mut self, container: &Value) {
+        let finished = container["lastState"]["terminated"]["finishedAt"].as_str();
+        let finished = finished.and_then(|time| time.parse::<Timestamp>().ok());
+        self.last_restart = self.last_restart.max(finished);
+    }
+}
+
+fn is_sidecar(container: &Value) -> bool {
+    container["restartPolicy"] == "Always"
+}
+
+fn termination(terminated: &Value) -> String {
+    match (text_of(&terminated["reason"]), count(&terminated["signal"])) {
+        (Some(reason), _) => reason.to_owned(),
+        (None, 0) => format!("ExitCode:{}", count(&terminated["exitCode"])),
+        (None, signal) => format!("Signal:{signal}"),
+    }
+}

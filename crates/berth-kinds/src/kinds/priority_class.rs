@@ -1,0 +1,137 @@
+//! Priority classes, and the priority that pods get from them.
+
+use serde_json::{Value, json};
+
+use crate::admission::Admission;
+use crate::columns::{AGE, NAME, flag, integer, text};
+use crate::error::{FieldError, Refusal};
+use crate::fields;
+use crate::kind::{Generation, Kind};
+use crate::meta;
+
+/// Priority classes.
+pub const KIND: Kind = Kind {
+    short_names: &["pc"],
+    generation: Generation::Fixed,
+    columns: &[
+        NAME,
+        integer("Value", &["value"]),
+        flag("Global-Default", &["globalDefault"], false),
+        AGE,
+        text("PreemptionPolicy", &["preemptionPolicy"], USUAL_POLICY),
+    ],
+    defaults: |class| meta::default(class, &["preemptionPolicy"], USUAL_POLICY),
+    validate,
+    validate_update,
+    ..Kind::cluster("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses")
+};
+
+const USUAL_POLICY: &str = "PreemptLowerPriority";
+/// The largest value that users may give; the system's own classes are above.
+const USER_VALUE_MAX: i64 = 1_000_000_000;
+
+/// A class that every cluster has.
+#[derive(Debug, Clone, Copy)]
+pub struct SystemClass {
+    /// Name.
+    pub name: &'static str,
+    value: i64,
+    description: &'static str,
+}
+
+impl SystemClass {
+    /// The object, without what a server adds to it.
+    #[must_use]
+    pub fn object(&self) -> Value {
+        json!({"metadata": {"name": self.name}, "value": self.value, "description": self.description})
+    }
+}
+
+/// The classes that exist without anybody creating them.
+#[must_use]
+pub fn system_classes() -> [SystemClass; 2] {
+    [
+        SystemClass {
+            name: "system-cluster-critical",
+            value: 2_000_000_000,
+            description: "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+        },
+        SystemClass {
+            name: "system-node-critical",
+            value: 2_000_001_000,
+            description: "Used for system critical pods that must not be moved from their current node.",
+        },
+    ]
+}
+
+fn system_class(name: &str) -> Option<Value> {
+    let class = system_classes().into_iter().find(|class| class.name == name)?;
+    Some(class.object())
+}
+
+/// Gives a pod the priority and the preemption policy of its class. A pod with a past keeps the priority that it got, since its
+/// class may be gone or have changed.
+pub(crate) fn give_priority(admission: &Admission<'_>, pod: &mut Value) -> Result<(), Refusal> {
+    let given = pod["spec"]["priority"].as_i64();
+    if admission.restores && given.is_some() {
+        return Ok(());
+    }
+    let class = class_of(admission, meta::text(pod, &["spec", "priorityClassName"]))?;
+    let computed = class.as_ref().and_then(|class| class["value"].as_i64()).unwrap_or(0);
+    if let Some(given) = given.filter(|given| *given != computed) {
+        return Err(Refusal::OtherPriority { given, computed });
+    }
+    meta::set(pod, &["spec", "priority"], computed.into());
+    if let Some(class) = &class {
+        meta::set(pod, &["spec", "priorityClassName"], meta::name(class).into());
+    }
+    let policy = class.as_ref().and_then(|class| class["preemptionPolicy"].as_str());
+    meta::default(pod, &["spec", "preemptionPolicy"], policy.unwrap_or(USUAL_POLICY));
+    Ok(())
+}
+
+/// The class of pods that name this one, or none.
+fn class_of(admission: &Admission<'_>, name: &str) -> Result<Option<Value>, Refusal> {
+    if name.is_empty() {
+        return Ok(global_default(admission));
+    }
+    let stored = admission.objects.get(&KIND, "", name).map(|class| class.into_owned());
+    match stored.or_else(|| system_class(name)) {
+        Some(class) => Ok(Some(class)),
+        None => Err(Refusal::UnknownPriorityClass { class: name.to_owned() }),
+    }
+}
+
+/// The class of pods that name none: of several, the lowest.
+fn global_default(admission: &Admission<'_>) -> Option<Value> {
+    let classes = admission.objects.all(&KIND);
+    let defaults = classes.filter(|class| class["globalDefault"] == true);
+    let lowest = defaults.min_by_key(|class| class["value"].as_i64());
+    lowest.map(|class| class.into_owned())
+}
+
+fn validate(class: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let value = class["value"].as_i64().unwrap_or(0);
+    let name = meta::name(class);
+    if name.starts_with("system-") && system_class(name).is_none_or(|known| known["value"] != value) {
+        let detail = "priority class names with 'system-' prefix are reserved for system use only";
+        errors.push(FieldError::forbidden("metadata.name", detail));
+    } else if !name.starts_with("system-") && value > USER_VALUE_MAX {
+        let detail = format!("maximum allowed value of a user defined priority is {USER_VALUE_MAX}");
+        errors.push(FieldError::forbidden("value", &detail));
+    }
+    let policies = ["PreemptLowerPriority", "Never"];
+    fields::check_one_of(class, &["preemptionPolicy"], &policies, &mut errors);
+    errors
+}
+
+fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for field in ["value", "preemptionPolicy"] {
+        if old[field] != new[field] {
+            errors.push(FieldError::forbidden(field, "may not be changed in an update."));
+        }
+    }
+    errors
+}

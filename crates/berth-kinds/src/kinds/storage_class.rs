@@ -1,0 +1,99 @@
+//! Storage classes.
+
+use berth_core::names;
+use serde_json::{Value, json};
+
+use crate::admission::Lookup;
+use crate::columns::{AGE, flag, made, text};
+use crate::error::FieldError;
+use crate::fields;
+use crate::kind::Kind;
+use crate::meta;
+use crate::metadata::check_qualified_name;
+
+/// Storage classes.
+pub const KIND: Kind = Kind {
+    short_names: &["sc"],
+    columns: &[
+        made("Name", |class, _| json!(shown_name(class))),
+        text("Provisioner", &["provisioner"], ""),
+        text("ReclaimPolicy", &["reclaimPolicy"], "Delete"),
+        text("VolumeBindingMode", &["volumeBindingMode"], "Immediate"),
+        flag("AllowVolumeExpansion", &["allowVolumeExpansion"], false).of_type("string"),
+        AGE,
+    ],
+    defaults: |class| {
+        meta::default(class, &["reclaimPolicy"], "Delete");
+        meta::default(class, &["volumeBindingMode"], "Immediate");
+    },
+    validate,
+    validate_update: |old, new| {
+        let fixed = ["provisioner", "parameters", "reclaimPolicy", "volumeBindingMode"];
+        fields::check_fixed(old, new, &fixed)
+    },
+    ..Kind::cluster("storage.k8s.io", "v1", "StorageClass", "storageclasses")
+};
+
+fn is_default(class: &Value) -> bool {
+    [names::IS_DEFAULT_CLASS, names::IS_DEFAULT_CLASS_BETA]
+        .iter()
+        .any(|key| meta::annotation(class, key) == "true")
+}
+
+/// The class of claims that name none: of several, the newest, then the first by name.
+pub(crate) fn default_class(objects: &dyn Lookup) -> Option<String> {
+    let defaults = objects.all(&KIND).filter(|class| is_default(class));
+    let rank = |class: &Value| {
+        let created = meta::text(class, &["metadata", "creationTimestamp"]);
+        (created.to_owned(), std::cmp::Reverse(meta::name(class).to_owned()))
+    };
+    let newest = defaults.max_by_key(|class| rank(class))?;
+    Some(meta::name(&newest).to_owned())
+}
+
+fn shown_name(class: &Value) -> String {
+    let default = if is_default(class) { " (default)" } else { "" };
+    format!("{}{default}", meta::name(class))
+}
+
+fn validate(class: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    match meta::text(class, &["provisioner"]) {
+        "" => errors.push(FieldError::required("provisioner", "")),
+        name => check_qualified_name(&name.to_lowercase(), "provisioner", &mut errors),
+    }
+    if class["parameters"].get("").is_some() {
+        let detail = "field can not be empty.";
+        errors.push(FieldError::invalid("parameters", &"".into(), detail));
+    }
+    let policies = ["Delete", "Retain"];
+    fields::check_one_of(class, &["reclaimPolicy"], &policies, &mut errors);
+    let modes = ["Immediate", "WaitForFirstConsumer"];
+    fields::check_one_of(class, &["volumeBindingMode"], &modes, &mut errors);
+    validate_topologies(class, &mut errors);
+    errors
+}
+
+fn validate_topologies(class: &Value, errors: &mut Vec<FieldError>) {
+    for (number, term) in meta::items(class, &["allowedTopologies"]).iter().enumerate() {
+        let mut keys = Vec::new();
+        for (index, expression) in meta::items(term, &["matchLabelExpressions"]).iter().enumerate() {
+            let field = format!("allowedTopologies[{number}].matchLabelExpressions[{index}]");
+            let values = meta::items(expression, &["values"]);
+            if values.is_empty() {
+                errors.push(FieldError::required(format!("{field}.values"), ""));
+            }
+            for (place, value) in values.iter().enumerate() {
+                if values.iter().take(place).any(|other| other == value) {
+                    errors.push(FieldError::duplicate(format!("{field}.values[{place}]"), value));
+                }
+            }
+            let key = &expression["key"];
+            check_qualified_name(key.as_str().unwrap_or_default(), &format!("{field}.key"), errors);
+            if keys.contains(&key) {
+                errors.push(FieldError::duplicate(format!("{field}.key"), key));
+            }
+            keys.push(key);
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! Custom resources by the schema of their definition: defaults and validation.
+
+mod format;
+mod validate;
+
+pub(crate) use format::is_known as is_known_format;
+pub use validate::{apply_defaults, validate};

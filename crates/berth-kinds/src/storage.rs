@@ -1,0 +1,47 @@
+//! What volumes and claims print alike.
+
+use berth_core::names;
+use serde_json::Value;
+
+use crate::columns::joined;
+use crate::meta;
+
+/// The phase, or that the object is being deleted.
+pub(crate) fn phase(object: &Value) -> &str {
+    if meta::is_deleting(object) {
+        "Terminating"
+    } else {
+        meta::text(object, &["status", "phase"])
+    }
+}
+
+/// The class of a volume or claim; the annotation is older and still wins.
+pub(crate) fn class_name(object: &Value) -> &str {
+    let annotation = meta::at(object, &["metadata", "annotations", names::STORAGE_CLASS_BETA]);
+    let class = annotation
+        .as_str()
+        .or_else(|| object["spec"]["storageClassName"].as_str());
+    class.unwrap_or_default()
+}
+
+/// The size among quantities, as it is written.
+pub(crate) fn size(capacity: &Value) -> String {
+    match &capacity["storage"] {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number.to_string(),
+        _ => String::new(),
+    }
+}
+
+/// The access modes of a spec or status, in short.
+pub(crate) fn access_modes(of: &Value) -> String {
+    const SHORT: [(&str, &str); 4] = [
+        ("ReadWriteOnce", "RWO"),
+        ("ReadOnlyMany", "ROX"),
+        ("ReadWriteMany", "RWX"),
+        ("ReadWriteOncePod", "RWOP"),
+    ];
+    let modes = meta::items(of, &["accessModes"]);
+    let has = |mode: &str| modes.iter().any(|found| found == mode);
+    joined(SHORT.iter().filter(|(mode, _)| has(mode)).map(|(_, short)| *short))
+}

@@ -1,0 +1,115 @@
+//! What the kinds that make pods share: their template, their selector, their strategy.
+
+use serde_json::{Value, json};
+
+use crate::columns::{Column, each_of, selecting};
+use crate::error::FieldError;
+use crate::fields;
+use crate::meta;
+use crate::pod_spec;
+use crate::selector::LabelSelector;
+
+/// Where the template stands in most kinds.
+pub(crate) const TEMPLATE: &[&str] = &["spec", "template"];
+
+/// Names of the containers in the template.
+pub(crate) const CONTAINERS: Column = each_of("Containers", &["spec", "template", "spec", "containers"], "name").wide();
+/// Images of the containers in the template.
+pub(crate) const IMAGES: Column = each_of("Images", &["spec", "template", "spec", "containers"], "image").wide();
+/// The selector.
+pub(crate) const SELECTOR: Column = selecting("Selector", &["spec", "selector"]).wide();
+
+/// The desired number of replicas: 1 unless it is said.
+pub(crate) fn desired(object: &Value) -> i64 {
+    object["spec"]["replicas"].as_i64().unwrap_or(1)
+}
+
+/// Fills in the fields of a spec, unless they are set.
+pub(crate) fn default_spec(object: &mut Value, defaults: &Value) {
+    for (field, value) in defaults.as_object().into_iter().flatten() {
+        meta::default(object, &["spec", field], value.clone());
+    }
+}
+
+/// Fills in the pod template at a path.
+pub(crate) fn default_template(object: &mut Value, template: &[&str]) {
+    if meta::at(object, template).is_object() {
+        pod_spec::apply_defaults(object, &[template, &["spec"]].concat());
+    }
+}
+
+/// Counts that are written even if there is nothing to count.
+pub(crate) fn default_status(object: &mut Value, counts: &[&str]) {
+    meta::default(object, &["status"], json!({}));
+    for count in counts {
+        meta::default(object, &["status", count], json!(0));
+    }
+}
+
+/// How pods are replaced: what is given of it stays, and the rest is filled in.
+pub(crate) fn default_strategy(object: &mut Value, field: &str, rolling: &Value) {
+    if meta::text(object, &["spec", field, "type"]).is_empty() {
+        meta::set(object, &["spec", field, "type"], "RollingUpdate".into());
+    }
+    if meta::text(object, &["spec", field, "type"]) == "RollingUpdate" {
+        for (name, value) in rolling.as_object().into_iter().flatten() {
+            meta::default(object, &["spec", field, "rollingUpdate", name], value.clone());
+        }
+    }
+}
+
+/// A strategy as Kubernetes shows it in a refusal.
+pub(crate) fn shown_strategy(strategy: &Value) -> String {
+    format!(
+        "{{\"Type\":{},\"RollingUpdate\":{}}}",
+        strategy["type"], strategy["rollingUpdate"]
+    )
+}
+
+/// The rules of the number of replicas.
+pub(crate) fn check_replicas(object: &Value, errors: &mut Vec<FieldError>) {
+    fields::check_count(&object["spec"]["replicas"], "spec.replicas", errors);
+}
+
+/// The rules of the pod template at a path.
+pub(crate) fn check_template(object: &Value, template: &[&str], errors: &mut Vec<FieldError>) {
+    let spec = &meta::at(object, template)["spec"];
+    errors.extend(pod_spec::validate(spec, &format!("{}.spec", template.join("."))));
+}
+
+/// The refusal of a template that the selector does not select.
+pub(crate) fn not_selected(template: &Value) -> FieldError {
+    let labels = meta::at(template, &["metadata", "labels"]);
+    let detail = "`selector` does not match template `labels`";
+    FieldError::invalid("spec.template.metadata.labels", labels, detail)
+}
+
+/// The selector must select the pods of the template. `kind` is what Kubernetes calls the kind in its refusal.
+pub(crate) fn check_selector(object: &Value, kind: &str, errors: &mut Vec<FieldError>) {
+    let (selector, template) = (&object["spec"]["selector"], &object["spec"]["template"]);
+    if selector.is_null() {
+        errors.push(FieldError::required("spec.selector", ""));
+        errors.push(not_selected(template));
+        return;
+    }
+    match LabelSelector::from_object(selector) {
+        Ok(parsed) if parsed.is_empty() => {
+            let detail = format!("empty selector is invalid for {kind}");
+            errors.push(FieldError::invalid("spec.selector", selector, &detail));
+        }
+        Ok(parsed) if !parsed.matches(template) => errors.push(not_selected(template)),
+        Ok(_) => {}
+        Err(error) => {
+            errors.push(FieldError::invalid("spec.selector", selector, &error.to_string()));
+        }
+    }
+}
+
+/// The selector stays as it is.
+pub(crate) fn check_fixed_selector(old: &Value, new: &Value) -> Vec<FieldError> {
+    let value = &new["spec"]["selector"];
+    if old["spec"]["selector"] == *value {
+        return Vec::new();
+    }
+    vec![FieldError::invalid("spec.selector", value, "field is immutable")]
+}
