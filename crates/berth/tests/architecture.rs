@@ -7,7 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Crates that decide: objects in, decisions out.
-const PURE: &[&str] = &["berth-core", "berth-scheduler", "berth-controller", "berth-cluster"];
+const PURE: &[&str] = &[
+    "berth-core",
+    "berth-scheduler",
+    "berth-controller",
+    "berth-cluster",
+    "berth-kinds",
+];
 
 /// Async runtimes, sockets, TLS, clients and servers, clocks, chance, threads and file walking. Whoever has one of these in
 /// the tree has a way to the world outside.
@@ -57,6 +63,18 @@ const IMPURE: &[&str] = &[
 const STRANGERS: &[(&str, &[&str])] = &[
     (
         "berth-core",
+        &[
+            "berth-scheduler",
+            "berth-controller",
+            "berth-provisioner",
+            "berth-cluster",
+            "berth-apiserver",
+            "berth-kube",
+            "berth",
+        ],
+    ),
+    (
+        "berth-kinds",
         &[
             "berth-scheduler",
             "berth-controller",
