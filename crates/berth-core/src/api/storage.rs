@@ -625,6 +625,18 @@ impl PersistentVolumeClaim {
 }
 
 impl StorageClass {
+    /// The weight in the capacity score that the class says.
+    ///
+    /// # Errors
+    /// What it says instead of a whole number, zero or more.
+    pub fn weight(&self) -> Result<Option<i64>, &str> {
+        let Some(text) = self.metadata.annotation(names::CLASS_WEIGHT) else {
+            return Ok(None);
+        };
+        let weight = text.parse().ok().filter(|weight| *weight >= 0);
+        weight.map(Some).ok_or(text)
+    }
+
     /// Whether volumes are bound only when a pod that uses the claim is scheduled.
     #[must_use]
     pub fn is_delayed(&self) -> bool {

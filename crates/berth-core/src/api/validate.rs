@@ -4,9 +4,14 @@
 //! anyone. What passes here is never the cause of an error later on.
 
 use super::{
-    Affinity, DecodeError, LabelSelector, NodeSelector, NodeSelectorTerm, Object, PersistentVolumeClaimSpec, Pod,
-    PodAffinity, PodAffinityTerm, Requirement, ResourceList, StorageClass, TopologySpreadConstraint,
+    Affinity, CsiStorage, CsiStoragePool, DecodeError, LabelSelector, NodeSelector, NodeSelectorTerm, Object,
+    PersistentVolumeClaimSpec, Pod, PodAffinity, PodAffinityTerm, Requirement, ResourceList, StorageClass,
+    TopologySpreadConstraint,
 };
+
+use crate::names;
+use crate::quantity::Quantity;
+use std::collections::BTreeSet;
 
 /// A field's path and what is wrong with it.
 type Problem = (String, String);
@@ -36,16 +41,14 @@ impl Object {
                 }),
             Self::PersistentVolumeClaim(claim) => claim_spec("spec", &claim.spec),
             Self::StorageClass(class) => validate_class(class),
-            Self::CsiDriver(driver) => each("status.storage", &driver.status.storage, |path, storage| {
-                each(&format!("{path}.pools"), &storage.pools, |path, pool| {
-                    optional(pool.node_topology.as_ref(), |selector| {
-                        node_selector(&format!("{path}.nodeTopology"), selector)
+            Self::CsiDriver(driver) => published("status.storage", &driver.status.storage),
+            Self::CsiStorageCapacity(capacity) => size("capacity", capacity.capacity)
+                .and_then(|()| size("maximumVolumeSize", capacity.maximum_volume_size))
+                .and_then(|()| {
+                    optional(capacity.node_topology.as_ref(), |selector| {
+                        label_selector("nodeTopology", selector)
                     })
-                })
-            }),
-            Self::CsiStorageCapacity(capacity) => optional(capacity.node_topology.as_ref(), |selector| {
-                label_selector("nodeTopology", selector)
-            }),
+                }),
             Self::ReplicaSet(owner) => optional(owner.spec.selector.as_ref(), |selector| {
                 label_selector("spec.selector", selector)
             }),
@@ -85,6 +88,61 @@ fn one_of(path: &str, value: &str, allowed: &[&str]) -> Result<(), Problem> {
         path.to_owned(),
         format!("found {value:?}, expected one of {}", allowed.join(", ")),
     ))
+}
+
+/// Names that tell the items of a list apart.
+fn distinct<'a>(path: &str, field: &str, names: impl Iterator<Item = &'a str>) -> Result<(), Problem> {
+    let mut seen = BTreeSet::new();
+    for (index, name) in names.enumerate() {
+        if !seen.insert(name) {
+            let problem = format!("found {name:?} a second time, expected each {field} once");
+            return Err((format!("{path}[{index}].{field}"), problem));
+        }
+    }
+    Ok(())
+}
+
+fn size(path: &str, size: Option<Quantity>) -> Result<(), Problem> {
+    match size.filter(|size| size.is_negative()) {
+        Some(_) => Err((
+            path.to_owned(),
+            "found a negative quantity, expected zero or more".to_owned(),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// What a driver publishes in its status.
+fn published(path: &str, storage: &[CsiStorage]) -> Result<(), Problem> {
+    let classes = storage.iter().map(|storage| storage.storage_class_name.as_str());
+    distinct(path, "storageClassName", classes)?;
+    each(path, storage, |path, storage| {
+        let path = format!("{path}.pools");
+        distinct(&path, "name", storage.pools.iter().map(|pool| pool.name.as_str()))?;
+        each(&path, &storage.pools, storage_pool)
+    })
+}
+
+fn storage_pool(path: &str, pool: &CsiStoragePool) -> Result<(), Problem> {
+    if pool.node_topology.is_some() && !pool.node_list.is_empty() {
+        return Err((
+            format!("{path}.nodeList"),
+            "found beside nodeTopology, expected one or the other".to_owned(),
+        ));
+    }
+    size(&format!("{path}.capacity"), pool.capacity)?;
+    optional(pool.expiry_time.as_ref(), |time| {
+        match time.parse::<jiff::Timestamp>() {
+            Ok(_) => Ok(()),
+            Err(_) => Err((
+                format!("{path}.expiryTime"),
+                format!("found {time:?}, expected a time such as 2026-01-31T12:00:00Z"),
+            )),
+        }
+    })?;
+    optional(pool.node_topology.as_ref(), |selector| {
+        node_selector(&format!("{path}.nodeTopology"), selector)
+    })
 }
 
 fn resources(path: &str, amounts: &ResourceList) -> Result<(), Problem> {
@@ -129,6 +187,12 @@ fn validate_class(class: &StorageClass) -> Result<(), Problem> {
             "expected the name of a provisioner, or kubernetes.io/no-provisioner".to_owned(),
         ));
     }
+    class.weight().map_err(|found| {
+        (
+            format!("metadata.annotations.{}", names::CLASS_WEIGHT),
+            format!("found {found:?}, expected a whole number, zero or more"),
+        )
+    })?;
     each("allowedTopologies", &class.allowed_topologies, |path, term| {
         each(
             &format!("{path}.matchLabelExpressions"),

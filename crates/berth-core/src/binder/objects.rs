@@ -281,7 +281,6 @@ impl VolumeBinder {
             let selector = NodeSelector::with_topologies(&mut self.symbols, &class.allowed_topologies);
             self.acquire_selector(&selector)
         };
-        let weight = class.metadata.annotation(names::CLASS_WEIGHT);
         let known = self.classes.get(&name).map_or(0, |known| known.number);
         let mut new = Class {
             provisioner: self.symbols.intern(&class.provisioner),
@@ -289,9 +288,8 @@ impl VolumeBinder {
             provisions: !class.provisioner.is_empty() && class.provisioner != names::NO_PROVISIONER,
             delayed: class.is_delayed(),
             allowed_topologies,
-            weight: weight
-                .and_then(|weight| weight.parse().ok())
-                .filter(|weight| *weight >= 0),
+            // One that cannot be read counts as none: files are told so when they are read.
+            weight: class.weight().unwrap_or_default(),
             number: known,
         };
         if self.classes.get(&name) != Some(&new) {
