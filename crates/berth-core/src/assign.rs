@@ -4,6 +4,10 @@
 //! capacity is taken. The cost of an assignment depends only on the volumes used, and the sets of
 //! volumes that can be used together form a matroid; so it is enough to offer the volumes from the
 //! smallest to the largest, and to keep each one for which an augmenting path is found.
+//!
+//! If there are fewer volumes than claims, a volume has to be made for the others. The sets of claims that can have volumes
+//! together form a matroid too, and any of the largest such sets can have the very volumes found above. So who gets them is
+//! a question of its own: [`assign_in_order`] serves those first for whom a volume is hardest to make.
 
 /// For each claim, the volumes that could serve it, as indexes into a list of volumes ordered from
 /// the most to the least wanted. Returns for each claim the volume assigned to it. Of two claims that
@@ -29,6 +33,36 @@ pub fn assign(volumes: usize, candidates: &[Vec<usize>]) -> Vec<Option<usize>> {
         augment(volume, &claims_of, &mut visited, &mut chain, &mut assigned);
         if assigned.iter().all(Option::is_some) {
             break;
+        }
+    }
+    untangle(candidates, &mut assigned);
+    assigned
+}
+
+/// Like [`assign`], but for volumes all of which can be used together: claims are served in an order, and one that has got a volume
+/// never loses it to a later one. Of each prefix of the order as many claims are served as can be.
+///
+/// ```
+/// use berth_core::assign::assign_in_order;
+/// // Both claims could use the only volume.
+/// assert_eq!(assign_in_order(1, &[vec![0], vec![0]], [1, 0]), [None, Some(0)]);
+/// ```
+#[must_use]
+pub fn assign_in_order(
+    volumes: usize,
+    candidates: &[Vec<usize>],
+    order: impl IntoIterator<Item = usize>,
+) -> Vec<Option<usize>> {
+    let mut claim_of = vec![None; volumes];
+    let (mut visited, mut chain) = (vec![false; volumes], Vec::new());
+    for claim in order {
+        visited.fill(false);
+        augment(claim, candidates, &mut visited, &mut chain, &mut claim_of);
+    }
+    let mut assigned = vec![None; candidates.len()];
+    for (volume, claim) in claim_of.into_iter().enumerate() {
+        if let Some(claim) = claim {
+            assigned[claim] = Some(volume);
         }
     }
     untangle(candidates, &mut assigned);

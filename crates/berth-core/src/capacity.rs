@@ -1,7 +1,8 @@
 //! Free space that drivers publish, and whether claims fit into it.
 //!
 //! There are two forms: objects of their own (`CSIStorageCapacity`), and pools in the status of a
-//! `CSIDriver`. Both become pools here: so much space for a class, reachable from a set of nodes.
+//! `CSIDriver`. Both become pools here: so much space for a class, reachable from a set of nodes. Objects say how much is left, and
+//! what claims take is added up; a status says how large a single volume can be, and each claim is held against that alone.
 
 use crate::nodes::{NodeId, Nodes, SelectorId};
 use crate::symbols::Symbol;
@@ -40,7 +41,7 @@ pub struct Pool {
     pub name: Arc<str>,
     /// The nodes that can reach it.
     pub nodes: SelectorId,
-    /// Free space.
+    /// Free space, if it is known.
     pub capacity: Option<i64>,
     /// The largest volume that can be made.
     pub maximum_volume_size: Option<i64>,
@@ -111,10 +112,6 @@ impl Pools {
         let (from, to) = (one.min(other), one.max(other));
         let mut pools = self.by_key.values().flat_map(FxHashMap::values).flatten();
         pools.any(|pool| pool.expires.is_some_and(|expires| from < expires && expires <= to))
-    }
-
-    pub(crate) fn serves(&self, key: PoolKey) -> bool {
-        self.by_key.contains_key(&key)
     }
 
     /// The pools that a node can reach, but for those that expired.

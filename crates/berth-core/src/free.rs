@@ -9,7 +9,8 @@ use crate::journal::Journal;
 use crate::label::{LabelRequirement, Labels};
 use crate::matches::{MatchSet, MatchSets};
 use crate::model::{AccessModes, ClaimShape, Volume, VolumeId, VolumeMode};
-use crate::nodes::{NodeId, Nodes, SelectorId};
+use crate::nodes::{NodeId, SelectorId};
+use crate::places::Places;
 use crate::slots::SlotId;
 use crate::symbols::Symbol;
 use rustc_hash::FxHashMap;
@@ -21,6 +22,10 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct GroupKey {
     affinity: SelectorId,
+    /// The nodes that zone labels allow.
+    zones: SelectorId,
+    /// The driver that attaches them; empty for none.
+    driver: Symbol,
     access_modes: AccessModes,
     volume_mode: VolumeMode,
     attributes_class: Symbol,
@@ -31,6 +36,8 @@ impl GroupKey {
     fn of(volume: &Volume, asked: &[Symbol]) -> Self {
         Self {
             affinity: volume.affinity,
+            zones: volume.zones,
+            driver: volume.driver,
             access_modes: volume.access_modes,
             volume_mode: volume.volume_mode,
             attributes_class: volume.attributes_class,
@@ -41,17 +48,11 @@ impl GroupKey {
     /// Whether the volumes of the group suit a claim, if they are large enough. The labels that the claim asks for must
     /// have been asked for before.
     fn suits(&self, shape: &ClaimShape) -> bool {
-        self.suits_but_for_labels(shape)
-            && shape
-                .selector
-                .as_ref()
-                .is_none_or(|selector| selector.matches(&self.labels))
+        self.suits_but_for_labels(shape) && shape.selects(&self.labels)
     }
 
     fn suits_but_for_labels(&self, shape: &ClaimShape) -> bool {
-        self.access_modes.contains(shape.access_modes)
-            && self.volume_mode == shape.volume_mode
-            && self.attributes_class == shape.attributes_class
+        shape.suits(self.access_modes, self.volume_mode, self.attributes_class)
     }
 }
 
@@ -78,6 +79,8 @@ pub(crate) struct FreeVolumes {
     unused: Vec<u32>,
     group_ids: FxHashMap<GroupKey, u32>,
     by_affinity: FxHashMap<SelectorId, SmallVec<[u32; 1]>>,
+    /// How many volumes each driver attaches.
+    by_driver: FxHashMap<Symbol, usize>,
     /// The labels that claims have asked for.
     asked: Vec<Symbol>,
     /// The selectors of groups that changed.
@@ -87,8 +90,29 @@ pub(crate) struct FreeVolumes {
 
 impl FreeVolumes {
     pub(crate) fn insert(&mut self, id: VolumeId, volume: &Volume) {
+        if self.is_empty() {
+            self.start_anew();
+        }
         self.enter(id, volume);
+        *self.by_driver.entry(volume.driver).or_default() += 1;
         self.changed(volume.affinity);
+    }
+
+    /// The drivers that attach volumes of the class; an empty one for those that need none.
+    pub(crate) fn drivers(&self) -> impl Iterator<Item = Symbol> + '_ {
+        self.by_driver.keys().copied()
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.group_ids.is_empty()
+    }
+
+    /// Drops all answers. Nodes with and without existing volumes are told apart only while there are any: with the first one and
+    /// the last one that changes on every node.
+    fn start_anew(&mut self) {
+        self.sets.clear();
+        self.changes.forget();
     }
 
     fn enter(&mut self, id: VolumeId, volume: &Volume) {
@@ -100,9 +124,18 @@ impl FreeVolumes {
         let key = GroupKey::of(volume, &self.asked);
         if let Some(group) = self.group_ids.get(&key).copied() {
             let volumes = &mut self.groups[group as usize].volumes;
-            volumes.remove(&free_volume(id, volume));
+            let removed = volumes.remove(&free_volume(id, volume));
+            if removed && let Some(count) = self.by_driver.get_mut(&volume.driver) {
+                *count -= 1;
+                if *count == 0 {
+                    self.by_driver.remove(&volume.driver);
+                }
+            }
             if volumes.is_empty() {
                 self.drop_group(&key, group);
+            }
+            if self.is_empty() {
+                self.start_anew();
             }
             self.changed(volume.affinity);
         }
@@ -164,25 +197,32 @@ impl FreeVolumes {
         }
     }
 
-    /// The groups that a node can reach.
-    pub(crate) fn groups_of<'a>(&'a self, nodes: &'a Nodes, node: NodeId) -> impl Iterator<Item = u32> + 'a {
-        nodes
+    /// The groups that a node can reach, and whose volumes can be used there.
+    pub(crate) fn groups_of<'a>(&'a self, places: Places<'a>, node: NodeId) -> impl Iterator<Item = u32> + 'a {
+        let usable = move |group: &u32| {
+            let GroupKey { zones, driver, .. } = self.groups[*group as usize].key;
+            (zones == SelectorId::ALL || places.nodes.matching(zones).contains(node.0))
+                && !places.full.contains(driver, node)
+        };
+        places
+            .nodes
             .selectors_of(node)
             .iter()
             .chain([&SelectorId::ALL])
             .filter_map(|selector| self.by_affinity.get(selector))
             .flatten()
             .copied()
+            .filter(usable)
     }
 
     /// The free volumes that a node can reach and that suit a claim, whatever their size and labels.
     pub(crate) fn reachable<'a>(
         &'a self,
-        nodes: &'a Nodes,
+        places: Places<'a>,
         node: NodeId,
         shape: Option<&'a ClaimShape>,
     ) -> impl Iterator<Item = &'a FreeVolume> + 'a {
-        self.groups_of(nodes, node)
+        self.groups_of(places, node)
             .map(|group| &self.groups[group as usize])
             .filter(move |group| shape.is_none_or(|shape| group.key.suits_but_for_labels(shape)))
             .flat_map(|group| &group.volumes)
@@ -201,26 +241,41 @@ impl FreeVolumes {
             if !group.key.suits(shape) {
                 return SmallVec::new();
             }
-            let least = FreeVolume {
-                capacity: shape.request,
-                name: Arc::default(),
-                id: VolumeId(SlotId::LEAST),
-            };
-            group.volumes.range(least..).take(shapes.len()).collect()
+            group.volumes.range(least(shape.request)..).take(shapes.len()).collect()
         };
         shapes.iter().map(of_shape).collect()
+    }
+
+    /// The volumes of a group for several claims of one pod, the smallest request first, if it suits all of them but for its size. Then
+    /// each claim takes the smallest that is left and large enough: whoever comes later asks for no less.
+    pub(crate) fn in_order<'a>(
+        &'a self,
+        group: u32,
+        shapes: &'a [ClaimShape],
+    ) -> Option<impl Iterator<Item = Option<&'a FreeVolume>> + 'a> {
+        let group = &self.groups[group as usize];
+        if !shapes.iter().all(|shape| group.key.suits(shape)) {
+            return None;
+        }
+        let smallest = shapes.first().map_or(0, |shape| shape.request);
+        let mut volumes = group.volumes.range(least(smallest)..);
+        Some(
+            shapes
+                .iter()
+                .map(move |shape| volumes.find(|volume| volume.capacity >= shape.request)),
+        )
     }
 
     /// The match set for claims of these shapes, up to date. The shapes must be in order.
     pub(crate) fn prepare<'a>(
         &mut self,
-        nodes: &Nodes,
+        places: Places<'_>,
         shapes: &[ClaimShape],
         volume: impl Fn(VolumeId) -> Option<&'a Volume>,
     ) -> Arc<MatchSet> {
         self.ask_for_labels(shapes, volume);
         let mut sets = std::mem::take(&mut self.sets);
-        let set = sets.prepare(self, nodes, shapes);
+        let set = sets.prepare(self, places, shapes);
         self.sets = sets;
         set
     }
@@ -256,6 +311,15 @@ impl FreeVolumes {
     }
 }
 
+/// What comes before all volumes of a size.
+fn least(capacity: i64) -> FreeVolume {
+    FreeVolume {
+        capacity,
+        name: Arc::default(),
+        id: VolumeId(SlotId::LEAST),
+    }
+}
+
 fn free_volume(id: VolumeId, volume: &Volume) -> FreeVolume {
     FreeVolume {
         capacity: volume.capacity,
@@ -269,6 +333,8 @@ mod tests {
     use super::*;
     use crate::api;
     use crate::model::{Claim, volume_without_selectors};
+    use crate::nodes::Nodes;
+    use crate::places::FullNodes;
     use crate::slots::Slots;
     use crate::symbols::Symbols;
     use serde_json::json;
@@ -277,6 +343,7 @@ mod tests {
     struct World {
         symbols: Symbols,
         nodes: Nodes,
+        full: FullNodes,
         volumes: Slots<Volume>,
         free: FreeVolumes,
     }
@@ -286,6 +353,7 @@ mod tests {
             let mut world = Self {
                 symbols: Symbols::default(),
                 nodes: Nodes::default(),
+                full: FullNodes::default(),
                 volumes: Slots::default(),
                 free: FreeVolumes::default(),
             };
@@ -308,7 +376,11 @@ mod tests {
             let claim: api::PersistentVolumeClaim = serde_json::from_value(claim).unwrap();
             let shape = Claim::new(&mut self.symbols, &claim).shape;
             let volume = |id: VolumeId| self.volumes.get(id.0);
-            let set = self.free.prepare(&self.nodes, &[shape], volume);
+            let places = Places {
+                nodes: &self.nodes,
+                full: &self.full,
+            };
+            let set = self.free.prepare(places, &[shape], volume);
             let found = set.on_node(NodeId(0))[0]?.volume();
             self.volumes.get(found.0).map(|volume| &*volume.name)
         }

@@ -9,6 +9,7 @@ use crate::free::{FreeVolume, FreeVolumes};
 use crate::journal::Journal;
 use crate::model::{ClaimShape, VolumeId};
 use crate::nodes::{NodeId, Nodes};
+use crate::places::Places;
 use crate::slots::SlotId;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -44,10 +45,10 @@ impl MatchSets {
 
     /// The match set for claims of these shapes, up to date. The shapes must be in order, so that the
     /// same claims always mean the same set. A set that is still held elsewhere is copied.
-    pub(crate) fn prepare(&mut self, free: &FreeVolumes, nodes: &Nodes, shapes: &[ClaimShape]) -> Arc<MatchSet> {
+    pub(crate) fn prepare(&mut self, free: &FreeVolumes, places: Places<'_>, shapes: &[ClaimShape]) -> Arc<MatchSet> {
         self.uses += 1;
         if !self.sets.contains_key(shapes) {
-            self.make_room(bytes(nodes, shapes.len()), nodes);
+            self.make_room(bytes(places.nodes, shapes.len()), places.nodes);
         }
         let set = match self.sets.get_mut(shapes) {
             Some(set) => set,
@@ -55,9 +56,9 @@ impl MatchSets {
         };
         let mended = Arc::make_mut(set);
         mended.used = self.uses;
-        if !mended.mend(free, nodes, shapes) {
+        if !mended.mend(free, places, shapes) {
             self.built += 1;
-            mended.build(free, nodes, shapes, self.built);
+            mended.build(free, places, shapes, self.built);
         }
         Arc::clone(set)
     }
@@ -90,6 +91,8 @@ pub(crate) struct MatchSet {
     /// The number of the first change of free volumes that is not yet seen.
     seen: u64,
     nodes_epoch: u64,
+    /// The number of the first change of what is full that is not yet seen.
+    full_seen: u64,
     used: u64,
     /// No two answers that were worked out anew have the same; 0 for none.
     number: u64,
@@ -103,6 +106,7 @@ impl Default for MatchSet {
             by_node: Vec::new(),
             seen: 0,
             nodes_epoch: 0,
+            full_seen: 0,
             used: 0,
             number: 0,
             mended: Journal::with_limit(MAX_MENDED),
@@ -168,33 +172,35 @@ impl MatchSet {
     }
 
     /// Works everything out anew.
-    fn build(&mut self, free: &FreeVolumes, nodes: &Nodes, shapes: &[ClaimShape], number: u64) {
+    fn build(&mut self, free: &FreeVolumes, places: Places<'_>, shapes: &[ClaimShape], number: u64) {
         self.number = number;
         self.width = shapes.len();
         self.mended.forget();
         self.by_node.clear();
-        self.by_node.resize(nodes.column_length() * self.width, None);
+        self.by_node.resize(places.nodes.column_length() * self.width, None);
         let mut shared = Shared::default();
-        for node in nodes.ids() {
-            self.assign_on(free, nodes, shapes, node, &mut shared);
+        for node in places.nodes.ids() {
+            self.assign_on(free, places, shapes, node, &mut shared);
         }
-        self.seen = free.changes().next();
-        self.nodes_epoch = nodes.epoch();
+        self.read_everything(free, places);
     }
 
     /// Works out anew what changed; false if that cannot be told, or is nearly everything.
-    fn mend(&mut self, free: &FreeVolumes, nodes: &Nodes, shapes: &[ClaimShape]) -> bool {
+    fn mend(&mut self, free: &FreeVolumes, places: Places<'_>, shapes: &[ClaimShape]) -> bool {
+        let nodes = places.nodes;
         let affinities = free.changes().since(self.seen).filter(|_| self.number != 0);
-        let Some((affinities, changed)) = affinities.zip(nodes.changed_since(self.nodes_epoch)) else {
+        let changed = nodes.changed_since(self.nodes_epoch);
+        let filled = places.full.changes().since(self.full_seen);
+        let Some(((affinities, changed), filled)) = affinities.zip(changed).zip(filled) else {
             return false;
         };
-        if affinities.is_empty() && changed.is_empty() {
+        if affinities.is_empty() && changed.is_empty() && filled.is_empty() {
             return true;
         }
         let mut affinities: SmallVec<[_; 8]> = affinities.into();
         affinities.sort_unstable();
         affinities.dedup();
-        let mut stale: Vec<NodeId> = changed.to_vec();
+        let mut stale: Vec<NodeId> = [changed, filled].concat();
         for affinity in affinities {
             stale.extend(nodes.matching(affinity).iter().map(NodeId));
         }
@@ -203,26 +209,32 @@ impl MatchSet {
         self.by_node.resize(nodes.column_length() * self.width, None);
         let mut shared = Shared::default();
         for node in stale {
-            if self.assign_on(free, nodes, shapes, node, &mut shared) {
+            if self.assign_on(free, places, shapes, node, &mut shared) {
                 self.mended.push(node);
             }
         }
-        self.seen = free.changes().next();
-        self.nodes_epoch = nodes.epoch();
+        self.read_everything(free, places);
         true
+    }
+
+    /// Remembers that all changes up to now are seen.
+    fn read_everything(&mut self, free: &FreeVolumes, places: Places<'_>) {
+        self.seen = free.changes().next();
+        self.nodes_epoch = places.nodes.epoch();
+        self.full_seen = places.full.changes().next();
     }
 
     /// Assigns volumes to the claims on a node, and tells whether they are others than before.
     fn assign_on<'a>(
         &mut self,
         free: &'a FreeVolumes,
-        nodes: &Nodes,
+        places: Places<'_>,
         shapes: &[ClaimShape],
         node: NodeId,
         shared: &mut Shared<'a>,
     ) -> bool {
-        let groups: Groups = free.groups_of(nodes, node).collect();
-        let assigned = shared.assign(free, nodes, shapes, groups);
+        let groups: Groups = free.groups_of(places, node).collect();
+        let assigned = shared.assign(free, places.nodes, shapes, groups);
         let first = node.index() * self.width;
         let Some(known) = self.by_node.get_mut(first..first + self.width) else {
             return false;
@@ -236,6 +248,14 @@ impl MatchSet {
 impl<'a> Shared<'a> {
     /// The volumes that claims get of some groups.
     fn assign(&mut self, free: &'a FreeVolumes, nodes: &Nodes, shapes: &[ClaimShape], groups: Groups) -> Matches {
+        // A node with a group of its own, as those with local disks are, has it in common with nobody.
+        let in_common = |group: &u32| nodes.matching(free.affinity(*group)).len() > 1;
+        if let [group] = groups.as_slice()
+            && !in_common(group)
+            && let Some(found) = free.in_order(*group, shapes)
+        {
+            return found.map(|volume| volume.map(Match::of)).collect();
+        }
         for group in &groups {
             let entry = self.smallest.entry(*group);
             entry.or_insert_with(|| free.smallest_each(*group, shapes));
@@ -245,8 +265,6 @@ impl<'a> Shared<'a> {
         if let [_] = shapes {
             return [of_claim(0).min().map(Match::of)].into_iter().collect();
         }
-        // A node with a group of its own, as those with local disks are, has it in common with nobody.
-        let in_common = |group: &u32| nodes.matching(free.affinity(*group)).len() > 1;
         if !groups.iter().all(in_common) {
             return assign_together(shapes.len(), of_claim);
         }
@@ -282,6 +300,7 @@ mod tests {
     use super::*;
     use crate::api;
     use crate::model::{Claim, volume_without_selectors};
+    use crate::places::FullNodes;
     use crate::slots::Slots;
     use crate::symbols::Symbols;
     use serde_json::json;
@@ -304,9 +323,14 @@ mod tests {
             "resources": {"requests": {"storage": "2Gi"}}}});
         let claim: api::PersistentVolumeClaim = serde_json::from_value(claim).unwrap();
         let shape = Claim::new(&mut symbols, &claim).shape;
+        let full = FullNodes::default();
+        let places = Places {
+            nodes: &nodes,
+            full: &full,
+        };
         let mut shared = Shared::default();
         for node in nodes.ids() {
-            let groups = free.groups_of(&nodes, node).collect();
+            let groups = free.groups_of(places, node).collect();
             let shapes = [shape.clone(), shape.clone()];
             let matches = shared.assign(&free, &nodes, &shapes, groups);
             let places: Vec<_> = matches.iter().flatten().map(|found| found.volume().0.place).collect();

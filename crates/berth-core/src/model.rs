@@ -140,10 +140,14 @@ pub struct Volume {
     pub labels: Labels,
     /// The nodes that can reach it.
     pub affinity: SelectorId,
+    /// The nodes that its zone and region labels allow.
+    pub zones: SelectorId,
     /// The claim it is bound to or reserved for.
     pub claim_ref: Option<Box<ClaimRef>>,
     /// The disk behind it.
     pub disk: Option<Box<Disk>>,
+    /// The driver that attaches it, also one that took over from an in-tree plugin; empty for none.
+    pub driver: Symbol,
     /// Its resource version; 0 if not known.
     pub version: u64,
 }
@@ -179,6 +183,28 @@ pub struct ClaimShape {
     pub attributes_class: Symbol,
     /// With labels like this, if anything is said about labels.
     pub selector: Option<Arc<LabelSelector>>,
+}
+
+impl ClaimShape {
+    /// Whether a volume with these properties suits, whatever its size and labels.
+    pub(crate) fn suits(&self, access_modes: AccessModes, volume_mode: VolumeMode, attributes_class: Symbol) -> bool {
+        access_modes.contains(self.access_modes)
+            && volume_mode == self.volume_mode
+            && attributes_class == self.attributes_class
+    }
+
+    /// Whether a volume with these labels suits, as far as labels go.
+    pub(crate) fn selects(&self, labels: &Labels) -> bool {
+        let selector = self.selector.as_ref();
+        selector.is_none_or(|selector| selector.matches(labels))
+    }
+
+    /// Whether a free volume suits that a node can reach.
+    pub(crate) fn is_met_by(&self, volume: &Volume) -> bool {
+        volume.capacity >= self.request
+            && self.suits(volume.access_modes, volume.volume_mode, volume.attributes_class)
+            && self.selects(&volume.labels)
+    }
 }
 
 /// A claim.
@@ -303,8 +329,10 @@ pub(crate) fn volume_without_selectors(symbols: &mut Symbols, volume: &api::Pers
         deleting: volume.metadata.is_deleting(),
         labels: Labels::new(symbols, &volume.metadata.labels),
         affinity: SelectorId::ALL,
+        zones: SelectorId::ALL,
         claim_ref,
         disk: None,
+        driver: Symbol::EMPTY,
         version: version_of(&volume.metadata),
     }
 }

@@ -115,6 +115,36 @@ impl Shape {
     }
 }
 
+/// How many of a pod's claims take an existing volume on a node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Existing {
+    /// Claims that could do without one.
+    pub(crate) optional: usize,
+    /// Those of them that take one.
+    pub(crate) chosen: usize,
+    /// Whether others take one, as they must everywhere.
+    pub(crate) others: bool,
+}
+
+impl Existing {
+    /// Lifts the score of a fit, so that a node where more claims take existing volumes is above every one where fewer do, and a
+    /// node where all volumes have to be made is below all of them.
+    pub(crate) fn above_new(self, fit: i64) -> i64 {
+        if self.optional == 0 {
+            return fit;
+        }
+        let count =
+            |count: usize| i64::try_from(count).unwrap_or(i64::MAX / MAX_NODE_SCORE - 1) + i64::from(self.others);
+        let (steps, step) = (count(self.optional), count(self.chosen));
+        if step == 0 {
+            return 0;
+        }
+        let below = MAX_NODE_SCORE * (step - 1) / steps;
+        let height = (MAX_NODE_SCORE * step / steps - below - 1).max(0);
+        (below + 1 + fit * height / MAX_NODE_SCORE).min(MAX_NODE_SCORE)
+    }
+}
+
 /// Requested bytes over the bytes they are taken from, by class.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ByClass(SmallVec<[(Symbol, i64, i64); 2]>);
@@ -183,6 +213,38 @@ mod tests {
         assert_eq!(shape.score(0), 100);
         assert_eq!(shape.score(1), 98, "100 - 70 / 30, truncated to 100 - 2");
         assert_eq!(shape.score(31), 30);
+    }
+
+    #[test]
+    fn more_existing_volumes_are_above_fewer_however_they_fit() {
+        let score = |chosen, optional, others, fit| {
+            let existing = Existing {
+                optional,
+                chosen,
+                others,
+            };
+            existing.above_new(fit)
+        };
+        for fit in [0, 1, 50, 100] {
+            assert_eq!(score(0, 0, true, fit), fit, "no claim has a choice");
+            assert_eq!(score(1, 1, false, fit), fit.max(1), "one claim has");
+        }
+        for optional in 1..8 {
+            for others in [false, true] {
+                for chosen in 0..optional {
+                    let (fewer, more) = (
+                        score(chosen, optional, others, 100),
+                        score(chosen + 1, optional, others, 0),
+                    );
+                    assert!(fewer < more, "{chosen} of {optional}: {fewer}, and one more: {more}");
+                }
+                assert_eq!(score(optional, optional, others, 100), 100);
+            }
+        }
+        assert!(
+            (0..=100).contains(&score(400, 500, true, 100)),
+            "steps may be finer than scores"
+        );
     }
 
     #[test]

@@ -283,7 +283,8 @@ fn pools_in_the_status_of_a_driver() {
         }
     };
     check(&mut binder, &["f"], [&["f=new"], &["NotEnoughSpace"]]);
-    check(&mut binder, &["f", "f2"], [&["NotEnoughSpace"], &["NotEnoughSpace"]]);
+    // A status says how large one volume can be: each claim is held against that alone.
+    check(&mut binder, &["f", "f2"], [&["f=new", "f2=new"], &["NotEnoughSpace"]]);
     check(&mut binder, &["p"], [&["p=new"], &["p=new"]]);
     check(&mut binder, &["p2"], [&["NotEnoughSpace"], &["p2=new"]]);
     binder.set_now(2_000_000_000);

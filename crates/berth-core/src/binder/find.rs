@@ -1,17 +1,15 @@
-//! Where a pod's volumes allow it to run, with which volumes, and how well they fit.
+//! Where a pod's volumes allow it to run, and with which volumes.
 
+use super::provision::{Need, Plan};
 use super::{PodClaims, VolumeBinder};
-use crate::capacity::{PoolKey, fit_together};
 use crate::mask::NodeMask;
-use crate::matches::MatchSet;
+use crate::matches::{Match, MatchSet};
 use crate::model::{Claim, ClaimId, ClaimShape, Disk, VolumeId};
-use crate::names;
 use crate::nodes::{NodeId, SelectorId};
+use crate::places::Places;
 use crate::reason::VolumeReason;
-use crate::score::{ByClass, Shape, utilization};
 use crate::symbols::Symbol;
 use roaring::RoaringBitmap;
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -43,6 +41,8 @@ pub struct PreparedPod {
     /// Claims that take any free volume of their class, by class.
     pub(super) open: SmallVec<[OpenClaims; 1]>,
     pub(super) inline: SmallVec<[(Symbol, i64); 1]>,
+    /// Claims that take an existing volume on some nodes, and could do without on others.
+    pub(super) optional: SmallVec<[ClaimId; 2]>,
 }
 
 impl PreparedPod {
@@ -70,37 +70,18 @@ struct BoundClaims {
     broken: Vec<(RoaringBitmap, VolumeReason)>,
 }
 
-/// A claim for which a volume must be found or made.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Need {
-    claim: ClaimId,
-    /// Its place among the pod's claims.
-    position: usize,
-    pub(super) class: Symbol,
-    request: i64,
-    provision: Provision,
-}
-
-/// Whether and where a volume can be made for a claim.
-#[derive(Clone, Copy, Debug)]
-struct Provision {
-    possible: bool,
-    topologies: SelectorId,
-    /// The pools that it must fit into, of either form. None: the driver does not say.
-    pools: [Option<PoolKey>; 2],
-}
-
 /// The claims of one class that take any free volume of it.
 #[derive(Clone, Debug)]
 pub(super) struct OpenClaims {
     pub(super) matches: Arc<MatchSet>,
     /// In the order of the set's shapes: the smallest request first.
     pub(super) needs: SmallVec<[Need; 2]>,
+    pub(super) shapes: Vec<ClaimShape>,
 }
 
 impl OpenClaims {
     /// What the claims ask for and what their volumes hold on a node where all of them find one.
-    fn capacity_on(&self, node: NodeId) -> Option<(i64, i64)> {
+    pub(super) fn capacity_on(&self, node: NodeId) -> Option<(i64, i64)> {
         let matches = self.matches.on_node(node);
         let mut sums = (0_i64, 0_i64);
         for (index, need) in self.needs.iter().enumerate() {
@@ -110,27 +91,6 @@ impl OpenClaims {
         }
         Some(sums)
     }
-}
-
-/// Which of the two capacity scores is computed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ScoreGate {
-    /// None.
-    Off,
-    /// `VolumeCapacityPriority`: the existing volumes that a node offers.
-    #[default]
-    VolumeCapacityPriority,
-    /// `StorageCapacityScoring`: those, or else the published capacity.
-    StorageCapacityScoring,
-}
-
-/// How volumes are scored.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CapacityScore {
-    /// The shape; `None` for the gate's own.
-    pub shape: Option<Shape>,
-    /// Weights of classes, over those that the classes say themselves.
-    pub class_weights: FxHashMap<Box<str>, i64>,
 }
 
 impl VolumeBinder {
@@ -155,6 +115,9 @@ impl VolumeBinder {
             if reserved.is_empty() {
                 open.push((need, claim.shape.clone()));
             } else {
+                if need.provision.possible {
+                    prepared.optional.push(need.claim);
+                }
                 prepared.reserved.push((need, reserved));
             }
         }
@@ -163,10 +126,17 @@ impl VolumeBinder {
             let shapes: Vec<ClaimShape> = of_class.iter().map(|(_, shape)| shape.clone()).collect();
             let free = self.free.entry(of_class[0].0.class).or_default();
             let volume = |id: VolumeId| self.volumes.get(id.0).map(|volume| &volume.effective);
-            prepared.open.push(OpenClaims {
-                matches: free.prepare(&self.nodes, &shapes, volume),
-                needs: of_class.iter().map(|(need, _)| *need).collect(),
-            });
+            let places = Places {
+                nodes: &self.nodes,
+                full: &self.full,
+            };
+            let matches = free.prepare(places, &shapes, volume);
+            let needs: SmallVec<[Need; 2]> = of_class.iter().map(|(need, _)| *need).collect();
+            if !free.is_empty() {
+                let makeable = needs.iter().filter(|need| need.provision.possible);
+                prepared.optional.extend(makeable.map(|need| need.claim));
+            }
+            prepared.open.push(OpenClaims { matches, needs, shapes });
         }
         prepared
     }
@@ -209,50 +179,6 @@ impl VolumeBinder {
             });
         }
         bound
-    }
-
-    fn need(&self, id: ClaimId, claim: &Claim, position: usize) -> Need {
-        let class_name = claim.class.unwrap_or(Symbol::EMPTY);
-        let provision = match self.classes.get(&class_name) {
-            Some(class) => Provision {
-                possible: class.provisions,
-                topologies: class.allowed_topologies,
-                pools: self.pools_for(class.driver, class_name, claim.shape.request),
-            },
-            None => Provision {
-                possible: false,
-                topologies: SelectorId::ALL,
-                pools: [None; 2],
-            },
-        };
-        Need {
-            claim: id,
-            position,
-            class: class_name,
-            request: claim.shape.request,
-            provision,
-        }
-    }
-
-    /// The pools that a volume of a class must fit into: by driver, then class, then fallback.
-    pub(super) fn pools_for(&self, driver: Symbol, class: Symbol, request: i64) -> [Option<PoolKey>; 2] {
-        let Some(known) = self.drivers.get(&driver).filter(|_| request > 0) else {
-            return [None; 2];
-        };
-        let of_driver = PoolKey::DriverClass { driver, class };
-        let fallback = self
-            .symbols
-            .get(names::FALLBACK_CLASS)
-            .map(|class| PoolKey::DriverClass { driver, class });
-        let in_status = if self.pools.serves(of_driver) {
-            of_driver
-        } else {
-            fallback.unwrap_or(of_driver)
-        };
-        [
-            known.publishes_objects.then_some(PoolKey::Class(class)),
-            known.publishes_status.then_some(in_status),
-        ]
     }
 
     /// Volumes of the claim's class that are reserved for it and large enough, the smallest first.
@@ -309,85 +235,52 @@ impl VolumeBinder {
     }
 
     pub(super) fn unbound_on_node(&self, pod: &PreparedPod, node: NodeId) -> Result<NodeVolumes, VolumeReason> {
-        let mut volumes = NodeVolumes::default();
-        let mut to_provision: SmallVec<[&Need; 4]> = SmallVec::new();
+        let mut plan = self.plan(pod, node)?;
+        if let Err(reason) = self.check_provisions(&plan.to_make, &pod.inline, node) {
+            // Others of the claims may have to get the existing volumes, so that what is left can be made.
+            if !self.rearrange(pod, node, &mut plan) {
+                return Err(reason);
+            }
+            plan.sort(pod);
+            self.check_provisions(&plan.to_make, &pod.inline, node)?;
+        }
+        Ok(NodeVolumes {
+            bindings: plan
+                .bindings
+                .iter()
+                .map(|(need, volume)| (need.claim, *volume))
+                .collect(),
+            provisions: plan.to_make.iter().map(|need| need.claim).collect(),
+        })
+    }
+
+    /// The volumes that claims would get on a node, as many as possible and the smallest, and what would have to be made.
+    fn plan<'a>(&self, pod: &'a PreparedPod, node: NodeId) -> Result<Plan<'a>, VolumeReason> {
+        let mut plan = Plan::default();
         for (need, selected) in &pod.selected {
             if *selected != self.nodes.name(node) {
                 return Err(VolumeReason::BindConflict);
             }
-            to_provision.push(need);
+            plan.to_make.push(need);
         }
         for (need, reserved) in &pod.reserved {
-            let reachable = reserved.iter().find(|id| {
-                self.volume(**id)
-                    .is_some_and(|volume| self.nodes.matching(volume.affinity).contains(node.0))
+            let reachable = reserved.iter().copied().find(|id| {
+                self.volume(*id).is_some_and(|volume| {
+                    let is_in = |selector| self.nodes.matching(selector).contains(node.0);
+                    is_in(volume.affinity) && is_in(volume.zones)
+                })
             });
-            match reachable {
-                Some(volume) => volumes.bindings.push((need.claim, *volume)),
-                None => to_provision.push(need),
-            }
+            plan.add(need, reachable);
         }
         for open in &pod.open {
             let matches = open.matches.on_node(node);
             for (index, need) in open.needs.iter().enumerate() {
-                match matches.get(index).copied().flatten() {
-                    Some(found) => volumes.bindings.push((need.claim, found.volume())),
-                    None => to_provision.push(need),
-                }
+                let found = matches.get(index).copied().flatten();
+                plan.add(need, found.map(Match::volume));
             }
         }
-        if !to_provision.is_empty() || !pod.inline.is_empty() {
-            to_provision[pod.selected.len()..].sort_by_key(|need| (need.request, need.position));
-            self.check_provisions(&to_provision, &pod.inline, node)?;
-            volumes.provisions = to_provision.iter().map(|need| need.claim).collect();
-        }
-        Ok(volumes)
-    }
-
-    /// Whether volumes can be made on a node, each alone and all together.
-    fn check_provisions(&self, needs: &[&Need], inline: &[(Symbol, i64)], node: NodeId) -> Result<(), VolumeReason> {
-        let mut requests: SmallVec<[([Option<PoolKey>; 2], i64); 4]> = SmallVec::new();
-        for need in needs {
-            let Provision {
-                possible,
-                topologies,
-                pools,
-            } = need.provision;
-            if !possible || !self.nodes.matching(topologies).contains(node.0) {
-                return Err(VolumeReason::BindConflict);
-            }
-            if pools != [None; 2] {
-                requests.push((pools, need.request));
-                if !self.fit(pools, &[need.request], node) {
-                    return Err(VolumeReason::NotEnoughSpace);
-                }
-            }
-        }
-        for (driver, size) in inline {
-            if let Some(ephemeral) = self.symbols.get(names::EPHEMERAL_CLASS) {
-                let [_, pools] = self.pools_for(*driver, ephemeral, *size);
-                if pools.is_some() {
-                    requests.push(([None, pools], *size));
-                }
-            }
-        }
-        requests.sort_unstable_by_key(|(pools, _)| pools.map(|pool| pool.map(PoolKey::order)));
-        for together in requests.chunk_by(|(a, _), (b, _)| a == b) {
-            let sizes: SmallVec<[i64; 4]> = together.iter().map(|(_, size)| *size).collect();
-            if !self.fit(together[0].0, &sizes, node) {
-                return Err(VolumeReason::NotEnoughSpace);
-            }
-        }
-        Ok(())
-    }
-
-    fn fit(&self, keys: [Option<PoolKey>; 2], sizes: &[i64], node: NodeId) -> bool {
-        let pools: SmallVec<[_; 4]> = keys
-            .into_iter()
-            .flatten()
-            .flat_map(|key| self.pools.reachable(&self.nodes, key, node, self.now))
-            .collect();
-        fit_together(sizes, &pools)
+        plan.sort(pod);
+        Ok(plan)
     }
 
     /// Keeps the nodes that [`Self::on_node`] would accept, without the words.
@@ -425,72 +318,6 @@ impl VolumeBinder {
                     .all(|open| open.matches.on_node(node).iter().all(Option::is_some));
             all_matched || self.unbound_on_node(pod, node).is_ok()
         });
-    }
-
-    /// How well the volumes fit that a pod would use on each of these nodes, 0 to 100.
-    pub fn score(
-        &self,
-        pod: &PreparedPod,
-        nodes: &[NodeId],
-        gate: ScoreGate,
-        score: &CapacityScore,
-        out: &mut Vec<i64>,
-    ) {
-        let default_shape = match gate {
-            ScoreGate::Off => {
-                out.extend(nodes.iter().map(|_| 0));
-                return;
-            }
-            ScoreGate::VolumeCapacityPriority => Shape::closest_fit(),
-            ScoreGate::StorageCapacityScoring => Shape::most_room(),
-        };
-        let shape = score.shape.as_ref().unwrap_or(&default_shape);
-        let weight = |class: Symbol| {
-            let configured = score.class_weights.get(self.symbols.text(class)).copied();
-            configured.or_else(|| self.classes.get(&class)?.weight).unwrap_or(1)
-        };
-        // By far the most pods have claims of one class, all of which find a volume. Their weight is of
-        // no consequence unless it is nothing at all.
-        let single = match pod.open.as_slice() {
-            [open] if pod.selected.is_empty() && pod.reserved.is_empty() && pod.inline.is_empty() => Some(open),
-            _ => None,
-        };
-        let single = single.filter(|open| open.needs.iter().all(|need| weight(need.class) > 0));
-        out.extend(nodes.iter().map(|node| {
-            let capacity = single.and_then(|open| open.capacity_on(*node));
-            if let Some((requested, capacity)) = capacity {
-                return shape.score(utilization(requested, capacity));
-            }
-            self.sizes_on_node(pod, *node, gate).score(shape, weight)
-        }));
-    }
-
-    fn sizes_on_node(&self, pod: &PreparedPod, node: NodeId, gate: ScoreGate) -> ByClass {
-        let mut by_class = ByClass::default();
-        let Ok(volumes) = self.unbound_on_node(pod, node) else {
-            return by_class;
-        };
-        for (claim, volume) in &volumes.bindings {
-            if let (Some(claim), Some(volume)) = (self.claim(*claim), self.volume(*volume)) {
-                by_class.add_volume(volume.class, claim.shape.request, volume.capacity);
-            }
-        }
-        if by_class.is_empty() && gate == ScoreGate::StorageCapacityScoring {
-            for (id, claim) in volumes.provisions.iter().filter_map(|id| Some((*id, self.claim(*id)?))) {
-                let need = self.need(id, claim, 0);
-                let mut pools = need
-                    .provision
-                    .pools
-                    .into_iter()
-                    .flatten()
-                    .flat_map(|key| self.pools.reachable(&self.nodes, key, node, self.now));
-                let pool = pools.find(|pool| pool.largest().is_some_and(|largest| largest >= need.request));
-                if let Some(capacity) = pool.and_then(|pool| pool.capacity.or(pool.maximum_volume_size)) {
-                    by_class.add_provisioned(need.class, need.request, capacity);
-                }
-            }
-        }
-        by_class
     }
 
     /// A decision by names: claims with their volumes, and claims to provision for. Both by claim name.

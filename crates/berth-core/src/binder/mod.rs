@@ -17,14 +17,17 @@ mod claims;
 mod find;
 mod objects;
 mod progress;
+mod provision;
+mod rank;
 mod survey;
 
 pub use alike::{AlikeClaims, ReadUpTo};
 pub use assume::{AssumeError, Assumption};
 pub use claims::{PodClaim, PodClaims, PodVolumes};
-pub use find::{CapacityScore, NodeVolumes, PreparedPod, ScoreGate};
+pub use find::{NodeVolumes, PreparedPod};
 pub use objects::{Attachment, CsiNode};
 pub use progress::{BindingError, Progress, VolumeWrite, WriteTarget};
+pub use rank::{CapacityScore, ScoreGate};
 pub use survey::{ClaimSurvey, PoolSurvey};
 
 use crate::api;
@@ -35,6 +38,7 @@ use crate::migration::InTreePlugin;
 use crate::model::{Claim, ClaimId, Class, Volume, VolumeId};
 use crate::node_selector::NodeSelector;
 use crate::nodes::{NodeId, Nodes, SelectorId};
+use crate::places::{FullNodes, Places};
 use crate::slots::Slots;
 use crate::symbols::{Symbol, Symbols};
 use objects::{CapacityObject, Driver};
@@ -141,6 +145,8 @@ pub struct VolumeBinder {
     /// The nodes that can reach pools which changed.
     pool_changes: Journal<NodeId>,
     class_changes: u64,
+    /// Where drivers have no room for one more volume.
+    full: FullNodes,
     attachments: FxHashMap<Symbol, FxHashMap<Box<str>, Attachment>>,
     attachment_nodes: FxHashMap<Box<str>, Symbol>,
     now: i64,
@@ -198,10 +204,33 @@ impl VolumeBinder {
         self.now = seconds;
     }
 
+    /// Says whether a node can hold no more volumes of a driver: then none that would be attached there is chosen for a claim.
+    pub fn set_full(&mut self, driver: Symbol, node: NodeId, full: bool) {
+        self.full.set(driver, node, full);
+    }
+
+    fn places(&self) -> Places<'_> {
+        Places {
+            nodes: &self.nodes,
+            full: &self.full,
+        }
+    }
+
     /// A volume.
     #[must_use]
     pub fn volume(&self, id: VolumeId) -> Option<&Volume> {
         self.volumes.get(id.0).map(|volume| &volume.effective)
+    }
+
+    /// The volume that is held for a claim which is not bound yet.
+    #[must_use]
+    pub fn volume_held_for(&self, claim: &Claim) -> Option<&Volume> {
+        let volumes = self.reserved.get(&claim.namespace)?.get(&claim.name)?;
+        let held = |volume: &&Volume| {
+            let reference = volume.claim_ref.as_ref();
+            volume.is_for(claim) && reference.is_some_and(|reference| !reference.uid.is_empty())
+        };
+        volumes.iter().filter_map(|id| self.volume(*id)).find(held)
     }
 
     /// The volume of a name.
@@ -275,6 +304,11 @@ impl VolumeBinder {
             .values()
             .flat_map(FreeVolumes::all)
             .map(|volume| &*volume.name)
+    }
+
+    /// The drivers that attach the free volumes of a class; an empty one for volumes that need none.
+    pub fn free_drivers(&self, class: Symbol) -> impl Iterator<Item = Symbol> + '_ {
+        self.free.get(&class).into_iter().flat_map(FreeVolumes::drivers)
     }
 
     /// How many volumes are known.

@@ -12,6 +12,7 @@ use crate::node_selector::{NodeRequirement, NodeSelector, NodeSelectorTerm};
 use crate::nodes::{NodeId, SelectorId};
 use crate::quantity::Quantity;
 use crate::symbols::Symbol;
+use crate::zone;
 use rustc_hash::FxHashSet;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -45,6 +46,8 @@ pub(super) struct Driver {
     pub(super) publishes_status: bool,
     /// Pods with its volumes only run on nodes that have it.
     pub(super) must_be_installed: bool,
+    /// The classes that its status names, with pools or without.
+    pub(super) entries: BTreeSet<Symbol>,
     pools: Vec<(PoolKey, Arc<str>, SelectorId)>,
 }
 
@@ -161,6 +164,9 @@ impl VolumeBinder {
         let mut new = model::volume_without_selectors(&mut self.symbols, volume);
         let required = volume.spec.node_affinity.as_ref().and_then(|a| a.required.as_ref());
         new.affinity = self.acquire_optional(required);
+        if let Some(zones) = zone::allowed_nodes(&mut self.symbols, &volume.metadata.labels) {
+            new.zones = self.acquire_selector(&zones);
+        }
         let source = volume.spec.source();
         new.disk = match (source, InTreePlugin::of(source)) {
             (api::VolumeSource::Csi(csi), _) => Some(Box::new(Disk::Csi {
@@ -179,6 +185,11 @@ impl VolumeBinder {
                 })
             }
             _ => None,
+        };
+        new.driver = match new.disk.as_deref() {
+            Some(Disk::Csi { driver, .. }) => *driver,
+            Some(Disk::InTree { plugin, .. }) => self.symbols.intern(plugin.driver()),
+            None => Symbol::EMPTY,
         };
         new
     }
@@ -317,35 +328,42 @@ impl VolumeBinder {
             publishes_objects: driver.spec.storage_capacity == Some(true),
             publishes_status: driver.spec.capacity_tracking == Some(true),
             must_be_installed: driver.spec.prevent_pod_scheduling_if_missing == Some(true),
+            entries: BTreeSet::new(),
             pools: Vec::new(),
         };
         let old = self.drivers.remove(&name);
-        let says_the_same = old.as_ref().is_some_and(|old| {
-            (old.publishes_objects, old.publishes_status) == (new.publishes_objects, new.publishes_status)
-        });
         // What is reported now and was reported before is held twice for a moment, so that no selector is dropped between.
         let mut reported = Vec::new();
         for storage in &driver.status.storage {
             let class = self.symbols.intern(&storage.storage_class_name);
             let key = PoolKey::DriverClass { driver: name, class };
+            new.entries.insert(class);
             for pool in &storage.pools {
                 let pool = Pool {
                     name: pool.name.as_str().into(),
                     nodes: self.pool_nodes(pool),
-                    capacity: pool.capacity.map(Quantity::value),
-                    maximum_volume_size: None,
-                    expires: pool.expiry_time.as_deref().and_then(seconds_of),
+                    // KEP-1472 (storage capacity), first form: the largest volume that can be made, not what is left.
+                    capacity: None,
+                    maximum_volume_size: pool.capacity.map(Quantity::value),
+                    expires: pool.expiry_time.as_deref().map(seconds_of),
                 };
                 new.pools.push((key, Arc::clone(&pool.name), pool.nodes));
                 reported.push((key, pool));
             }
         }
+        // Claims of a class that has an entry of its own now, or has none any more, are not met by the same pools as before.
+        let serves_the_same = old.as_ref().is_some_and(|old| {
+            let served = |driver: &Driver| {
+                (
+                    driver.publishes_objects,
+                    driver.publishes_status,
+                    driver.entries.clone(),
+                )
+            };
+            served(old) == served(&new)
+        });
         let old_pools = old.map(|old| old.pools).unwrap_or_default();
-        let served = |pools: &[(PoolKey, Arc<str>, SelectorId)]| -> BTreeSet<_> {
-            pools.iter().map(|(key, ..)| key.order()).collect()
-        };
-        // Claims of a class that has pools of its own now, or has none any more, are not met by the same pools as before.
-        if says_the_same && served(&old_pools) == served(&new.pools) {
+        if serves_the_same {
             self.tell_changed_pools(&old_pools, &reported);
         } else {
             self.pool_changes.forget();
@@ -498,13 +516,15 @@ fn affinities_of(volume: Option<&Volume>) -> Vec<SelectorId> {
     let Some(volume) = volume else {
         return Vec::new();
     };
-    let mut affinities = vec![volume.affinity];
+    let mut affinities = vec![volume.affinity, volume.zones];
     if let Some(Disk::InTree { migrated_affinity, .. }) = volume.disk.as_deref() {
         affinities.push(*migrated_affinity);
     }
     affinities
 }
 
-fn seconds_of(text: &str) -> Option<i64> {
-    text.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_second)
+/// A time in seconds since 1970. One that cannot be read is long past: what nobody knows to be true does not count.
+fn seconds_of(text: &str) -> i64 {
+    let time = text.parse::<jiff::Timestamp>();
+    time.map_or(i64::MIN, jiff::Timestamp::as_second)
 }

@@ -1,6 +1,7 @@
 //! What stands for and against a claim on a node, for people. Not for the hot path: it walks.
 
 use super::VolumeBinder;
+use super::provision::PoolKeys;
 use crate::capacity::Pool;
 use crate::free::FreeVolume;
 use crate::model::Claim;
@@ -58,16 +59,15 @@ impl VolumeBinder {
         let mut survey = ClaimSurvey::default();
         if let Some(free) = self.free.get(&class_name) {
             survey.free_in_cluster = free.all().count();
-            for volume in free.reachable(&self.nodes, node, None) {
+            for volume in free.reachable(self.places(), node, None) {
                 survey.reachable += 1;
                 survey.largest_reachable = survey.largest_reachable.max(Some(volume.capacity));
             }
             let selected = |volume: &&FreeVolume| {
-                let labels = self.volume(volume.id).map(|volume| &volume.labels);
-                let selector = claim.shape.selector.as_ref();
-                selector.is_none_or(|selector| labels.is_some_and(|labels| selector.matches(labels)))
+                let known = self.volume(volume.id);
+                known.is_some_and(|known| claim.shape.selects(&known.labels))
             };
-            let suitable = free.reachable(&self.nodes, node, Some(&claim.shape));
+            let suitable = free.reachable(self.places(), node, Some(&claim.shape));
             for volume in suitable.filter(selected) {
                 survey.suitable += 1;
                 survey.largest_suitable = survey.largest_suitable.max(Some(volume.capacity));
@@ -75,16 +75,10 @@ impl VolumeBinder {
             }
         }
         if let Some(class) = self.classes.get(&class_name) {
-            survey.provisionable = class.provisions;
+            survey.provisionable = class.provisions && claim.shape.selector.is_none();
             survey.topology_allowed = self.nodes.matching(class.allowed_topologies).contains(node.0);
             let keys = self.pools_for(class.driver, class_name, claim.shape.request);
-            if keys.iter().any(Option::is_some) {
-                let pools = keys
-                    .into_iter()
-                    .flatten()
-                    .flat_map(|key| self.pools.reachable(&self.nodes, key, node, self.now));
-                survey.pools = Some(pools.map(PoolSurvey::of).collect());
-            }
+            survey.pools = self.survey_pools(keys, node);
         }
         survey
     }
@@ -93,9 +87,11 @@ impl VolumeBinder {
     /// such volumes, so that nothing is checked.
     #[must_use]
     pub fn survey_inline(&self, driver: Symbol, size: i64, node: NodeId) -> Option<Vec<PoolSurvey>> {
-        let ephemeral = self.symbols.get("<ephemeral>")?;
-        let [_, key] = self.pools_for(driver, ephemeral, size);
-        let pools = self.pools.reachable(&self.nodes, key?, node, self.now);
-        Some(pools.map(PoolSurvey::of).collect())
+        self.survey_pools(self.pools_for_inline(driver, size), node)
+    }
+
+    fn survey_pools(&self, keys: PoolKeys, node: NodeId) -> Option<Vec<PoolSurvey>> {
+        let pools = self.pools_on(keys, node);
+        (!keys.is_empty()).then(|| pools.into_iter().map(PoolSurvey::of).collect())
     }
 }

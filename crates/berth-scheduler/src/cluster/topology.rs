@@ -45,12 +45,6 @@ impl TopologyColumn {
         }
     }
 
-    /// The domain of a value; none if no node has had it.
-    #[must_use]
-    pub fn domain_of_value(&self, value: Symbol) -> Option<usize> {
-        self.domains.get(&value).map(|domain| *domain as usize)
-    }
-
     /// One more than the largest number of a domain.
     #[must_use]
     pub fn len(&self) -> usize {

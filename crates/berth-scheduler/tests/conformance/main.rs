@@ -211,7 +211,9 @@ impl Decided<'_> {
                 let chosen = self.chosen(node);
                 differences.extend(self.storage.faults(&node.name, &chosen));
                 let recorded = Chosen::recorded(&expect["volumes"][&node.name]);
-                if fits && !self.as_good(&chosen, &recorded) {
+                // A volume whose labels name another zone could not be used there once it is bound: another one, or a new one, will do.
+                let elsewhere = self.storage.is_elsewhere(&node.name, &recorded);
+                if fits && !elsewhere && !self.as_good(&chosen, &recorded) {
                     differences.push(format!("{}: recorded {recorded:?}, found {chosen:?}", node.name));
                 }
             }
@@ -252,14 +254,21 @@ impl Decided<'_> {
                 || count == recorded_count && self.storage.total(chosen) <= self.storage.total(recorded))
     }
 
-    /// Where Berth may decide otherwise: it assigns the claims of a pod together, and adds up what they take of
-    /// one pool.
+    /// Where Berth may decide otherwise: it assigns the claims of a pod together, existing volumes and new ones, and adds up what they
+    /// take of one pool.
     fn excused(&self, recorded: &BTreeMap<String, Verdict>, node: &NodeExamination, expect: &Value) -> bool {
         const NO_VOLUMES: &str = "node(s) didn't find available persistent volumes to bind";
         const NO_STORAGE: &str = "node(s) did not have enough free storage";
-        let only_no_volumes = recorded
-            .get("VolumeBinding")
-            .is_some_and(|(_, reasons)| reasons.as_slice() == [NO_VOLUMES]);
+        let refused_only_for = |reason: &str| {
+            let refusal = recorded.get("VolumeBinding");
+            refusal.is_some_and(|(_, reasons)| reasons.as_slice() == [reason])
+        };
+        let only_no_volumes = refused_only_for(NO_VOLUMES);
+        // The reference gives existing volumes away first; what is left may then be too large to be made. Another claim might have had them.
+        let only_no_storage = refused_only_for(NO_STORAGE) && {
+            let chosen = self.chosen(node);
+            !chosen.bindings.is_empty() && self.storage.has_room(&node.name, &chosen)
+        };
         let others = |verdicts: &BTreeMap<String, Verdict>| {
             let mut others = verdicts.clone();
             others.remove("VolumeBinding");
@@ -273,7 +282,7 @@ impl Decided<'_> {
             .get("VolumeBinding")
             .is_some_and(|(_, reasons)| reasons.as_slice() == [NO_STORAGE]);
         let provisions = Chosen::recorded(&expect["volumes"][&node.name]).provisions.len();
-        (only_no_volumes && !found.contains_key("VolumeBinding"))
+        ((only_no_volumes || only_no_storage) && !found.contains_key("VolumeBinding"))
             || (refused_for_storage && !recorded.contains_key("VolumeBinding") && provisions > 1)
     }
 }

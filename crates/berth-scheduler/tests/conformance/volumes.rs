@@ -1,9 +1,10 @@
 //! The volumes of a decision: checked against the rules themselves, and compared with the recorded ones.
 
-use berth_core::api::{Object, PersistentVolume, PersistentVolumeClaim};
+use berth_core::api::{CsiStorageCapacity, Object, PersistentVolume, PersistentVolumeClaim};
 use berth_core::label::{LabelSelector, Labels};
 use berth_core::node_selector::NodeSelector;
 use berth_core::symbols::Symbols;
+use berth_core::zone::allowed_nodes;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,6 +32,7 @@ pub(crate) struct Storage {
     volumes: BTreeMap<String, PersistentVolume>,
     claims: BTreeMap<String, PersistentVolumeClaim>,
     nodes: BTreeMap<String, BTreeMap<String, String>>,
+    capacities: Vec<CsiStorageCapacity>,
 }
 
 impl Storage {
@@ -39,6 +41,7 @@ impl Storage {
             volumes: BTreeMap::new(),
             claims: BTreeMap::new(),
             nodes: BTreeMap::new(),
+            capacities: Vec::new(),
         };
         for object in objects {
             let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
@@ -49,6 +52,7 @@ impl Storage {
                 Ok(Some(Object::PersistentVolumeClaim(claim))) => {
                     storage.claims.insert(name, *claim);
                 }
+                Ok(Some(Object::CsiStorageCapacity(capacity))) => storage.capacities.push(*capacity),
                 Ok(Some(Object::Node(node))) => {
                     storage.nodes.insert(name, node.metadata.labels);
                 }
@@ -105,6 +109,39 @@ impl Storage {
             && wanted.volume_attributes_class_name.as_deref().unwrap_or_default()
                 == offered.volume_attributes_class_name.as_deref().unwrap_or_default()
             && self.reaches(node, volume)
+    }
+
+    /// Whether every volume that would be made fits into capacity that is published for its class and for the node.
+    pub(crate) fn has_room(&self, node: &str, chosen: &Chosen) -> bool {
+        let Some(labels) = self.nodes.get(node) else {
+            return false;
+        };
+        let holds = |claim: &PersistentVolumeClaim, capacity: &CsiStorageCapacity| {
+            let mut symbols = Symbols::default();
+            let topology = LabelSelector::new(&mut symbols, capacity.node_topology.as_ref());
+            let largest = capacity.maximum_volume_size.or(capacity.capacity);
+            capacity.storage_class_name == claim.class_name().unwrap_or_default()
+                && capacity.node_topology.is_some()
+                && topology.matches(&Labels::new(&mut symbols, labels))
+                && largest.is_some_and(|largest| largest.value() >= claim.requested_bytes())
+        };
+        chosen.provisions.iter().all(|claim| {
+            let claim = self.claims.get(claim);
+            claim.is_some_and(|claim| self.capacities.iter().any(|capacity| holds(claim, capacity)))
+        })
+    }
+
+    /// Whether labels of a chosen volume say that it is not where the node is.
+    pub(crate) fn is_elsewhere(&self, node: &str, chosen: &Chosen) -> bool {
+        let mut volumes = chosen.bindings.values().filter_map(|name| self.volumes.get(name));
+        volumes.any(|volume| {
+            let mut symbols = Symbols::default();
+            let allowed = allowed_nodes(&mut symbols, &volume.metadata.labels);
+            let labels = self.nodes.get(node).map(|labels| Labels::new(&mut symbols, labels));
+            let name = symbols.intern(node);
+            let matches = |labels: Labels| allowed.is_none_or(|allowed| allowed.matches(&symbols, name, &labels));
+            !labels.is_some_and(matches)
+        })
     }
 
     fn selected(&self, claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {

@@ -1,0 +1,250 @@
+//! Volumes that have to be made: whether they can be on a node, each alone and all together.
+//!
+//! A claim for which no existing volume is left needs one that is made. Existing volumes go to claims so that the least
+//! capacity is taken; only if what is left cannot be made do they go to those first for whom a volume is hardest to make. For
+//! claims of one class that is a simple order: those that nobody can make a volume for come first, then the larger ones. Whatever
+//! set of claims could be made, the set that is left by this order can be: it is no larger, claim by claim.
+
+use super::VolumeBinder;
+use super::find::{OpenClaims, PreparedPod};
+use crate::assign::assign_in_order;
+use crate::capacity::{Pool, PoolKey, fit_together};
+use crate::matches::Match;
+use crate::model::{Claim, ClaimId, Volume, VolumeId};
+use crate::names;
+use crate::nodes::{NodeId, SelectorId};
+use crate::reason::VolumeReason;
+use crate::symbols::Symbol;
+use smallvec::SmallVec;
+use std::cmp::Reverse;
+
+/// A claim for which a volume must be found or made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Need {
+    pub(super) claim: ClaimId,
+    /// Its place among the pod's claims.
+    position: usize,
+    pub(super) class: Symbol,
+    pub(super) request: i64,
+    pub(super) provision: Provision,
+}
+
+/// Whether and where a volume can be made for a claim.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Provision {
+    /// Somebody makes volumes of the class, and the claim does not ask for labels that a new volume would not have.
+    pub(super) possible: bool,
+    topologies: SelectorId,
+    /// The pools that it must fit into.
+    pub(super) pools: PoolKeys,
+}
+
+/// Where the capacity for a volume is published.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct PoolKeys {
+    /// Objects of their own.
+    objects: Option<PoolKey>,
+    /// Entries in the status of the driver.
+    status: Option<PoolKey>,
+}
+
+impl PoolKeys {
+    /// Whether the driver says nothing, so that there is nothing to check.
+    pub(super) fn is_empty(self) -> bool {
+        self == Self::default()
+    }
+}
+
+/// What claims would get on a node.
+#[derive(Default)]
+pub(super) struct Plan<'a> {
+    pub(super) bindings: SmallVec<[(&'a Need, VolumeId); 2]>,
+    pub(super) to_make: SmallVec<[&'a Need; 2]>,
+}
+
+impl<'a> Plan<'a> {
+    /// Adds a claim with the volume that was found for it, if one was.
+    pub(super) fn add(&mut self, need: &'a Need, found: Option<VolumeId>) {
+        match found {
+            Some(volume) => self.bindings.push((need, volume)),
+            None => self.to_make.push(need),
+        }
+    }
+
+    /// Brings what has to be made into the order in which it is judged: of several reasons the first counts.
+    pub(super) fn sort(&mut self, pod: &PreparedPod) {
+        let selected = pod.selected.len().min(self.to_make.len());
+        self.to_make[selected..].sort_by_key(|need| (need.request, need.position));
+    }
+
+    fn replace(&mut self, open: &'a OpenClaims, found: &[Option<VolumeId>]) {
+        let is_open = |need: &Need| open.needs.iter().any(|other| other.claim == need.claim);
+        self.bindings.retain(|(need, _)| !is_open(need));
+        self.to_make.retain(|need| !is_open(need));
+        for (index, need) in open.needs.iter().enumerate() {
+            self.add(need, found.get(index).copied().flatten());
+        }
+    }
+}
+
+impl VolumeBinder {
+    pub(super) fn need(&self, id: ClaimId, claim: &Claim, position: usize) -> Need {
+        let class_name = claim.class.unwrap_or(Symbol::EMPTY);
+        let provision = match self.classes.get(&class_name) {
+            Some(class) => Provision {
+                possible: class.provisions && claim.shape.selector.is_none(),
+                topologies: class.allowed_topologies,
+                pools: self.pools_for(class.driver, class_name, claim.shape.request),
+            },
+            None => Provision {
+                possible: false,
+                topologies: SelectorId::ALL,
+                pools: PoolKeys::default(),
+            },
+        };
+        Need {
+            claim: id,
+            position,
+            class: class_name,
+            request: claim.shape.request,
+            provision,
+        }
+    }
+
+    /// The pools that a volume of a class must fit into.
+    pub(super) fn pools_for(&self, driver: Symbol, class: Symbol, request: i64) -> PoolKeys {
+        let Some(known) = self.drivers.get(&driver).filter(|_| request > 0) else {
+            return PoolKeys::default();
+        };
+        // A driver that names neither the class nor a fallback has no room for the class.
+        let class_entry = || PoolKey::DriverClass { driver, class };
+        let in_status = || self.status_entry(driver, Some(class)).unwrap_or_else(class_entry);
+        PoolKeys {
+            objects: known.publishes_objects.then_some(PoolKey::Class(class)),
+            status: known.publishes_status.then(in_status),
+        }
+    }
+
+    /// The pools that an inline volume of a driver must fit into. A driver that names neither such volumes nor a fallback
+    /// says nothing about them.
+    pub(super) fn pools_for_inline(&self, driver: Symbol, request: i64) -> PoolKeys {
+        let known = self.drivers.get(&driver).filter(|_| request > 0);
+        let in_status = known.filter(|known| known.publishes_status).and_then(|_| {
+            let ephemeral = self.symbols.get(names::EPHEMERAL_CLASS);
+            self.status_entry(driver, ephemeral)
+        });
+        PoolKeys {
+            objects: None,
+            status: in_status,
+        }
+    }
+
+    /// The entry of a driver's status that counts for a class: its own, even if it has no pools, or the fallback.
+    fn status_entry(&self, driver: Symbol, class: Option<Symbol>) -> Option<PoolKey> {
+        let known = self.drivers.get(&driver)?;
+        let fallback = self.symbols.get(names::FALLBACK_CLASS);
+        let mut names = class.into_iter().chain(fallback);
+        let class = names.find(|name| known.entries.contains(name))?;
+        Some(PoolKey::DriverClass { driver, class })
+    }
+
+    /// The pools that a node can reach. A pool may be published in both ways, and must not count twice: where there are objects,
+    /// which say more, they count alone.
+    pub(super) fn pools_on(&self, keys: PoolKeys, node: NodeId) -> SmallVec<[&Pool; 4]> {
+        let reachable = |key| self.pools.reachable(&self.nodes, key, node, self.now);
+        let objects: SmallVec<[&Pool; 4]> = keys.objects.into_iter().flat_map(reachable).collect();
+        if objects.is_empty() {
+            return keys.status.into_iter().flat_map(reachable).collect();
+        }
+        objects
+    }
+
+    /// Whether volumes can be made on a node, each alone and all together.
+    pub(super) fn check_provisions(
+        &self,
+        needs: &[&Need],
+        inline: &[(Symbol, i64)],
+        node: NodeId,
+    ) -> Result<(), VolumeReason> {
+        let mut requests: SmallVec<[(PoolKeys, i64); 4]> = SmallVec::new();
+        for need in needs {
+            if !need.provision.possible || !self.is_allowed(need, node) {
+                return Err(VolumeReason::BindConflict);
+            }
+            let pools = need.provision.pools;
+            if !pools.is_empty() {
+                requests.push((pools, need.request));
+                if !self.fit(pools, &[need.request], node) {
+                    return Err(VolumeReason::NotEnoughSpace);
+                }
+            }
+        }
+        for (driver, size) in inline {
+            let pools = self.pools_for_inline(*driver, *size);
+            if !pools.is_empty() {
+                requests.push((pools, *size));
+            }
+        }
+        let order = |key: Option<PoolKey>| key.map(PoolKey::order);
+        requests.sort_unstable_by_key(|(pools, _)| (order(pools.objects), order(pools.status)));
+        for together in requests.chunk_by(|(a, _), (b, _)| a == b) {
+            let sizes: SmallVec<[i64; 4]> = together.iter().map(|(_, size)| *size).collect();
+            if !self.fit(together[0].0, &sizes, node) {
+                return Err(VolumeReason::NotEnoughSpace);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the class of a claim allows volumes to be made for a node.
+    fn is_allowed(&self, need: &Need, node: NodeId) -> bool {
+        self.nodes.matching(need.provision.topologies).contains(node.0)
+    }
+
+    fn fit(&self, keys: PoolKeys, sizes: &[i64], node: NodeId) -> bool {
+        fit_together(sizes, &self.pools_on(keys, node))
+    }
+
+    /// Gives existing volumes of each class for which not all can be made that is left to those claims for whom a volume is
+    /// hardest to make. Tells whether that changed anything.
+    pub(super) fn rearrange<'a>(&self, pod: &'a PreparedPod, node: NodeId, plan: &mut Plan<'a>) -> bool {
+        let mut changed = false;
+        for open in &pod.open {
+            let matches = open.matches.on_node(node);
+            let found = matches.iter().flatten().count();
+            let makeable = |need: &Need| need.provision.possible && self.is_allowed(need, node);
+            if found == 0 || found == open.needs.len() || !open.needs.iter().any(makeable) {
+                continue;
+            }
+            let class = open.needs[0].class;
+            let of_class = plan.to_make.iter().filter(|need| need.class == class);
+            let of_class: SmallVec<[&Need; 2]> = of_class.copied().collect();
+            if self.check_provisions(&of_class, &[], node).is_err() {
+                plan.replace(open, &self.neediest_first(open, matches));
+                changed = true;
+            }
+        }
+        changed
+    }
+
+    /// The same volumes as were found on a node, for those claims first for whom a volume is hardest to make.
+    fn neediest_first(&self, open: &OpenClaims, matches: &[Option<Match>]) -> Vec<Option<VolumeId>> {
+        let ids = matches.iter().flatten().map(|found| found.volume());
+        let mut volumes: SmallVec<[(VolumeId, &Volume); 2]> =
+            ids.filter_map(|id| Some((id, self.volume(id)?))).collect();
+        volumes.sort_unstable_by_key(|(_, volume)| (volume.capacity, &*volume.name));
+        let suiting = |shape: &crate::model::ClaimShape| {
+            let suits = |at: &usize| volumes.get(*at).is_some_and(|(_, volume)| shape.is_met_by(volume));
+            (0..volumes.len()).filter(suits).collect()
+        };
+        let candidates: Vec<Vec<usize>> = open.shapes.iter().map(suiting).collect();
+        let mut order: SmallVec<[usize; 4]> = (0..open.shapes.len()).collect();
+        order.sort_by_key(|at| {
+            let shape = &open.shapes[*at];
+            Reverse((shape.selector.is_some(), shape.request))
+        });
+        let assigned = assign_in_order(volumes.len(), &candidates, order);
+        let id = |at: usize| volumes.get(at).map(|(id, _)| *id);
+        assigned.into_iter().map(|at| at.and_then(id)).collect()
+    }
+}
