@@ -167,9 +167,11 @@ impl ClusterEvent {
                 P::NodeVolumeLimits if !pod.volumes.is_empty() => Help::OnNode(*node),
                 _ => Help::No,
             },
-            Self::PodGone { node, .. } => match (plugin, node) {
+            Self::PodGone { node, pod } => match (plugin, node) {
                 (P::PodTopologySpread | P::InterPodAffinity | P::VolumeRestrictions, _) => Help::IfConcerned,
                 (P::NodePorts | P::NodeResourcesFit | P::NodeVolumeLimits, Some(node)) => Help::OnNode(*node),
+                // A volume may be attached there now.
+                (P::VolumeBinding, Some(node)) if !pod.volumes.is_empty() => Help::OnNode(*node),
                 _ => Help::No,
             },
             Self::PodTerminating { .. } => match plugin {
@@ -194,7 +196,7 @@ impl ClusterEvent {
                 _ => Help::No,
             },
             Self::Attachment { node } => match plugin {
-                P::NodeVolumeLimits => Help::OnNode(*node),
+                P::NodeVolumeLimits | P::VolumeBinding => Help::OnNode(*node),
                 _ => Help::No,
             },
             Self::Uncounted => match plugin {

@@ -10,7 +10,7 @@ use crate::reason::Reason;
 use berth_core::api;
 use berth_core::binder::VolumeBinder;
 use berth_core::migration::InTreePlugin;
-use berth_core::model::{Claim, Disk};
+use berth_core::model::{Claim, Disk, Volume};
 use berth_core::nodes::NodeId;
 use berth_core::symbols::Symbol;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -84,22 +84,15 @@ pub fn count_volume(binder: &VolumeBinder, pod: &Footprint, volume: &PodVolume) 
 fn count_claim(binder: &VolumeBinder, claim: &Claim) -> Counted {
     let volume = binder.volume_named(&claim.volume_name);
     if let Some(volume) = volume.filter(|_| !claim.volume_name.is_empty()) {
-        return match volume.disk.as_deref() {
-            Some(Disk::Csi { driver, handle }) => counted(VolumeKey {
-                driver: *driver,
-                handle: Handle::Disk(handle.clone()),
-            }),
-            Some(Disk::InTree {
-                plugin,
-                handle: Ok(handle),
-                ..
-            }) => migrated(binder, *plugin, Handle::Disk(handle.clone())),
-            Some(Disk::InTree { handle: Err(_), .. }) | None => Counted::Nothing,
-        };
+        return count_disk(binder, volume);
     }
     let Some(class) = claim.class.and_then(|class| binder.class(class)) else {
         return Counted::Nothing;
     };
+    // What is about to be bound counts already, if its class does not tell what it is.
+    if let Some(volume) = binder.volume_held_for(claim).filter(|_| !class.provisions) {
+        return count_disk(binder, volume);
+    }
     let handle = Handle::Claim(claim.namespace, claim.name.clone());
     match InTreePlugin::from_name(binder.symbols().text(class.provisioner)) {
         Some(plugin) => migrated(binder, plugin, handle),
@@ -107,6 +100,23 @@ fn count_claim(binder: &VolumeBinder, claim: &Claim) -> Counted {
             driver: class.driver,
             handle,
         }),
+    }
+}
+
+/// What a volume counts as.
+#[must_use]
+pub fn count_disk(binder: &VolumeBinder, volume: &Volume) -> Counted {
+    match volume.disk.as_deref() {
+        Some(Disk::Csi { driver, handle }) => counted(VolumeKey {
+            driver: *driver,
+            handle: Handle::Disk(handle.clone()),
+        }),
+        Some(Disk::InTree {
+            plugin,
+            handle: Ok(handle),
+            ..
+        }) => migrated(binder, *plugin, Handle::Disk(handle.clone())),
+        Some(Disk::InTree { handle: Err(_), .. }) | None => Counted::Nothing,
     }
 }
 
@@ -268,8 +278,8 @@ impl Attached {
         }
     }
 
-    /// Works out the nodes that changed.
-    pub(super) fn refresh(&mut self, binder: &VolumeBinder, pods: &Pods) {
+    /// Works out the nodes that changed, and tells the binder on which of them drivers have no room.
+    pub(super) fn refresh(&mut self, binder: &mut VolumeBinder, pods: &Pods) {
         let length = binder.nodes().column_length();
         if self.nodes.len() < length {
             self.nodes.resize_with(length, NodeAttached::default);
@@ -278,8 +288,24 @@ impl Attached {
             self.changed.extend((0..length as u32).map(NodeId));
         }
         for node in std::mem::take(&mut self.changed) {
+            let before = self.nodes[node.index()].drivers.clone();
             self.refresh_node(binder, pods, node, length);
+            let after = &self.nodes[node.index()].drivers;
+            for driver in before.iter().filter(|driver| !after.contains(driver)) {
+                binder.set_full(*driver, node, false);
+            }
+            for driver in after {
+                binder.set_full(*driver, node, self.is_full(*driver, node));
+            }
         }
+    }
+
+    /// Whether a node can hold no more volumes of a driver.
+    fn is_full(&self, driver: Symbol, node: NodeId) -> bool {
+        self.column(driver).is_some_and(|column| {
+            let (limit, held) = (column.limit.get(node.index()), column.attached.get(node.index()));
+            limit.zip(held).is_some_and(|(limit, held)| held >= limit)
+        })
     }
 
     fn refresh_node(&mut self, binder: &VolumeBinder, pods: &Pods, node: NodeId, length: usize) {

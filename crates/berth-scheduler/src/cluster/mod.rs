@@ -16,7 +16,7 @@ mod taints;
 mod topology;
 mod workloads;
 
-pub use attached::{Attached, Counted, DriverColumn, Handle, VolumeKey, count_volume};
+pub use attached::{Attached, Counted, DriverColumn, Handle, VolumeKey, count_disk, count_volume};
 pub use budgets::Budgets;
 pub use disks::Disks;
 pub use images::{Holders, Images};
@@ -450,7 +450,7 @@ impl Cluster {
 
     /// Works out the attached volumes of the nodes that changed.
     pub fn refresh_attached(&mut self) {
-        self.attached.refresh(&self.binder, &self.pods);
+        self.attached.refresh(&mut self.binder, &self.pods);
     }
 
     /// The images on nodes.

@@ -1,22 +1,26 @@
 //! NodeVolumeLimits: a node can hold so many volumes of a driver.
 
-use crate::cluster::{Attached, Cluster, Counted, VolumeKey, count_volume};
+use crate::cluster::{Attached, Cluster, Counted, VolumeKey, count_disk, count_volume};
 use crate::framework::{Code, PluginName, PreFilter, Refusal};
 use crate::pod::Pod;
 use crate::profile::Profile;
 use crate::reason::Reason;
+use berth_core::binder::PreparedPod;
 use berth_core::mask::NodeMask;
+use berth_core::model::ClaimId;
 use berth_core::nodes::NodeId;
 use berth_core::symbols::Symbol;
 use smallvec::SmallVec;
 
 /// What the pod's volumes count as.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct State {
     /// On nodes without a CSINode.
     plain: Outcome,
     /// On nodes with a CSINode, where in-tree volumes count as their drivers'.
     with_csi_node: Outcome,
+    /// Claims that would take several volumes which count, another one on each node.
+    later: Option<Box<PreparedPod>>,
 }
 
 /// What the pod's volumes count as on some nodes.
@@ -43,19 +47,41 @@ pub fn pre_filter(cluster: &mut Cluster, pod: &Pod, profile: &Profile) -> PreFil
         .iter()
         .map(|volume| count_volume(cluster.binder(), &pod.footprint, volume))
         .collect();
-    let state = State {
+    let mut state = State {
         plain: outcome(cluster, profile, &counted, false),
         with_csi_node: outcome(cluster, profile, &counted, true),
+        later: None,
     };
     let nothing = |outcome: &Outcome| matches!(outcome, Outcome::Counted { volumes, .. } if volumes.is_empty());
     if nothing(&state.plain) && nothing(&state.with_csi_node) {
         return PreFilter::Skip;
     }
     cluster.refresh_attached();
+    state.later = chosen_later(cluster, pod, &state);
     if state.is_unlimited(cluster) {
         return PreFilter::Skip;
     }
     PreFilter::ready(state)
+}
+
+/// The pod's claims, if more than one volume of a driver with limits may come with them, beside those that are known. A class without a
+/// provisioner does not tell of which driver its volumes are. One alone is no matter: where there is no room for it, it is not chosen.
+fn chosen_later(cluster: &mut Cluster, pod: &Pod, state: &State) -> Option<Box<PreparedPod>> {
+    let (binder, attached) = (cluster.binder(), cluster.attached());
+    let claims = binder.claims(&pod.volumes).ok()?;
+    let limited = |driver: Symbol| attached.column(driver).is_some();
+    let may_count = |claim: &&ClaimId| {
+        let class = binder.claim(**claim).and_then(|claim| claim.class);
+        class.is_some_and(|class| {
+            binder.class(class).is_some_and(|class| !class.provisions) && binder.free_drivers(class).any(limited)
+        })
+    };
+    let later = claims.delayed.iter().filter(may_count).count();
+    let known = match &state.with_csi_node {
+        Outcome::Counted { volumes, .. } => volumes.iter().filter(|key| limited(key.driver)).count(),
+        Outcome::Refused(_) => 0,
+    };
+    (later > 0 && later + known > 1).then(|| Box::new(cluster.binder_mut().prepare(&claims)))
 }
 
 fn outcome(cluster: &Cluster, profile: &Profile, counted: &[Counted], csi_node: bool) -> Outcome {
@@ -118,7 +144,24 @@ impl State {
         if let Some(reason) = cluster.attached().broken().get(&node) {
             return Some(Refusal::of(plugin, Code::Error, reason.clone()));
         }
-        exceeds(cluster.attached(), volumes, node).then(|| Refusal::unschedulable(plugin, Reason::TooManyVolumes))
+        let mut volumes = volumes.clone();
+        volumes.extend(self.chosen_on(cluster, node));
+        exceeds(cluster.attached(), &volumes, node).then(|| Refusal::unschedulable(plugin, Reason::TooManyVolumes))
+    }
+
+    /// What the volumes count as that claims would take on a node.
+    fn chosen_on(&self, cluster: &Cluster, node: NodeId) -> SmallVec<[VolumeKey; 2]> {
+        let binder = cluster.binder();
+        let chosen = self
+            .later
+            .as_ref()
+            .and_then(|prepared| binder.on_node(prepared, node).ok());
+        let volumes = chosen.into_iter().flat_map(|chosen| chosen.bindings);
+        let counted = volumes.filter_map(|(_, id)| match count_disk(binder, binder.volume(id)?) {
+            Counted::Volume(key) | Counted::Migrated(key) => Some(key),
+            Counted::Nothing | Counted::Missing(_) | Counted::Broken(_) | Counted::MigratedBroken(_) => None,
+        });
+        counted.collect()
     }
 
     /// Keeps the nodes that are not refused.
@@ -171,7 +214,7 @@ impl State {
             } => must_be_installed.is_empty() && volumes.iter().all(|key| attached.column(key.driver).is_none()),
             Outcome::Refused(_) => false,
         };
-        attached.broken().is_empty() && unlimited(&self.plain) && unlimited(&self.with_csi_node)
+        attached.broken().is_empty() && self.later.is_none() && unlimited(&self.plain) && unlimited(&self.with_csi_node)
     }
 
     /// The volumes that count where there are limits, unless something but limits matters.
@@ -180,7 +223,7 @@ impl State {
             Outcome::Counted {
                 volumes,
                 must_be_installed,
-            } if must_be_installed.is_empty() => Some(volumes),
+            } if must_be_installed.is_empty() && self.later.is_none() => Some(volumes),
             Outcome::Counted { .. } | Outcome::Refused(_) => None,
         }
     }
@@ -337,5 +380,53 @@ mod tests {
         check("no limit any more", false, |cluster| {
             cluster.remove(Kind::CsiNode, "", "n1");
         });
+    }
+
+    #[test]
+    fn several_volumes_that_are_yet_to_be_chosen_count_together() {
+        let mut cluster = Cluster::default();
+        let mut objects = vec![
+            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}),
+            json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "static"},
+                   "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"}),
+        ];
+        for index in 0..2 {
+            objects.push(json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": format!("pv{index}")},
+                "status": {"phase": "Available"}, "spec": {"storageClassName": "static", "accessModes": ["ReadWriteOnce"],
+                "csi": {"driver": "disk", "volumeHandle": format!("h{index}")}}}));
+            objects.push(
+                json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": format!("c{index}")},
+                "spec": {"storageClassName": "static", "accessModes": ["ReadWriteOnce"]}}),
+            );
+        }
+        for object in objects {
+            cluster.upsert(&decoded(object));
+        }
+        let volume = |claim: &str| json!({"name": claim, "persistentVolumeClaim": {"claimName": claim}});
+        let pod = decoded(
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "target"},
+                                 "spec": {"volumes": [volume("c0"), volume("c1")]}}),
+        );
+        let Object::Pod(pod) = pod else { return };
+        let pod = cluster.compile(&pod);
+        for (limit, full) in [(0, false), (1, true), (2, false), (3, false)] {
+            cluster.upsert(&csi_node(limit));
+            let node = cluster.binder().node("n1").unwrap();
+            let refused = match pre_filter(&mut cluster, &pod, &Profile::default()) {
+                PreFilter::Ready { state, .. } => {
+                    let mut mask = NodeMask::all(cluster.nodes());
+                    state.narrow(&cluster, &mut mask);
+                    let refused = state.filter(&cluster, node).is_some();
+                    assert_eq!(mask.contains(node), !refused);
+                    refused
+                }
+                PreFilter::Skip | PreFilter::Refused(_) => false,
+            };
+            assert_eq!(refused, full, "limit {limit}");
+            // With no room at all there is nothing to choose from, which is what VolumeBinding refuses.
+            let claims = cluster.binder().claims(&pod.volumes).unwrap();
+            let prepared = cluster.binder_mut().prepare(&claims);
+            assert_eq!(cluster.binder().on_node(&prepared, node).is_err(), limit == 0);
+        }
     }
 }

@@ -22,9 +22,15 @@ pub fn pre_filter(cluster: &mut Cluster, pod: &Pod) -> PreFilter<State> {
         return PreFilter::Skip;
     }
     match cluster.binder().claims(&pod.volumes) {
-        Ok(claims) => PreFilter::ready(State {
-            prepared: Box::new(cluster.binder_mut().prepare(&claims)),
-        }),
+        Ok(claims) => {
+            if !claims.delayed.is_empty() {
+                // Volumes that could not be attached to a node are not chosen there.
+                cluster.refresh_attached();
+            }
+            PreFilter::ready(State {
+                prepared: Box::new(cluster.binder_mut().prepare(&claims)),
+            })
+        }
         Err(reason) => PreFilter::Refused(refusal([reason])),
     }
 }
