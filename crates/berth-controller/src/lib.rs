@@ -51,7 +51,7 @@ pub fn sync(key: &Key, state: &State, settings: &Settings) -> Vec<Effect> {
         Key::Volume(name) => state.volume(name).map_or_else(Vec::new, |volume| {
             let mut effects = protection::protect_volume(volume, state, settings);
             if effects.is_empty() {
-                effects = zone::sync_zone(volume, settings);
+                effects = zone::sync_zone(volume, state.node_keys(), settings);
             }
             // A write brings the volume back here; a mere event must not keep it from being synced.
             if !effects.iter().any(|effect| matches!(effect, Effect::Write(_))) {

@@ -8,6 +8,7 @@ use crate::ephemeral;
 use crate::index::{VolumeIndex, attributes_class, modes_differ, requested, size_of};
 use crate::key::{Key, NamespacedName};
 use crate::settings::Settings;
+use crate::zone::NodeKeys;
 use berth_core::api::{
     Node, ObjectMeta, OwnerReference, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass, StringMap,
 };
@@ -80,6 +81,7 @@ pub struct State {
     claims: FxHashMap<NamespacedName, Arc<PersistentVolumeClaim>>,
     classes: BTreeMap<String, StorageClass>,
     nodes: FxHashMap<String, StringMap>,
+    node_keys: NodeKeys,
     pods: FxHashMap<NamespacedName, PodUse>,
     pods_of_claim: FxHashMap<NamespacedName, BTreeSet<NamespacedName>>,
     index: VolumeIndex,
@@ -452,13 +454,24 @@ impl State {
                 .map(move |claim| Key::Claim(NamespacedName::new(namespace, claim)))
         });
         let keys = claims.collect();
-        self.nodes.insert(name, labels);
+        self.node_keys.add(&labels);
+        if let Some(before) = self.nodes.insert(name, labels) {
+            self.node_keys.remove(&before);
+        }
         keys
     }
 
     /// Forgets a node.
     pub fn remove_node(&mut self, name: &str) {
-        self.nodes.remove(name);
+        if let Some(labels) = self.nodes.remove(name) {
+            self.node_keys.remove(&labels);
+        }
+    }
+
+    /// By which labels nodes say where they are.
+    #[must_use]
+    pub fn node_keys(&self) -> NodeKeys {
+        self.node_keys
     }
 }
 

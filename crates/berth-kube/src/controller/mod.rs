@@ -24,9 +24,9 @@ use crate::component::{Component, ProcessOptions, RunMetrics};
 use crate::inbox::Inbox;
 use crate::recorder::Recorder;
 use crate::resource::Resource;
-use berth_controller::zone::{Plan, plan};
+use berth_controller::zone::{NodeKeys, Plan, plan};
 use berth_controller::{Change, Settings, ZoneUpgrade};
-use berth_core::api::{Kind, PersistentVolume};
+use berth_core::api::{Kind, Node, PersistentVolume, StringMap};
 use effects::Executor;
 use owner::Owner;
 use prometheus_client::registry::Registry;
@@ -166,23 +166,20 @@ async fn report_zone_upgrade(api: &Api) {
 }
 
 async fn plan_upgrade(api: &Api) -> Result<Vec<PlannedUpgrade>, ApiError> {
-    #[derive(Deserialize)]
-    struct Volumes {
-        items: Option<Vec<Value>>,
-    }
-    let path = Resource::of(Kind::PersistentVolume).collection(None);
-    let bytes = api.get_path(&path).await?;
-    let volumes: Volumes = serde_json::from_slice(&bytes).map_err(|error| ApiError::Malformed {
-        path,
-        problem: error.to_string(),
-    })?;
-    let planned = volumes.items.unwrap_or_default().into_iter().filter_map(|item| {
+    let nodes = items(api, Kind::Node).await?;
+    let nodes = nodes
+        .into_iter()
+        .filter_map(|item| serde_json::from_value::<Node>(item).ok());
+    let labels: Vec<StringMap> = nodes.map(|node| node.metadata.labels).collect();
+    let keys = NodeKeys::of(&labels);
+    let volumes = items(api, Kind::PersistentVolume).await?;
+    let planned = volumes.into_iter().filter_map(|item| {
         let name = item
             .pointer("/metadata/name")
             .and_then(Value::as_str)
             .unwrap_or_default();
         let volume = name.to_owned();
-        let change = match serde_json::from_value::<PersistentVolume>(item).map(|volume| plan(&volume)) {
+        let change = match serde_json::from_value::<PersistentVolume>(item).map(|volume| plan(&volume, keys)) {
             Ok(Plan::Nothing) => return None,
             Ok(Plan::Upgrade(affinity)) => Ok(Change::NodeAffinity(affinity).merge_patch()),
             Ok(Plan::Unreadable { key, value }) => Err(format!("label {key} has the value {value:?}")),
@@ -191,4 +188,19 @@ async fn plan_upgrade(api: &Api) -> Result<Vec<PlannedUpgrade>, ApiError> {
         Some(PlannedUpgrade { volume, change })
     });
     Ok(planned.collect())
+}
+
+/// All objects of a kind, as they are.
+async fn items(api: &Api, kind: Kind) -> Result<Vec<Value>, ApiError> {
+    #[derive(Deserialize)]
+    struct Listed {
+        items: Option<Vec<Value>>,
+    }
+    let path = Resource::of(kind).collection(None);
+    let bytes = api.get_path(&path).await?;
+    let listed: Listed = serde_json::from_slice(&bytes).map_err(|error| ApiError::Malformed {
+        path,
+        problem: error.to_string(),
+    })?;
+    Ok(listed.items.unwrap_or_default())
 }
