@@ -232,8 +232,11 @@ impl State {
             .filter_map(|name| self.volumes.get(name))
             .filter(|volume| is_reserved_for(volume, claim) && fits_reserved(volume, claim))
             .map(|volume| (AccessModes::new(&volume.spec.access_modes), volume))
-            .filter(|(modes, _)| modes.contains(wanted))
-            .min_by_key(|(modes, _)| (modes.count(), *modes))
+            // Whoever gave the claim's uid has seen the claim and decided, as schedulers do, who do not ask about modes.
+            .map(|(modes, volume)| (!is_reserved_by_uid(volume), modes, volume))
+            .filter(|(by_name, modes, _)| !by_name || modes.contains(wanted))
+            .min_by_key(|(by_name, modes, _)| (*by_name, modes.count(), *modes))
+            .map(|(_, modes, volume)| (modes, volume))
     }
 
     /// The smallest free volume that fits the claim and that the node can reach.
@@ -505,6 +508,12 @@ fn reaches(volume: &PersistentVolume, node: &str, labels: &StringMap) -> bool {
     let affinity = volume.spec.node_affinity.as_ref();
     let required = affinity.and_then(|affinity| affinity.required.as_ref());
     required.is_none_or(|required| required.matches(node, labels))
+}
+
+/// Whether a reservation names the claim by its uid, and not by name alone.
+fn is_reserved_by_uid(volume: &PersistentVolume) -> bool {
+    let reference = volume.spec.claim_ref.as_ref();
+    reference.is_some_and(|reference| !reference.uid.is_empty())
 }
 
 /// A reservation wins over class and labels, but not over size and mode.
