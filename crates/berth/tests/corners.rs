@@ -117,8 +117,8 @@ fn explained(report: &Value, wanted: &str) -> Result<(), String> {
 
 fn simulated(outcome: &Value, object: &str, wanted: &str) -> Result<(), String> {
     let find = |list: &str, field: &str| {
-        let objects = outcome[list].as_array().into_iter().flatten();
-        objects.cloned().find(|found| text(found, field) == object)
+        let mut objects = outcome[list].as_array().into_iter().flatten();
+        objects.find(|found| text(found, field) == object).cloned()
     };
     let pod = find("pods", "pod").unwrap_or_default();
     let claim = find("claims", "claim").unwrap_or_default();
