@@ -3,11 +3,11 @@
 //! One function says what the status of a budget should be. Who evicts reads `disruptionsAllowed` there and counts it
 //! down, so that two evictions at one moment do not both get the last one.
 
-use super::effect::Effect;
 use super::field;
 use super::objects::View;
 use super::status::{self, Status};
 use super::workloads::{Selector, is_over};
+use berth_core::effect::Effect;
 use jiff::Timestamp;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -115,7 +115,7 @@ mod tests {
         );
         let view: Objects = pods.into_iter().collect();
         match step(&view, &budget, Timestamp::UNIX_EPOCH) {
-            Some(Effect::UpdateStatus { status, .. }) => status["disruptionsAllowed"].as_i64().unwrap(),
+            Some(Effect::Patch(patch)) => patch.body["status"]["disruptionsAllowed"].as_i64().unwrap(),
             other => panic!("{other:?}"),
         }
     }

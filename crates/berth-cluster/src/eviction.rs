@@ -1,12 +1,13 @@
 //! Sends pods away from nodes with taints that they do not tolerate (effect `NoExecute`), as Kubernetes does: at once, or
 //! when the time is over for which they tolerate them.
 
-use super::effect::{Effect, Event, Step};
 use super::field;
 use super::names::{TAINT_NOT_READY, TAINT_UNREACHABLE};
 use super::objects::View;
+use super::step::{self, Step};
 use super::tolerations::tolerates;
 use super::workloads::is_over;
+use berth_core::effect::Effect;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -70,7 +71,7 @@ fn dated(node: &Value, now: Timestamp) -> Effect {
             field::set(taint, &["timeAdded"], json!(field::seconds(now)));
         }
     }
-    Effect::patch(node, json!({"spec": {"taints": taints}}))
+    step::patch_as_seen(node, "date_taints", json!({"spec": {"taints": taints}}))
 }
 
 fn evict(pod: &Value, step: &mut Step) {
@@ -79,9 +80,8 @@ fn evict(pod: &Value, step: &mut Step) {
         field::namespace(pod),
         field::name(pod)
     );
-    step.effects.push(Effect::delete(pod));
-    step.effects
-        .push(Event::normal(SOURCE, pod, "TaintManagerEviction", message));
+    step.delete(pod);
+    step.normal(SOURCE, pod, "TaintManagerEviction", message);
 }
 
 /// How long a pod tolerates a taint.
@@ -127,7 +127,7 @@ mod tests {
 
     fn look(story: &mut Story) -> Option<Timestamp> {
         let own = step(story.cluster.objects(), story.get("Node", "n1"), story.now);
-        story.cluster.carry_out_all(&own.effects, story.now).unwrap();
+        story.carry_out(&own.effects);
         own.wake
     }
 

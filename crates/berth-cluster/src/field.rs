@@ -2,6 +2,7 @@
 //! reads as "not given": objects may come from any file.
 
 use berth_core::api;
+use berth_core::effect::Merge;
 use jiff::{SignedDuration, Timestamp};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -155,24 +156,83 @@ pub fn unset(object: &mut Value, path: &[&str]) {
     }
 }
 
-/// A JSON merge patch, as RFC 7386 has it.
-pub fn merge(object: &mut Value, patch: &Value) {
+/// A JSON merge patch, as RFC 7386 has it. Whether it changed anything.
+pub fn merge(object: &mut Value, patch: &Value) -> bool {
+    merge_as(object, patch, Merge::Json)
+}
+
+fn merge_as(object: &mut Value, patch: &Value, merge: Merge) -> bool {
     let Value::Object(changes) = patch else {
-        *object = patch.clone();
-        return;
+        let changed = object != patch;
+        if changed {
+            object.clone_from(patch);
+        }
+        return changed;
     };
+    let mut changed = false;
     if !object.is_object() {
         *object = Value::Object(Map::new());
+        changed = true;
     }
-    if let Value::Object(fields) = object {
-        for (key, change) in changes {
-            if change.is_null() {
-                fields.remove(key);
-            } else {
-                merge(fields.entry(key.as_str()).or_insert(Value::Null), change);
+    for (key, change) in changes {
+        changed |= merge_field(object, key, change, merge);
+    }
+    changed
+}
+
+/// Merges a patch into one field of an object. Whether it changed anything.
+pub fn merge_field(object: &mut Value, key: &str, patch: &Value, merge: Merge) -> bool {
+    let Value::Object(fields) = object else {
+        return false;
+    };
+    if patch.is_null() {
+        return fields.remove(key).is_some();
+    }
+    if !fields.contains_key(key) {
+        fields.insert(key.to_owned(), Value::Null);
+    }
+    let Some(known) = fields.get_mut(key) else {
+        return false;
+    };
+    match (merge, key, &mut *known, patch) {
+        (Merge::Strategic, "conditions", Value::Array(known), Value::Array(changes)) => {
+            merge_conditions(known, changes)
+        }
+        _ => merge_as(known, patch, merge),
+    }
+}
+
+/// Merges conditions into others: those of the same type become one.
+fn merge_conditions(known: &mut Vec<Value>, changes: &[Value]) -> bool {
+    let mut changed = false;
+    for condition in changes {
+        match known.iter_mut().find(|known| known["type"] == condition["type"]) {
+            Some(known) => changed |= merge_as(known, condition, Merge::Strategic),
+            None => {
+                known.push(condition.clone());
+                changed = true;
             }
         }
     }
+    changed
+}
+
+/// The JSON merge patch that makes one value of another; `None` if they are the same.
+pub fn difference(before: &Value, after: &Value) -> Option<Value> {
+    let (Value::Object(old), Value::Object(new)) = (before, after) else {
+        return (before != after).then(|| after.clone());
+    };
+    let mut changes = Map::new();
+    for (key, value) in new {
+        let change = match old.get(key) {
+            Some(known) => difference(known, value),
+            None => Some(value.clone()),
+        };
+        changes.extend(change.map(|change| (key.clone(), change)));
+    }
+    let gone = old.keys().filter(|key| !new.contains_key(*key));
+    changes.extend(gone.map(|key| (key.clone(), Value::Null)));
+    (!changes.is_empty()).then_some(Value::Object(changes))
 }
 
 /// A time as objects carry it: in whole seconds.

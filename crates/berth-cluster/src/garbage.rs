@@ -4,9 +4,10 @@
 //! a dump of a cluster often holds pods whose owners were left out, and those must stay. An API server that
 //! collects garbage itself (the embedded one does) makes [`dependents`] unnecessary.
 
-use super::effect::Effect;
 use super::field;
 use super::objects::View;
+use super::step;
+use berth_core::effect::Effect;
 use serde_json::{Value, json};
 
 /// What becomes of the dependents of an object that is gone: those without another owner are deleted, the others
@@ -20,9 +21,13 @@ pub fn dependents(view: &dyn View, gone: &Value) -> Vec<Effect> {
             let others: Vec<_> = references.iter().filter(|reference| reference["uid"] != *uid).collect();
             let namespace = field::namespace(object);
             if others.iter().any(|reference| exists(view, reference, namespace)) {
-                return Some(Effect::patch(object, json!({"metadata": {"ownerReferences": others}})));
+                return Some(step::patch(
+                    object,
+                    "disown",
+                    json!({"metadata": {"ownerReferences": others}}),
+                ));
             }
-            (!field::is_deleting(object)).then(|| Effect::delete(object))
+            (!field::is_deleting(object)).then(|| step::delete(object))
         })
         .collect()
 }
@@ -35,8 +40,9 @@ fn exists(view: &dyn View, reference: &Value, namespace: &str) -> bool {
         .any(|owner| owner["metadata"]["uid"] == reference["uid"])
 }
 
-/// What becomes of the pods that were bound to a node that is gone: no agent will ever remove them.
-#[must_use]
-pub fn pods_of_node(view: &dyn View, gone: &Value) -> Vec<Effect> {
-    view.pods_on(field::name(gone)).map(Effect::remove).collect()
+/// What becomes of a pod whose node is gone: no agent will ever remove it. One that no agent has ever looked at, because it
+/// was given a node that never was, is left alone.
+pub(crate) fn orphan(pod: &Value) -> Option<Effect> {
+    let was_looked_at = !pod["status"]["startTime"].is_null() || field::text(pod, "/status/phase") == "Running";
+    (was_looked_at || field::is_deleting(pod)).then(|| step::remove(pod))
 }

@@ -2,7 +2,7 @@
 //! node agents. [`simulation`] puts all parts of Berth together on these objects, in virtual time.
 //!
 //! `berth up` and `berth simulate` run the same functions. Each one is a pure step: it reads objects through a
-//! [`View`], takes the time as a parameter, and answers with [`Effect`]s and the time at which it wants to be
+//! [`View`], takes the time as a parameter, and answers with [`Effect`](berth_core::effect::Effect)s and the time at which it wants to be
 //! asked again. Nothing here waits, sends, reads a clock or keeps what a watch would tell it. Whether an effect
 //! becomes a request to an API server or a change in memory is the caller's choice.
 //!
@@ -20,8 +20,8 @@ pub mod admission;
 pub mod agent;
 pub mod check;
 pub mod disruption;
-pub mod effect;
 mod eviction;
+mod executor;
 pub mod field;
 pub mod garbage;
 mod hash;
@@ -32,12 +32,14 @@ pub mod objects;
 pub mod sample;
 pub mod simulation;
 pub mod status;
+pub mod step;
 mod tolerations;
 pub mod workloads;
 
 #[cfg(test)]
 mod testing;
 
-pub use effect::{Effect, Event, EventType, Step, Target};
+pub use executor::Carried;
 pub use memory::{Change, MemoryCluster};
-pub use objects::{Key, Objects, View};
+pub use objects::{Objects, View, key_for, key_of};
+pub use step::Step;

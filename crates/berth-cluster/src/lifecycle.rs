@@ -9,12 +9,12 @@
 //! A node without a lease is taken for well: nobody has ever beaten for it. Taints that users put on it send pods away all the
 //! same.
 
-use super::effect::{Effect, Event, Step, Target};
 use super::eviction;
 use super::field;
 use super::names::{NODE_LEASES, TAINT_NOT_READY, TAINT_UNREACHABLE};
 use super::objects::View;
 use super::status::{self, Condition, Status};
+use super::step::{self, Step};
 use super::workloads::is_over;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -74,12 +74,9 @@ fn forget_conditions(node: &Value, now: Timestamp, step: &mut Step) {
     });
     let mut status = node["status"].clone();
     field::set(&mut status, &["conditions"], json!(unknown));
-    step.effects.push(Effect::UpdateStatus {
-        target: Target::of(node),
-        status,
-    });
+    step.effects.extend(step::update_status(node, &status));
     let message = format!("Node {} status is now: NodeNotReady", field::name(node));
-    step.effects.push(Event::normal(SOURCE, node, "NodeNotReady", message));
+    step.normal(SOURCE, node, "NodeNotReady", message);
 }
 
 /// Gives the node the taint that keeps pods away and sends them away, or takes it off.
@@ -100,8 +97,11 @@ fn set_taint(node: &Value, wanted: Option<&str>, now: Timestamp, step: &mut Step
             .map(|effect| json!({"key": key, "effect": effect, "timeAdded": field::seconds(now)}))
     }));
     let taints = if taints.is_empty() { Value::Null } else { json!(taints) };
-    step.effects
-        .push(Effect::patch(node, json!({"spec": {"taints": taints}})));
+    step.effects.push(step::patch_as_seen(
+        node,
+        "taint_node",
+        json!({"spec": {"taints": taints}}),
+    ));
 }
 
 fn mark_unready(pod: &Value, now: Timestamp, step: &mut Step) {
@@ -136,9 +136,9 @@ mod tests {
             for node in ["n1", "n2"] {
                 let mode = if node == "n1" { mode } else { Mode::Run };
                 let agent = agent::step(story.cluster.objects(), node, mode, &settings, story.now);
-                story.cluster.carry_out_all(&agent.effects, story.now).unwrap();
+                story.carry_out(&agent.effects);
                 let own = step(story.cluster.objects(), node, story.now);
-                story.cluster.carry_out_all(&own.effects, story.now).unwrap();
+                story.carry_out(&own.effects);
                 all.append(agent);
                 all.append(own);
             }
@@ -221,7 +221,7 @@ mod tests {
             "spec": {"renewTime": "2025-01-01T00:00:00.000000Z"}});
         story.create(expired);
         let lost = step(story.cluster.objects(), "n1", story.now);
-        story.cluster.carry_out_all(&lost.effects, story.now).unwrap();
+        story.carry_out(&lost.effects);
         assert_eq!(taints(&story).len(), 3);
         assert!(step(story.cluster.objects(), "n1", story.now).effects.is_empty());
     }

@@ -1,14 +1,14 @@
-//! A cluster in memory that carries effects out the way an API server would.
+//! Objects in memory under the rules of an API server.
 //!
-//! Tests and the simulation use it. It gives uids, versions and times to what is created, completes it, keeps pods that
-//! run until their agent removes them, keeps objects with finalizers, refuses writes on old versions, and deletes
-//! dependents with their owner. It checks nothing else: manifests are checked where they are read.
+//! Gives uids, versions and times to what is created, completes it, keeps pods that run until their agent removes them,
+//! keeps objects with finalizers, deletes dependents with their owner, and tells what changed. A write that changes
+//! nothing is no change. What may be written is checked elsewhere: manifests where they are read, guards in `executor`.
 
-use super::effect::{Effect, Event, Target};
+use super::admission::{self, Priority, PriorityClasses};
 use super::field;
 use super::garbage;
-use super::objects::{Key, Objects, View};
-use crate::admission::{self, Priority, PriorityClasses, UnknownClass};
+use super::objects::{Objects, View, key_of};
+use berth_core::effect::{Event, Merge, ObjectKey, Refusal};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -16,53 +16,11 @@ use std::collections::VecDeque;
 /// How long the containers of a pod may take to stop that says nothing else.
 const DEFAULT_GRACE_SECONDS: i64 = 30;
 
-/// Why an effect was not carried out. The next step on what is there decides anew.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
-    /// There is one of this kind and name.
-    #[error("{kind} {name:?} already exists")]
-    AlreadyExists {
-        /// Kind.
-        kind: String,
-        /// Name with its namespace.
-        name: String,
-    },
-    /// There is none of this kind and name, or it is another one.
-    #[error("{kind} {name:?} not found")]
-    NotFound {
-        /// Kind.
-        kind: String,
-        /// Name with its namespace.
-        name: String,
-    },
-    /// It has changed since the step looked at it.
-    #[error("{kind} {name:?} has been modified; look at the latest version and try again")]
-    Conflict {
-        /// Kind.
-        kind: String,
-        /// Name with its namespace.
-        name: String,
-    },
-    /// Something that it needs is not there.
-    #[error("{kind} {name:?}: {missing}")]
-    Forbidden {
-        /// Kind.
-        kind: String,
-        /// Name with its namespace.
-        name: String,
-        /// What is missing.
-        missing: UnknownClass,
-    },
-    /// It says neither what it is nor how it is called.
-    #[error("an object needs apiVersion, kind and metadata.name")]
-    Nameless,
-}
-
 /// Something that happened to an object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// It came or changed; read it for its present state.
-    Present(Key),
+    Present(ObjectKey),
     /// It went; this was its last state.
     Gone(Value),
 }
@@ -71,7 +29,7 @@ pub enum Change {
 #[derive(Clone, Debug, Default)]
 pub struct MemoryCluster {
     objects: Objects,
-    events: Vec<Event>,
+    pub(crate) events: Vec<Event>,
     changed: VecDeque<Change>,
     version: u64,
 }
@@ -97,17 +55,15 @@ impl MemoryCluster {
     /// Creates an object, as a user or a step does.
     ///
     /// # Errors
-    /// If it has no kind or name, or is already there.
-    pub fn create(&mut self, mut object: Value, now: Timestamp) -> Result<(), Refused> {
-        if field::name(&object).is_empty() || field::kind(&object).is_empty() {
-            return Err(Refused::Nameless);
+    /// If it has no kind or name, is already there, or names a priority class that is not.
+    pub fn create(&mut self, mut object: Value, now: Timestamp) -> Result<(), Refusal> {
+        let key = key_of(&object);
+        if key.name.is_empty() || key.kind.is_empty() {
+            let message = "an object needs apiVersion, kind and metadata.name".to_owned();
+            return Err(Refusal::Invalid { key, message });
         }
-        let key = Key::of(&object);
-        if self.objects.get(&key.kind, &key.namespace, &key.name).is_some() {
-            return Err(Refused::AlreadyExists {
-                kind: key.kind,
-                name: full_name(&key.namespace, &key.name),
-            });
+        if self.objects.find(&key).is_some() {
+            return Err(Refusal::AlreadyExists(key));
         }
         self.admit(&key, &mut object)?;
         if field::uid(&object).is_empty() {
@@ -122,159 +78,123 @@ impl MemoryCluster {
                 field::set(&mut object, &["metadata", name], value);
             }
         }
-        let has_phase = matches!(key.kind.as_str(), "Pod" | "PersistentVolumeClaim");
+        let has_phase = matches!(&*key.kind, "Pod" | "PersistentVolumeClaim");
         if has_phase && object["status"]["phase"].is_null() {
             field::set(&mut object, &["status", "phase"], json!("Pending"));
         }
-        self.put(object);
+        self.put(key, object);
         Ok(())
     }
 
     /// Fills in what an API server fills in.
-    fn admit(&self, key: &Key, object: &mut Value) -> Result<(), Refused> {
+    fn admit(&self, key: &ObjectKey, object: &mut Value) -> Result<(), Refusal> {
         admission::complete(object);
         match object.get_mut("spec") {
             Some(spec) if key.kind == "Pod" => {
-                admission::give_priority(spec, &self.objects).map_err(|missing| Refused::Forbidden {
-                    kind: key.kind.clone(),
-                    name: full_name(&key.namespace, &key.name),
-                    missing,
+                admission::give_priority(spec, &self.objects).map_err(|missing| Refusal::Invalid {
+                    key: key.clone(),
+                    message: missing.to_string(),
                 })
             }
             Some(_) | None => Ok(()),
         }
     }
 
-    /// Carries an effect out.
-    ///
-    /// # Errors
-    /// If the object is not there, is there already, or has changed.
-    pub fn carry_out(&mut self, effect: &Effect, now: Timestamp) -> Result<(), Refused> {
-        match effect {
-            Effect::Create(object) => self.create(object.clone(), now),
-            Effect::Delete { target, grace_seconds } => {
-                let object = self.find(target)?.clone();
-                self.delete(object, *grace_seconds, now);
-                Ok(())
-            }
-            Effect::UpdateStatus { target, status } => {
-                let mut object = self.find(target)?.clone();
-                if field::text(&object, "/metadata/resourceVersion") != target.resource_version {
-                    return Err(Refused::Conflict {
-                        kind: target.kind.clone(),
-                        name: full_name(&target.namespace, &target.name),
-                    });
-                }
-                field::set(&mut object, &["status"], status.clone());
-                self.put(object);
-                Ok(())
-            }
-            Effect::Patch { target, patch } => {
-                let object = self.find(target)?.clone();
-                self.patch(object, patch, now);
-                Ok(())
-            }
-            Effect::Event(event) => {
-                self.events.push(event.clone());
-                Ok(())
-            }
-        }
-    }
-
-    /// Carries the effects of a step out until one fails, and gives the reason if one does.
-    ///
-    /// # Errors
-    /// As [`Self::carry_out`].
-    pub fn carry_out_all(&mut self, effects: &[Effect], now: Timestamp) -> Result<(), Refused> {
-        effects.iter().try_for_each(|effect| self.carry_out(effect, now))
-    }
-
-    fn find(&self, target: &Target) -> Result<&Value, Refused> {
-        self.objects
-            .get(&target.kind, &target.namespace, &target.name)
-            .filter(|object| target.uid.is_empty() || field::uid(object) == target.uid)
-            .ok_or_else(|| Refused::NotFound {
-                kind: target.kind.clone(),
-                name: full_name(&target.namespace, &target.name),
-            })
-    }
-
-    fn put(&mut self, mut object: Value) {
-        self.version += 1;
-        field::set(
-            &mut object,
-            &["metadata", "resourceVersion"],
-            json!(self.version.to_string()),
-        );
-        self.changed.push_back(Change::Present(Key::of(&object)));
+    fn put(&mut self, key: ObjectKey, mut object: Value) {
+        self.stamp(&mut object);
         self.objects.insert(object);
+        self.changed.push_back(Change::Present(key));
     }
 
-    fn patch(&mut self, mut object: Value, patch: &Value, now: Timestamp) {
-        let before = object["spec"].clone();
-        field::merge(&mut object, patch);
-        if object["spec"] != before {
+    fn stamp(&mut self, object: &mut Value) {
+        self.version += 1;
+        let version = json!(self.version.to_string());
+        field::set(object, &["metadata", "resourceVersion"], version);
+    }
+
+    /// Merges a patch into an object that is there. A change of anything but metadata and status is a new generation.
+    pub(crate) fn patch(&mut self, key: &ObjectKey, body: &Value, merge: Merge, now: Timestamp) {
+        let Value::Object(parts) = body else {
+            return;
+        };
+        let changes_indexes = parts.contains_key("spec") || parts.contains_key("metadata");
+        let Some(mut object) = self.objects.take(key, changes_indexes) else {
+            return;
+        };
+        let (mut changed, mut is_new_generation) = (false, false);
+        for (part, body) in parts {
+            let changes = field::merge_field(&mut object, part, body, merge);
+            changed |= changes;
+            is_new_generation |= changes && !matches!(part.as_str(), "metadata" | "status" | "apiVersion" | "kind");
+        }
+        if is_new_generation {
             let generation = field::number(&object, "/metadata/generation").unwrap_or_default();
-            field::set(
-                &mut object,
-                &["metadata", "generation"],
-                json!(generation.saturating_add(1)),
-            );
+            let next = json!(generation.saturating_add(1));
+            field::set(&mut object, &["metadata", "generation"], next);
         }
         let is_free = field::items(&object, "/metadata/finalizers").is_empty();
         let is_over = field::time(&object, "/metadata/deletionTimestamp").is_some_and(|time| time <= now);
+        let is_leaving = field::is_deleting(&object) && is_free;
+        if changed {
+            self.stamp(&mut object);
+        }
         // A pod with a node waits for its agent even when its last finalizer has gone.
-        if field::is_deleting(&object) && is_free && (is_over || !runs_on_a_node(&object)) {
-            self.remove(&Key::of(&object), now);
-        } else {
-            self.put(object);
+        let goes = is_leaving && (is_over || !runs_on_a_node(&object));
+        self.objects.give_back(key, object);
+        if goes {
+            self.remove(key, now);
+        } else if changed {
+            self.changed.push_back(Change::Present(key.clone()));
         }
     }
 
-    fn delete(&mut self, mut object: Value, grace_seconds: Option<i64>, now: Timestamp) {
-        let grace_seconds = if runs_on_a_node(&object) {
-            let own = field::number(&object, "/spec/terminationGracePeriodSeconds");
+    /// Deletes an object that is there, now or when its time is over and its finalizers are gone.
+    pub(crate) fn delete(&mut self, key: &ObjectKey, grace_seconds: Option<i64>, now: Timestamp) {
+        let Some(object) = self.objects.find(key) else {
+            return;
+        };
+        let grace_seconds = if runs_on_a_node(object) {
+            let own = field::number(object, "/spec/terminationGracePeriodSeconds");
             grace_seconds.or(own).unwrap_or(DEFAULT_GRACE_SECONDS).max(0)
         } else {
             0
         };
-        let has_finalizers = !field::items(&object, "/metadata/finalizers").is_empty();
+        let has_finalizers = !field::items(object, "/metadata/finalizers").is_empty();
         if grace_seconds == 0 && !has_finalizers {
-            return self.remove(&Key::of(&object), now);
+            return self.remove(key, now);
         }
         let ends = field::after(now, grace_seconds);
         // A second deletion can shorten the time that is left, never lengthen it.
-        let known = field::time(&object, "/metadata/deletionTimestamp");
-        let known_grace = field::number(&object, "/metadata/deletionGracePeriodSeconds");
+        let known = field::time(object, "/metadata/deletionTimestamp");
+        let known_grace = field::number(object, "/metadata/deletionGracePeriodSeconds");
         if known.is_none_or(|known| ends < known) || known_grace.is_some_and(|known| grace_seconds < known) {
             let ends = known.map_or(ends, |known| known.min(ends));
-            field::set(
-                &mut object,
-                &["metadata", "deletionTimestamp"],
-                json!(field::seconds(ends)),
-            );
-            field::set(
-                &mut object,
-                &["metadata", "deletionGracePeriodSeconds"],
-                json!(grace_seconds),
-            );
-            self.put(object);
+            let metadata =
+                json!({"deletionTimestamp": field::seconds(ends), "deletionGracePeriodSeconds": grace_seconds});
+            self.mark(key, &metadata);
         }
     }
 
-    fn remove(&mut self, key: &Key, now: Timestamp) {
+    /// Sets fields of metadata that only the server itself sets.
+    fn mark(&mut self, key: &ObjectKey, metadata: &Value) {
+        if let Some(mut object) = self.objects.take(key, false) {
+            field::merge_field(&mut object, "metadata", metadata, Merge::Json);
+            self.stamp(&mut object);
+            self.objects.give_back(key, object);
+            self.changed.push_back(Change::Present(key.clone()));
+        }
+    }
+
+    fn remove(&mut self, key: &ObjectKey, now: Timestamp) {
         let Some(gone) = self.objects.remove(key) else {
             return;
         };
         self.version += 1;
-        let mut effects = garbage::dependents(&self.objects, &gone);
-        if key.kind == "Node" {
-            effects.extend(garbage::pods_of_node(&self.objects, &gone));
-        }
+        let effects = garbage::dependents(&self.objects, &gone);
         self.changed.push_back(Change::Gone(gone));
-        for effect in effects {
+        for effect in &effects {
             // What another deletion has taken in the meantime needs no second one.
-            let _ = self.carry_out(&effect, now);
+            let _ = self.carry_out(std::slice::from_ref(effect), now);
         }
     }
 }
@@ -298,17 +218,10 @@ fn runs_on_a_node(object: &Value) -> bool {
     field::kind(object) == "Pod" && !field::text(object, "/spec/nodeName").is_empty() && !is_over
 }
 
-fn full_name(namespace: &str, name: &str) -> String {
-    if namespace.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{namespace}/{name}")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::step;
 
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
@@ -332,11 +245,11 @@ mod tests {
         let child = get(&cluster, "B", "of-one").unwrap().clone();
         cluster.create(object("C", "grandchild", &[&child]), NOW).unwrap();
 
-        cluster.carry_out(&Effect::delete(&one), NOW).unwrap();
+        cluster.carry_out(&[step::delete(&one)], NOW).done().unwrap();
         assert!(get(&cluster, "B", "of-one").is_none() && get(&cluster, "C", "grandchild").is_none());
         let kept = get(&cluster, "B", "of-both").unwrap();
         assert_eq!(field::items(kept, "/metadata/ownerReferences").len(), 1);
-        cluster.carry_out(&Effect::delete(&two), NOW).unwrap();
+        cluster.carry_out(&[step::delete(&two)], NOW).done().unwrap();
         assert_eq!(cluster.objects().iter().count(), 0);
     }
 
@@ -348,35 +261,37 @@ mod tests {
         field::set(&mut pod, &["metadata", "finalizers"], json!(["x"]));
         cluster.create(pod, NOW).unwrap();
         let pod = get(&cluster, "Pod", "p").unwrap().clone();
-        cluster.carry_out(&Effect::delete(&pod), NOW).unwrap();
+        cluster.carry_out(&[step::delete(&pod)], NOW).done().unwrap();
         let deleting = get(&cluster, "Pod", "p").unwrap();
         assert_eq!(
             field::time(deleting, "/metadata/deletionTimestamp"),
             Some(field::after(NOW, 30))
         );
-        cluster.carry_out(&Effect::remove(&pod), NOW).unwrap();
+        cluster.carry_out(&[step::remove(&pod)], NOW).done().unwrap();
         assert!(get(&cluster, "Pod", "p").is_some(), "the finalizer keeps it");
-        let patch = Effect::patch(&pod, json!({"metadata": {"finalizers": null}}));
-        cluster.carry_out(&patch, NOW).unwrap();
+        let patch = step::patch(&pod, "free", json!({"metadata": {"finalizers": null}}));
+        cluster.carry_out(&[patch], NOW).done().unwrap();
         assert!(get(&cluster, "Pod", "p").is_none());
     }
 
     #[test]
-    fn writes_on_old_versions_and_other_uids_are_refused() {
+    fn a_write_that_changes_nothing_is_no_change() {
         let mut cluster = MemoryCluster::default();
-        cluster.create(object("A", "one", &[]), NOW).unwrap();
-        let seen = get(&cluster, "A", "one").unwrap().clone();
-        let update = Effect::UpdateStatus {
-            target: Target::of(&seen),
-            status: json!({"phase": "new"}),
-        };
-        cluster.carry_out(&update, NOW).unwrap();
-        assert!(matches!(cluster.carry_out(&update, NOW), Err(Refused::Conflict { .. })));
-        cluster.carry_out(&Effect::delete(&seen), NOW).unwrap();
-        cluster.create(object("A", "one", &[]), NOW).unwrap();
-        assert!(matches!(
-            cluster.carry_out(&Effect::delete(&seen), NOW),
-            Err(Refused::NotFound { .. })
-        ));
+        let mut set = object("ReplicaSet", "web", &[]);
+        field::set(&mut set, &["spec", "replicas"], json!(2));
+        cluster.create(set, NOW).unwrap();
+        let set = get(&cluster, "ReplicaSet", "web").unwrap().clone();
+        while cluster.next_change().is_some() {}
+        let same = step::patch(
+            &set,
+            "scale",
+            json!({"spec": {"replicas": 2}, "metadata": {"labels": null}}),
+        );
+        cluster.carry_out(&[same], NOW).done().unwrap();
+        assert_eq!(cluster.next_change(), None);
+        assert_eq!(get(&cluster, "ReplicaSet", "web"), Some(&set));
+        let other = step::patch(&set, "scale", json!({"spec": {"replicas": 3}}));
+        cluster.carry_out(&[other], NOW).done().unwrap();
+        assert_eq!(get(&cluster, "ReplicaSet", "web").unwrap()["metadata"]["generation"], 2);
     }
 }

@@ -1,7 +1,9 @@
 //! The objects that steps read: a view, and the one kept in memory.
 
 use super::field;
+use berth_core::effect::ObjectKey;
 use serde_json::Value;
+use std::borrow::{Borrow, Cow};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What steps may read. Objects come in the order of namespace and name, so that the same objects give the same
@@ -17,33 +19,45 @@ pub trait View {
     fn pods_on<'a>(&'a self, node: &str) -> Box<dyn Iterator<Item = &'a Value> + 'a>;
 }
 
-/// Where an object stands.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key {
-    /// Kind.
-    pub kind: String,
-    /// Namespace, empty for objects of the cluster.
-    pub namespace: String,
-    /// Name.
-    pub name: String,
+/// The key of an object.
+#[must_use]
+pub fn key_of(object: &Value) -> ObjectKey {
+    key_for(field::kind(object), field::namespace(object), field::name(object))
 }
 
-impl Key {
-    /// A key from its parts.
-    #[must_use]
-    pub fn new(kind: &str, namespace: &str, name: &str) -> Self {
-        Self {
-            kind: kind.to_owned(),
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        }
+/// A key from its parts. The kinds that there are most objects of cost no memory.
+#[must_use]
+pub fn key_for(kind: &str, namespace: &str, name: &str) -> ObjectKey {
+    const FREQUENT: [&str; 12] = [
+        "Pod",
+        "PersistentVolumeClaim",
+        "PersistentVolume",
+        "Node",
+        "StatefulSet",
+        "ReplicaSet",
+        "Deployment",
+        "DaemonSet",
+        "Job",
+        "Lease",
+        "CSIStorageCapacity",
+        "PodDisruptionBudget",
+    ];
+    match FREQUENT.iter().find(|known| **known == kind) {
+        Some(known) => ObjectKey::new(*known, namespace, name),
+        None => ObjectKey::new(kind.to_owned(), namespace, name),
     }
+}
 
-    /// The key of an object.
-    #[must_use]
-    pub fn of(object: &Value) -> Self {
-        Self::new(field::kind(object), field::namespace(object), field::name(object))
-    }
+/// The names of the claims that a pod uses, those of its ephemeral volumes included.
+pub fn claims_of(pod: &Value) -> impl Iterator<Item = Cow<'_, str>> {
+    field::items(pod, "/spec/volumes").iter().filter_map(|volume| {
+        let named = field::text(volume, "/persistentVolumeClaim/claimName");
+        if !named.is_empty() {
+            return Some(named.into());
+        }
+        let is_ephemeral = volume["ephemeral"].is_object();
+        is_ephemeral.then(|| format!("{}-{}", field::name(pod), field::text(volume, "/name")).into())
+    })
 }
 
 type NamespacedName = (String, String);
@@ -54,51 +68,115 @@ type Namespaces = BTreeMap<String, BTreeMap<String, Value>>;
 #[derive(Clone, Debug, Default)]
 pub struct Objects {
     kinds: BTreeMap<String, Namespaces>,
-    dependents: BTreeMap<String, BTreeSet<Key>>,
+    dependents: BTreeMap<String, BTreeSet<ObjectKey>>,
     pods_by_node: BTreeMap<String, BTreeSet<NamespacedName>>,
+    /// Names of pods by namespace and name of a claim.
+    pods_by_claim: BTreeMap<NamespacedName, BTreeSet<String>>,
 }
 
 impl Objects {
     /// Puts an object in, in place of the one of the same kind and name. A version older than the one that is there
     /// is passed over: an answer to a write can be ahead of the watch.
     pub fn insert(&mut self, object: Value) {
-        let key = Key::of(&object);
-        if self
-            .get(&key.kind, &key.namespace, &key.name)
-            .is_some_and(|known| is_newer(known, &object))
-        {
-            return;
+        let key = key_of(&object);
+        if let Some(known) = self.find_mut(&key) {
+            if is_newer(known, &object) {
+                return;
+            }
+            if is_indexed_alike(known, &object) {
+                *known = object;
+                return;
+            }
         }
         self.remove(&key);
-        for owner in field::items(&object, "/metadata/ownerReferences") {
+        self.index(&key, &object);
+        let namespaces = match self.kinds.get_mut(&*key.kind) {
+            Some(known) => known,
+            None => self.kinds.entry(key.kind.into_owned()).or_default(),
+        };
+        let names = match namespaces.get_mut(&key.namespace) {
+            Some(known) => known,
+            None => namespaces.entry(key.namespace).or_default(),
+        };
+        names.insert(key.name, object);
+    }
+
+    /// Takes an object out.
+    pub fn remove(&mut self, key: &ObjectKey) -> Option<Value> {
+        let object = self
+            .kinds
+            .get_mut(&*key.kind)?
+            .get_mut(&key.namespace)?
+            .remove(&key.name)?;
+        self.unindex(key, &object);
+        Some(object)
+    }
+
+    /// An object by its key.
+    #[must_use]
+    pub fn find(&self, key: &ObjectKey) -> Option<&Value> {
+        self.get(&key.kind, &key.namespace, &key.name)
+    }
+
+    /// The pods of a namespace that use a claim.
+    pub fn pods_using<'a>(&'a self, namespace: &str, claim: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
+        let claim = (namespace.to_owned(), claim.to_owned());
+        let pods = self.kinds.get("Pod").and_then(|pods| pods.get(namespace));
+        let names = self.pods_by_claim.get(&claim).into_iter().flatten();
+        names.filter_map(move |name| pods?.get(name))
+    }
+
+    fn find_mut(&mut self, key: &ObjectKey) -> Option<&mut Value> {
+        self.kinds
+            .get_mut(&*key.kind)?
+            .get_mut(&key.namespace)?
+            .get_mut(&key.name)
+    }
+
+    /// Lends an object out to be changed; [`Self::give_back`] must follow before anybody reads it.
+    pub(crate) fn take(&mut self, key: &ObjectKey, changes_indexes: bool) -> Option<Value> {
+        if changes_indexes {
+            return self.remove(key);
+        }
+        self.find_mut(key).map(std::mem::take)
+    }
+
+    /// Takes back an object that was lent out, in its new state.
+    pub(crate) fn give_back(&mut self, key: &ObjectKey, object: Value) {
+        match self.find_mut(key) {
+            Some(place) => *place = object,
+            None => self.insert(object),
+        }
+    }
+
+    fn index(&mut self, key: &ObjectKey, object: &Value) {
+        for owner in field::items(object, "/metadata/ownerReferences") {
             let uid = owner["uid"].as_str().unwrap_or_default().to_owned();
             self.dependents.entry(uid).or_default().insert(key.clone());
         }
         if key.kind == "Pod" {
-            let node = field::text(&object, "/spec/nodeName").to_owned();
+            let node = field::text(object, "/spec/nodeName").to_owned();
             let name = (key.namespace.clone(), key.name.clone());
             self.pods_by_node.entry(node).or_default().insert(name);
+            for claim in claims_of(object) {
+                let claim = (key.namespace.clone(), claim.into_owned());
+                self.pods_by_claim.entry(claim).or_default().insert(key.name.clone());
+            }
         }
-        let same_kind = self.kinds.entry(key.kind).or_default();
-        same_kind.entry(key.namespace).or_default().insert(key.name, object);
     }
 
-    /// Takes an object out.
-    pub fn remove(&mut self, key: &Key) -> Option<Value> {
-        let name = (key.namespace.clone(), key.name.clone());
-        let object = self
-            .kinds
-            .get_mut(&key.kind)?
-            .get_mut(&key.namespace)?
-            .remove(&key.name)?;
-        for owner in field::items(&object, "/metadata/ownerReferences") {
-            let uid = owner["uid"].as_str().unwrap_or_default();
-            forget(&mut self.dependents, uid, key);
+    fn unindex(&mut self, key: &ObjectKey, object: &Value) {
+        for owner in field::items(object, "/metadata/ownerReferences") {
+            forget(&mut self.dependents, owner["uid"].as_str().unwrap_or_default(), key);
         }
         if key.kind == "Pod" {
-            forget(&mut self.pods_by_node, field::text(&object, "/spec/nodeName"), &name);
+            let name = (key.namespace.clone(), key.name.clone());
+            forget(&mut self.pods_by_node, field::text(object, "/spec/nodeName"), &name);
+            for claim in claims_of(object) {
+                let claim = (key.namespace.clone(), claim.into_owned());
+                forget(&mut self.pods_by_claim, &claim, &key.name);
+            }
         }
-        Some(object)
     }
 
     /// Every object, by kind, namespace and name.
@@ -111,13 +189,25 @@ impl Objects {
 }
 
 /// Takes one member out of an index, and the entry with its last member.
-fn forget<T: Ord>(index: &mut BTreeMap<String, BTreeSet<T>>, entry: &str, member: &T) {
+fn forget<K, Q, T>(index: &mut BTreeMap<K, BTreeSet<T>>, entry: &Q, member: &T)
+where
+    K: Ord + Borrow<Q>,
+    Q: Ord + ?Sized,
+    T: Ord,
+{
     if let Some(members) = index.get_mut(entry) {
         members.remove(member);
         if members.is_empty() {
             index.remove(entry);
         }
     }
+}
+
+/// Whether two states of an object have the same entries in every index.
+fn is_indexed_alike(known: &Value, object: &Value) -> bool {
+    let is_pod = field::kind(object) == "Pod";
+    let same = |path: &str| field::at(known, path) == field::at(object, path);
+    same("/metadata/ownerReferences") && (!is_pod || same("/spec/nodeName") && same("/spec/volumes"))
 }
 
 /// Whether the known state of an object came after the one at hand. Resource versions of one server are numbers;
@@ -142,7 +232,7 @@ impl View for Objects {
 
     fn dependents<'a>(&'a self, uid: &str) -> Box<dyn Iterator<Item = &'a Value> + 'a> {
         let keys = self.dependents.get(uid).into_iter().flatten();
-        Box::new(keys.filter_map(|key| self.get(&key.kind, &key.namespace, &key.name)))
+        Box::new(keys.filter_map(|key| self.find(key)))
     }
 
     fn pods_on<'a>(&'a self, node: &str) -> Box<dyn Iterator<Item = &'a Value> + 'a> {
@@ -186,9 +276,9 @@ mod tests {
             (nodes, ["a", "b"].map(|uid| objects.dependents(uid).count()))
         };
         assert_eq!(counts(&objects), ([0, 1], [0, 1]));
-        objects.remove(&Key::new("Pod", "default", "p"));
+        objects.remove(&key_for("Pod", "default", "p"));
         assert_eq!(counts(&objects), ([0, 0], [0, 0]));
-        assert!(objects.dependents.is_empty() && objects.pods_by_node.is_empty());
+        assert!(objects.dependents.is_empty() && objects.pods_by_node.is_empty() && objects.pods_by_claim.is_empty());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Changes a status field by field and tells whether anything changed.
 
-use super::effect::{Effect, Target};
-use super::field;
+use super::{field, step};
+use berth_core::effect::Effect;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -114,10 +114,7 @@ impl<'a> Status<'a> {
 
     /// The effect that writes the status, unless it is the same as before.
     pub(crate) fn effect(self) -> Option<Effect> {
-        (self.status != self.object["status"]).then(|| Effect::UpdateStatus {
-            target: Target::of(self.object),
-            status: self.status,
-        })
+        step::update_status(self.object, &self.status)
     }
 }
 

@@ -1,11 +1,12 @@
 //! A small cluster for stories in tests: users, workload controllers, agents, and a scheduler of one line.
 
 use super::agent::{self, Mode, Settings};
-use super::effect::{Effect, Step};
 use super::field;
 use super::memory::{Change, MemoryCluster};
-use super::objects::{Key, View};
+use super::objects::{View, key_of};
+use super::step::{self, Step};
 use super::workloads::{self, Workloads};
+use berth_core::effect::{Effect, ObjectKey, Target};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,24 +58,33 @@ impl Story {
     }
 
     pub(crate) fn patch(&mut self, kind: &str, name: &str, patch: Value) {
-        let effect = Effect::patch(self.get(kind, name), patch);
-        self.cluster.carry_out(&effect, self.now).unwrap();
+        let effect = step::patch(self.get(kind, name), "patch", patch);
+        self.carry_out(&[effect]);
     }
 
     pub(crate) fn delete(&mut self, kind: &str, name: &str) {
-        let effect = Effect::delete(self.get(kind, name));
-        self.cluster.carry_out(&effect, self.now).unwrap();
+        let effect = step::delete(self.get(kind, name));
+        self.carry_out(&[effect]);
+    }
+
+    /// Carries out effects, none of which may be refused.
+    pub(crate) fn carry_out(&mut self, effects: &[Effect]) {
+        self.cluster.carry_out(effects, self.now).done().unwrap();
+    }
+
+    pub(crate) fn bind(&mut self, pod: &Value, node: &str) {
+        self.carry_out(&[Effect::Bind {
+            pod: Target::of_value(pod),
+            node: node.to_owned(),
+        }]);
     }
 
     pub(crate) fn set_status(&mut self, kind: &str, name: &str, status: Value) {
         let object = self.get(kind, name);
         let mut merged = object["status"].clone();
         field::merge(&mut merged, &status);
-        let effect = Effect::UpdateStatus {
-            target: super::Target::of(object),
-            status: merged,
-        };
-        self.cluster.carry_out(&effect, self.now).unwrap();
+        let effects: Vec<Effect> = step::update_status(object, &merged).into_iter().collect();
+        self.carry_out(&effects);
     }
 
     /// One round of the workload controllers, effects carried out.
@@ -82,7 +92,7 @@ impl Story {
         let mut all = Step::default();
         for key in workloads::all(self.cluster.objects()) {
             let step = self.workloads.reconcile(self.cluster.objects(), &key, self.now);
-            self.cluster.carry_out_all(&step.effects, self.now).unwrap();
+            self.carry_out(&step.effects);
             all.append(step);
         }
         all
@@ -90,7 +100,7 @@ impl Story {
 
     /// Whether the controllers have nothing left to do but to write down, once, how things are.
     pub(crate) fn is_settled(&mut self) -> bool {
-        let is_status = |effect: &Effect| matches!(effect, Effect::UpdateStatus { .. });
+        let is_status = |effect: &Effect| matches!(effect, Effect::Patch(patch) if patch.subresource == Some("status"));
         self.control().effects.iter().all(is_status) && self.control().effects.is_empty()
     }
 
@@ -109,8 +119,7 @@ impl Story {
                 .min_by_key(|node| objects.pods_on(node).count())
                 .unwrap()
                 .to_owned();
-            let effect = Effect::patch(&pod, json!({"spec": {"nodeName": node}}));
-            self.cluster.carry_out(&effect, self.now).unwrap();
+            self.bind(&pod, &node);
         }
     }
 
@@ -123,9 +132,17 @@ impl Story {
             .map(|node| field::name(node).to_owned())
             .collect();
         let mut all = Step::default();
+        let objects = self.cluster.objects();
+        for pod in objects.of_kind("Pod") {
+            let node = field::text(pod, "/spec/nodeName");
+            if !node.is_empty() && objects.get("Node", "", node).is_none() {
+                all.append(agent::pod_step(objects, pod, self.mode, &Settings::default(), self.now));
+            }
+        }
+        self.carry_out(&all.effects.clone());
         for node in nodes {
             let step = agent::step(self.cluster.objects(), &node, self.mode, &Settings::default(), self.now);
-            self.cluster.carry_out_all(&step.effects, self.now).unwrap();
+            self.carry_out(&step.effects);
             all.append(step);
         }
         all
@@ -155,9 +172,9 @@ impl Story {
     /// As [`Self::settle`], but looks only at what a change concerns: the way in which `up` and `simulate` run.
     pub(crate) fn settle_by_changes(&mut self) {
         let settings = Settings::default();
-        let mut wakes: BTreeMap<Key, Timestamp> = BTreeMap::new();
+        let mut wakes: BTreeMap<ObjectKey, Timestamp> = BTreeMap::new();
         for _ in 0..ROUNDS {
-            let mut dirty: BTreeSet<Key> = BTreeSet::new();
+            let mut dirty: BTreeSet<ObjectKey> = BTreeSet::new();
             while let Some(change) = self.cluster.next_change() {
                 let objects = self.cluster.objects();
                 let object = match &change {
@@ -169,7 +186,13 @@ impl Story {
                         .into_iter()
                         .flat_map(|object| workloads::concerned(objects, object)),
                 );
-                dirty.extend(object.filter(|object| field::kind(object) == "Pod").map(Key::of));
+                dirty.extend(object.filter(|object| field::kind(object) == "Pod").map(key_of));
+                let node = object.filter(|object| field::kind(object) == "Node");
+                dirty.extend(
+                    node.into_iter()
+                        .flat_map(|node| objects.pods_on(field::name(node)))
+                        .map(key_of),
+                );
             }
             if dirty.is_empty() {
                 let Some(next) = wakes.values().min().copied() else {
@@ -189,7 +212,7 @@ impl Story {
                     Some(pod) if key.kind == "Pod" => agent::pod_step(objects, pod, self.mode, &settings, self.now),
                     _ => self.workloads.reconcile(objects, &key, self.now),
                 };
-                self.cluster.carry_out_all(&step.effects, self.now).unwrap();
+                self.carry_out(&step.effects);
                 match step.wake {
                     Some(wake) => wakes.insert(key, wake),
                     None => wakes.remove(&key),

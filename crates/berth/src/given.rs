@@ -4,7 +4,6 @@ use crate::cluster::ClusterError;
 use crate::config::ConfigError;
 use crate::input::ReadError;
 use berth_cluster::admission::UnknownClass;
-use berth_cluster::memory::Refused;
 
 /// Why what a command was given cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -20,7 +19,7 @@ pub enum GivenError {
     Config(#[from] ConfigError),
     /// An object cannot be created.
     #[error(transparent)]
-    Object(#[from] Refused),
+    Object(#[from] berth_core::effect::Refusal),
     /// A pod or workload names a priority class that is not there.
     #[error("{kind} {name:?}: {missing}")]
     Priority {

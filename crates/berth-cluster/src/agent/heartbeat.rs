@@ -1,11 +1,11 @@
 //! What a kubelet says about its node: that it is ready, and that it still lives.
 
-use crate::effect::{Effect, Step};
 use crate::field;
 use crate::names;
 use crate::objects::View;
 use crate::status;
 use crate::status::{Condition, Status};
+use crate::step::Step;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -53,8 +53,7 @@ fn write_conditions(node: &Value, now: Timestamp, step: &mut Step) {
     step.effects.extend(status.effect());
     if !was_ready {
         let message = format!("Node {} status is now: NodeReady", field::name(node));
-        step.effects
-            .push(crate::effect::Event::normal(super::SOURCE, node, "NodeReady", message));
+        step.normal(super::SOURCE, node, "NodeReady", message);
     }
 }
 
@@ -67,7 +66,7 @@ fn renew_lease(view: &dyn View, node: &Value, now: Timestamp, step: &mut Step) {
     });
     match view.get("Lease", names::NODE_LEASES, name) {
         None => {
-            step.effects.push(Effect::Create(json!({
+            step.create(json!({
                 "apiVersion": "coordination.k8s.io/v1",
                 "kind": "Lease",
                 "metadata": {
@@ -76,7 +75,7 @@ fn renew_lease(view: &dyn View, node: &Value, now: Timestamp, step: &mut Step) {
                     "ownerReferences": [field::owner_reference(node)],
                 },
                 "spec": spec,
-            })));
+            }));
             step.wake_at(field::after(now, RENEW_SECONDS));
         }
         Some(lease) => {
@@ -85,7 +84,7 @@ fn renew_lease(view: &dyn View, node: &Value, now: Timestamp, step: &mut Step) {
             if due > now {
                 step.wake_at(due);
             } else {
-                step.effects.push(Effect::patch(lease, json!({"spec": spec})));
+                step.patch(lease, "renew_lease", json!({"spec": spec}));
                 step.wake_at(field::after(now, RENEW_SECONDS));
             }
         }

@@ -27,12 +27,14 @@ pub use mount::is_reachable;
 pub use mount::{MountProblem, volumes_of};
 pub use running::reported_problem;
 
-use super::effect::{Effect, Event, Step};
 use super::field;
+use super::garbage;
 use super::names;
 use super::objects::View;
 use super::status::Status;
+use super::step::{self, Step};
 use super::workloads::is_over;
+use berth_core::effect::Effect;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -100,8 +102,7 @@ pub fn step(view: &dyn View, node: &str, mode: Mode, settings: &Settings, now: T
         return step;
     }
     if mode == Mode::Cordon && !field::flag(found, "/spec/unschedulable") {
-        step.effects
-            .push(Effect::patch(found, json!({"spec": {"unschedulable": true}})));
+        step.patch(found, "cordon", json!({"spec": {"unschedulable": true}}));
     }
     if settings.heartbeats {
         heartbeat::beat(view, found, now, &mut step);
@@ -120,7 +121,7 @@ pub fn step(view: &dyn View, node: &str, mode: Mode, settings: &Settings, now: T
     step
 }
 
-/// Looks after one pod of a node: for callers that know which pod changed.
+/// Looks after one pod of a node, also of one that is gone: for callers that know which pod changed.
 #[must_use]
 pub fn pod_step(view: &dyn View, pod: &Value, mode: Mode, settings: &Settings, now: Timestamp) -> Step {
     let node = view.get("Node", "", field::text(pod, "/spec/nodeName"));
@@ -137,7 +138,11 @@ pub fn pod_step(view: &dyn View, pod: &Value, mode: Mode, settings: &Settings, n
             };
             agent.look_after(pod)
         }
-        Some(_) | None => Step::default(),
+        Some(_) => Step::default(),
+        None => Step {
+            effects: garbage::orphan(pod).into_iter().collect(),
+            wake: None,
+        },
     }
 }
 
@@ -155,15 +160,14 @@ pub fn mount_failed(view: &dyn View, pod: &Value, message: &str, now: Timestamp)
 fn waits(pod: &Value, node: &Value, message: &str, now: Timestamp, step: &mut Step) {
     if running::reported_problem(pod) != message {
         step.effects.extend(running::waiting(pod, node, message, now).effect());
-        step.effects
-            .push(Event::warning(SOURCE, pod, "FailedMount", message.to_owned()));
+        step.warning(SOURCE, pod, "FailedMount", message.to_owned());
     }
 }
 
 /// Makes a node schedulable again.
 #[must_use]
 pub fn uncordon(node: &Value) -> Effect {
-    Effect::patch(node, json!({"spec": {"unschedulable": null}}))
+    step::patch(node, "uncordon", json!({"spec": {"unschedulable": null}}))
 }
 
 struct Agent<'a> {
@@ -214,10 +218,10 @@ impl Agent<'_> {
             if has_started {
                 for container in field::items(pod, "/spec/containers") {
                     let message = format!("Stopping container {}", field::text(container, "/name"));
-                    step.effects.push(Event::normal(SOURCE, pod, "Killing", message));
+                    step.normal(SOURCE, pod, "Killing", message);
                 }
             }
-            step.effects.push(Effect::remove(pod));
+            step.remove(pod);
         }
     }
 
@@ -229,8 +233,7 @@ impl Agent<'_> {
         status.set("message", message.as_str());
         status.set("startTime", field::seconds(self.now));
         step.effects.extend(status.effect());
-        step.effects
-            .push(Event::warning(SOURCE, pod, "UnexpectedAdmissionError", message));
+        step.warning(SOURCE, pod, "UnexpectedAdmissionError", message);
     }
 
     fn start(&mut self, pod: &Value, step: &mut Step) {
@@ -242,7 +245,7 @@ impl Agent<'_> {
                     .extend(running::started(pod, self.node, &address, self.now).effect());
                 for container in field::items(pod, "/spec/containers") {
                     let message = format!("Started container {}", field::text(container, "/name"));
-                    step.effects.push(Event::normal(SOURCE, pod, "Started", message));
+                    step.normal(SOURCE, pod, "Started", message);
                 }
                 if let Some(ends) = running::ends_at(pod, self.now) {
                     step.wake_at(ends);

@@ -241,7 +241,7 @@ fn a_cordoned_agent_marks_its_node_and_goes_on() {
     assert_eq!(story.pods(), ["p Running"]);
     assert_eq!(story.get("Node", "n1")["spec"]["unschedulable"], true);
     let effect = uncordon(story.get("Node", "n1"));
-    story.cluster.carry_out(&effect, story.now).unwrap();
+    story.carry_out(&[effect]);
     assert!(story.get("Node", "n1")["spec"]["unschedulable"].is_null());
 }
 
@@ -304,7 +304,7 @@ fn heartbeats_keep_a_node_ready_and_its_lease_fresh() {
     };
     let beat = |story: &mut Story| {
         let step = step(story.cluster.objects(), "n1", Mode::Run, &settings, story.now);
-        story.cluster.carry_out_all(&step.effects, story.now).unwrap();
+        story.carry_out(&step.effects);
         step
     };
     let first = beat(&mut story);

@@ -6,7 +6,9 @@
 use super::Simulation;
 use crate::agent::{self, Mode};
 use crate::names::{self, NODE_LEASES};
-use crate::{Effect, Key, View, eviction, field, lifecycle};
+use crate::objects::claims_of;
+use crate::{View, eviction, field, key_for, key_of, lifecycle};
+use berth_core::effect::ObjectKey;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,9 +20,9 @@ type ClaimName = (String, String);
 #[derive(Debug, Default)]
 pub(super) struct Agents {
     /// Pods on a node that came, changed, or may go on now.
-    pods: BTreeSet<Key>,
+    pods: BTreeSet<ObjectKey>,
     /// Pods that cannot start, by the claims they use.
-    waiting: BTreeMap<ClaimName, BTreeSet<Key>>,
+    waiting: BTreeMap<ClaimName, BTreeSet<ObjectKey>>,
     /// Nodes with a lease: those whose agent was stopped.
     silent: BTreeSet<String>,
     /// Nodes with taints that send pods away.
@@ -31,8 +33,8 @@ pub(super) struct Agents {
 
 impl Agents {
     /// Takes note of an object that came or changed.
-    pub(super) fn upsert(&mut self, key: &Key, object: &Value, view: &dyn View) {
-        match key.kind.as_str() {
+    pub(super) fn upsert(&mut self, key: &ObjectKey, object: &Value, view: &dyn View) {
+        match &*key.kind {
             "Pod" => {
                 let node = field::text(object, "/spec/nodeName");
                 if !node.is_empty() {
@@ -46,7 +48,7 @@ impl Agents {
                 self.wake_claim(claim("namespace"), claim("name"));
             }
             "Node" => {
-                self.pods.extend(view.pods_on(&key.name).map(Key::of));
+                self.pods.extend(view.pods_on(&key.name).map(key_of));
                 if eviction::sends_away(object) {
                     self.tainted.insert(key.name.clone());
                 } else {
@@ -63,8 +65,8 @@ impl Agents {
     }
 
     /// Takes note that an object went.
-    pub(super) fn remove(&mut self, key: &Key) {
-        match key.kind.as_str() {
+    pub(super) fn remove(&mut self, key: &ObjectKey, view: &dyn View) {
+        match &*key.kind {
             "Pod" => {
                 self.pods.remove(key);
             }
@@ -75,13 +77,14 @@ impl Agents {
                 self.silent.remove(&key.name);
                 self.tainted.remove(&key.name);
                 self.nodes.remove(&key.name);
+                self.pods.extend(view.pods_on(&key.name).map(key_of));
             }
             _ => {}
         }
     }
 
     /// Looks at a pod or a node now.
-    pub(super) fn wake(&mut self, key: Key) {
+    pub(super) fn wake(&mut self, key: ObjectKey) {
         if key.kind == "Node" {
             self.look_at_node(&key.name);
         } else {
@@ -104,24 +107,12 @@ impl Agents {
         }
     }
 
-    fn wait(&mut self, key: Key, pod: &Value) {
+    fn wait(&mut self, key: ObjectKey, pod: &Value) {
         for claim in claims_of(pod) {
-            let claim = (key.namespace.clone(), claim);
+            let claim = (key.namespace.clone(), claim.into_owned());
             self.waiting.entry(claim).or_default().insert(key.clone());
         }
     }
-}
-
-/// The names of the claims that a pod uses, those of its ephemeral volumes included.
-pub(super) fn claims_of(pod: &Value) -> impl Iterator<Item = String> + '_ {
-    field::items(pod, "/spec/volumes").iter().filter_map(|volume| {
-        let named = field::text(volume, "/persistentVolumeClaim/claimName");
-        if !named.is_empty() {
-            return Some(named.to_owned());
-        }
-        let is_ephemeral = volume["ephemeral"].is_object();
-        is_ephemeral.then(|| format!("{}-{}", field::name(pod), field::text(volume, "/name")))
-    })
 }
 
 /// Whether the agent of a node does nothing at all.
@@ -139,12 +130,12 @@ impl Simulation {
         for name in std::mem::take(&mut self.agents.nodes) {
             let step = lifecycle::step(self.cluster.objects(), &name, self.now);
             moved |= !step.effects.is_empty();
-            self.carry_out_step(&Key::new("Node", "", &name), step);
+            self.carry_out_step(&key_for("Node", "", &name), step);
         }
         moved
     }
 
-    fn look_after_pod(&mut self, key: &Key) -> bool {
+    fn look_after_pod(&mut self, key: &ObjectKey) -> bool {
         let view = self.cluster.objects();
         let Some(pod) = view.get(&key.kind, &key.namespace, &key.name) else {
             return false;
@@ -183,7 +174,7 @@ impl Simulation {
     /// Has the agent of a node work as it should, and say that it does.
     pub(super) fn start_agent(&mut self, node: &str) {
         self.set_agent_mode(node, Value::Null);
-        let lease = Key::new("Lease", NODE_LEASES, node);
+        let lease = key_for("Lease", NODE_LEASES, node);
         if self.get(&lease).is_none() {
             return;
         }
@@ -193,21 +184,18 @@ impl Simulation {
             heartbeats: true,
             ..agent::Settings::default()
         };
-        self.patch(&lease, "", json!({"spec": {"renewTime": micros(self.now)}}));
+        self.change(&lease, None, json!({"spec": {"renewTime": micros(self.now)}}));
         let beat = agent::step(self.cluster.objects(), node, Mode::Run, &settings, self.now);
         // Whatever is refused is done by the steps that follow.
-        let _ = self.cluster.carry_out_all(&beat.effects, self.now);
+        let _ = self.carry_out(&beat.effects);
         let seen = lifecycle::step(self.cluster.objects(), node, self.now);
-        let _ = self.cluster.carry_out_all(&seen.effects, self.now);
-        if let Some(lease) = self.get(&lease) {
-            let gone = Effect::delete(lease);
-            let _ = self.cluster.carry_out(&gone, self.now);
-        }
+        let _ = self.carry_out(&seen.effects);
+        self.delete_object(&lease);
     }
 
     fn set_agent_mode(&mut self, node: &str, mode: Value) {
         let patch = json!({"metadata": {"annotations": {names::AGENT_MODE: mode}}});
-        self.patch(&Key::new("Node", "", node), "", patch);
+        self.change(&key_for("Node", "", node), None, patch);
     }
 }
 

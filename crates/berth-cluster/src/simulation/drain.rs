@@ -2,7 +2,8 @@
 //! none is left.
 
 use super::Simulation;
-use crate::{Effect, Key, View, disruption, field};
+use crate::{View, disruption, field, key_of};
+use berth_core::effect::ObjectKey;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -51,17 +52,17 @@ impl Simulation {
         self.drains.due = None;
         let mut moved = false;
         for (node, disable_eviction) in self.drains.nodes.clone() {
-            let pods: Vec<Key> = self
+            let pods: Vec<ObjectKey> = self
                 .cluster
                 .objects()
                 .pods_on(&node)
                 .filter(|pod| is_to_go(pod))
-                .map(Key::of)
+                .map(key_of)
                 .collect();
             let mut blocked = false;
             for pod in &pods {
                 match disable_eviction || self.spend_budget(pod) {
-                    true => moved |= self.evict(pod),
+                    true => moved |= self.delete_object(pod),
                     false => blocked = true,
                 }
             }
@@ -74,25 +75,18 @@ impl Simulation {
         moved
     }
 
-    fn evict(&mut self, pod: &Key) -> bool {
-        let Some(effect) = self.get(pod).map(Effect::delete) else {
-            return false;
-        };
-        self.cluster.carry_out(&effect, self.now).is_ok()
-    }
-
     /// Whether every budget of a pod allows that it goes. If so, one less may go from now on.
-    fn spend_budget(&mut self, pod: &Key) -> bool {
+    fn spend_budget(&mut self, pod: &ObjectKey) -> bool {
         let view = self.cluster.objects();
         let Some(found) = self.get(pod) else {
             return true;
         };
         let budgets = view.of_kind("PodDisruptionBudget");
-        let covering: Vec<(Key, i64)> = budgets
+        let covering: Vec<(ObjectKey, i64)> = budgets
             .filter(|budget| disruption::covers(budget, found))
             .map(|budget| {
                 (
-                    Key::of(budget),
+                    key_of(budget),
                     field::count(budget, "/status/disruptionsAllowed").unwrap_or(0),
                 )
             })
@@ -101,7 +95,8 @@ impl Simulation {
             return false;
         }
         for (budget, allowed) in covering {
-            self.patch(&budget, "", json!({"status": {"disruptionsAllowed": allowed - 1}}));
+            let spent = json!({"status": {"disruptionsAllowed": allowed - 1}});
+            self.change(&budget, Some("status"), spent);
         }
         true
     }

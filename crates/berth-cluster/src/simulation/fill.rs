@@ -3,8 +3,8 @@
 
 use super::{LONGEST, Simulation};
 use crate::field;
-use crate::memory::Refused;
 use crate::workloads::KINDS;
+use berth_core::effect::Refusal;
 use serde_json::Value;
 
 impl Simulation {
@@ -13,7 +13,7 @@ impl Simulation {
     ///
     /// # Errors
     /// If one has no kind or name, or is already there.
-    pub fn load(&mut self, objects: Vec<Value>) -> Result<(), Refused> {
+    pub fn load(&mut self, objects: Vec<Value>) -> Result<(), Refusal> {
         let objects = in_order(objects);
         let has_daemon_sets = objects.iter().any(|object| field::kind(object) == "DaemonSet");
         let (later, first): (Vec<Value>, Vec<Value>) = objects

@@ -21,6 +21,7 @@ mod place;
 mod placing;
 mod pools;
 pub mod scenario;
+mod seam;
 mod stand_in;
 mod steps;
 mod volumes;
@@ -32,11 +33,14 @@ pub use outcome::{
 pub use place::VolumePlace;
 pub use steps::{BoundClaim, ClaimChanges, Moved, Placed, PodChanges, StepOutcome, StepSummary, Waiting};
 
-use crate::memory::{Change, Refused};
+use crate::executor::Carried;
+use crate::memory::Change;
+use crate::step::{self, Step};
 use crate::workloads::{self, Workloads};
-use crate::{Effect, Event, EventType, Key, MemoryCluster, Target, View, disruption, field};
+use crate::{MemoryCluster, View, disruption, field, key_of};
 use agents::Agents;
 use berth_core::api::Object;
+use berth_core::effect::{Effect, Event, EventType, Guard, Merge, ObjectKey, Patch, Refusal, Target};
 use berth_scheduler::scheduler::{Scheduler, Settings};
 use drain::Drains;
 use jiff::{SignedDuration, Timestamp};
@@ -93,15 +97,15 @@ pub struct Simulation {
     provisioners: ProvisionerRun,
     workloads: Workloads,
     /// Workloads to look after.
-    busy: BTreeSet<Key>,
+    busy: BTreeSet<ObjectKey>,
     patience: Patience,
     agents: Agents,
     pools: Pools,
     drains: Drains,
     /// Disruption budgets to look after.
-    budgets: BTreeSet<Key>,
+    budgets: BTreeSet<ObjectKey>,
     /// Moments at which a workload, a pod or a node is to be looked at again.
-    due: BTreeMap<Timestamp, BTreeSet<Key>>,
+    due: BTreeMap<Timestamp, BTreeSet<ObjectKey>>,
     /// What came of the steps of the scenario so far.
     steps: Vec<StepOutcome>,
 }
@@ -136,7 +140,7 @@ impl Simulation {
     ///
     /// # Errors
     /// If it has no kind or name, or is already there.
-    pub fn create(&mut self, object: Value) -> Result<(), Refused> {
+    pub fn create(&mut self, object: Value) -> Result<(), Refusal> {
         self.cluster.create(object, self.now)
     }
 
@@ -243,18 +247,14 @@ impl Simulation {
             self.changed_at = self.now;
             let (key, gone) = match change {
                 Change::Present(key) => (key, None),
-                Change::Gone(last) => (Key::of(&last), Some(last)),
+                Change::Gone(last) => (key_of(&last), Some(last)),
             };
-            let present = self
-                .cluster
-                .objects()
-                .get(&key.kind, &key.namespace, &key.name)
-                .cloned();
+            let present = self.get(&key).cloned();
             let view = self.cluster.objects();
             for object in present.iter().chain(&gone) {
                 self.busy.extend(workloads::concerned(view, object));
                 if field::kind(object) == "Pod" {
-                    let budgets = view.of_kind("PodDisruptionBudget").map(Key::of);
+                    let budgets = view.of_kind("PodDisruptionBudget").map(key_of);
                     self.budgets
                         .extend(budgets.filter(|budget| budget.namespace == key.namespace));
                 }
@@ -270,7 +270,7 @@ impl Simulation {
         any
     }
 
-    fn take_in(&mut self, key: &Key, value: Value) {
+    fn take_in(&mut self, key: &ObjectKey, value: Value) {
         self.agents.upsert(key, &value, self.cluster.objects());
         let Ok(Some(object)) = Object::decode(value) else {
             return;
@@ -281,8 +281,8 @@ impl Simulation {
         self.provisioners.upsert(&object);
     }
 
-    fn take_out(&mut self, key: &Key) {
-        self.agents.remove(key);
+    fn take_out(&mut self, key: &ObjectKey) {
+        self.agents.remove(key, self.cluster.objects());
         let kind = berth_core::api::Kind::ALL.iter().find(|kind| kind.name() == key.kind);
         let Some(kind) = kind else {
             return;
@@ -296,11 +296,11 @@ impl Simulation {
     /// Has DaemonSets make their pods, before anything else happens.
     fn run_daemon_sets(&mut self) {
         self.take_changes();
-        let is_daemon_set = |key: &Key| key.kind == "DaemonSet";
+        let is_daemon_set = |key: &ObjectKey| key.kind == "DaemonSet";
         while self.busy.iter().any(is_daemon_set) {
             let (now, later) = std::mem::take(&mut self.busy).into_iter().partition(is_daemon_set);
             self.look_after(now);
-            self.busy.extend::<BTreeSet<Key>>(later);
+            self.busy.extend::<BTreeSet<ObjectKey>>(later);
             self.take_changes();
         }
     }
@@ -312,7 +312,7 @@ impl Simulation {
         any
     }
 
-    fn look_after(&mut self, busy: BTreeSet<Key>) {
+    fn look_after(&mut self, busy: BTreeSet<ObjectKey>) {
         for key in busy {
             // Its turn comes when it has waited long enough.
             if self.patience.must_wait(&key, self.now) {
@@ -323,7 +323,7 @@ impl Simulation {
                 continue;
             };
             let step = self.workloads.reconcile(view, &key, self.now);
-            let nodes = match key.kind.as_str() {
+            let nodes = match &*key.kind {
                 "DaemonSet" => view.of_kind("Node").count(),
                 _ => 0,
             };
@@ -334,7 +334,7 @@ impl Simulation {
                         "made {} objects at one moment and wants more: the next ones are made {:#} later; see what becomes of its pods",
                         excess.made, excess.delay
                     );
-                    self.tell(&key, true, "TooManyChanges", message, SOURCE);
+                    self.tell(&key, EventType::Warning, "TooManyChanges", message);
                     self.look_again(key, excess.until);
                 }
             }
@@ -348,36 +348,39 @@ impl Simulation {
             let budget = view.get(&key.kind, &key.namespace, &key.name);
             if let Some(effect) = budget.and_then(|budget| disruption::step(view, budget, self.now)) {
                 // A budget that has changed meanwhile is looked at again because it has.
-                moved |= self.cluster.carry_out(&effect, self.now).is_ok();
+                moved |= self.carry_out(&[effect]).refused.is_none();
             }
         }
         moved
     }
 
-    fn carry_out_step(&mut self, key: &Key, step: crate::Step) {
-        for effect in &step.effects {
-            match self.cluster.carry_out(effect, self.now) {
-                Ok(()) => {}
-                Err(error @ Refused::Forbidden { .. }) => {
-                    let message = format!("Error creating: {error}");
-                    self.tell(key, true, "FailedCreate", message, SOURCE);
-                    let delay = self.patience.delay(key);
-                    self.look_again(key.clone(), self.now + delay);
-                    break;
-                }
-                // The step looked at an older state: it is run again on what is there now.
-                Err(_) => {
-                    self.look_again(key.clone(), self.now);
-                    break;
-                }
+    /// Carries out what a step asks for, and takes down when it is run again.
+    fn carry_out_step(&mut self, key: &ObjectKey, step: Step) {
+        match self.carry_out(&step.effects).refused {
+            None => {}
+            Some(error @ Refusal::Invalid { .. }) => {
+                self.tell(
+                    key,
+                    EventType::Warning,
+                    "FailedCreate",
+                    format!("Error creating: {error}"),
+                );
+                let delay = self.patience.delay(key);
+                self.look_again(key.clone(), self.now + delay);
             }
+            // The step looked at an older state: it is run again on what is there now.
+            Some(_) => self.look_again(key.clone(), self.now),
         }
         if let Some(at) = step.wake {
             self.look_again(key.clone(), at);
         }
     }
 
-    fn look_again(&mut self, key: Key, at: Timestamp) {
+    fn carry_out(&mut self, effects: &[Effect]) -> Carried {
+        self.cluster.carry_out(effects, self.now)
+    }
+
+    fn look_again(&mut self, key: ObjectKey, at: Timestamp) {
         let at = at.max(self.now + SignedDuration::from_millis(1));
         self.due.entry(at).or_default().insert(key);
     }
@@ -404,7 +407,7 @@ impl Simulation {
                 break;
             }
             for key in keys {
-                match key.kind.as_str() {
+                match &*key.kind {
                     "Pod" | "Node" => self.agents.wake(key),
                     _ => {
                         self.busy.insert(key);
@@ -419,51 +422,47 @@ impl Simulation {
         self.provisioners.wake(self.now);
     }
 
-    fn get(&self, key: &Key) -> Option<&Value> {
-        self.cluster.objects().get(&key.kind, &key.namespace, &key.name)
+    fn get(&self, key: &ObjectKey) -> Option<&Value> {
+        self.cluster.objects().find(key)
     }
 
-    /// Patches an object; `None` if it is not there or is another one.
-    fn patch(&mut self, key: &Key, uid: &str, patch: Value) -> Option<u64> {
-        let object = self.cluster.objects().get(&key.kind, &key.namespace, &key.name)?;
-        let mut target = Target::of(object);
-        if !uid.is_empty() && target.uid != uid {
-            return None;
-        }
-        target.resource_version.clear();
-        self.cluster
-            .carry_out(&Effect::Patch { target, patch }, self.now)
-            .ok()?;
-        Some(self.version_of(key))
-    }
-
-    /// The version of an object; 0 if it is not there.
-    fn version_of(&self, key: &Key) -> u64 {
-        let object = self.cluster.objects().get(&key.kind, &key.namespace, &key.name);
-        object
-            .and_then(|object| object.pointer("/metadata/resourceVersion")?.as_str()?.parse().ok())
-            .unwrap_or(0)
-    }
-
-    fn tell(&mut self, key: &Key, warning: bool, reason: &'static str, message: String, source: &'static str) {
-        let object = self.cluster.objects().get(&key.kind, &key.namespace, &key.name);
-        let regarding = object.map_or_else(
-            || Target {
-                kind: key.kind.clone(),
-                namespace: key.namespace.clone(),
-                name: key.name.clone(),
+    /// Changes an object as a user does, whatever its version is. `false` if it is not there.
+    fn change(&mut self, key: &ObjectKey, subresource: Option<&'static str>, body: Value) -> bool {
+        let effect = Effect::Patch(Patch {
+            target: Target {
+                key: key.clone(),
                 ..Target::default()
             },
-            Target::of,
-        );
+            guard: Guard::Uid,
+            subresource,
+            merge: Merge::Json,
+            body,
+            name: "change",
+        });
+        self.carry_out(&[effect]).refused.is_none()
+    }
+
+    /// Deletes an object as a user does. `false` if it is not there.
+    fn delete_object(&mut self, key: &ObjectKey) -> bool {
+        match self.get(key).map(step::delete) {
+            Some(effect) => self.carry_out(&[effect]).refused.is_none(),
+            None => false,
+        }
+    }
+
+    fn tell(&mut self, key: &ObjectKey, event_type: EventType, reason: &'static str, message: String) {
+        let unknown = || Target {
+            key: key.clone(),
+            ..Target::default()
+        };
         let event = Event {
-            regarding,
-            event_type: if warning { EventType::Warning } else { EventType::Normal },
+            about: self.get(key).map_or_else(unknown, Target::of_value),
+            event_type,
             reason,
             message,
-            source,
+            source: SOURCE.into(),
         };
         // Events are only kept; keeping one cannot fail.
-        let _ = self.cluster.carry_out(&Effect::Event(event), self.now);
+        let _ = self.carry_out(&[Effect::Event(event)]);
     }
 }

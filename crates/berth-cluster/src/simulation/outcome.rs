@@ -3,11 +3,13 @@
 //! The field names are a contract with users' scripts.
 
 use super::Simulation;
-use super::agents::{claims_of, is_silent};
+use super::agents::is_silent;
 use super::fit::{self, Fit, NodeOutcome, ZoneOutcome};
 use super::place::VolumePlace;
 use super::steps::StepOutcome;
-use crate::{Event, EventType, field};
+use crate::field;
+use crate::objects::claims_of;
+use berth_core::effect::{Event, EventType};
 use berth_core::quantity::Quantity;
 use berth_scheduler::scheduler::DEFAULT_SCHEDULER_NAME;
 use serde::Serialize;
@@ -224,18 +226,15 @@ struct Said<'a> {
 
 impl<'a> Said<'a> {
     fn of(events: &'a [Event]) -> Self {
-        let is_told = |event: &&Event| match event.regarding.kind.as_str() {
+        let is_told = |event: &&Event| match &*event.about.key.kind {
             "PersistentVolumeClaim" => true,
             // Good news do not say why a pod does not run.
             "Pod" => event.event_type == EventType::Warning,
             _ => false,
         };
         let key = |event: &'a Event| {
-            let about = &event.regarding;
-            (
-                (about.kind.as_str(), about.namespace.as_str(), about.name.as_str()),
-                event,
-            )
+            let about = &event.about.key;
+            ((&*about.kind, &*about.namespace, &*about.name), event)
         };
         Self {
             last: events.iter().filter(is_told).map(key).collect(),
@@ -374,7 +373,7 @@ fn events(simulation: &Simulation) -> Vec<EventOutcome> {
     let mut seen = BTreeSet::new();
     let mut events = Vec::new();
     for event in simulation.events() {
-        let about = &event.regarding;
+        let about = &event.about.key;
         let known = (
             (&*about.kind, &*about.namespace, &*about.name),
             event.reason,

@@ -4,7 +4,8 @@
 //! make new ones for ever, and time would never go on. Such a workload is put off, each time for twice as long, so
 //! that a simulation ends whatever its objects say.
 
-use crate::{Effect, Key, Step, field};
+use crate::{Step, field};
+use berth_core::effect::{Effect, ObjectKey};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -23,10 +24,10 @@ const MAX_DOUBLINGS: u32 = 9;
 /// What each workload has done since time last went on, and how often it was put off.
 #[derive(Debug, Default)]
 pub(super) struct Patience {
-    now: BTreeMap<Key, Done>,
-    put_off: BTreeMap<Key, u32>,
+    now: BTreeMap<ObjectKey, Done>,
+    put_off: BTreeMap<ObjectKey, u32>,
     /// Until when those wait that did too much.
-    waiting: BTreeMap<Key, Timestamp>,
+    waiting: BTreeMap<ObjectKey, Timestamp>,
 }
 
 #[derive(Debug, Default)]
@@ -42,7 +43,7 @@ impl Patience {
     }
 
     /// Whether a workload has done too much and must still wait.
-    pub(super) fn must_wait(&mut self, key: &Key, now: Timestamp) -> bool {
+    pub(super) fn must_wait(&mut self, key: &ObjectKey, now: Timestamp) -> bool {
         let is_over = |until: &Timestamp| *until <= now;
         if self.waiting.get(key).is_some_and(is_over) {
             self.waiting.remove(key);
@@ -53,7 +54,7 @@ impl Patience {
     /// Takes note of a look at a workload and what came of it. `Some` if that is too much.
     pub(super) fn look(
         &mut self,
-        key: &Key,
+        key: &ObjectKey,
         workload: &Value,
         nodes: usize,
         step: &Step,
@@ -69,7 +70,7 @@ impl Patience {
         is_too_much.then(|| self.excess(key, now))
     }
 
-    fn excess(&mut self, key: &Key, now: Timestamp) -> Excess {
+    fn excess(&mut self, key: &ObjectKey, now: Timestamp) -> Excess {
         let made = self.now.remove(key).unwrap_or_default().made;
         let delay = self.delay(key);
         let until = now.saturating_add(delay).unwrap_or(Timestamp::MAX);
@@ -78,7 +79,7 @@ impl Patience {
     }
 
     /// How long to wait after a workload could not do what it wanted, or did too much: longer each time.
-    pub(super) fn delay(&mut self, key: &Key) -> SignedDuration {
+    pub(super) fn delay(&mut self, key: &ObjectKey) -> SignedDuration {
         let times = self.put_off.entry(key.clone()).or_default();
         let delay = SignedDuration::from_secs(FIRST_DELAY_SECONDS << (*times).min(MAX_DOUBLINGS));
         *times += 1;
@@ -111,10 +112,10 @@ mod tests {
     #[test]
     fn whoever_makes_too_much_waits_longer_each_time() {
         let mut patience = Patience::default();
-        let key = Key::new("ReplicaSet", "default", "web");
+        let key = ObjectKey::new("ReplicaSet", "default", "web");
         let workload = json!({"kind": "ReplicaSet", "spec": {"replicas": 10}});
         let step = Step {
-            effects: vec![Effect::Create(json!({}))],
+            effects: vec![Effect::Create(Box::new(json!({})))],
             wake: None,
         };
         let mut now = Timestamp::UNIX_EPOCH;

@@ -6,7 +6,8 @@
 
 use super::Simulation;
 use crate::workloads::Selector;
-use crate::{Key, View, field};
+use crate::{View, field, key_of};
+use berth_core::effect::ObjectKey;
 use berth_core::quantity::{Bytes, Quantity};
 use berth_provisioner::request::Failure;
 use berth_provisioner::step::Attempt;
@@ -16,7 +17,7 @@ use std::collections::BTreeMap;
 /// What was taken from which pool, by the handle of the volume.
 #[derive(Debug, Default)]
 pub(super) struct Pools {
-    drawn: BTreeMap<String, (Key, i64)>,
+    drawn: BTreeMap<String, (ObjectKey, i64)>,
 }
 
 impl Simulation {
@@ -32,7 +33,7 @@ impl Simulation {
         let Some(pool) = self.pool_for(&request.class.metadata.name, &node.metadata.name) else {
             return Ok(());
         };
-        let key = Key::of(pool);
+        let key = key_of(pool);
         let left = room(pool) - request.bytes;
         if left < 0 {
             return Err(Failure::last(format!(
@@ -42,7 +43,7 @@ impl Simulation {
                 Bytes(room(pool))
             )));
         }
-        self.patch(&key, "", json!({"capacity": Bytes(left).to_string()}));
+        self.change(&key, None, json!({"capacity": Bytes(left).to_string()}));
         self.pools.drawn.insert(request.name.clone(), (key, request.bytes));
         Ok(())
     }
@@ -54,7 +55,7 @@ impl Simulation {
         };
         if let Some(pool) = self.get(&key) {
             let left = room(pool).saturating_add(bytes);
-            self.patch(&key, "", json!({"capacity": Bytes(left).to_string()}));
+            self.change(&key, None, json!({"capacity": Bytes(left).to_string()}));
         }
     }
 

@@ -1,9 +1,10 @@
 //! The parts of the volume controller and of the provisioners in a simulation.
 
-use super::Simulation;
-use crate::{Effect, Key, Target, View};
+use super::{Simulation, seam};
+use crate::View;
 use berth_controller::{self as controller, Confirmation, NamespacedName};
 use berth_core::api::{Kind, Object, PersistentVolumeClaim};
+use berth_core::effect::{Delete, Effect, Event, EventType, Fact, Guard, Merge, ObjectKey, Patch, Target, When};
 use berth_provisioner::builtin::{Builtin, Layout};
 use berth_provisioner::effect::Effect as Provisioning;
 use berth_provisioner::reclaim::{self, Reclaim};
@@ -45,10 +46,7 @@ impl ControllerRun {
             Object::PersistentVolumeClaim(claim) => self.state.apply_claim((**claim).clone()),
             Object::StorageClass(class) => self.state.apply_class((**class).clone()),
             Object::Pod(pod) => self.state.apply_pod(pod),
-            Object::Node(node) => {
-                self.state.apply_node((**node).clone());
-                Vec::new()
-            }
+            Object::Node(node) => self.state.apply_node((**node).clone()),
             _ => Vec::new(),
         };
         self.keys.extend(keys);
@@ -156,10 +154,31 @@ impl Simulation {
         let mut moved = false;
         while let Some(key) = self.controller.keys.pop_first() {
             let effects = controller::sync(&key, &self.controller.state, &self.controller.settings);
-            for effect in effects {
-                match self.carry_out_control(&key, effect) {
-                    Some(changed) => moved |= changed,
-                    None => break,
+            let effects: Vec<Effect> = effects
+                .into_iter()
+                .filter_map(|effect| self.lower_control(&key, effect))
+                .collect();
+            let carried = self.carry_out(&effects);
+            moved |= !carried.versions.is_empty();
+            let mut again = carried.again;
+            if carried.refused.is_some() {
+                again.push((object_key(&key), When::Backoff));
+            }
+            for (other, when) in again {
+                let Some(other) = controller_key(&other) else {
+                    continue;
+                };
+                match when {
+                    When::Now => {
+                        self.controller.keys.insert(other);
+                    }
+                    When::Backoff => {
+                        let at = self.now + RETRY;
+                        self.controller.retry.entry(at).or_default().insert(other);
+                    }
+                    When::At(at) => {
+                        self.controller.retry.entry(at).or_default().insert(other);
+                    }
                 }
             }
             moved |= self.take_changes();
@@ -167,68 +186,45 @@ impl Simulation {
         moved
     }
 
-    /// Carries out one effect: whether it changed something, or `None` if the rest of the list must not be.
-    fn carry_out_control(&mut self, key: &controller::Key, effect: controller::Effect) -> Option<bool> {
-        match effect {
-            controller::Effect::Confirm(confirmation) => self.confirm(&confirmation).then_some(false),
-            controller::Effect::Write(write) => {
-                let target = &write.target;
-                let at = Key::new(target.kind.name(), &target.namespace, &target.name);
-                self.patch(&at, &target.uid, write.change.merge_patch()).map(|_| true)
-            }
-            controller::Effect::Delete(target) => {
-                let at = Key::new(target.kind.name(), &target.namespace, &target.name);
-                let object = self.cluster.objects().get(&at.kind, &at.namespace, &at.name)?.clone();
-                self.cluster
-                    .carry_out(&Effect::delete(&object), self.now)
-                    .ok()
-                    .map(|()| true)
-            }
+    fn lower_control(&self, key: &controller::Key, effect: controller::Effect) -> Option<Effect> {
+        Some(match effect {
+            controller::Effect::Confirm(confirmation) => Effect::Confirm(fact(&confirmation)),
+            controller::Effect::Write(write) => Effect::Patch(Patch {
+                target: target_of(&write.target),
+                guard: Guard::Version,
+                subresource: write.change.subresource(),
+                merge: Merge::Json,
+                body: write.change.merge_patch(),
+                name: write.change.name(),
+            }),
+            controller::Effect::Delete(target) => Effect::Delete(Delete {
+                target: target_of(&target),
+                guard: Guard::Version,
+                grace_seconds: None,
+            }),
             controller::Effect::CreateClaim { pod, volume, .. } => {
                 let pod = self.cluster.objects().get("Pod", &pod.namespace, &pod.name)?;
-                let claim = controller::ephemeral::claim_of(pod, &volume)?;
-                self.cluster.create(claim, self.now).ok().map(|()| true)
+                Effect::Create(Box::new(controller::ephemeral::claim_of(pod, &volume)?))
             }
-            controller::Effect::Emit(event) => {
-                let about = &event.about;
-                let at = Key::new(about.kind.name(), &about.namespace, &about.name);
-                let warning = event.event_type == controller::EventType::Warning;
-                self.tell(&at, warning, event.reason.as_str(), event.message, CONTROLLER);
-                Some(false)
-            }
-            controller::Effect::Requeue(other) => {
-                self.controller.keys.insert(other);
-                Some(false)
-            }
-            controller::Effect::Retry => {
-                let at = self.now + RETRY;
-                self.controller.retry.entry(at).or_default().insert(key.clone());
-                Some(false)
-            }
-        }
-    }
-
-    fn confirm(&self, confirmation: &Confirmation) -> bool {
-        let view = self.cluster.objects();
-        let uid_of = |kind: &str, namespace: &str, name: &str| {
-            let object = view.get(kind, namespace, name)?;
-            object.pointer("/metadata/uid")?.as_str().map(str::to_owned)
-        };
-        match confirmation {
-            Confirmation::ClaimGone { claim, uid } => {
-                uid_of("PersistentVolumeClaim", &claim.namespace, &claim.name).as_ref() != Some(uid)
-            }
-            Confirmation::VolumeGone { volume } => view.get("PersistentVolume", "", volume).is_none(),
-            Confirmation::Unchanged(target) => {
-                let at = Key::new(target.kind.name(), &target.namespace, &target.name);
-                self.version_of(&at).to_string() == target.resource_version
-            }
-            Confirmation::ClaimUnused { claim } => !self
-                .controller
-                .state
-                .pods_using(claim)
-                .any(|pod| !pod.node_name.is_empty()),
-        }
+            controller::Effect::Emit(event) => Effect::Event(Event {
+                about: target_of(&event.about),
+                event_type: match event.event_type {
+                    controller::EventType::Warning => EventType::Warning,
+                    controller::EventType::Normal => EventType::Normal,
+                },
+                reason: event.reason.as_str(),
+                message: event.message,
+                source: CONTROLLER.into(),
+            }),
+            controller::Effect::Requeue(other) => Effect::LookAgain {
+                key: object_key(&other),
+                when: When::Now,
+            },
+            controller::Effect::Retry => Effect::LookAgain {
+                key: object_key(key),
+                when: When::Backoff,
+            },
+        })
     }
 
     pub(super) fn run_provisioners(&mut self) -> bool {
@@ -294,39 +290,87 @@ impl Simulation {
     }
 
     fn carry_out_one(&mut self, effect: Provisioning) {
-        match effect {
+        let effect = match effect {
             Provisioning::Change(target, change) => {
-                let at = Key::new(target.kind.name(), &target.namespace, &target.name);
-                let current = self.cluster.objects().get(&at.kind, &at.namespace, &at.name);
-                if let Some(patch) = current.and_then(|current| change.patch(current).ok().flatten()) {
-                    self.patch(&at, &target.uid, patch);
-                }
+                let target = seam::target(target.kind, &target.namespace, &target.name, &target.uid, 0);
+                let current = self.get(&target.key);
+                let Some(body) = current.and_then(|current| change.patch(current).ok().flatten()) else {
+                    return;
+                };
+                seam::patch(target, Guard::Uid, None, body)
             }
-            Provisioning::CreateVolume(volume) => {
-                // One of that name was made for the same claim before.
-                let _ = self.cluster.create(*volume, self.now);
-            }
-            Provisioning::DeleteVolume(target) => {
-                let object = self.cluster.objects().get("PersistentVolume", "", &target.name);
-                if let Some(target) = object.map(Target::of) {
-                    let effect = Effect::Delete {
-                        target,
-                        grace_seconds: None,
-                    };
-                    // One that is gone counts as deleted.
-                    let _ = self.cluster.carry_out(&effect, self.now);
-                }
-            }
+            Provisioning::CreateVolume(volume) => Effect::Create(volume),
+            Provisioning::DeleteVolume(target) => Effect::Delete(Delete {
+                target: seam::target(Kind::PersistentVolume, "", &target.name, &target.uid, 0),
+                guard: Guard::Uid,
+                grace_seconds: None,
+            }),
             Provisioning::DeleteBacking(backing) => {
                 self.provisioners.builtin.delete(&backing.handle);
                 self.give_back(&backing.handle);
+                return;
             }
             Provisioning::Emit(event) => {
                 let about = &event.about;
-                let at = Key::new(about.kind.name(), &about.namespace, &about.name);
-                let warning = event.event_type == berth_provisioner::effect::EventType::Warning;
-                self.tell(&at, warning, event.reason.name(), event.message, "provisioner");
+                Effect::Event(Event {
+                    about: seam::target(about.kind, &about.namespace, &about.name, &about.uid, 0),
+                    event_type: match event.event_type {
+                        berth_provisioner::effect::EventType::Warning => EventType::Warning,
+                        berth_provisioner::effect::EventType::Normal => EventType::Normal,
+                    },
+                    reason: event.reason.name(),
+                    message: event.message,
+                    source: "provisioner".into(),
+                })
             }
-        }
+        };
+        // A volume of that name was made for the same claim before, and one that is gone counts as deleted.
+        let _ = self.carry_out(&[effect]);
+    }
+}
+
+fn target_of(target: &controller::Target) -> Target {
+    Target {
+        api_version: target.kind.api_version(),
+        key: ObjectKey::new(target.kind.name(), &target.namespace, &target.name),
+        uid: target.uid.clone(),
+        resource_version: target.resource_version.clone(),
+    }
+}
+
+fn fact(confirmation: &Confirmation) -> Fact {
+    let claim_key =
+        |claim: &NamespacedName| ObjectKey::new(Kind::PersistentVolumeClaim.name(), &claim.namespace, &claim.name);
+    match confirmation {
+        Confirmation::ClaimGone { claim, uid } => Fact::Gone {
+            key: claim_key(claim),
+            uid: uid.clone(),
+        },
+        Confirmation::VolumeGone { volume } => Fact::Gone {
+            key: ObjectKey::new(Kind::PersistentVolume.name(), "", volume),
+            uid: String::new(),
+        },
+        Confirmation::Unchanged(target) => Fact::Unchanged(target_of(target)),
+        Confirmation::ClaimUnused { claim } => Fact::ClaimUnused {
+            claim: claim_key(claim),
+        },
+    }
+}
+
+fn object_key(key: &controller::Key) -> ObjectKey {
+    match key {
+        controller::Key::Claim(name) => ObjectKey::new(Kind::PersistentVolumeClaim.name(), &name.namespace, &name.name),
+        controller::Key::Volume(name) => ObjectKey::new(Kind::PersistentVolume.name(), "", name),
+        controller::Key::Pod(name) => ObjectKey::new(Kind::Pod.name(), &name.namespace, &name.name),
+    }
+}
+
+fn controller_key(key: &ObjectKey) -> Option<controller::Key> {
+    let name = || NamespacedName::new(&key.namespace, &key.name);
+    match &*key.kind {
+        "PersistentVolumeClaim" => Some(controller::Key::Claim(name())),
+        "PersistentVolume" => Some(controller::Key::Volume(key.name.clone())),
+        "Pod" => Some(controller::Key::Pod(name())),
+        _ => None,
     }
 }

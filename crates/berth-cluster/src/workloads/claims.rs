@@ -1,9 +1,10 @@
 //! The claims of a StatefulSet: made before the pod that uses them, and kept when it goes unless the user says
 //! otherwise.
 
-use crate::effect::{Effect, Event, Step};
 use crate::field;
 use crate::objects::View;
+use crate::step::{self, Step};
+use berth_core::effect::Effect;
 use serde_json::{Map, Value, json};
 
 /// The claims of one StatefulSet.
@@ -37,13 +38,8 @@ impl<'a> Claims<'a> {
             if self.get(&name).is_none() {
                 let set = field::name(self.set);
                 let message = format!("create Claim {name} Pod {set}-{ordinal} in StatefulSet {set} success");
-                step.effects.push(Effect::Create(self.claim(template, &name)));
-                step.effects.push(Event::normal(
-                    "statefulset-controller",
-                    self.set,
-                    "SuccessfulCreate",
-                    message,
-                ));
+                step.create(self.claim(template, &name));
+                step.normal("statefulset-controller", self.set, "SuccessfulCreate", message);
             }
         }
         true
@@ -175,6 +171,7 @@ impl<'a> Claims<'a> {
             return None;
         }
         let owners = if wanted.is_empty() { Value::Null } else { json!(wanted) };
-        Some(Effect::patch(claim, json!({"metadata": {"ownerReferences": owners}})))
+        let body = json!({"metadata": {"ownerReferences": owners}});
+        Some(step::patch_as_seen(claim, "own_claim", body))
     }
 }

@@ -8,12 +8,12 @@ use super::BURST;
 use super::pods::{self, Availability};
 use super::revisions::Revisions;
 use super::rollout::part_of;
-use crate::effect::{Effect, Event, Step};
 use crate::field;
 use crate::hash::Suffixes;
 use crate::names;
 use crate::objects::View;
 use crate::status::Status;
+use crate::step::Step;
 use crate::tolerations::tolerates;
 use berth_core::api;
 use jiff::Timestamp;
@@ -220,8 +220,7 @@ impl<'a> Look<'a> {
         let (namespace, name) = (field::namespace(pod), field::name(pod));
         let node = field::name(node);
         let message = format!("Found failed daemon pod {namespace}/{name} on node {node}, will try to kill it");
-        step.effects
-            .push(Event::warning(SOURCE, self.set, "FailedDaemonPod", message));
+        step.warning(SOURCE, self.set, "FailedDaemonPod", message);
         self.delete(pod, step);
         true
     }
@@ -231,9 +230,8 @@ impl<'a> Look<'a> {
             return;
         }
         let message = format!("Deleted pod: {}", field::name(pod));
-        step.effects.push(Effect::delete(pod));
-        step.effects
-            .push(Event::normal(SOURCE, self.set, "SuccessfulDelete", message));
+        step.delete(pod);
+        step.normal(SOURCE, self.set, "SuccessfulDelete", message);
     }
 
     fn create(&self, node: &str, suffixes: &mut Suffixes, step: &mut Step) {
@@ -252,10 +250,9 @@ impl<'a> Look<'a> {
             &REQUIRED,
             json!({"nodeSelectorTerms": [{"matchFields": [named]}]}),
         );
-        step.effects.push(Effect::Create(pod));
+        step.create(pod);
         let message = format!("Created pod: {name}");
-        step.effects
-            .push(Event::normal(SOURCE, self.set, "SuccessfulCreate", message));
+        step.normal(SOURCE, self.set, "SuccessfulCreate", message);
     }
 
     fn is_old(&self, pod: &Value) -> bool {

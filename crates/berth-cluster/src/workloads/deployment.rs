@@ -3,12 +3,12 @@
 use super::pods;
 use super::replica_set;
 use super::rollout::{Limits, Share, recreate, roll, scale};
-use crate::effect::{Effect, Event, Step};
 use crate::field;
 use crate::hash;
 use crate::names;
 use crate::objects::View;
 use crate::status::{Condition, Status};
+use crate::step::{self, Step};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
@@ -161,13 +161,13 @@ fn create_set(deployment: &Value, owned: &[Owned<'_>], replicas: i64, step: &mut
     if let Some(seconds) = field::count(deployment, "/spec/minReadySeconds") {
         field::set(&mut set, &["spec", "minReadySeconds"], json!(seconds));
     }
-    step.effects.push(Effect::Create(set));
-    step.effects.push(Event::normal(
+    step.create(set);
+    step.normal(
         SOURCE,
         deployment,
         "ScalingReplicaSet",
         format!("Scaled up replica set {name} from 0 to {replicas}"),
-    ));
+    );
     mark_revision(deployment, &revision, step);
 }
 
@@ -178,14 +178,13 @@ fn resize(deployment: &Value, owned: &Owned<'_>, wanted: i64, step: &mut Step) {
     }
     let direction = if wanted > before { "up" } else { "down" };
     let name = field::name(owned.set);
-    step.effects
-        .push(Effect::patch(owned.set, json!({"spec": {"replicas": wanted}})));
-    step.effects.push(Event::normal(
+    step.patch(owned.set, "scale", json!({"spec": {"replicas": wanted}}));
+    step.normal(
         SOURCE,
         deployment,
         "ScalingReplicaSet",
         format!("Scaled {direction} replica set {name} from {before} to {wanted}"),
-    ));
+    );
 }
 
 /// A template that comes back is the latest again, and the Deployment says which one that is.
@@ -195,7 +194,7 @@ fn renumber(deployment: &Value, owned: &[Owned<'_>], current: usize, step: &mut 
     let revision = if is_latest { known } else { next_revision(owned) }.to_string();
     if !is_latest {
         let patch = json!({"metadata": {"annotations": {names::DEPLOYMENT_REVISION: revision}}});
-        step.effects.push(Effect::patch(owned[current].set, patch));
+        step.patch(owned[current].set, "number_revision", patch);
     }
     mark_revision(deployment, &revision, step);
 }
@@ -203,7 +202,7 @@ fn renumber(deployment: &Value, owned: &[Owned<'_>], current: usize, step: &mut 
 fn mark_revision(deployment: &Value, revision: &str, step: &mut Step) {
     if field::annotation(deployment, names::DEPLOYMENT_REVISION) != Some(revision) {
         let patch = json!({"metadata": {"annotations": {names::DEPLOYMENT_REVISION: revision}}});
-        step.effects.push(Effect::patch(deployment, patch));
+        step.patch(deployment, "number_revision", patch);
     }
 }
 
@@ -221,7 +220,7 @@ fn forget_old_sets(deployment: &Value, owned: &[Owned<'_>], current: usize, step
     idle.sort_by_key(|owned| Reverse(revision_of(owned.set)));
     let kept = usize::try_from(kept).unwrap_or(usize::MAX);
     step.effects
-        .extend(idle.iter().skip(kept).map(|owned| Effect::delete(owned.set)));
+        .extend(idle.iter().skip(kept).map(|owned| step::delete(owned.set)));
 }
 
 fn write_status(deployment: &Value, owned: &[Owned<'_>], current: Option<usize>, now: Timestamp, step: &mut Step) {

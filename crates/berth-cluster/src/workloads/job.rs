@@ -5,12 +5,12 @@
 
 use super::BURST;
 use super::pods;
-use crate::effect::{Effect, Event, Step};
 use crate::field;
 use crate::hash::Suffixes;
 use crate::names;
 use crate::objects::View;
 use crate::status::{self, Condition, Status};
+use crate::step::Step;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -66,12 +66,10 @@ pub(super) fn reconcile(view: &dyn View, job: &Value, suffixes: &mut Suffixes, n
     look.write_status(end.as_ref(), is_suspended, &mut step);
     match end {
         Some(End::Complete) => {
-            step.effects
-                .push(Event::normal(SOURCE, job, "Completed", "Job completed".to_owned()));
+            step.normal(SOURCE, job, "Completed", "Job completed".to_owned());
         }
         Some(End::Failed { reason, message }) => {
-            step.effects
-                .push(Event::warning(SOURCE, job, reason, message.to_owned()));
+            step.warning(SOURCE, job, reason, message.to_owned());
         }
         None => {}
     }
@@ -88,7 +86,7 @@ fn expire(job: &Value, now: Timestamp, step: &mut Step) {
     if let Some((ended, kept)) = ended.zip(kept) {
         let expires = field::after(ended, kept);
         if expires <= now {
-            step.effects.push(Effect::delete(job));
+            step.delete(job);
         } else {
             step.wake_at(expires);
         }
@@ -242,13 +240,8 @@ impl<'a> Look<'a> {
         let namespace = field::namespace(self.job);
         let name = suffixes.name(&base, |name| self.view.get("Pod", namespace, name).is_some());
         pods::name_pod(&mut pod, &base, &name);
-        step.effects.push(Effect::Create(pod));
-        step.effects.push(Event::normal(
-            SOURCE,
-            self.job,
-            "SuccessfulCreate",
-            format!("Created pod: {name}"),
-        ));
+        step.create(pod);
+        step.normal(SOURCE, self.job, "SuccessfulCreate", format!("Created pod: {name}"));
     }
 
     fn stop(&self, count: usize, step: &mut Step) {
@@ -263,9 +256,8 @@ impl<'a> Look<'a> {
         });
         for pod in ranked.iter().take(count.min(BURST)) {
             let message = format!("Deleted pod: {}", field::name(pod));
-            step.effects.push(Effect::delete(pod));
-            step.effects
-                .push(Event::normal(SOURCE, self.job, "SuccessfulDelete", message));
+            step.delete(pod);
+            step.normal(SOURCE, self.job, "SuccessfulDelete", message);
         }
     }
 

@@ -19,10 +19,11 @@ mod tests;
 
 pub use pods::{Selector, is_over};
 
-use super::effect::{Event, Step};
 use super::field;
 use super::hash::Suffixes;
-use super::objects::{Key, View};
+use super::objects::{View, key_for, key_of};
+use super::step::Step;
+use berth_core::effect::ObjectKey;
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -57,7 +58,7 @@ impl Workloads {
     }
 
     /// Looks after one workload: see [`concerned`] for when. One that is gone needs nothing.
-    pub fn reconcile(&mut self, view: &dyn View, workload: &Key, now: Timestamp) -> Step {
+    pub fn reconcile(&mut self, view: &dyn View, workload: &ObjectKey, now: Timestamp) -> Step {
         match view.get(&workload.kind, &workload.namespace, &workload.name) {
             Some(found) => self.look_after(view, found, now),
             None => Step::default(),
@@ -83,41 +84,40 @@ impl Workloads {
 /// Says that nothing looks after a workload, so that nobody waits for its pods.
 fn not_run(workload: &Value) -> Step {
     let message = "nothing here runs CronJobs: create a Job from it, as `kubectl create job --from` does".to_owned();
-    Step {
-        effects: vec![Event::warning("workload-controller", workload, "NotSupported", message)],
-        wake: None,
-    }
+    let mut step = Step::default();
+    step.warning("workload-controller", workload, "NotSupported", message);
+    step
 }
 
 /// Every workload, owners before what they own: what to look after at the start.
 #[must_use]
-pub fn all(view: &dyn View) -> Vec<Key> {
-    KINDS.iter().flat_map(|kind| view.of_kind(kind)).map(Key::of).collect()
+pub fn all(view: &dyn View) -> Vec<ObjectKey> {
+    KINDS.iter().flat_map(|kind| view.of_kind(kind)).map(key_of).collect()
 }
 
 /// The workloads to look after when an object came, changed or went: give its last state in the last case.
 #[must_use]
-pub fn concerned(view: &dyn View, object: &Value) -> Vec<Key> {
+pub fn concerned(view: &dyn View, object: &Value) -> Vec<ObjectKey> {
     let namespace = field::namespace(object);
     let mut keys = Vec::new();
     if KINDS.contains(&field::kind(object)) {
-        keys.push(Key::of(object));
+        keys.push(key_of(object));
     }
     if field::kind(object) == "Node" {
-        keys.extend(view.of_kind("DaemonSet").map(Key::of));
+        keys.extend(view.of_kind("DaemonSet").map(key_of));
     }
     if let Some(owner) = field::controller_of(object) {
-        let owner = Key::new(field::text(owner, "/kind"), namespace, field::text(owner, "/name"));
+        let owner = key_for(field::text(owner, "/kind"), namespace, field::text(owner, "/name"));
         // A Deployment counts the pods of its ReplicaSets.
         let above = view
             .get(&owner.kind, namespace, &owner.name)
             .and_then(field::controller_of);
-        let above = above.map(|above| Key::new(field::text(above, "/kind"), namespace, field::text(above, "/name")));
+        let above = above.map(|above| key_for(field::text(above, "/kind"), namespace, field::text(above, "/name")));
         keys.extend([Some(owner), above].into_iter().flatten());
     } else if matches!(field::kind(object), "Pod" | "PersistentVolumeClaim") {
         // A pod or claim that no workload made can stand in the way of a StatefulSet that wants its name.
         keys.extend(stateful_set::wanting(view, object));
     }
-    keys.retain(|key| KINDS.contains(&key.kind.as_str()));
+    keys.retain(|key| KINDS.contains(&&*key.kind));
     keys
 }

@@ -2,12 +2,12 @@
 
 use super::BURST;
 use super::pods::{self, Availability};
-use crate::effect::{Effect, Event, Step};
 use crate::field;
 use crate::hash::Suffixes;
 use crate::names;
 use crate::objects::View;
 use crate::status::Status;
+use crate::step::Step;
 use jiff::Timestamp;
 use serde_json::Value;
 use std::cmp::Reverse;
@@ -37,9 +37,8 @@ pub(super) fn reconcile(view: &dyn View, set: &Value, suffixes: &mut Suffixes, n
         let min_ready_seconds = field::count(set, "/spec/minReadySeconds").unwrap_or(0);
         for pod in dispensable(&active, active.len() - wanted, min_ready_seconds, now) {
             let message = format!("Deleted pod: {}", field::name(pod));
-            step.effects.push(Effect::delete(pod));
-            step.effects
-                .push(Event::normal(source(set), set, "SuccessfulDelete", message));
+            step.delete(pod);
+            step.normal(source(set), set, "SuccessfulDelete", message);
         }
     }
     write_status(set, &active, now, &mut step);
@@ -60,13 +59,8 @@ fn create_pod(view: &dyn View, set: &Value, suffixes: &mut Suffixes, step: &mut 
     let base = format!("{}-", field::name(set));
     let name = suffixes.name(&base, |name| view.get("Pod", field::namespace(set), name).is_some());
     pods::name_pod(&mut pod, &base, &name);
-    step.effects.push(Effect::Create(pod));
-    step.effects.push(Event::normal(
-        source(set),
-        set,
-        "SuccessfulCreate",
-        format!("Created pod: {name}"),
-    ));
+    step.create(pod);
+    step.normal(source(set), set, "SuccessfulCreate", format!("Created pod: {name}"));
 }
 
 /// The pods to delete first: those that serve least. The order is that of Kubernetes, except that ready pods that

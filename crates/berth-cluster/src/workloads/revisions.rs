@@ -1,11 +1,11 @@
 //! The templates that a StatefulSet or DaemonSet has had, kept as ControllerRevisions so that users can go back to one, and
 //! so that pods below the partition of a rolling update can still be made from the older one.
 
-use crate::effect::{Effect, Step};
 use crate::field;
 use crate::hash;
 use crate::names;
 use crate::objects::View;
+use crate::step::{self, Step};
 use serde_json::{Value, json};
 
 /// The revisions of one set.
@@ -96,14 +96,14 @@ impl<'a> Revisions<'a> {
             .saturating_add(1);
         match self.known.iter().find(|revision| field::name(revision) == self.latest) {
             Some(revision) if number(revision) + 1 < next => {
-                step.effects.push(Effect::patch(revision, json!({"revision": next})));
+                step.patch(revision, "number_revision", json!({"revision": next}));
             }
             Some(_) => {}
             None => {
                 let hash = self.latest.rsplit('-').next().unwrap_or_default();
                 let mut labels = self.set["spec"]["template"]["metadata"]["labels"].clone();
                 field::set(&mut labels, &[names::REVISION_HASH], json!(hash));
-                step.effects.push(Effect::Create(json!({
+                step.create(json!({
                     "apiVersion": "apps/v1",
                     "kind": "ControllerRevision",
                     "metadata": {
@@ -114,7 +114,7 @@ impl<'a> Revisions<'a> {
                     },
                     "revision": next,
                     "data": {"spec": {"template": self.template_to_keep()}},
-                })));
+                }));
             }
         }
     }
@@ -145,7 +145,7 @@ impl<'a> Revisions<'a> {
         let idle: Vec<_> = self.known.iter().filter(is_idle).collect();
         let excess = idle.len().saturating_sub(kept);
         step.effects
-            .extend(idle.iter().take(excess).map(|revision| Effect::delete(revision)));
+            .extend(idle.iter().take(excess).map(|revision| step::delete(revision)));
     }
 }
 

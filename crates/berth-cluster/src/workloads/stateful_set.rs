@@ -12,11 +12,12 @@ use super::BURST;
 use super::claims::Claims;
 use super::pods::{self, Availability};
 use super::revisions::{self, Revisions};
-use crate::effect::{Effect, Event, Step};
 use crate::field;
 use crate::names;
-use crate::objects::{Key, View};
+use crate::objects::{View, key_of};
 use crate::status::Status;
+use crate::step::Step;
+use berth_core::effect::ObjectKey;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -61,7 +62,7 @@ pub(super) fn reconcile(view: &dyn View, set: &Value, now: Timestamp) -> Step {
 /// The StatefulSets that need the name of an object for a pod or a claim. Such a name ends with the name of the set and
 /// a number, so a few look-ups find them among any number of sets. A claim that is there and stays is as a set wants it,
 /// whatever else becomes of it, unless the set wants claims to go.
-pub(super) fn wanting(view: &dyn View, object: &Value) -> Vec<Key> {
+pub(super) fn wanting(view: &dyn View, object: &Value) -> Vec<ObjectKey> {
     let Some((base, _)) = field::name(object).rsplit_once('-') else {
         return Vec::new();
     };
@@ -76,7 +77,7 @@ pub(super) fn wanting(view: &dyn View, object: &Value) -> Vec<Key> {
         .filter_map(|name| view.get("StatefulSet", field::namespace(object), name))
         .filter(|set| wants_name(set, object))
         .filter(|set| !stays || Claims { view, set }.are_to_go())
-        .map(Key::of)
+        .map(key_of)
         .collect()
 }
 
@@ -174,8 +175,7 @@ impl<'a> Look<'a> {
         if pods::is_over(pod) {
             let (namespace, set, name) = (field::namespace(self.set), field::name(self.set), field::name(pod));
             let message = format!("StatefulSet {namespace}/{set} is recreating failed Pod {name}");
-            step.effects
-                .push(Event::warning(SOURCE, self.set, "RecreatingFailedPod", message));
+            step.warning(SOURCE, self.set, "RecreatingFailedPod", message);
             self.delete_pod(pod, step);
             return false;
         }
@@ -221,9 +221,8 @@ impl<'a> Look<'a> {
         }
         self.claims.mount(&mut pod, ordinal);
         let message = format!("create Pod {name} in StatefulSet {set} successful");
-        step.effects.push(Effect::Create(pod));
-        step.effects
-            .push(Event::normal(SOURCE, self.set, "SuccessfulCreate", message));
+        step.create(pod);
+        step.normal(SOURCE, self.set, "SuccessfulCreate", message);
     }
 
     fn delete_pod(&self, pod: &Value, step: &mut Step) {
@@ -232,9 +231,8 @@ impl<'a> Look<'a> {
             field::name(pod),
             field::name(self.set)
         );
-        step.effects.push(Effect::delete(pod));
-        step.effects
-            .push(Event::normal(SOURCE, self.set, "SuccessfulDelete", message));
+        step.delete(pod);
+        step.normal(SOURCE, self.set, "SuccessfulDelete", message);
     }
 
     /// Deletes what is too much, highest ordinal first. True if there is nothing.

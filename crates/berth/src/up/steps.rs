@@ -10,7 +10,8 @@ use super::{FIELD_MANAGER, Parts};
 use berth_cluster::agent::{self, Mode};
 use berth_cluster::names::NODE_LEASES;
 use berth_cluster::workloads::{self, Workloads};
-use berth_cluster::{Effect, Key, Objects, Step, View, disruption, field, lifecycle};
+use berth_cluster::{Objects, Step, View, disruption, field, key_for, key_of, lifecycle};
+use berth_core::effect::{Effect, ObjectKey, Refusal};
 use berth_kube::api::Api;
 use berth_kube::backoff::Backoff;
 use berth_kube::resource::{Resource, Whole};
@@ -34,13 +35,13 @@ const MOUNT_PATIENCE: jiff::SignedDuration = jiff::SignedDuration::from_millis(5
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Work {
     /// A workload. Before nodes and pods, because those are the end of the way.
-    Workload(Key),
+    Workload(ObjectKey),
     /// A disruption budget.
-    Budget(Key),
+    Budget(ObjectKey),
     /// A node, its lease and its pods.
     Node(String),
     /// One pod of a node.
-    Pod(Key),
+    Pod(ObjectKey),
 }
 
 /// What a watch brings.
@@ -122,7 +123,7 @@ struct Owner {
     later: BTreeSet<(Timestamp, Work)>,
     failures: BTreeMap<Work, u32>,
     /// Pods on nodes that do not run yet, since when: a claim or volume may be what they wait for.
-    waiting_pods: BTreeMap<Key, Timestamp>,
+    waiting_pods: BTreeMap<ObjectKey, Timestamp>,
     /// The last mode of each node's agent that was not the usual one.
     modes: BTreeMap<String, Mode>,
 }
@@ -178,7 +179,7 @@ impl Owner {
                     self.concern(&whole.value);
                 }
                 Change::Removed((namespace, name)) => {
-                    let key = Key::new(resource.kind, &namespace, &name);
+                    let key = key_for(resource.kind, &namespace, &name);
                     if let Some(gone) = self.view.remove(&key) {
                         self.concern(&gone);
                         self.forget(&gone);
@@ -221,7 +222,7 @@ impl Owner {
                 self.work.insert(Work::Node(field::name(object).to_owned()));
             }
             "Pod" if !field::text(object, "/spec/nodeName").is_empty() => {
-                self.work.insert(Work::Pod(Key::of(object)));
+                self.work.insert(Work::Pod(key_of(object)));
             }
             "Lease" if field::namespace(object) == NODE_LEASES => {
                 self.work.insert(Work::Node(field::name(object).to_owned()));
@@ -236,12 +237,12 @@ impl Owner {
     fn concern_budgets(&mut self, object: &Value) {
         match field::kind(object) {
             "PodDisruptionBudget" => {
-                self.work.insert(Work::Budget(Key::of(object)));
+                self.work.insert(Work::Budget(key_of(object)));
             }
             "Pod" => {
                 let budgets = self.view.of_kind("PodDisruptionBudget");
-                let budgets = budgets.filter(|budget| disruption::covers(budget, object)).map(Key::of);
-                let budgets: Vec<Key> = budgets.collect();
+                let budgets = budgets.filter(|budget| disruption::covers(budget, object)).map(key_of);
+                let budgets: Vec<ObjectKey> = budgets.collect();
                 self.work.extend(budgets.into_iter().map(Work::Budget));
             }
             _ => {}
@@ -252,7 +253,7 @@ impl Owner {
     fn forget(&mut self, gone: &Value) {
         match field::kind(gone) {
             "Pod" => {
-                self.waiting_pods.remove(&Key::of(gone));
+                self.waiting_pods.remove(&key_of(gone));
                 self.drivers.iter_mut().for_each(|drivers| drivers.pod_gone(gone));
             }
             "Node" if self.agents.is_some() => {
@@ -260,7 +261,7 @@ impl Owner {
                     .iter_mut()
                     .for_each(|drivers| drivers.node_gone(field::name(gone)));
                 self.modes.remove(field::name(gone));
-                let pods = self.view.pods_on(field::name(gone)).map(Key::of);
+                let pods = self.view.pods_on(field::name(gone)).map(key_of);
                 self.work.extend(pods.map(Work::Pod));
             }
             _ => {}
@@ -276,19 +277,20 @@ impl Owner {
         if let Some(wake) = step.wake {
             self.later.insert((wake, work.clone()));
         }
-        match self.carrier.carry_out(&step.effects, &mut self.view).await {
-            Ok(changed) => {
+        let (changed, result) = self.carrier.carry_out(&step.effects, &mut self.view).await;
+        for object in changed {
+            self.concern(&object);
+        }
+        match result {
+            Ok(()) => {
                 self.failures.remove(&work);
-                for object in changed {
-                    self.concern(&object);
-                }
             }
-            Err(error) => {
+            Err(refusal) => {
                 let failures = self.failures.entry(work.clone()).or_default();
                 *failures = failures.saturating_add(1);
                 let delay = Backoff::EFFECT.jittered(*failures);
-                if !error.is_conflict() && !error.is_not_found() {
-                    tracing::warn!(?work, %error, ?delay, "a step failed, trying again");
+                if matches!(refusal, Refusal::Invalid { .. } | Refusal::Unavailable { .. }) {
+                    tracing::warn!(?work, error = %refusal, ?delay, "a step failed, trying again");
                 }
                 let delay = jiff::SignedDuration::try_from(delay).unwrap_or_default();
                 let at = now.checked_add(delay).unwrap_or(now);
@@ -322,7 +324,7 @@ impl Owner {
                 if self.drivers.is_some() {
                     // Pods may have to wait for a driver, each on its own.
                     step.effects.retain(|effect| !is_about_pod(effect));
-                    let pods = self.view.pods_on(name).map(Key::of);
+                    let pods = self.view.pods_on(name).map(key_of);
                     self.work.extend(pods.map(Work::Pod));
                 }
                 // What the agent says comes first: a node that is back after a while is not lost once more.
@@ -336,10 +338,8 @@ impl Owner {
                     self.waiting_pods.remove(key);
                     return Step::default();
                 };
-                let Some(node) = self.view.get("Node", "", field::text(pod, "/spec/nodeName")) else {
-                    return orphan(pod);
-                };
-                let mode = Mode::of_node(node).unwrap_or_default();
+                let node = self.view.get("Node", "", field::text(pod, "/spec/nodeName"));
+                let mode = node.and_then(Mode::of_node).unwrap_or_default();
                 let step = agent::pod_step(&self.view, pod, mode, settings, now);
                 let drivers = self.drivers.as_mut();
                 let held = drivers.and_then(|drivers| drivers.hold(&self.view, pod, &step, now));
@@ -373,22 +373,14 @@ async fn news_of(drivers: &mut Option<Drivers>) -> Concerned {
 }
 
 fn is_about_pod(effect: &Effect) -> bool {
-    match effect {
-        Effect::Create(object) => field::kind(object) == "Pod",
-        Effect::Delete { target, .. } | Effect::UpdateStatus { target, .. } | Effect::Patch { target, .. } => {
-            target.kind == "Pod"
-        }
-        Effect::Event(event) => event.regarding.kind == "Pod",
-    }
-}
-
-/// A pod whose node is gone: no agent will ever remove it. One that was given a node that never was is left alone.
-fn orphan(pod: &Value) -> Step {
-    let mut step = Step::default();
-    if field::text(pod, "/status/phase") == "Running" || field::is_deleting(pod) {
-        step.effects.push(Effect::remove(pod));
-    }
-    step
+    let kind = match effect {
+        Effect::Create(object) => field::kind(object),
+        Effect::Delete(delete) => &delete.target.key.kind,
+        Effect::Patch(patch) => &patch.target.key.kind,
+        Effect::Event(event) => &event.about.key.kind,
+        Effect::Confirm(_) | Effect::Bind { .. } | Effect::LookAgain { .. } => "",
+    };
+    kind == "Pod"
 }
 
 /// Whether a step tells that a volume cannot be mounted.

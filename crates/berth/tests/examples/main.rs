@@ -66,9 +66,9 @@ fn failures(file: &Path, text: &str, simulation: &Simulation) -> Vec<String> {
         .events()
         .iter()
         .map(|event| Happened {
-            kind: event.regarding.kind.clone(),
-            namespace: event.regarding.namespace.clone(),
-            name: event.regarding.name.clone(),
+            kind: event.about.key.kind.to_string(),
+            namespace: event.about.key.namespace.clone(),
+            name: event.about.key.name.clone(),
             reason: event.reason.to_owned(),
             message: event.message.clone(),
         })

@@ -5,8 +5,9 @@ use crate::check;
 use crate::names::AGENT_MODE;
 use crate::simulation::Simulation;
 use crate::simulation::place::zone_of;
-use crate::{Effect, Key, field};
+use crate::{field, key_for, key_of};
 use berth_core::api::Kind;
+use berth_core::effect::ObjectKey;
 use berth_core::names::HOSTNAME;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -54,9 +55,9 @@ impl Simulation {
         match action {
             Action::AddNodes(add) => self.add_nodes(add),
             Action::DeleteNodes(nodes) => self.each_node(nodes, "deleted", |simulation, node| {
-                simulation.delete_object(&Key::new("Node", "", node));
+                simulation.delete_object(&key_for("Node", "", node));
                 // What a node's own plugins publish goes with it.
-                simulation.delete_object(&Key::new("CSINode", "", node));
+                simulation.delete_object(&key_for("CSINode", "", node));
             }),
             Action::Cordon(nodes) => self.each_node(nodes, "cordoned", Self::cordon),
             Action::Uncordon(nodes) => self.each_node(nodes, "uncordoned", Self::uncordon),
@@ -101,13 +102,13 @@ impl Simulation {
 
     fn cordon(&mut self, node: &str) {
         let patch = json!({"spec": {"unschedulable": true}});
-        self.patch(&Key::new("Node", "", node), "", patch);
+        self.change(&key_for("Node", "", node), None, patch);
     }
 
     fn uncordon(&mut self, node: &str) {
         self.drains.stop(node);
         let patch = json!({"spec": {"unschedulable": null}});
-        self.patch(&Key::new("Node", "", node), "", patch);
+        self.change(&key_for("Node", "", node), None, patch);
     }
 
     fn drain(&mut self, drain: &Drain) -> Result<String, String> {
@@ -134,7 +135,7 @@ impl Simulation {
         while names.len() < add.count as usize {
             number += 1;
             let name = format!("{}{number}", add.generate_name);
-            if self.get(&Key::new("Node", "", &name)).is_some() {
+            if self.get(&key_for("Node", "", &name)).is_some() {
                 continue;
             }
             let mut node = template.clone();
@@ -162,13 +163,13 @@ impl Simulation {
     }
 
     fn scale(&mut self, scale: &Scale) -> Result<String, String> {
-        let key = Key::new(&scale.kind, &scale.namespace, &scale.name);
+        let key = key_for(&scale.kind, &scale.namespace, &scale.name);
         let before = self
             .get(&key)
             .map(|found| field::count(found, "/spec/replicas").unwrap_or(1));
-        let before = before.ok_or_else(|| format!("there is no {}", named(&key)))?;
-        self.patch(&key, "", json!({"spec": {"replicas": scale.replicas}}));
-        Ok(format!("scaled {} from {before} to {}", named(&key), scale.replicas))
+        let before = before.ok_or_else(|| format!("there is no {}", key))?;
+        self.change(&key, None, json!({"spec": {"replicas": scale.replicas}}));
+        Ok(format!("scaled {} from {before} to {}", key, scale.replicas))
     }
 
     fn delete(&mut self, name: &ObjectName) -> Result<String, String> {
@@ -180,28 +181,21 @@ impl Simulation {
             None if is_namespaced => "default",
             None => "",
         };
-        let key = Key::new(&name.kind, namespace, &name.name);
+        let key = key_for(&name.kind, namespace, &name.name);
         if !self.delete_object(&key) {
-            return Err(format!("there is no {}", named(&key)));
+            return Err(format!("there is no {}", key));
         }
-        Ok(format!("deleted {}", named(&key)))
-    }
-
-    fn delete_object(&mut self, key: &Key) -> bool {
-        let Some(effect) = self.get(key).map(Effect::delete) else {
-            return false;
-        };
-        self.cluster.carry_out(&effect, self.now).is_ok()
+        Ok(format!("deleted {}", key))
     }
 
     fn apply(&mut self, apply: &Apply) -> Result<String, String> {
         let mut names = Vec::new();
         for object in crate::simulation::fill::in_order(apply.objects.clone()) {
-            let key = Key::of(&object);
-            names.push(named(&key));
+            let key = key_of(&object);
+            names.push(key.to_string());
             let mut whole = self.get(&key).cloned().unwrap_or_default();
             field::merge(&mut whole, &object);
-            check::workload(&whole).map_err(|wrong| format!("{}: {}: {}", named(&key), wrong.field, wrong.problem))?;
+            check::workload(&whole).map_err(|wrong| format!("{}: {}: {}", key, wrong.field, wrong.problem))?;
             if self.get(&key).is_none() {
                 self.create(object).map_err(|error| error.to_string())?;
                 continue;
@@ -216,7 +210,7 @@ impl Simulation {
             ] {
                 field::unset(&mut patch, &["metadata", own]);
             }
-            self.patch(&key, "", patch);
+            self.change(&key, None, patch);
         }
         Ok(format!("applied {}", listed("object", &names)))
     }
@@ -229,11 +223,11 @@ impl Simulation {
                     .iter()
                     .all(|(key, value)| pool["nodeTopology"]["matchLabels"][key] == **value)
         };
-        let pools: Vec<Key> = self
+        let pools: Vec<ObjectKey> = self
             .objects()
             .of_kind("CSIStorageCapacity")
             .filter(is_meant)
-            .map(Key::of)
+            .map(key_of)
             .collect();
         if pools.is_empty() {
             return Err(format!(
@@ -242,7 +236,7 @@ impl Simulation {
             ));
         }
         for pool in &pools {
-            self.patch(pool, "", json!({"capacity": set.capacity}));
+            self.change(pool, None, json!({"capacity": set.capacity}));
         }
         let names: Vec<String> = pools.iter().map(|pool| pool.name.clone()).collect();
         Ok(format!(
@@ -272,14 +266,6 @@ fn copy_of(node: &Value) -> Value {
         }
     }
     copy
-}
-
-/// `StatefulSet default/db`, or `Node n1`.
-fn named(key: &Key) -> String {
-    match key.namespace.as_str() {
-        "" => format!("{} {}", key.kind, key.name),
-        namespace => format!("{} {namespace}/{}", key.kind, key.name),
-    }
 }
 
 /// `node n1`, or `12 nodes: n1, n2, n3, n4 and 8 more`.

@@ -16,8 +16,7 @@ fn settle(story: &mut Story) {
         for pod in unbound {
             let terms = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
             let node = field::text(&pod, &format!("{terms}/0/matchFields/0/values/0")).to_owned();
-            let bind = Effect::patch(&pod, json!({"spec": {"nodeName": node}}));
-            story.cluster.carry_out(&bind, story.now).unwrap();
+            story.bind(&pod, &node);
         }
         step.append(story.run_agents());
         match (step.effects.is_empty(), step.wake) {

@@ -7,9 +7,9 @@ mod replica_sets;
 mod stateful_sets;
 
 use super::*;
-use crate::Effect;
 use crate::names;
 use crate::testing::{Story, workload};
+use berth_core::effect::Effect;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -24,7 +24,7 @@ fn created_and_deleted(step: &Step) -> (Vec<String>, Vec<String>) {
     for effect in &step.effects {
         match effect {
             Effect::Create(object) if object["kind"] == "Pod" => created.push(field::name(object).to_owned()),
-            Effect::Delete { target, .. } if target.kind == "Pod" => deleted.push(target.name.clone()),
+            Effect::Delete(delete) if delete.target.key.kind == "Pod" => deleted.push(delete.target.key.name.clone()),
             _ => {}
         }
     }
@@ -101,7 +101,7 @@ fn any_spec_is_survived() {
                 for key in all(story.cluster.objects()) {
                     let step = story.workloads.reconcile(story.cluster.objects(), &key, story.now);
                     // A server may well refuse what follows from such a spec.
-                    let _ = story.cluster.carry_out_all(&step.effects, story.now);
+                    let _ = story.cluster.carry_out(&step.effects, story.now);
                 }
                 story.schedule();
                 story.run_agents();

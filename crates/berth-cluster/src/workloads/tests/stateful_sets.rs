@@ -284,7 +284,7 @@ fn somebody_elses_pod_of_the_same_name_is_waited_for() {
     let pod = story.get("Pod", "web-0").clone();
     assert_eq!(
         concerned(story.cluster.objects(), &pod),
-        [Key::new("StatefulSet", "default", "web")]
+        [key_for("StatefulSet", "default", "web")]
     );
     story.delete("Pod", "web-0");
     assert_eq!(created_and_deleted(&story.control()).0, ["web-0"]);

@@ -19,7 +19,8 @@ mod register;
 use anyhow::Context;
 use berth_cluster::agent::{self, CsiMount};
 use berth_cluster::workloads::is_over;
-use berth_cluster::{Effect, Key, Step, View, field};
+use berth_cluster::{Step, View, field, key_of};
+use berth_core::effect::{Effect, ObjectKey};
 use berth_kube::api::Api;
 use berth_kube::backoff::Backoff;
 use berth_provisioner::csi::NodeClient;
@@ -84,7 +85,7 @@ enum State {
 
 /// The volumes of one pod.
 struct PodMounts {
-    key: Key,
+    key: ObjectKey,
     node: String,
     mounts: Vec<CsiMount>,
     state: State,
@@ -110,7 +111,7 @@ pub(super) struct Drivers {
 /// Whom news from a driver concerns.
 pub(super) enum Concerned {
     /// A pod.
-    Pod(Key),
+    Pod(ObjectKey),
     /// Every pod that waits: a driver is there that was not.
     AllWaiting,
     /// Nobody.
@@ -203,7 +204,7 @@ impl Drivers {
         if step.effects.iter().any(starts) {
             return self.before_start(view, pod, now);
         }
-        let removes = |effect: &Effect| matches!(effect, Effect::Delete { target, .. } if target.kind == "Pod");
+        let removes = |effect: &Effect| matches!(effect, Effect::Delete(delete) if delete.target.key.kind == "Pod");
         if step.effects.iter().any(removes) {
             return self.before_removal(view, pod, now);
         }
@@ -356,7 +357,7 @@ impl Drivers {
 impl PodMounts {
     fn new(pod: &Value, mounts: Vec<CsiMount>) -> Self {
         Self {
-            key: Key::of(pod),
+            key: key_of(pod),
             node: field::text(pod, "/spec/nodeName").to_owned(),
             mounts,
             state: State::Mounting,
@@ -376,12 +377,11 @@ impl PodMounts {
     }
 }
 
-/// Whether an effect says that a pod runs.
+/// Whether an effect says that a pod runs that did not.
 fn starts(effect: &Effect) -> bool {
     match effect {
-        Effect::UpdateStatus { target, status } => {
-            let was_started = status["phase"] == "Running" && target.kind == "Pod";
-            was_started && !field::text(status, "/podIP").is_empty()
+        Effect::Patch(patch) => {
+            patch.target.key.kind == "Pod" && field::text(&patch.body, "/status/phase") == "Running"
         }
         _ => false,
     }

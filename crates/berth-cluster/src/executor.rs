@@ -1,0 +1,281 @@
+//! The executor of effects on the objects in memory, with the guards of the one for API servers.
+//!
+//! A list is carried out in order, and the first effect that is refused ends it. A later effect on an object that an
+//! earlier one of the list wrote continues on the version that the earlier one left.
+
+use super::field;
+use super::memory::MemoryCluster;
+use super::objects::{View, key_of};
+use berth_core::effect::{Effect, Fact, Guard, Merge, ObjectKey, Refusal, Target, When};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// What came of a list of effects.
+#[derive(Debug, Default)]
+#[must_use = "effects can be refused, and steps want to be run again"]
+pub struct Carried {
+    /// The versions of the objects that were written; empty of those that are gone.
+    pub versions: BTreeMap<ObjectKey, String>,
+    /// Which objects to look at again, and when.
+    pub again: Vec<(ObjectKey, When)>,
+    /// Why the list ended early.
+    pub refused: Option<Refusal>,
+}
+
+impl Carried {
+    /// Whether every effect was carried out.
+    ///
+    /// # Errors
+    /// Why the first one was not that was refused.
+    pub fn done(self) -> Result<(), Refusal> {
+        self.refused.map_or(Ok(()), Err)
+    }
+}
+
+impl MemoryCluster {
+    /// Carries out a list of effects.
+    pub fn carry_out(&mut self, effects: &[Effect], now: Timestamp) -> Carried {
+        let mut carried = Carried::default();
+        for effect in effects {
+            if let Err(refusal) = self.one(effect, &mut carried, now) {
+                carried.refused = Some(refusal);
+                break;
+            }
+        }
+        carried
+    }
+
+    fn one(&mut self, effect: &Effect, carried: &mut Carried, now: Timestamp) -> Result<(), Refusal> {
+        match effect {
+            Effect::Confirm(fact) => {
+                return if self.holds(fact, carried) {
+                    Ok(())
+                } else {
+                    Err(Refusal::Stale)
+                };
+            }
+            Effect::Event(event) => {
+                self.events.push(event.clone());
+                return Ok(());
+            }
+            Effect::LookAgain { key, when } => {
+                carried.again.push((key.clone(), *when));
+                return Ok(());
+            }
+            Effect::Create(object) => {
+                let key = key_of(object);
+                self.create((**object).clone(), now)?;
+                self.note(&key, carried);
+            }
+            Effect::Patch(patch) => {
+                self.guarded(&patch.target, patch.guard, carried)?;
+                self.patch(&patch.target.key, &patch.body, patch.merge, now);
+                self.note(&patch.target.key, carried);
+            }
+            Effect::Delete(delete) => {
+                match self.guarded(&delete.target, delete.guard, carried) {
+                    // It was to go, and is gone.
+                    Err(Refusal::NotFound(_)) => return Ok(()),
+                    found => found?,
+                };
+                self.delete(&delete.target.key, delete.grace_seconds, now);
+                self.note(&delete.target.key, carried);
+            }
+            Effect::Bind { pod, node } => {
+                self.bind(pod, node, carried, now)?;
+                self.note(&pod.key, carried);
+            }
+        }
+        Ok(())
+    }
+
+    /// The object that a write is about, if it is still the one that was decided on.
+    fn guarded(&self, target: &Target, guard: Guard, carried: &Carried) -> Result<&Value, Refusal> {
+        let is_same = |object: &&Value| target.uid.is_empty() || field::uid(object) == target.uid;
+        let found = self.objects().find(&target.key).filter(is_same);
+        let object = found.ok_or_else(|| Refusal::NotFound(target.key.clone()))?;
+        if guard == Guard::Version && !is_unchanged(object, target, carried) {
+            return Err(Refusal::Conflict(target.key.clone()));
+        }
+        Ok(object)
+    }
+
+    fn bind(&mut self, pod: &Target, node: &str, carried: &Carried, now: Timestamp) -> Result<(), Refusal> {
+        let found = self.guarded(pod, Guard::Uid, carried)?;
+        let is_free = field::text(found, "/spec/nodeName").is_empty()
+            && !field::is_deleting(found)
+            && field::items(found, "/spec/schedulingGates").is_empty();
+        if !is_free {
+            return Err(Refusal::Conflict(pod.key.clone()));
+        }
+        let scheduled = json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": field::seconds(now)});
+        let known = field::items(found, "/status/conditions").iter();
+        let others = known.filter(|condition| condition["type"] != "PodScheduled").cloned();
+        let conditions: Vec<Value> = others.chain([scheduled]).collect();
+        let body = json!({"spec": {"nodeName": node}, "status": {"conditions": conditions}});
+        self.patch(&pod.key, &body, Merge::Json, now);
+        Ok(())
+    }
+
+    /// Whether a fact holds that the rest of a list relies on.
+    fn holds(&self, fact: &Fact, carried: &Carried) -> bool {
+        match fact {
+            Fact::Gone { key, uid } => self
+                .objects()
+                .find(key)
+                .is_none_or(|found| !uid.is_empty() && field::uid(found) != uid),
+            Fact::Unchanged(target) => self
+                .objects()
+                .find(&target.key)
+                .is_some_and(|found| field::uid(found) == target.uid && is_unchanged(found, target, carried)),
+            Fact::ClaimUnused { claim } => self
+                .objects()
+                .pods_using(&claim.namespace, &claim.name)
+                .all(|pod| field::text(pod, "/spec/nodeName").is_empty() || is_shut_down(pod)),
+        }
+    }
+
+    fn note(&self, key: &ObjectKey, carried: &mut Carried) {
+        let found = self.objects().get(&key.kind, &key.namespace, &key.name);
+        let version = found.map_or("", version_of).to_owned();
+        carried.versions.insert(key.clone(), version);
+    }
+}
+
+/// Whether the node of a pod is done with it: only finalizers keep the object.
+fn is_shut_down(pod: &Value) -> bool {
+    field::is_deleting(pod) && field::number(pod, "/metadata/deletionGracePeriodSeconds") == Some(0)
+}
+
+fn version_of(object: &Value) -> &str {
+    field::text(object, "/metadata/resourceVersion")
+}
+
+/// Whether an object is in the version that was decided on, or in the one that an earlier effect of the list left.
+fn is_unchanged(object: &Value, target: &Target, carried: &Carried) -> bool {
+    let expected = carried.versions.get(&target.key).unwrap_or(&target.resource_version);
+    expected.is_empty() || version_of(object) == expected
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::step;
+    use berth_core::effect::Patch;
+
+    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+    fn pod(name: &str) -> Value {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
+            "spec": {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}})
+    }
+
+    fn with_pod() -> (MemoryCluster, Value) {
+        let mut cluster = MemoryCluster::default();
+        cluster.create(pod("p"), NOW).unwrap();
+        let pod = cluster.objects().get("Pod", "default", "p").unwrap().clone();
+        (cluster, pod)
+    }
+
+    fn status(pod: &Value, phase: &str) -> Effect {
+        step::update_status(pod, &json!({ "phase": phase })).unwrap()
+    }
+
+    #[test]
+    fn writes_on_old_versions_and_other_uids_are_refused() {
+        let (mut cluster, seen) = with_pod();
+        cluster.carry_out(&[status(&seen, "Running")], NOW).done().unwrap();
+        let key = key_of(&seen);
+        assert_eq!(
+            cluster.carry_out(&[status(&seen, "Failed")], NOW).refused,
+            Some(Refusal::Conflict(key.clone()))
+        );
+        let label = step::patch(&seen, "label", json!({"metadata": {"labels": {"a": "b"}}}));
+        cluster.carry_out(&[label], NOW).done().unwrap();
+        cluster.carry_out(&[step::delete(&seen)], NOW).done().unwrap();
+        cluster.create(pod("p"), NOW).unwrap();
+        cluster.carry_out(&[step::delete(&seen)], NOW).done().unwrap();
+        assert!(cluster.objects().find(&key).is_some(), "a namesake is another pod");
+        let label = step::patch(&seen, "label", json!({"metadata": {"labels": {"a": "b"}}}));
+        assert_eq!(cluster.carry_out(&[label], NOW).refused, Some(Refusal::NotFound(key)));
+    }
+
+    #[test]
+    fn a_list_continues_on_its_own_versions_and_ends_at_the_first_refusal() {
+        let (mut cluster, seen) = with_pod();
+        let label = step::patch_as_seen(&seen, "label", json!({"metadata": {"labels": {"a": "b"}}}));
+        let carried = cluster.carry_out(&[label.clone(), status(&seen, "Running")], NOW);
+        assert_eq!(carried.versions[&key_of(&seen)], "3");
+        carried.done().unwrap();
+        let again = Effect::LookAgain {
+            key: key_of(&seen),
+            when: When::Now,
+        };
+        let carried = cluster.carry_out(&[again.clone(), label, again], NOW);
+        assert_eq!((carried.again.len(), carried.refused.is_some()), (1, true));
+    }
+
+    #[test]
+    fn a_pod_is_bound_once() {
+        let (mut cluster, seen) = with_pod();
+        let bind = |node: &str| Effect::Bind {
+            pod: Target::of_value(&seen),
+            node: node.to_owned(),
+        };
+        cluster.carry_out(&[bind("n1")], NOW).done().unwrap();
+        let bound = cluster.objects().get("Pod", "default", "p").unwrap();
+        assert_eq!(bound["spec"]["nodeName"], "n1");
+        assert!(crate::status::holds(bound, "PodScheduled"));
+        let refused = cluster.carry_out(&[bind("n2")], NOW).refused;
+        assert_eq!(refused, Some(Refusal::Conflict(key_of(&seen))));
+    }
+
+    #[test]
+    fn facts_are_asked_of_the_cluster() {
+        let (mut cluster, seen) = with_pod();
+        let holds = |cluster: &mut MemoryCluster, fact: Fact| {
+            cluster.carry_out(&[Effect::Confirm(fact)], NOW).done() != Err(Refusal::Stale)
+        };
+        let gone = |uid: &str| Fact::Gone {
+            key: key_of(&seen),
+            uid: uid.to_owned(),
+        };
+        assert!(!holds(&mut cluster, gone("")) && !holds(&mut cluster, gone(field::uid(&seen))));
+        assert!(holds(&mut cluster, gone("another")));
+        let unused = || Fact::ClaimUnused {
+            claim: ObjectKey::new("PersistentVolumeClaim", "default", "data"),
+        };
+        assert!(holds(&mut cluster, unused()));
+        let unchanged = Fact::Unchanged(Target::of_value(&seen));
+        assert!(holds(&mut cluster, unchanged.clone()));
+        let bind = Effect::Bind {
+            pod: Target::of_value(&seen),
+            node: "n1".to_owned(),
+        };
+        cluster.carry_out(&[bind], NOW).done().unwrap();
+        assert!(!holds(&mut cluster, unused()) && !holds(&mut cluster, unchanged));
+    }
+
+    #[test]
+    fn conditions_are_merged_by_type() {
+        let (mut cluster, seen) = with_pod();
+        let condition = |name: &str, holds: &str| {
+            Effect::Patch(Patch {
+                target: Target::of_value(&seen),
+                guard: Guard::Uid,
+                subresource: Some("status"),
+                merge: Merge::Strategic,
+                body: json!({"status": {"conditions": [{"type": name, "status": holds}]}}),
+                name: "set_condition",
+            })
+        };
+        let effects = [condition("A", "True"), condition("B", "True"), condition("A", "False")];
+        cluster.carry_out(&effects, NOW).done().unwrap();
+        let pod = cluster.objects().get("Pod", "default", "p").unwrap();
+        assert_eq!(
+            pod["status"]["conditions"],
+            json!([{"type": "A", "status": "False"}, {"type": "B", "status": "True"}])
+        );
+    }
+}
