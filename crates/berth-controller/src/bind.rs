@@ -11,9 +11,11 @@
 //! left out if it is already made, so a binding is continued from wherever it stopped.
 
 use crate::capacity;
-use crate::effect::{CapacityChange, Change, Effect, Target, Write};
+use crate::change::{CapacityChange, Change};
 use crate::index::{attributes_class, modes_differ, size_of};
+use crate::{claim as claims, volume as volumes};
 use berth_core::api::{Kind, ObjectReference, PersistentVolume, PersistentVolumeClaim};
+use berth_core::effect::Effect;
 use berth_core::model::AccessModes;
 use berth_core::names;
 use berth_core::quantity::Quantity;
@@ -52,18 +54,17 @@ pub(crate) fn mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim)
 
 /// The writes that are still missing for the two to be bound.
 pub(crate) fn bind(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Vec<Effect> {
-    let volume_target = || Target::of(Kind::PersistentVolume, &volume.metadata);
-    let claim_target = || Target::of(Kind::PersistentVolumeClaim, &claim.metadata);
-    let writes = [
-        (volume_target(), reserve(volume, claim)),
-        (volume_target(), phase(volume, "Bound", String::new())),
-        (claim_target(), complete(claim, volume)),
-        (claim_target(), bound_status(claim, volume)),
-    ];
-    writes
+    let to_volume = [reserve(volume, claim), phase(volume, "Bound", String::new())];
+    let to_claim = [complete(claim, volume), bound_status(claim, volume)];
+    let to_volume = to_volume
         .into_iter()
-        .filter_map(|(target, change)| change.map(|change| Effect::Write(Write { target, change })))
-        .collect()
+        .flatten()
+        .map(|change| volumes::write(volume, &change));
+    let to_claim = to_claim
+        .into_iter()
+        .flatten()
+        .map(|change| claims::write(claim, &change));
+    to_volume.chain(to_claim).collect()
 }
 
 fn reserve(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<Change> {
@@ -132,14 +133,12 @@ pub(crate) fn unbound_status(claim: &PersistentVolumeClaim, phase: &'static str)
         && status.current_volume_attributes_class_name.is_none();
     let had_class = status.current_volume_attributes_class_name.is_some();
     (!clean).then(|| {
-        Effect::Write(Write {
-            target: Target::of(Kind::PersistentVolumeClaim, &claim.metadata),
-            change: Change::ClaimStatus {
-                phase,
-                access_modes: None,
-                capacity: CapacityChange::Clear,
-                attributes_class: had_class.then_some(None),
-            },
-        })
+        let change = Change::ClaimStatus {
+            phase,
+            access_modes: None,
+            capacity: CapacityChange::Clear,
+            attributes_class: had_class.then_some(None),
+        };
+        claims::write(claim, &change)
     })
 }

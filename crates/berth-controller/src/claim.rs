@@ -11,14 +11,15 @@
 //! A claim is `Completed` once the annotation says so; from then on it never moves to another volume.
 
 use crate::bind::{bind, is_reserved_for, mismatch, unbound_status};
-use crate::effect::{Change, Confirmation, Effect, Event, EventType, Reason, Target, Write};
-use crate::key::NamespacedName;
+use crate::change::{Change, Reason};
+use crate::lower;
 use crate::placed::bind_for_placed_pod;
 use crate::plugin;
 use crate::provision::provision;
 use crate::settings::Settings;
 use crate::state::State;
 use berth_core::api::{Kind, PersistentVolume, PersistentVolumeClaim};
+use berth_core::effect::{Effect, EventType, Fact, ObjectKey, Target, When};
 use berth_core::names;
 
 /// How far the claim's binding is.
@@ -72,7 +73,7 @@ pub fn sync_claim(claim: &PersistentVolumeClaim, state: &State, settings: &Setti
     if let Some(value) = plugin::migration(&claim.metadata.annotations, &provisioner_keys) {
         // The write leads to another step, which goes on from here.
         let key = names::MIGRATED_TO;
-        return vec![write(claim, Change::Annotate { key, value })];
+        return vec![write(claim, &Change::Annotate { key, value })];
     }
     let binding = if claim.metadata.annotations.contains_key(names::BIND_COMPLETED) {
         Binding::Completed
@@ -101,13 +102,11 @@ pub fn sync_claim(claim: &PersistentVolumeClaim, state: &State, settings: &Setti
         }
         (Binding::Completed, NamedVolume::Missing(name)) => {
             let message = "Bound claim has lost its PersistentVolume. Data on the volume is lost!";
-            let volume = name.to_owned();
-            lose(
-                claim,
-                Reason::ClaimLost,
-                message,
-                Some(Confirmation::VolumeGone { volume }),
-            )
+            let gone = Fact::Gone {
+                key: ObjectKey::volume(name),
+                uid: String::new(),
+            };
+            lose(claim, Reason::ClaimLost, message, Some(gone))
         }
         // The volume lost its half, or came back: the claim holds on to it.
         (Binding::Completed, NamedVolume::Free(volume)) => bind(volume, claim),
@@ -116,7 +115,7 @@ pub fn sync_claim(claim: &PersistentVolumeClaim, state: &State, settings: &Setti
         (Binding::Completed, NamedVolume::ReservedByName(volume) | NamedVolume::Taken(volume)) => {
             let message = "Two claims are bound to the same volume, this one is bound incorrectly";
             // Another controller may have completed the binding, and the watch of volumes lag behind.
-            let unchanged = Confirmation::Unchanged(Target::of(Kind::PersistentVolume, &volume.metadata));
+            let unchanged = Fact::Unchanged(Target::of(Kind::PersistentVolume, &volume.metadata));
             lose(claim, Reason::ClaimMisbound, message, Some(unchanged))
         }
     }
@@ -148,7 +147,7 @@ fn choose_volume(claim: &PersistentVolumeClaim, state: &State, settings: &Settin
         && let Some(class) = state.default_class()
     {
         let class = class.metadata.name.clone();
-        return vec![write(claim, Change::AssignClass { class })];
+        return vec![write(claim, &Change::AssignClass { class })];
     }
     if delayed && claim.selected_node().is_none() {
         return bind_for_placed_pod(claim, state, settings).unwrap_or_else(|| wait(claim, state));
@@ -162,7 +161,7 @@ fn choose_volume(claim: &PersistentVolumeClaim, state: &State, settings: &Settin
 
 /// A delayed claim waits for a pod, or for its pod to be scheduled.
 fn wait(claim: &PersistentVolumeClaim, state: &State) -> Vec<Effect> {
-    let name = NamespacedName::of(&claim.metadata);
+    let name = key(claim);
     let unscheduled: Vec<&str> = state
         .pods_using(&name)
         .filter(|pod| !pod.terminated && pod.node_name.is_empty())
@@ -191,7 +190,7 @@ fn taken(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Vec<Effect
     if claim.metadata.annotations.contains_key(names::BOUND_BY_CONTROLLER) {
         // The controller never writes such a pair. Whoever did may still be at it.
         let emit = event(claim, EventType::Warning, Reason::FailedBinding, message);
-        return vec![emit, Effect::Retry];
+        return vec![emit, lower::look_again(key(claim), When::Backoff)];
     }
     refuse(claim, EventType::Warning, Reason::FailedBinding, message)
 }
@@ -209,35 +208,28 @@ pub(crate) fn refuse(
 }
 
 /// The claim loses its volume. Told once, when the phase changes.
-fn lose(
-    claim: &PersistentVolumeClaim,
-    reason: Reason,
-    message: &str,
-    confirmation: Option<Confirmation>,
-) -> Vec<Effect> {
+fn lose(claim: &PersistentVolumeClaim, reason: Reason, message: &str, fact: Option<Fact>) -> Vec<Effect> {
     if claim.status.phase == "Lost" {
         return Vec::new();
     }
-    let mut effects: Vec<Effect> = confirmation.map(Effect::Confirm).into_iter().collect();
+    let mut effects: Vec<Effect> = fact.map(Effect::Confirm).into_iter().collect();
     effects.extend(unbound_status(claim, "Lost"));
     effects.push(event(claim, EventType::Warning, reason, message.to_owned()));
     effects
 }
 
+/// The name of the claim.
+pub(crate) fn key(claim: &PersistentVolumeClaim) -> ObjectKey {
+    ObjectKey::of(Kind::PersistentVolumeClaim, &claim.metadata)
+}
+
 /// An event about the claim.
 pub(crate) fn event(claim: &PersistentVolumeClaim, event_type: EventType, reason: Reason, message: String) -> Effect {
-    Effect::Emit(Event {
-        about: Target::of(Kind::PersistentVolumeClaim, &claim.metadata),
-        event_type,
-        reason,
-        message,
-    })
+    let kind = Kind::PersistentVolumeClaim;
+    Effect::Event(lower::event(kind, &claim.metadata, event_type, reason, message))
 }
 
 /// A write to the claim.
-pub(crate) fn write(claim: &PersistentVolumeClaim, change: Change) -> Effect {
-    Effect::Write(Write {
-        target: Target::of(Kind::PersistentVolumeClaim, &claim.metadata),
-        change,
-    })
+pub(crate) fn write(claim: &PersistentVolumeClaim, change: &Change) -> Effect {
+    lower::write(Kind::PersistentVolumeClaim, &claim.metadata, change)
 }

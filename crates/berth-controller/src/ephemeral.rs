@@ -3,96 +3,124 @@
 //! The claim is created for the pod and owned by it, so that it goes when the pod goes. A claim of
 //! that name which is not the pod's is never touched: the pod is told instead.
 
-use crate::effect::{Effect, Event, EventType, Reason, Target};
-use crate::key::NamespacedName;
+use crate::change::Reason;
+use crate::lower;
 use crate::settings::Settings;
-use crate::state::{State, is_owned_by};
+use crate::state::{PodUse, State, is_owned_by};
 use berth_core::api::{Kind, Pod};
+use berth_core::effect::{Effect, Event, EventType, ObjectKey, Refusal, Target};
 use serde_json::{Map, Value, json};
 
-/// The name of the claim for a pod's ephemeral volume.
-#[must_use]
-pub fn claim_name(pod: &str, volume: &str) -> String {
-    format!("{pod}-{volume}")
+/// An ephemeral volume of a pod, and the claim that it needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EphemeralVolume {
+    /// Its name in the pod.
+    pub name: String,
+    /// The name of the claim.
+    pub claim: String,
+    /// What the claim looks like, with fields that decisions do not read.
+    pub template: Value,
 }
 
-/// The ephemeral volumes of a pod: name in the pod, name of the claim.
-pub(crate) fn volumes_of(pod: &Pod) -> impl Iterator<Item = (String, String)> {
-    let name = &pod.metadata.name;
-    let ephemeral = pod.spec.volumes.iter().filter(|volume| volume.ephemeral.is_some());
-    ephemeral.map(|volume| (volume.name.clone(), claim_name(name, &volume.name)))
+/// The ephemeral volumes of a pod.
+pub(crate) fn volumes_of(pod: &Pod) -> Vec<EphemeralVolume> {
+    let volumes = pod.spec.volumes.iter().filter_map(|volume| {
+        let source = volume.ephemeral.as_ref()?;
+        Some(EphemeralVolume {
+            name: volume.name.clone(),
+            claim: volume.claim_name(&pod.metadata.name)?,
+            template: source
+                .volume_claim_template
+                .as_ref()
+                .map_or(Value::Null, |template| template.whole.clone()),
+        })
+    });
+    volumes.collect()
 }
 
 /// The step for a pod.
 #[must_use]
-pub fn sync_pod(name: &NamespacedName, state: &State, settings: &Settings) -> Vec<Effect> {
+pub fn sync_pod(name: &ObjectKey, state: &State, settings: &Settings) -> Vec<Effect> {
     let Some(pod) = state
         .pod(name)
         .filter(|pod| settings.ephemeral_claims && !pod.metadata.is_deleting())
     else {
         return Vec::new();
     };
-    let target = Target::of(Kind::Pod, &pod.metadata);
     let mut effects = Vec::new();
-    for (volume, claim) in &pod.ephemeral {
-        match state.claim(&NamespacedName::new(&name.namespace, claim)) {
-            None => effects.push(Effect::CreateClaim {
-                pod: target.clone(),
-                volume: volume.clone(),
-                claim: claim.clone(),
-            }),
+    for volume in &pod.ephemeral {
+        let claim = ObjectKey::claim(&name.namespace, &volume.claim);
+        match state.claim(&claim) {
+            None => effects.push(Effect::Create(Box::new(claim_of(pod, volume)))),
             // Made before.
             Some(found) if is_owned_by(&found.metadata.owner_references, &pod.metadata.uid) => {}
             Some(_) => {
-                let namespace = &name.namespace;
-                let message = format!(
-                    "ephemeral volume {volume}: PVC {namespace}/{claim} was not created for pod {name} (pod is not owner)"
+                let problem = format!(
+                    "PVC {}/{} was not created for pod {} (pod is not owner)",
+                    claim.namespace,
+                    claim.name,
+                    pod.metadata.full_name()
                 );
-                effects.push(Effect::Emit(Event {
-                    about: target.clone(),
-                    event_type: EventType::Warning,
-                    reason: Reason::FailedBinding,
-                    message,
-                }));
+                effects.push(Effect::Event(failed(pod, volume, &problem)));
             }
         }
     }
     effects
 }
 
-/// The claim to create for an ephemeral volume, from the pod as the API server has it.
-/// Nothing if the pod has no such volume.
-///
-/// The template is taken over whole: it can hold fields that decisions do not read.
+/// What users hear if the claim of an ephemeral volume could not be created. One that is there already is none of it: whose it is, the
+/// next step finds out.
 #[must_use]
-pub fn claim_of(pod: &Value, volume: &str) -> Option<Value> {
-    let volumes = pod.pointer("/spec/volumes")?.as_array()?;
-    let found = volumes.iter().find(|candidate| candidate["name"] == volume)?;
-    let template = found.pointer("/ephemeral/volumeClaimTemplate")?;
-    let pod_name = pod.pointer("/metadata/name")?.as_str()?;
+pub fn create_refused(created: &Value, refusal: &Refusal, state: &State) -> Option<Event> {
+    if matches!(refusal, Refusal::AlreadyExists(_)) {
+        return None;
+    }
+    let claim = Target::of_value(created).key;
+    let mut pods = state.pods_using(&claim);
+    let made_for =
+        |pod: &PodUse, volume: &EphemeralVolume| volume.claim == claim.name && claim_of(pod, volume) == *created;
+    pods.find_map(|pod| {
+        let volume = pod.ephemeral.iter().find(|volume| made_for(pod, volume))?;
+        Some(failed(pod, volume, &format!("create PVC {}: {refusal}", claim.name)))
+    })
+}
+
+fn failed(pod: &PodUse, volume: &EphemeralVolume, problem: &str) -> Event {
+    let message = format!("ephemeral volume {}: {problem}", volume.name);
+    lower::event(
+        Kind::Pod,
+        &pod.metadata,
+        EventType::Warning,
+        Reason::FailedBinding,
+        message,
+    )
+}
+
+/// The claim to create for an ephemeral volume. The template is taken over whole: it can hold fields that decisions do not read.
+fn claim_of(pod: &PodUse, volume: &EphemeralVolume) -> Value {
     let mut metadata = Map::new();
     for key in ["labels", "annotations"] {
-        if let Some(taken) = template.pointer("/metadata").and_then(|found| found.get(key)) {
+        if let Some(taken) = volume.template.get("metadata").and_then(|found| found.get(key)) {
             metadata.insert(key.to_owned(), taken.clone());
         }
     }
-    metadata.insert("name".to_owned(), json!(claim_name(pod_name, volume)));
-    metadata.insert("namespace".to_owned(), pod.pointer("/metadata/namespace")?.clone());
+    metadata.insert("name".to_owned(), json!(volume.claim));
+    metadata.insert("namespace".to_owned(), json!(pod.metadata.namespace));
     metadata.insert(
         "ownerReferences".to_owned(),
         json!([{
             "apiVersion": "v1",
-            "kind": "Pod",
-            "name": pod_name,
-            "uid": pod.pointer("/metadata/uid")?,
+            "kind": Kind::Pod.name(),
+            "name": pod.metadata.name,
+            "uid": pod.metadata.uid,
             "controller": true,
             "blockOwnerDeletion": true,
         }]),
     );
-    Some(json!({
+    json!({
         "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
+        "kind": Kind::PersistentVolumeClaim.name(),
         "metadata": metadata,
-        "spec": template.get("spec").cloned().unwrap_or_else(|| json!({})),
-    }))
+        "spec": volume.template.get("spec").cloned().unwrap_or_else(|| json!({})),
+    })
 }

@@ -4,8 +4,8 @@
 //! of access modes, ordered by size. A look-up costs one ordered search for each set of access modes
 //! that is in use, at most sixteen. A claim with a selector pays one for each distinct set of labels.
 
-use crate::key::NamespacedName;
 use berth_core::api::{LabelSelector, PersistentVolume, PersistentVolumeClaim, StringMap};
+use berth_core::effect::ObjectKey;
 use berth_core::model::AccessModes;
 use berth_core::quantity::Quantity;
 use rustc_hash::FxHashMap;
@@ -45,14 +45,14 @@ enum Place {
         size: Quantity,
     },
     /// It refers to a claim.
-    Claimed(NamespacedName),
+    Claimed(ObjectKey),
 }
 
 /// The volumes, by what claims ask for.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct VolumeIndex {
     free: FxHashMap<Family, BTreeMap<Offer, Group>>,
-    claimed: FxHashMap<NamespacedName, BTreeSet<String>>,
+    claimed: FxHashMap<ObjectKey, BTreeSet<String>>,
     places: FxHashMap<String, Place>,
 }
 
@@ -134,7 +134,7 @@ impl VolumeIndex {
     }
 
     /// The volumes that refer to a claim of this name.
-    pub(crate) fn claimed_by(&self, claim: &NamespacedName) -> impl Iterator<Item = &str> {
+    pub(crate) fn claimed_by(&self, claim: &ObjectKey) -> impl Iterator<Item = &str> {
         self.claimed.get(claim).into_iter().flatten().map(String::as_str)
     }
 
@@ -230,7 +230,7 @@ fn family_of_claim(claim: &PersistentVolumeClaim) -> Family {
 
 fn place_of(volume: &PersistentVolume) -> Option<Place> {
     if let Some(reference) = &volume.spec.claim_ref {
-        return Some(Place::Claimed(NamespacedName::referred(reference)));
+        return Some(Place::Claimed(ObjectKey::referred(reference)));
     }
     let free = volume.status.phase == "Available" && !volume.metadata.is_deleting();
     free.then(|| Place::Free {

@@ -1,7 +1,7 @@
 //! The volume controller as pure steps: objects in, effects out.
 //!
 //! A step looks at one claim, one volume or one pod and at what is known of the rest ([`State`]), and
-//! answers with the [`Effect`]s to carry out, in order. Carrying them out, retrying, watching and
+//! answers with the [`Effect`]s to carry out, in order; what is written is a typed [`Change`] that `lower` puts into that language. Carrying them out, retrying, watching and
 //! keeping time is left to whoever calls: a cluster component, an embedded control plane, or a
 //! simulation in virtual time.
 //!
@@ -15,11 +15,11 @@
 
 mod bind;
 mod capacity;
+mod change;
 mod claim;
-mod effect;
 pub mod ephemeral;
 mod index;
-mod key;
+mod lower;
 mod placed;
 mod plugin;
 pub mod protection;
@@ -30,35 +30,40 @@ mod state;
 mod volume;
 pub mod zone;
 
+pub use change::{CapacityChange, Change, Reason};
 pub use claim::sync_claim;
-pub use effect::{CapacityChange, Change, Confirmation, Effect, Event, EventType, Reason, Target, Write};
-pub use key::{Key, NamespacedName};
+pub use lower::COMPONENT;
 pub use settings::{Protection, Settings, ZoneUpgrade};
 pub use state::{PodUse, State};
 pub use volume::sync_volume;
 
+use berth_core::api::Kind;
+use berth_core::effect::{Effect, ObjectKey};
+
 /// Runs the step for one key: the claim, volume or pod of that name, if it is known.
 #[must_use]
-pub fn sync(key: &Key, state: &State, settings: &Settings) -> Vec<Effect> {
-    match key {
-        Key::Claim(name) => state.claim(name).map_or_else(Vec::new, |claim| {
+pub fn sync(key: &ObjectKey, state: &State, settings: &Settings) -> Vec<Effect> {
+    match key.known_kind() {
+        Some(Kind::PersistentVolumeClaim) => state.claim(key).map_or_else(Vec::new, |claim| {
             let mut effects = protection::protect_claim(claim, state, settings);
             if effects.is_empty() {
                 effects = sync_claim(claim, state, settings);
             }
             effects
         }),
-        Key::Volume(name) => state.volume(name).map_or_else(Vec::new, |volume| {
+        Some(Kind::PersistentVolume) => state.volume(&key.name).map_or_else(Vec::new, |volume| {
             let mut effects = protection::protect_volume(volume, state, settings);
             if effects.is_empty() {
                 effects = zone::sync_zone(volume, state.node_keys(), settings);
             }
             // A write brings the volume back here; a mere event must not keep it from being synced.
-            if !effects.iter().any(|effect| matches!(effect, Effect::Write(_))) {
+            if !effects.iter().any(|effect| matches!(effect, Effect::Patch(_))) {
                 effects.extend(sync_volume(volume, state, settings));
             }
             effects
         }),
-        Key::Pod(name) => ephemeral::sync_pod(name, state, settings),
+        Some(Kind::Pod) => ephemeral::sync_pod(key, state, settings),
+        // There are no steps for other kinds.
+        _ => Vec::new(),
     }
 }

@@ -5,12 +5,12 @@
 //! They are bound, or provisioned, for the node that the pod is on.
 
 use crate::bind::bind;
-use crate::claim::{refuse, write};
-use crate::effect::{Change, Effect, EventType, Reason};
-use crate::key::NamespacedName;
+use crate::change::{Change, Reason};
+use crate::claim::{key, refuse, write};
 use crate::settings::Settings;
 use crate::state::{PodUse, State};
 use berth_core::api::PersistentVolumeClaim;
+use berth_core::effect::{Effect, EventType};
 use berth_core::names;
 
 /// What to do for a delayed claim if a pod on a node already uses it. Nothing if there is no such pod.
@@ -22,7 +22,7 @@ pub(crate) fn bind_for_placed_pod(
     if !settings.bind_for_placed_pods {
         return None;
     }
-    let name = NamespacedName::of(&claim.metadata);
+    let name = key(claim);
     let is_placed = |pod: &&PodUse| {
         !pod.node_name.is_empty()
             && !pod.terminated
@@ -39,7 +39,7 @@ pub(crate) fn bind_for_placed_pod(
     let class = claim.class_name().and_then(|class| state.class(class))?;
     if class.provisioner != names::NO_PROVISIONER {
         let node = node.to_owned();
-        return Some(vec![write(claim, Change::SelectNode { node })]);
+        return Some(vec![write(claim, &Change::SelectNode { node })]);
     }
     let message = format!(
         "no persistent volume that fits can be reached from node {node:?}, where pod {} was placed directly",

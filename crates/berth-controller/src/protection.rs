@@ -2,12 +2,12 @@
 //!
 //! A real cluster has controllers of its own for this; an embedded one needs them here.
 
-use crate::effect::{Change, Confirmation, Effect};
-use crate::key::NamespacedName;
+use crate::change::Change;
 use crate::settings::{Protection, Settings};
 use crate::state::State;
 use crate::{claim, volume};
 use berth_core::api::{ObjectMeta, PersistentVolume, PersistentVolumeClaim};
+use berth_core::effect::{Effect, Fact, ObjectKey};
 use berth_core::names;
 
 /// What the finalizer of an object needs.
@@ -46,23 +46,24 @@ pub fn protect_claim(object: &PersistentVolumeClaim, state: &State, settings: &S
     }
     match finalizer(&object.metadata, names::CLAIM_PROTECTION) {
         Finalizer::Fine => Vec::new(),
-        Finalizer::Add(finalizers) => vec![claim::write(object, Change::Finalizers(finalizers))],
+        Finalizer::Add(finalizers) => vec![claim::write(object, &Change::Finalizers(finalizers))],
         Finalizer::Remove(finalizers) => {
-            let name = NamespacedName::of(&object.metadata);
             if is_used_by_pod(object, state) {
                 // The pod's end brings this step back.
                 return Vec::new();
             }
             vec![
-                Effect::Confirm(Confirmation::ClaimUnused { claim: name }),
-                claim::write(object, Change::Finalizers(finalizers)),
+                Effect::Confirm(Fact::ClaimUnused {
+                    claim: claim::key(object),
+                }),
+                claim::write(object, &Change::Finalizers(finalizers)),
             ]
         }
     }
 }
 
 fn is_used_by_pod(object: &PersistentVolumeClaim, state: &State) -> bool {
-    let name = NamespacedName::of(&object.metadata);
+    let name = claim::key(object);
     let mut pods = state.pods_using(&name);
     pods.any(|pod| !pod.node_name.is_empty() && pod.may_use(object))
 }
@@ -70,7 +71,7 @@ fn is_used_by_pod(object: &PersistentVolumeClaim, state: &State) -> bool {
 fn is_in_use(object: &PersistentVolume, state: &State, settings: &Settings) -> bool {
     let claim = || {
         let reference = object.spec.claim_ref.as_ref()?;
-        let claim = state.claim(&NamespacedName::referred(reference))?;
+        let claim = state.claim(&ObjectKey::referred(reference))?;
         (claim.metadata.uid == reference.uid).then_some(claim)
     };
     object.status.phase == "Bound"
@@ -89,9 +90,9 @@ pub fn protect_volume(object: &PersistentVolume, state: &State, settings: &Setti
     }
     match finalizer(&object.metadata, names::VOLUME_PROTECTION) {
         Finalizer::Fine => Vec::new(),
-        Finalizer::Add(finalizers) => vec![volume::write(object, Change::Finalizers(finalizers))],
+        Finalizer::Add(finalizers) => vec![volume::write(object, &Change::Finalizers(finalizers))],
         // When the claim goes the phase changes, when the pod goes its claim is looked at: the step comes back.
         Finalizer::Remove(_) if is_in_use(object, state, settings) => Vec::new(),
-        Finalizer::Remove(finalizers) => vec![volume::write(object, Change::Finalizers(finalizers))],
+        Finalizer::Remove(finalizers) => vec![volume::write(object, &Change::Finalizers(finalizers))],
     }
 }

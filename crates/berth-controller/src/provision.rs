@@ -3,11 +3,12 @@
 //! The controller makes none itself: it leaves the claim to the provisioner of its class, by
 //! annotation, and says so.
 
+use crate::change::{Change, Reason};
 use crate::claim::{event, write};
-use crate::effect::{Change, Effect, EventType, Reason};
 use crate::plugin::{self, HOST_PATH, Provisioner};
 use crate::state::State;
 use berth_core::api::PersistentVolumeClaim;
+use berth_core::effect::{Effect, EventType};
 use berth_core::names;
 
 /// Leaves a claim to its class's provisioner, or says why that cannot be.
@@ -43,5 +44,5 @@ fn assign(claim: &PersistentVolumeClaim, provisioner: &str) -> Vec<Effect> {
         return Vec::new();
     }
     let provisioner = provisioner.to_owned();
-    vec![write(claim, Change::AssignProvisioner { provisioner })]
+    vec![write(claim, &Change::AssignProvisioner { provisioner })]
 }

@@ -1,11 +1,12 @@
 //! What becomes of a volume whose claim is gone.
 
-use crate::effect::{Change, Effect, EventType, Reason, Target};
-use crate::key::NamespacedName;
+use crate::change::{Change, Reason};
+use crate::lower;
 use crate::plugin::{Deleter, deleter};
 use crate::state::State;
 use crate::volume::{event, write};
 use berth_core::api::{Kind, PersistentVolume};
+use berth_core::effect::{Effect, EventType, ObjectKey};
 use berth_core::names;
 
 /// Carries out the reclaim policy of a released volume.
@@ -43,10 +44,10 @@ fn delete(volume: &PersistentVolume) -> Vec<Effect> {
             let mut effects = Vec::new();
             if finalizers.iter().any(ours) {
                 let rest = finalizers.iter().filter(|name| !ours(name)).cloned().collect();
-                effects.push(write(volume, Change::Finalizers(rest)));
+                effects.push(write(volume, &Change::Finalizers(rest)));
             }
             if !volume.metadata.is_deleting() {
-                effects.push(Effect::Delete(Target::of(Kind::PersistentVolume, &volume.metadata)));
+                effects.push(lower::delete(Kind::PersistentVolume, &volume.metadata));
             }
             effects
         }
@@ -56,7 +57,7 @@ fn delete(volume: &PersistentVolume) -> Vec<Effect> {
 /// Scrubbing a volume means running a pod with the volume mounted. It has been deprecated for long
 /// in favour of dynamic provisioning, and is reported as not supported.
 fn recycle(volume: &PersistentVolume, state: &State) -> Vec<Effect> {
-    let claim = volume.spec.claim_ref.as_ref().map(NamespacedName::referred);
+    let claim = volume.spec.claim_ref.as_ref().map(ObjectKey::referred);
     if let Some(claim) = claim.filter(|claim| state.claim(claim).is_none()) {
         let pods = state.pods_using(&claim).filter(|pod| !pod.terminated);
         let used: Vec<String> = pods.map(|pod| pod.metadata.full_name()).collect();
@@ -78,5 +79,8 @@ fn fail(volume: &PersistentVolume, reason: Reason, message: String) -> Vec<Effec
         phase: "Failed",
         message: message.clone(),
     };
-    vec![write(volume, phase), event(volume, EventType::Warning, reason, message)]
+    vec![
+        write(volume, &phase),
+        event(volume, EventType::Warning, reason, message),
+    ]
 }

@@ -4,14 +4,15 @@
 //! older version of an object, so what a write answered is not undone by a watch that lags behind.
 
 use crate::bind::is_reserved_for;
-use crate::ephemeral;
+use crate::ephemeral::{self, EphemeralVolume};
 use crate::index::{VolumeIndex, attributes_class, modes_differ, requested, size_of};
-use crate::key::{Key, NamespacedName};
 use crate::settings::Settings;
 use crate::zone::NodeKeys;
 use berth_core::api::{
-    Node, ObjectMeta, OwnerReference, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass, StringMap,
+    Kind, Node, Object, ObjectMeta, OwnerReference, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass,
+    StringMap,
 };
+use berth_core::effect::ObjectKey;
 use berth_core::model::AccessModes;
 use berth_core::names;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -34,13 +35,13 @@ pub struct PodUse {
     pub terminated: bool,
     /// Names of the claims it uses, those of ephemeral volumes included.
     pub claims: Vec<String>,
-    /// Its ephemeral volumes: name in the pod, name of the claim.
-    pub ephemeral: Vec<(String, String)>,
+    /// Its ephemeral volumes.
+    pub ephemeral: Vec<EphemeralVolume>,
 }
 
 impl PodUse {
     fn of(pod: &Pod) -> Self {
-        let ephemeral: Vec<_> = ephemeral::volumes_of(pod).collect();
+        let ephemeral = ephemeral::volumes_of(pod);
         let named = pod.spec.volumes.iter().filter_map(|volume| {
             let source = volume.persistent_volume_claim.as_ref()?;
             Some(source.claim_name.clone())
@@ -53,8 +54,10 @@ impl PodUse {
                 ..pod.metadata.clone()
             },
             node_name: pod.spec.node_name.clone(),
-            terminated: matches!(pod.status.phase.as_str(), "Succeeded" | "Failed"),
-            claims: named.chain(ephemeral.iter().map(|(_, claim)| claim.clone())).collect(),
+            terminated: pod.is_finished(),
+            claims: named
+                .chain(ephemeral.iter().map(|volume| volume.claim.clone()))
+                .collect(),
             ephemeral,
         }
     }
@@ -62,7 +65,7 @@ impl PodUse {
     /// Whether the claim is one that this pod may use: for an ephemeral volume, its own.
     #[must_use]
     pub fn may_use(&self, claim: &PersistentVolumeClaim) -> bool {
-        let ephemeral = self.ephemeral.iter().any(|(_, name)| *name == claim.metadata.name);
+        let ephemeral = self.ephemeral.iter().any(|volume| volume.claim == claim.metadata.name);
         !ephemeral || is_owned_by(&claim.metadata.owner_references, &self.metadata.uid)
     }
 }
@@ -78,21 +81,21 @@ pub(crate) fn is_owned_by(owners: &[OwnerReference], uid: &str) -> bool {
 #[derive(Clone, Debug, Default)]
 pub struct State {
     volumes: FxHashMap<String, Arc<PersistentVolume>>,
-    claims: FxHashMap<NamespacedName, Arc<PersistentVolumeClaim>>,
+    claims: FxHashMap<ObjectKey, Arc<PersistentVolumeClaim>>,
     classes: BTreeMap<String, StorageClass>,
     nodes: FxHashMap<String, StringMap>,
     node_keys: NodeKeys,
-    pods: FxHashMap<NamespacedName, PodUse>,
-    pods_of_claim: FxHashMap<NamespacedName, BTreeSet<NamespacedName>>,
+    pods: FxHashMap<ObjectKey, PodUse>,
+    pods_of_claim: FxHashMap<ObjectKey, BTreeSet<ObjectKey>>,
     index: VolumeIndex,
     /// Volumes that effects in flight are about: nobody else may choose them.
     held: FxHashSet<String>,
     /// Claims that name a volume, by its name, whether it is there or not.
-    naming: BTreeMap<String, BTreeSet<NamespacedName>>,
+    naming: BTreeMap<String, BTreeSet<ObjectKey>>,
     /// Claims that wait for a volume, by class.
-    waiting: BTreeMap<String, BTreeSet<NamespacedName>>,
+    waiting: BTreeMap<String, BTreeSet<ObjectKey>>,
     /// The claim that was last woken, by class.
-    woken: FxHashMap<String, NamespacedName>,
+    woken: FxHashMap<String, ObjectKey>,
     /// A scheduler announces that it can bind delayed claims.
     delay_announced: bool,
 }
@@ -106,7 +109,7 @@ impl State {
 
     /// A claim by name.
     #[must_use]
-    pub fn claim(&self, name: &NamespacedName) -> Option<&Arc<PersistentVolumeClaim>> {
+    pub fn claim(&self, name: &ObjectKey) -> Option<&Arc<PersistentVolumeClaim>> {
         self.claims.get(name)
     }
 
@@ -118,7 +121,7 @@ impl State {
 
     /// A pod by name.
     #[must_use]
-    pub fn pod(&self, name: &NamespacedName) -> Option<&PodUse> {
+    pub fn pod(&self, name: &ObjectKey) -> Option<&PodUse> {
         self.pods.get(name)
     }
 
@@ -139,18 +142,18 @@ impl State {
     }
 
     /// The pods that use a claim of this name, in order of name.
-    pub fn pods_using(&self, claim: &NamespacedName) -> impl Iterator<Item = &PodUse> {
+    pub fn pods_using(&self, claim: &ObjectKey) -> impl Iterator<Item = &PodUse> {
         let pods = self.pods_of_claim.get(claim).into_iter().flatten();
         pods.filter_map(|name| self.pods.get(name))
     }
 
     /// Everything that is looked at in a resync.
     #[must_use]
-    pub fn all_keys(&self) -> Vec<Key> {
-        let mut claims: Vec<_> = self.claims.keys().cloned().map(Key::Claim).collect();
-        let mut volumes: Vec<_> = self.volumes.keys().cloned().map(Key::Volume).collect();
+    pub fn all_keys(&self) -> Vec<ObjectKey> {
+        let mut claims: Vec<_> = self.claims.keys().cloned().collect();
+        let mut volumes: Vec<_> = self.volumes.keys().cloned().map(ObjectKey::volume).collect();
         let with_ephemeral = self.pods.iter().filter(|(_, pod)| !pod.ephemeral.is_empty());
-        let mut pods: Vec<_> = with_ephemeral.map(|(name, _)| Key::Pod(name.clone())).collect();
+        let mut pods: Vec<_> = with_ephemeral.map(|(name, _)| name.clone()).collect();
         claims.sort_unstable();
         volumes.sort_unstable();
         pods.sort_unstable();
@@ -198,12 +201,12 @@ impl State {
     }
 
     /// Takes in whether a scheduler announces that it can bind delayed claims. Gives the claims to look at again.
-    pub fn set_delay_announced(&mut self, announced: bool) -> Vec<Key> {
+    pub fn set_delay_announced(&mut self, announced: bool) -> Vec<ObjectKey> {
         if std::mem::replace(&mut self.delay_announced, announced) == announced {
             return Vec::new();
         }
         let waiting = self.waiting.values().flatten();
-        waiting.cloned().map(Key::Claim).collect()
+        waiting.cloned().collect()
     }
 
     /// The best volume for an unbound claim that names none: of the volumes with the fewest access
@@ -228,7 +231,7 @@ impl State {
     fn reserved_volume(&self, claim: &PersistentVolumeClaim) -> Option<(AccessModes, &Arc<PersistentVolume>)> {
         let wanted = AccessModes::new(&claim.spec.access_modes);
         self.index
-            .claimed_by(&NamespacedName::of(&claim.metadata))
+            .claimed_by(&ObjectKey::of(Kind::PersistentVolumeClaim, &claim.metadata))
             .filter_map(|name| self.volumes.get(name))
             .filter(|volume| is_reserved_for(volume, claim) && fits_reserved(volume, claim))
             .map(|volume| (AccessModes::new(&volume.spec.access_modes), volume))
@@ -259,19 +262,61 @@ impl State {
     }
 
     /// Ends [`State::hold`]. Gives a claim that could not choose the volume in the meantime, if it is free.
-    pub fn unhold(&mut self, volume: &str) -> Option<Key> {
+    pub fn unhold(&mut self, volume: &str) -> Option<ObjectKey> {
         self.held.remove(volume);
         let volume = self
             .volumes
             .get(volume)
             .filter(|volume| volume.spec.claim_ref.is_none())?;
         let volume = Arc::clone(volume);
-        self.wake(&volume).map(Key::Claim)
+        self.wake(&volume)
+    }
+
+    /// Takes in an object of any kind. Gives what to look at; nothing if it was known already, or does not matter.
+    pub fn apply(&mut self, object: Object) -> Vec<ObjectKey> {
+        match object {
+            Object::PersistentVolumeClaim(claim) => self.apply_claim(*claim),
+            Object::PersistentVolume(volume) => self.apply_volume(*volume),
+            Object::StorageClass(class) => self.apply_class(*class),
+            Object::Pod(pod) => self.apply_pod(&pod),
+            Object::Node(node) => self.apply_node(*node),
+            // No step reads others.
+            _ => Vec::new(),
+        }
+    }
+
+    /// Forgets an object of any kind. Gives what to look at.
+    pub fn remove(&mut self, key: &ObjectKey) -> Vec<ObjectKey> {
+        match key.known_kind() {
+            Some(Kind::PersistentVolumeClaim) => self.remove_claim(key),
+            Some(Kind::PersistentVolume) => self.remove_volume(&key.name),
+            Some(Kind::StorageClass) => self.remove_class(&key.name),
+            Some(Kind::Pod) => self.remove_pod(key),
+            Some(Kind::Node) => {
+                if let Some(labels) = self.nodes.remove(&key.name) {
+                    self.node_keys.remove(&labels);
+                }
+                Vec::new()
+            }
+            // No step reads others.
+            _ => Vec::new(),
+        }
+    }
+
+    /// The metadata of an object that steps are run for.
+    #[must_use]
+    pub fn metadata(&self, key: &ObjectKey) -> Option<&ObjectMeta> {
+        match key.known_kind()? {
+            Kind::PersistentVolumeClaim => self.claims.get(key).map(|claim| &claim.metadata),
+            Kind::PersistentVolume => self.volumes.get(&key.name).map(|volume| &volume.metadata),
+            Kind::Pod => self.pods.get(key).map(|pod| &pod.metadata),
+            _ => None,
+        }
     }
 
     /// Takes in a claim. Gives what to look at; nothing if the state already knew better.
-    pub fn apply_claim(&mut self, claim: PersistentVolumeClaim) -> Vec<Key> {
-        let name = NamespacedName::of(&claim.metadata);
+    pub fn apply_claim(&mut self, claim: PersistentVolumeClaim) -> Vec<ObjectKey> {
+        let name = ObjectKey::of(Kind::PersistentVolumeClaim, &claim.metadata);
         let mut keys = Vec::new();
         if let Some(known) = self.claims.get(&name) {
             if known.metadata.uid != claim.metadata.uid {
@@ -291,16 +336,16 @@ impl State {
             self.naming.entry(volume.clone()).or_default().insert(name.clone());
             // A volume that was reserved for the claim, by a write that went through unheard perhaps, is free again.
             let reserved = self.index.claimed_by(&name).filter(|other| *other != volume);
-            keys.extend(reserved.map(|other| Key::Volume(other.to_owned())));
-            keys.push(Key::Volume(volume));
+            keys.extend(reserved.map(ObjectKey::volume));
+            keys.push(ObjectKey::volume(volume));
         }
         self.claims.insert(name.clone(), Arc::new(claim));
-        keys.push(Key::Claim(name));
+        keys.push(name);
         keys
     }
 
     /// Forgets a claim. Gives the volumes that it leaves behind.
-    pub fn remove_claim(&mut self, name: &NamespacedName) -> Vec<Key> {
+    pub fn remove_claim(&mut self, name: &ObjectKey) -> Vec<ObjectKey> {
         self.unindex_claim(name);
         let Some(claim) = self.claims.remove(name) else {
             return Vec::new();
@@ -309,26 +354,26 @@ impl State {
         if !claim.spec.volume_name.is_empty() {
             volumes.insert(claim.spec.volume_name.clone());
         }
-        let mut keys: Vec<_> = volumes.into_iter().map(Key::Volume).collect();
+        let mut keys: Vec<_> = volumes.into_iter().map(ObjectKey::volume).collect();
         // An ephemeral volume's claim has to be made again while its pod lives.
         let pods = self.pods_using(name).filter(|pod| !pod.ephemeral.is_empty());
-        keys.extend(pods.map(|pod| Key::Pod(NamespacedName::of(&pod.metadata))));
+        keys.extend(pods.map(|pod| ObjectKey::of(Kind::Pod, &pod.metadata)));
         keys
     }
 
-    fn unindex_claim(&mut self, name: &NamespacedName) {
+    fn unindex_claim(&mut self, name: &ObjectKey) {
         let Some(claim) = self.claims.get(name) else { return };
         remove_from(&mut self.waiting, claim.class_name().unwrap_or_default(), name);
         remove_from(&mut self.naming, &claim.spec.volume_name, name);
     }
 
     /// The claims that name a volume.
-    fn claims_naming(&self, volume: &str) -> impl Iterator<Item = Key> {
-        self.naming.get(volume).into_iter().flatten().cloned().map(Key::Claim)
+    fn claims_naming(&self, volume: &str) -> impl Iterator<Item = ObjectKey> {
+        self.naming.get(volume).into_iter().flatten().cloned()
     }
 
     /// Takes in a volume. Gives what to look at; nothing if the state already knew better.
-    pub fn apply_volume(&mut self, volume: PersistentVolume) -> Vec<Key> {
+    pub fn apply_volume(&mut self, volume: PersistentVolume) -> Vec<ObjectKey> {
         let name = volume.metadata.name.clone();
         let mut keys = Vec::new();
         if let Some(known) = self.volumes.get(&name) {
@@ -340,35 +385,35 @@ impl State {
         }
         self.index.insert(&volume);
         match &volume.spec.claim_ref {
-            Some(reference) => keys.push(Key::Claim(NamespacedName::referred(reference))),
-            None => keys.extend(self.wake(&volume).map(Key::Claim)),
+            Some(reference) => keys.push(ObjectKey::referred(reference)),
+            None => keys.extend(self.wake(&volume)),
         }
         keys.extend(self.claims_naming(&name));
         self.volumes.insert(name.clone(), Arc::new(volume));
-        keys.push(Key::Volume(name));
+        keys.push(ObjectKey::volume(name));
         keys
     }
 
     /// Forgets a volume. Gives the claims that lose it.
-    pub fn remove_volume(&mut self, name: &str) -> Vec<Key> {
+    pub fn remove_volume(&mut self, name: &str) -> Vec<ObjectKey> {
         self.index.remove(name);
         let Some(volume) = self.volumes.remove(name) else {
             return Vec::new();
         };
         let reference = volume.spec.claim_ref.as_ref();
-        let referred = reference.map(|reference| Key::Claim(NamespacedName::referred(reference)));
+        let referred = reference.map(ObjectKey::referred);
         referred.into_iter().chain(self.claims_naming(name)).collect()
     }
 
     /// A waiting claim that could use a volume that is free, one after the other.
-    fn wake(&mut self, volume: &PersistentVolume) -> Option<NamespacedName> {
+    fn wake(&mut self, volume: &PersistentVolume) -> Option<ObjectKey> {
         if volume.status.phase != "Available" || volume.metadata.is_deleting() {
             return None;
         }
         let class = volume.class_name();
         let waiting = self.waiting.get(class)?;
         let after = self.woken.get(class).map_or(Bound::Unbounded, Bound::Excluded);
-        let rest = waiting.range::<NamespacedName, _>((after, Bound::Unbounded));
+        let rest = waiting.range::<ObjectKey, _>((after, Bound::Unbounded));
         let found = rest
             .chain(waiting.iter())
             .take(WAKE_LIMIT)
@@ -379,7 +424,7 @@ impl State {
     }
 
     /// Takes in a class. Gives the claims that waited for it.
-    pub fn apply_class(&mut self, class: StorageClass) -> Vec<Key> {
+    pub fn apply_class(&mut self, class: StorageClass) -> Vec<ObjectKey> {
         let name = class.metadata.name.clone();
         if self.classes.get(&name) == Some(&class) {
             return Vec::new();
@@ -389,31 +434,31 @@ impl State {
         let waiting = [name.as_str(), ""]
             .into_iter()
             .filter_map(|name| self.waiting.get(name));
-        waiting.flatten().cloned().map(Key::Claim).collect()
+        waiting.flatten().cloned().collect()
     }
 
     /// Forgets a class.
-    pub fn remove_class(&mut self, name: &str) -> Vec<Key> {
+    pub fn remove_class(&mut self, name: &str) -> Vec<ObjectKey> {
         self.classes.remove(name);
         let waiting = self.waiting.get(name).into_iter().flatten();
-        waiting.cloned().map(Key::Claim).collect()
+        waiting.cloned().collect()
     }
 
     /// Takes in a pod. Gives the claims whose waiting it changes, and the pod if it needs claims.
-    pub fn apply_pod(&mut self, pod: &Pod) -> Vec<Key> {
-        let name = NamespacedName::of(&pod.metadata);
+    pub fn apply_pod(&mut self, pod: &Pod) -> Vec<ObjectKey> {
+        let name = ObjectKey::of(Kind::Pod, &pod.metadata);
         let pod = PodUse::of(pod);
         if self.pods.get(&name) == Some(&pod) {
             return Vec::new();
         }
         let mut keys = self.remove_pod(&name);
         for claim in &pod.claims {
-            let claim = NamespacedName::new(&name.namespace, claim);
-            keys.push(Key::Claim(claim.clone()));
+            let claim = ObjectKey::claim(&name.namespace, claim);
+            keys.push(claim.clone());
             self.pods_of_claim.entry(claim).or_default().insert(name.clone());
         }
         if !pod.ephemeral.is_empty() {
-            keys.push(Key::Pod(name.clone()));
+            keys.push(name.clone());
         }
         if !pod.claims.is_empty() {
             self.pods.insert(name, pod);
@@ -422,13 +467,13 @@ impl State {
     }
 
     /// Forgets a pod. Gives the claims it used.
-    pub fn remove_pod(&mut self, name: &NamespacedName) -> Vec<Key> {
+    pub fn remove_pod(&mut self, name: &ObjectKey) -> Vec<ObjectKey> {
         let Some(pod) = self.pods.remove(name) else {
             return Vec::new();
         };
         let mut keys = Vec::new();
         for claim in &pod.claims {
-            let claim = NamespacedName::new(&name.namespace, claim);
+            let claim = ObjectKey::claim(&name.namespace, claim);
             if let Some(pods) = self.pods_of_claim.get_mut(&claim) {
                 pods.remove(name);
                 if pods.is_empty() {
@@ -436,14 +481,14 @@ impl State {
                 }
             }
             let volume = self.claims.get(&claim).map(|claim| claim.spec.volume_name.clone());
-            keys.extend(volume.filter(|name| !name.is_empty()).map(Key::Volume));
-            keys.push(Key::Claim(claim));
+            keys.extend(volume.filter(|name| !name.is_empty()).map(ObjectKey::volume));
+            keys.push(claim);
         }
         keys
     }
 
     /// Takes in a node. Gives the claims of pods that were put on it, if it is new or has other labels.
-    pub fn apply_node(&mut self, node: Node) -> Vec<Key> {
+    pub fn apply_node(&mut self, node: Node) -> Vec<ObjectKey> {
         let (name, labels) = (node.metadata.name, node.metadata.labels);
         // Nodes report every few seconds; their labels hardly ever change.
         if self.nodes.get(&name) == Some(&labels) {
@@ -452,9 +497,7 @@ impl State {
         let placed = self.pods.values().filter(|pod| pod.node_name == name);
         let claims = placed.flat_map(|pod| {
             let namespace = &pod.metadata.namespace;
-            pod.claims
-                .iter()
-                .map(move |claim| Key::Claim(NamespacedName::new(namespace, claim)))
+            pod.claims.iter().map(move |claim| ObjectKey::claim(namespace, claim))
         });
         let keys = claims.collect();
         self.node_keys.add(&labels);
@@ -462,13 +505,6 @@ impl State {
             self.node_keys.remove(&before);
         }
         keys
-    }
-
-    /// Forgets a node.
-    pub fn remove_node(&mut self, name: &str) {
-        if let Some(labels) = self.nodes.remove(name) {
-            self.node_keys.remove(&labels);
-        }
     }
 
     /// By which labels nodes say where they are.
@@ -490,7 +526,7 @@ fn is_known(new: &ObjectMeta, known: &ObjectMeta) -> bool {
     }
 }
 
-fn remove_from(index: &mut BTreeMap<String, BTreeSet<NamespacedName>>, key: &str, name: &NamespacedName) {
+fn remove_from(index: &mut BTreeMap<String, BTreeSet<ObjectKey>>, key: &str, name: &ObjectKey) {
     if let Some(names) = index.get_mut(key) {
         names.remove(name);
         if names.is_empty() {

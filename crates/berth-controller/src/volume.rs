@@ -9,14 +9,15 @@
 //! ```
 
 use crate::bind::phase;
-use crate::effect::{Change, Confirmation, Effect, Event, EventType, Reason, Target, Write};
+use crate::change::{Change, Reason};
 use crate::index::modes_differ;
-use crate::key::{Key, NamespacedName};
+use crate::lower;
 use crate::plugin;
 use crate::reclaim::reclaim;
 use crate::settings::Settings;
 use crate::state::State;
 use berth_core::api::{Kind, ObjectReference, PersistentVolume, PersistentVolumeClaim};
+use berth_core::effect::{Effect, EventType, Fact, ObjectKey, When};
 use berth_core::names;
 
 /// How the volume refers to a claim.
@@ -56,7 +57,7 @@ impl<'a> Reference<'a> {
         let Self::ByUid(reference) = self else {
             return Referent::Gone;
         };
-        match state.claim(&NamespacedName::referred(reference)) {
+        match state.claim(&ObjectKey::referred(reference)) {
             Some(claim) if claim.metadata.uid == reference.uid => {
                 if claim.spec.volume_name.is_empty() {
                     Referent::Open(claim)
@@ -88,7 +89,7 @@ pub fn sync_volume(volume: &PersistentVolume, state: &State, _settings: &Setting
         (Reference::ByUid(_), Referent::Open(claim)) if modes_differ(claim, volume) => mode_mismatch(volume, claim),
         // The binding is half done. Its other half is the claim's step.
         (Reference::ByUid(_), Referent::Open(claim)) => {
-            vec![Effect::Requeue(Key::Claim(NamespacedName::of(&claim.metadata)))]
+            vec![lower::look_again(crate::claim::key(claim), When::Now)]
         }
         (Reference::ByUid(_), Referent::Here) => to_phase(volume, "Bound"),
         (Reference::ByUid(_), Referent::Elsewhere) => went_elsewhere(volume, state),
@@ -99,9 +100,9 @@ pub fn sync_volume(volume: &PersistentVolume, state: &State, _settings: &Setting
 fn anneal(volume: &PersistentVolume) -> Option<Vec<Effect>> {
     if let Some(value) = plugin::migration(&volume.metadata.annotations, &[names::PROVISIONED_BY]) {
         let key = names::MIGRATED_TO;
-        return Some(vec![write(volume, Change::Annotate { key, value })]);
+        return Some(vec![write(volume, &Change::Annotate { key, value })]);
     }
-    plugin::deletion_finalizers(volume).map(|finalizers| vec![write(volume, Change::Finalizers(finalizers))])
+    plugin::deletion_finalizers(volume).map(|finalizers| vec![write(volume, &Change::Finalizers(finalizers))])
 }
 
 /// The claim is gone: the volume is released, then its policy decides.
@@ -115,11 +116,11 @@ fn released(volume: &PersistentVolume, gone: Option<&ObjectReference>, state: &S
         && !effects.is_empty()
     {
         // Nothing brings back a volume that was deleted, and the watch of claims may lag behind.
-        let confirmation = Confirmation::ClaimGone {
-            claim: NamespacedName::referred(reference),
+        let gone = Fact::Gone {
+            key: ObjectKey::referred(reference),
             uid: reference.uid.clone(),
         };
-        effects.insert(0, Effect::Confirm(confirmation));
+        effects.insert(0, Effect::Confirm(gone));
     }
     effects
 }
@@ -136,7 +137,7 @@ fn went_elsewhere(volume: &PersistentVolume, state: &State) -> Vec<Effect> {
     let release = Change::ReleaseVolume {
         keep_name: !by_controller,
     };
-    let mut effects = vec![write(volume, release)];
+    let mut effects = vec![write(volume, &release)];
     effects.extend(to_phase(volume, "Available"));
     effects
 }
@@ -159,23 +160,16 @@ fn mode_mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Ve
 
 fn to_phase(volume: &PersistentVolume, name: &'static str) -> Vec<Effect> {
     let change = phase(volume, name, String::new());
-    change.map(|change| write(volume, change)).into_iter().collect()
+    change.map(|change| write(volume, &change)).into_iter().collect()
 }
 
 /// An event about the volume.
 pub(crate) fn event(volume: &PersistentVolume, event_type: EventType, reason: Reason, message: String) -> Effect {
-    Effect::Emit(Event {
-        about: Target::of(Kind::PersistentVolume, &volume.metadata),
-        event_type,
-        reason,
-        message,
-    })
+    let kind = Kind::PersistentVolume;
+    Effect::Event(lower::event(kind, &volume.metadata, event_type, reason, message))
 }
 
 /// A write to the volume.
-pub(crate) fn write(volume: &PersistentVolume, change: Change) -> Effect {
-    Effect::Write(Write {
-        target: Target::of(Kind::PersistentVolume, &volume.metadata),
-        change,
-    })
+pub(crate) fn write(volume: &PersistentVolume, change: &Change) -> Effect {
+    lower::write(Kind::PersistentVolume, &volume.metadata, change)
 }

@@ -3,10 +3,11 @@
 //! Volumes of old say where they are by labels that one scheduler plugin reads. Node affinity says
 //! the same to everyone. The labels stay, for whoever still reads them.
 
-use crate::effect::{Change, Effect, EventType, Reason};
+use crate::change::{Change, Reason};
 use crate::settings::{Settings, ZoneUpgrade};
 use crate::volume::{event, write};
 use berth_core::api::{NodeSelector, NodeSelectorTerm, PersistentVolume, Requirement, StringMap};
+use berth_core::effect::{Effect, EventType};
 use berth_core::names;
 
 /// What the labels of a volume come to.
@@ -185,7 +186,7 @@ pub fn sync_zone(volume: &PersistentVolume, nodes: NodeKeys, settings: &Settings
         // No labels, or upgraded before.
         (ZoneUpgrade::On, Plan::Nothing) => Vec::new(),
         (ZoneUpgrade::On, Plan::Upgrade(_)) if volume.metadata.is_deleting() => Vec::new(),
-        (ZoneUpgrade::On, Plan::Upgrade(affinity)) => vec![write(volume, Change::NodeAffinity(affinity))],
+        (ZoneUpgrade::On, Plan::Upgrade(affinity)) => vec![write(volume, &Change::NodeAffinity(affinity))],
         (ZoneUpgrade::On, Plan::Unreadable { key, value }) => {
             let message = format!("label {key} has the value {value:?}, expected zones separated by `__`");
             vec![event(volume, EventType::Warning, Reason::ZoneUpgradeSkipped, message)]

@@ -5,8 +5,9 @@
 
 mod common;
 
-use berth_controller::{Key, Protection, Settings, State, ZoneUpgrade};
+use berth_controller::{Protection, Settings, State, ZoneUpgrade};
 use berth_core::api::Kind;
+use berth_core::effect::ObjectKey;
 use common::mk::{With, mk_claim, mk_class, mk_node, mk_pod, mk_volume};
 use common::{Cluster, Controller};
 use serde_json::{Value, json};
@@ -107,9 +108,11 @@ impl Story {
 
     #[track_caller]
     fn told(self, name: &str, reason: &str, message: &str) -> Self {
-        let told = self.cluster.messages.iter().any(|event| {
-            event.about.name == name && event.reason.as_str() == reason && event.message.contains(message)
-        });
+        let told = self
+            .cluster
+            .messages
+            .iter()
+            .any(|event| event.about.key.name == name && event.reason == reason && event.message.contains(message));
         assert!(told, "{name}: {reason} {message:?} in {:#?}", self.cluster.messages);
         self
     }
@@ -120,7 +123,7 @@ impl Story {
             .cluster
             .messages
             .iter()
-            .find(|event| event.about.name == name && event.reason.as_str() == reason);
+            .find(|event| event.about.key.name == name && event.reason == reason);
         assert_eq!(found, None);
         self
     }
@@ -617,6 +620,6 @@ fn a_volume_that_was_reserved_for_a_claim_is_looked_at_when_the_claim_goes_elsew
     let claim = mk_claim("c", "5Gi").with("/spec/volumeName", json!("b"));
     let keys = state.apply_claim(serde_json::from_value(claim).unwrap());
     for name in ["a", "b"] {
-        assert!(keys.contains(&Key::Volume(name.to_owned())), "{name} in {keys:?}");
+        assert!(keys.contains(&ObjectKey::volume(name)), "{name} in {keys:?}");
     }
 }

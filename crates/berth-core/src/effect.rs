@@ -9,7 +9,7 @@
 //! the same object finds what is left to do. A later effect on an object that an earlier one of the same list wrote continues
 //! on the version that the earlier one left.
 
-use crate::api::{Kind, ObjectMeta};
+use crate::api::{Kind, ObjectMeta, ObjectReference};
 use jiff::Timestamp;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -41,6 +41,30 @@ impl ObjectKey {
     #[must_use]
     pub fn of(kind: Kind, metadata: &ObjectMeta) -> Self {
         Self::new(kind.name(), &metadata.namespace, &metadata.name)
+    }
+
+    /// The key of a claim.
+    #[must_use]
+    pub fn claim(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self::new(Kind::PersistentVolumeClaim.name(), namespace, name)
+    }
+
+    /// The key of a volume.
+    #[must_use]
+    pub fn volume(name: impl Into<String>) -> Self {
+        Self::new(Kind::PersistentVolume.name(), "", name)
+    }
+
+    /// The key of the claim that a volume refers to.
+    #[must_use]
+    pub fn referred(reference: &ObjectReference) -> Self {
+        Self::claim(&reference.namespace, &reference.name)
+    }
+
+    /// The kind, if it is one that Berth reads.
+    #[must_use]
+    pub fn known_kind(&self) -> Option<Kind> {
+        Kind::named(&self.kind)
     }
 }
 

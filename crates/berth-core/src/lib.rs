@@ -7,6 +7,7 @@ pub mod api;
 pub mod assign;
 pub mod binder;
 pub mod capacity;
+pub mod dispute;
 pub mod effect;
 mod free;
 pub mod journal;

@@ -13,7 +13,7 @@ use crate::inbox::{self, Inbox};
 use crate::lease::{LeaseOptions, lead};
 use crate::process;
 use crate::recorder::{Recorder, recorder};
-use berth_core::api::Kind;
+use berth_core::api::{Kind, Object};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -158,7 +158,7 @@ pub(crate) trait Component: Sized + Send + Sync {
     }
 
     /// The owner of its state.
-    fn owner(self, api: Api, recorder: Recorder, inbox: Inbox) -> Self::Owner;
+    fn owner(self, api: Api, recorder: Recorder, inbox: Inbox<Object>) -> Self::Owner;
 }
 
 /// Runs a component until it is cancelled, or cannot go on.

@@ -32,8 +32,7 @@ impl Answer {
     /// The object as a type of Berth. Nothing if it is of another kind or cannot be decoded: that is the watch's to report.
     #[must_use]
     pub fn object(&self) -> Option<Object> {
-        let kind = Kind::ALL.iter().copied().find(|kind| kind.name() == self.key.kind)?;
-        decode(kind, &self.body).ok()
+        decode(self.key.known_kind()?, &self.body).ok()
     }
 
     /// The object with all of its fields.

@@ -4,7 +4,7 @@ use crate::api::Api;
 use crate::component::RunMetrics;
 use crate::endpoint::Health;
 use crate::reported;
-use crate::resource::{Resource, Watched};
+use crate::resource::{Resource, Watched, Whole};
 use crate::watch::{Change, Difference, Sink, watch, watch_resource, watch_selected};
 use berth_core::api::{self, Kind, Object};
 use rustc_hash::FxHashSet;
@@ -19,12 +19,12 @@ const CAPACITY: usize = 64;
 
 /// A difference of one kind.
 #[derive(Debug)]
-pub(crate) struct Message {
-    pub(crate) kind: Kind,
-    pub(crate) difference: Difference<Object>,
+pub(crate) struct Message<O = Object> {
+    pub(crate) resource: Resource,
+    pub(crate) difference: Difference<O>,
 }
 
-impl Message {
+impl<O> Message<O> {
     /// Whether it tells that the server answers after it did not.
     pub(crate) fn is_recovery(&self) -> bool {
         self.difference.relisted || self.difference.changes.is_empty()
@@ -32,21 +32,70 @@ impl Message {
 }
 
 /// What the watches bring, and which kinds have yet to be listed.
-pub(crate) struct Inbox {
-    messages: mpsc::Receiver<Message>,
-    missing: FxHashSet<Kind>,
+pub struct Inbox<O = Object> {
+    messages: mpsc::Receiver<Message<O>>,
+    missing: FxHashSet<Resource>,
     /// Who tells users what is missing.
     health: Health,
 }
 
-impl Inbox {
+impl Inbox<Whole> {
+    /// Watches these resources, each object with all of its fields. The watches end when cancelled, or when the inbox goes.
+    #[must_use]
+    pub fn of_whole(
+        api: &Api,
+        resources: &[Resource],
+        health: &Health,
+        cancel: &CancellationToken,
+    ) -> (Self, JoinSet<()>) {
+        let (sender, messages) = mpsc::channel(CAPACITY);
+        let mut watches = JoinSet::new();
+        for resource in resources {
+            let forward = ForwardWhole {
+                resource: *resource,
+                sender: sender.clone(),
+            };
+            watches.spawn(watch_resource(api.clone(), *resource, forward, cancel.clone()));
+        }
+        let inbox = Self {
+            messages,
+            missing: resources.iter().copied().collect(),
+            health: health.clone(),
+        };
+        inbox.tell_missing();
+        (inbox, watches)
+    }
+}
+
+struct ForwardWhole {
+    resource: Resource,
+    sender: mpsc::Sender<Message<Whole>>,
+}
+
+impl Sink<Whole> for ForwardWhole {
+    async fn take(&mut self, difference: Difference<Whole>) -> bool {
+        let resource = self.resource;
+        self.sender.send(Message { resource, difference }).await.is_ok()
+    }
+
+    async fn recovered(&mut self) {
+        let message = Message {
+            resource: self.resource,
+            difference: Difference::nothing(),
+        };
+        // If nobody listens any more, the next difference finds out.
+        let _ = self.sender.send(message).await;
+    }
+}
+
+impl<O> Inbox<O> {
     /// The next message; nothing if all watches have ended.
-    pub(crate) async fn recv(&mut self) -> Option<Message> {
+    pub(crate) async fn recv(&mut self) -> Option<Message<O>> {
         self.messages.recv().await
     }
 
     /// The next message, if there is one already.
-    pub(crate) fn try_recv(&mut self) -> Option<Message> {
+    pub(crate) fn try_recv(&mut self) -> Option<Message<O>> {
         self.messages.try_recv().ok()
     }
 
@@ -56,8 +105,8 @@ impl Inbox {
     }
 
     /// Takes down that a kind was listed. Says whether it was the last one missing.
-    pub(crate) fn listed(&mut self, kind: Kind) -> bool {
-        let was_missing = self.missing.remove(&kind);
+    pub(crate) fn listed(&mut self, resource: Resource) -> bool {
+        let was_missing = self.missing.remove(&resource);
         if was_missing {
             self.tell_missing();
         }
@@ -65,7 +114,7 @@ impl Inbox {
     }
 
     fn tell_missing(&self) {
-        let mut names: Vec<_> = self.missing.iter().map(|kind| kind.name()).collect();
+        let mut names: Vec<_> = self.missing.iter().map(|resource| resource.kind).collect();
         names.sort_unstable();
         self.health.set_missing(names);
     }
@@ -116,7 +165,7 @@ impl<T: Watched> Sink<T> for Forward<T> {
             }
         });
         let message = Message {
-            kind: T::KIND,
+            resource: Resource::of(T::KIND),
             difference: Difference {
                 changes: changes.collect(),
                 relisted: difference.relisted,
@@ -131,13 +180,12 @@ impl<T: Watched> Sink<T> for Forward<T> {
 
     /// Nothing has changed but that the server answers: a message without changes.
     async fn recovered(&mut self) {
-        let difference = Difference {
-            changes: Vec::new(),
-            relisted: false,
+        let message = Message {
+            resource: Resource::of(T::KIND),
+            difference: Difference::nothing(),
         };
-        let kind = T::KIND;
         // If nobody listens any more, the next difference finds out.
-        let _ = self.sender.send(Message { kind, difference }).await;
+        let _ = self.sender.send(message).await;
     }
 }
 
@@ -161,7 +209,7 @@ pub(crate) fn open(
     kinds.iter().for_each(|kind| opener.start_kind(*kind));
     let inbox = Inbox {
         messages,
-        missing: kinds.iter().copied().collect(),
+        missing: kinds.iter().copied().map(Resource::of).collect(),
         health: health.clone(),
     };
     inbox.tell_missing();

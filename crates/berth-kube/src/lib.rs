@@ -5,8 +5,8 @@
 //!
 //! Map: [`connect`] makes clients; [`api`] sends single requests; [`executor`] carries out effects; [`watch`] keeps up with a kind of object; [`recorder`] writes
 //! events for users; [`lease`] elects a leader; in [`announce`] schedulers tell what they can do; [`endpoint`] answers `/metrics`, `/healthz` and
-//! `/readyz`; [`component`] starts, leads and stops on all of these: [`controller`] and [`provisioner`] run the volume controller and a
-//! provisioner by it, and [`scheduler`] the scheduler.
+//! `/readyz`; [`component`] starts, leads and stops on all of these; [`keyed`] runs steps for what [`inbox`] brings: [`controller`] and
+//! [`provisioner`] run the volume controller and a provisioner, and [`scheduler`] the scheduler.
 
 pub mod announce;
 pub mod api;
@@ -16,7 +16,8 @@ pub mod connect;
 pub mod controller;
 pub mod endpoint;
 pub mod executor;
-mod inbox;
+pub mod inbox;
+pub mod keyed;
 pub mod lease;
 mod process;
 pub mod provisioner;

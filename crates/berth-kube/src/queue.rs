@@ -32,10 +32,14 @@ pub(crate) struct Queue<Key> {
     ready: VecDeque<Key>,
     queued: FxHashSet<Key>,
     waits: FxHashMap<Key, Instant>,
-    /// The same by time.
+    /// Those that wait, by time.
     later: BTreeSet<(Instant, Key)>,
     /// Those of them that wait for the server to answer.
     outage: FxHashSet<Key>,
+    /// Keys that are looked at again at a time, whatever happens until then.
+    alarms: FxHashMap<Key, Instant>,
+    /// The alarms by time.
+    ringing: BTreeSet<(Instant, Key)>,
     /// How often in a row, and why the last time.
     failures: FxHashMap<Key, (u32, Failure)>,
     /// Keys that were brought back early because the server answers. If they fail all the same, it is not for the server.
@@ -54,6 +58,8 @@ impl<Key: Clone + Eq + Hash + Ord> Queue<Key> {
             waits: FxHashMap::default(),
             later: BTreeSet::new(),
             outage: FxHashSet::default(),
+            alarms: FxHashMap::default(),
+            ringing: BTreeSet::new(),
             failures: FxHashMap::default(),
             recovered: FxHashSet::default(),
             locked: FxHashMap::default(),
@@ -67,7 +73,7 @@ impl<Key: Clone + Eq + Hash + Ord> Queue<Key> {
         }
     }
 
-    /// The same for a key about which there is news from outside: it waits no longer, however often it failed.
+    /// Puts a key at the end about which there is news from outside: it waits no longer, however often it failed.
     pub(crate) fn hurry(&mut self, key: Key) {
         self.end_wait(&key);
         self.make_ready(key);
@@ -185,21 +191,39 @@ impl<Key: Clone + Eq + Hash + Ord> Queue<Key> {
         }
     }
 
+    /// Brings a key back at a time, and keeps nothing from bringing it back earlier. The last alarm of a key counts.
+    pub(crate) fn alarm(&mut self, key: Key, at: Instant) {
+        if let Some(before) = self.alarms.insert(key.clone(), at) {
+            self.ringing.remove(&(before, key.clone()));
+        }
+        self.ringing.insert((at, key));
+    }
+
     /// When the next key comes back.
     pub(crate) fn next_due(&self) -> Option<Instant> {
-        self.later.first().map(|(due, _)| *due)
+        let first = |times: &BTreeSet<(Instant, Key)>| times.first().map(|(due, _)| *due);
+        first(&self.later).into_iter().chain(first(&self.ringing)).min()
     }
 
     /// Makes those ready whose time has come.
     pub(crate) fn advance(&mut self, now: Instant) {
-        while self.next_due().is_some_and(|due| due <= now) {
-            if let Some((_, key)) = self.later.pop_first() {
-                self.waits.remove(&key);
-                self.outage.remove(&key);
-                self.make_ready(key);
-            }
+        while let Some((_, key)) = pop_due(&mut self.later, now) {
+            self.waits.remove(&key);
+            self.outage.remove(&key);
+            self.make_ready(key);
+        }
+        while let Some((_, key)) = pop_due(&mut self.ringing, now) {
+            self.alarms.remove(&key);
+            self.push(key);
         }
     }
+}
+
+fn pop_due<Key: Ord>(times: &mut BTreeSet<(Instant, Key)>, now: Instant) -> Option<(Instant, Key)> {
+    times
+        .first()
+        .is_some_and(|(due, _)| *due <= now)
+        .then(|| times.pop_first())?
 }
 
 #[cfg(test)]
@@ -274,6 +298,28 @@ mod tests {
         queue.succeeded(&key("a"));
         assert_eq!(queue.next_due(), None);
         assert!(queue.failures.is_empty() && queue.recovered.is_empty());
+    }
+
+    #[test]
+    fn an_alarm_brings_a_key_back_and_keeps_it_from_nothing() {
+        let mut queue = Queue::new(Backoff::EFFECT);
+        let now = Instant::now();
+        let later = |seconds| now + Duration::from_secs(seconds);
+        queue.alarm(key("a"), later(60));
+        queue.push(key("a"));
+        assert_eq!(queue.pop(), Some(key("a")), "it may come earlier");
+        queue.alarm(key("a"), later(90));
+        queue.advance(later(60));
+        assert_eq!(queue.pop(), None, "the last one counts");
+        queue.advance(later(90));
+        assert_eq!((queue.pop(), queue.next_due()), (Some(key("a")), None));
+        // One that failed comes back in its own time.
+        queue.alarm(key("b"), now);
+        for _ in 0..20 {
+            queue.failed(key("b"), Failure::Own, now);
+        }
+        queue.advance(later(30));
+        assert_eq!(queue.pop(), None);
     }
 
     #[test]

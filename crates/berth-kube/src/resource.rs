@@ -98,7 +98,6 @@ impl Resource {
     /// The resource of a kind by its name, if Berth reads or writes it.
     #[must_use]
     pub fn named(kind: &str) -> Option<Self> {
-        let read = Kind::ALL.iter().copied().find(|known| known.name() == kind);
         let others = [
             Self::DEPLOYMENTS,
             Self::DAEMON_SETS,
@@ -108,7 +107,7 @@ impl Resource {
             Self::LEASES,
         ];
         let other = || others.into_iter().find(|known| known.kind == kind);
-        read.map(Self::of).or_else(other)
+        Kind::named(kind).map(Self::of).or_else(other)
     }
 
     /// `group/version`, or the version alone for the core group.

@@ -63,6 +63,16 @@ pub struct Difference<T> {
     pub relisted: bool,
 }
 
+impl<T> Difference<T> {
+    /// No change: the server answers, and that is all there is to tell.
+    pub(crate) fn nothing() -> Self {
+        Self {
+            changes: Vec::new(),
+            relisted: false,
+        }
+    }
+}
+
 /// Whoever takes in what a watch brings.
 pub trait Sink<T>: Send {
     /// Takes in a difference. `false` ends the watch.

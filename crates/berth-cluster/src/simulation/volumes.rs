@@ -2,9 +2,10 @@
 
 use super::{Simulation, seam};
 use crate::View;
-use berth_controller::{self as controller, Confirmation, NamespacedName};
+use berth_controller as controller;
 use berth_core::api::{Kind, Object, PersistentVolumeClaim};
-use berth_core::effect::{Delete, Effect, Event, EventType, Fact, Guard, Merge, ObjectKey, Patch, Target, When};
+use berth_core::dispute::Disputes;
+use berth_core::effect::{Delete, Effect, Event, EventType, Guard, ObjectKey, When};
 use berth_provisioner::builtin::{Builtin, Layout};
 use berth_provisioner::effect::Effect as Provisioning;
 use berth_provisioner::reclaim::{self, Reclaim};
@@ -14,8 +15,6 @@ use berth_provisioner::{answer, state};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
-const CONTROLLER: &str = "persistentvolume-controller";
-
 /// How long the controller and the provisioners wait before they try once more.
 const RETRY: SignedDuration = SignedDuration::from_secs(1);
 
@@ -24,8 +23,9 @@ const RETRY: SignedDuration = SignedDuration::from_secs(1);
 pub(super) struct ControllerRun {
     state: controller::State,
     settings: controller::Settings,
-    keys: BTreeSet<controller::Key>,
-    retry: BTreeMap<Timestamp, BTreeSet<controller::Key>>,
+    keys: BTreeSet<ObjectKey>,
+    retry: BTreeMap<Timestamp, BTreeSet<ObjectKey>>,
+    disputes: Disputes,
 }
 
 impl Default for ControllerRun {
@@ -35,37 +35,19 @@ impl Default for ControllerRun {
             settings: controller::Settings::embedded(),
             keys: BTreeSet::new(),
             retry: BTreeMap::new(),
+            disputes: Disputes::default(),
         }
     }
 }
 
 impl ControllerRun {
     pub(super) fn upsert(&mut self, object: &Object) {
-        let keys = match object {
-            Object::PersistentVolume(volume) => self.state.apply_volume((**volume).clone()),
-            Object::PersistentVolumeClaim(claim) => self.state.apply_claim((**claim).clone()),
-            Object::StorageClass(class) => self.state.apply_class((**class).clone()),
-            Object::Pod(pod) => self.state.apply_pod(pod),
-            Object::Node(node) => self.state.apply_node((**node).clone()),
-            _ => Vec::new(),
-        };
-        self.keys.extend(keys);
+        self.keys.extend(self.state.apply(object.clone()));
     }
 
     pub(super) fn remove(&mut self, kind: Kind, namespace: &str, name: &str) {
-        let full = NamespacedName::new(namespace, name);
-        let keys = match kind {
-            Kind::PersistentVolume => self.state.remove_volume(name),
-            Kind::PersistentVolumeClaim => self.state.remove_claim(&full),
-            Kind::StorageClass => self.state.remove_class(name),
-            Kind::Pod => self.state.remove_pod(&full),
-            Kind::Node => {
-                self.state.remove_node(name);
-                Vec::new()
-            }
-            _ => Vec::new(),
-        };
-        self.keys.extend(keys);
+        let key = ObjectKey::new(kind.name(), namespace, name);
+        self.keys.extend(self.state.remove(&key));
     }
 
     pub(super) fn due(&self) -> Option<Timestamp> {
@@ -154,77 +136,32 @@ impl Simulation {
         let mut moved = false;
         while let Some(key) = self.controller.keys.pop_first() {
             let effects = controller::sync(&key, &self.controller.state, &self.controller.settings);
-            let effects: Vec<Effect> = effects
-                .into_iter()
-                .filter_map(|effect| self.lower_control(&key, effect))
-                .collect();
+            if let Some(due) = self.controller.disputes.due(&effects, self.now) {
+                self.controller.retry.entry(due).or_default().insert(key);
+                continue;
+            }
             let carried = self.carry_out(&effects);
             moved |= !carried.versions.is_empty();
             let mut again = carried.again;
             if carried.refused.is_some() {
-                again.push((object_key(&key), When::Backoff));
+                again.push((key, When::Backoff));
+            } else {
+                self.controller.disputes.written(&effects, self.now);
             }
             for (other, when) in again {
-                let Some(other) = controller_key(&other) else {
-                    continue;
-                };
-                match when {
+                let at = match when {
                     When::Now => {
                         self.controller.keys.insert(other);
+                        continue;
                     }
-                    When::Backoff => {
-                        let at = self.now + RETRY;
-                        self.controller.retry.entry(at).or_default().insert(other);
-                    }
-                    When::At(at) => {
-                        self.controller.retry.entry(at).or_default().insert(other);
-                    }
-                }
+                    When::Backoff => self.now + RETRY,
+                    When::At(at) => at,
+                };
+                self.controller.retry.entry(at).or_default().insert(other);
             }
             moved |= self.take_changes();
         }
         moved
-    }
-
-    fn lower_control(&self, key: &controller::Key, effect: controller::Effect) -> Option<Effect> {
-        Some(match effect {
-            controller::Effect::Confirm(confirmation) => Effect::Confirm(fact(&confirmation)),
-            controller::Effect::Write(write) => Effect::Patch(Patch {
-                target: target_of(&write.target),
-                guard: Guard::Version,
-                subresource: write.change.subresource(),
-                merge: Merge::Json,
-                body: write.change.merge_patch(),
-                name: write.change.name(),
-            }),
-            controller::Effect::Delete(target) => Effect::Delete(Delete {
-                target: target_of(&target),
-                guard: Guard::Version,
-                grace_seconds: None,
-            }),
-            controller::Effect::CreateClaim { pod, volume, .. } => {
-                let pod = self.cluster.objects().get("Pod", &pod.namespace, &pod.name)?;
-                Effect::Create(Box::new(controller::ephemeral::claim_of(pod, &volume)?))
-            }
-            controller::Effect::Emit(event) => Effect::Event(Event {
-                about: target_of(&event.about),
-                event_type: match event.event_type {
-                    controller::EventType::Warning => EventType::Warning,
-                    controller::EventType::Normal => EventType::Normal,
-                },
-                reason: event.reason.as_str(),
-                message: event.message,
-                source: CONTROLLER.into(),
-            }),
-            controller::Effect::Requeue(other) => Effect::LookAgain {
-                key: object_key(&other),
-                when: When::Now,
-            },
-            controller::Effect::Retry => Effect::LookAgain {
-                key: object_key(key),
-                when: When::Backoff,
-            },
-        })
     }
 
     pub(super) fn run_provisioners(&mut self) -> bool {
@@ -326,51 +263,5 @@ impl Simulation {
         };
         // A volume of that name was made for the same claim before, and one that is gone counts as deleted.
         let _ = self.carry_out(&[effect]);
-    }
-}
-
-fn target_of(target: &controller::Target) -> Target {
-    Target {
-        api_version: target.kind.api_version(),
-        key: ObjectKey::new(target.kind.name(), &target.namespace, &target.name),
-        uid: target.uid.clone(),
-        resource_version: target.resource_version.clone(),
-    }
-}
-
-fn fact(confirmation: &Confirmation) -> Fact {
-    let claim_key =
-        |claim: &NamespacedName| ObjectKey::new(Kind::PersistentVolumeClaim.name(), &claim.namespace, &claim.name);
-    match confirmation {
-        Confirmation::ClaimGone { claim, uid } => Fact::Gone {
-            key: claim_key(claim),
-            uid: uid.clone(),
-        },
-        Confirmation::VolumeGone { volume } => Fact::Gone {
-            key: ObjectKey::new(Kind::PersistentVolume.name(), "", volume),
-            uid: String::new(),
-        },
-        Confirmation::Unchanged(target) => Fact::Unchanged(target_of(target)),
-        Confirmation::ClaimUnused { claim } => Fact::ClaimUnused {
-            claim: claim_key(claim),
-        },
-    }
-}
-
-fn object_key(key: &controller::Key) -> ObjectKey {
-    match key {
-        controller::Key::Claim(name) => ObjectKey::new(Kind::PersistentVolumeClaim.name(), &name.namespace, &name.name),
-        controller::Key::Volume(name) => ObjectKey::new(Kind::PersistentVolume.name(), "", name),
-        controller::Key::Pod(name) => ObjectKey::new(Kind::Pod.name(), &name.namespace, &name.name),
-    }
-}
-
-fn controller_key(key: &ObjectKey) -> Option<controller::Key> {
-    let name = || NamespacedName::new(&key.namespace, &key.name);
-    match &*key.kind {
-        "PersistentVolumeClaim" => Some(controller::Key::Claim(name())),
-        "PersistentVolume" => Some(controller::Key::Volume(key.name.clone())),
-        "Pod" => Some(controller::Key::Pod(name())),
-        _ => None,
     }
 }

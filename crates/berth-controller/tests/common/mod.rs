@@ -6,8 +6,9 @@
 
 pub mod mk;
 
-use berth_controller::{Confirmation, Effect, Event, Key, NamespacedName, Settings, State, Target, ephemeral, sync};
-use berth_core::api::{Kind, Object};
+use berth_controller::{Settings, State, sync};
+use berth_core::api::{Kind, Object, Pod};
+use berth_core::effect::{Delete, Effect, Event, Fact, ObjectKey, Patch, Target, When};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -140,7 +141,11 @@ impl Cluster {
     }
 
     fn target_id(target: &Target) -> Id {
-        Self::id(target.kind, &target.namespace, &target.name)
+        Self::id(
+            target.key.known_kind().unwrap(),
+            &target.key.namespace,
+            &target.key.name,
+        )
     }
 
     fn current(&self, target: &Target, version: &str) -> Result<Value, Refused> {
@@ -153,77 +158,73 @@ impl Cluster {
         }
     }
 
-    fn confirms(&self, confirmation: &Confirmation) -> bool {
-        match confirmation {
-            Confirmation::ClaimGone { claim, uid } => self
-                .claim(&claim.namespace, &claim.name)
-                .is_none_or(|found| found["metadata"]["uid"] != uid.as_str()),
-            Confirmation::VolumeGone { volume } => self.volume(volume).is_none(),
-            Confirmation::Unchanged(target) => self.current(target, &target.resource_version).is_ok(),
-            Confirmation::ClaimUnused { claim } => !self.objects.iter().any(|((kind, namespace, _), pod)| {
-                let volumes = pod.pointer("/spec/volumes").and_then(Value::as_array);
+    fn confirms(&self, fact: &Fact) -> bool {
+        match fact {
+            Fact::Gone { key, uid } => self
+                .objects
+                .get(&Self::id(key.known_kind().unwrap(), &key.namespace, &key.name))
+                .is_none_or(|found| !uid.is_empty() && found["metadata"]["uid"] != uid.as_str()),
+            Fact::Unchanged(target) => self.current(target, &target.resource_version).is_ok(),
+            Fact::ClaimUnused { claim } => !self.objects.iter().any(|((kind, namespace, _), pod)| {
                 *kind == Kind::Pod
                     && *namespace == claim.namespace
-                    && pod.pointer("/spec/nodeName").is_some()
-                    && volumes
-                        .into_iter()
-                        .flatten()
-                        .any(|volume| volume["persistentVolumeClaim"]["claimName"] == claim.name.as_str())
+                    && serde_json::from_value::<Pod>(pod.clone())
+                        .unwrap()
+                        .holds_claim(&claim.name)
             }),
         }
     }
 
     /// Carries out effects, at most `budget` writes of them: `Ok(false)` is a crash. Gives keys to
     /// look at through `requeue`.
-    pub fn execute(&mut self, effects: &[Effect], budget: &mut usize, requeue: &mut Vec<Key>) -> Result<bool, Refused> {
+    pub fn execute(
+        &mut self,
+        effects: &[Effect],
+        budget: &mut usize,
+        requeue: &mut Vec<ObjectKey>,
+    ) -> Result<bool, Refused> {
         let mut versions: BTreeMap<Id, String> = BTreeMap::new();
         for effect in effects {
-            if matches!(
-                effect,
-                Effect::Write(_) | Effect::Delete(_) | Effect::CreateClaim { .. }
-            ) {
+            if effect.writes_to().is_some() {
                 if *budget == 0 {
                     return Ok(false);
                 }
                 *budget -= 1;
+                self.writes += 1;
             }
             match effect {
-                Effect::Confirm(confirmation) if self.confirms(confirmation) => {}
+                Effect::Confirm(fact) if self.confirms(fact) => {}
                 Effect::Confirm(_) => return Err(Refused::NotConfirmed),
-                Effect::Write(write) => {
-                    let id = Self::target_id(&write.target);
-                    let version = versions.get(&id).unwrap_or(&write.target.resource_version);
-                    let mut object = self.current(&write.target, version)?;
-                    merge(&mut object, &write.change.merge_patch());
+                Effect::Patch(Patch { target, body, .. }) => {
+                    let id = Self::target_id(target);
+                    let version = versions.get(&id).unwrap_or(&target.resource_version);
+                    let mut object = self.current(target, version)?;
+                    merge(&mut object, body);
                     self.store_or_finalize(id.clone(), object);
-                    self.writes += 1;
                     versions.insert(id, self.version.to_string());
                 }
-                Effect::Delete(target) => {
+                Effect::Delete(Delete { target, .. }) => {
                     let id = Self::target_id(target);
                     let version = versions.get(&id).unwrap_or(&target.resource_version);
                     self.current(target, version)?;
                     self.delete(&id);
-                    self.writes += 1;
                 }
-                Effect::CreateClaim { pod, volume, .. } => {
-                    let object = self.objects.get(&Self::target_id(pod)).ok_or(Refused::NotFound)?;
-                    let claim = ephemeral::claim_of(object, volume).ok_or(Refused::NotFound)?;
-                    self.create(claim);
-                    self.writes += 1;
+                Effect::Create(object) => {
+                    self.create((**object).clone());
                 }
-                Effect::Emit(event) => {
-                    let about = &event.about;
+                Effect::Event(event) => {
+                    let about = &event.about.key;
                     self.events.insert((
-                        about.kind.name().to_owned(),
+                        about.kind.to_string(),
                         about.name.clone(),
-                        event.event_type.as_str().to_owned(),
-                        event.reason.as_str().to_owned(),
+                        event.event_type.name().to_owned(),
+                        event.reason.to_owned(),
                     ));
                     self.messages.push(event.clone());
                 }
-                Effect::Requeue(key) => requeue.push(key.clone()),
-                Effect::Retry => {}
+                Effect::LookAgain { key, when: When::Now } => requeue.push(key.clone()),
+                Effect::LookAgain { .. } => {}
+                Effect::Bind { .. } => panic!("no controller binds pods"),
             }
         }
         Ok(true)
@@ -243,7 +244,7 @@ pub struct Controller {
     pub state: State,
     pub settings: Settings,
     seen: BTreeMap<Kind, usize>,
-    queue: VecDeque<Key>,
+    queue: VecDeque<ObjectKey>,
 }
 
 impl Controller {
@@ -273,7 +274,7 @@ impl Controller {
         self.seen.insert(kind, end);
     }
 
-    pub fn enqueue(&mut self, key: Key) {
+    pub fn enqueue(&mut self, key: ObjectKey) {
         if !self.queue.contains(&key) {
             self.queue.push_back(key);
         }
@@ -325,24 +326,10 @@ impl Controller {
     }
 }
 
-fn apply(state: &mut State, entry: &Logged) -> Vec<Key> {
+fn apply(state: &mut State, entry: &Logged) -> Vec<ObjectKey> {
     let (kind, namespace, name) = &entry.id;
-    let namespaced = NamespacedName::new(namespace, name);
-    let Some(object) = &entry.object else {
-        return match kind {
-            Kind::PersistentVolume => state.remove_volume(name),
-            Kind::PersistentVolumeClaim => state.remove_claim(&namespaced),
-            Kind::StorageClass => state.remove_class(name),
-            Kind::Pod => state.remove_pod(&namespaced),
-            _ => Vec::new(),
-        };
-    };
-    match Object::decode(object.clone()).unwrap().unwrap() {
-        Object::PersistentVolume(volume) => state.apply_volume(*volume),
-        Object::PersistentVolumeClaim(claim) => state.apply_claim(*claim),
-        Object::StorageClass(class) => state.apply_class(*class),
-        Object::Pod(pod) => state.apply_pod(&pod),
-        Object::Node(node) => state.apply_node(*node),
-        _ => Vec::new(),
+    match &entry.object {
+        None => state.remove(&ObjectKey::new(kind.name(), namespace, name)),
+        Some(object) => state.apply(Object::decode(object.clone()).unwrap().unwrap()),
     }
 }

@@ -30,6 +30,15 @@ macro_rules! kinds {
                 match self { $(Self::$kind => $name,)* }
             }
 
+            /// The kind of this name, if Berth reads it.
+            #[must_use]
+            pub fn named(name: &str) -> Option<Self> {
+                match name {
+                    $($name => Some(Self::$kind),)*
+                    _ => None,
+                }
+            }
+
             /// The API group, empty for the core one.
             #[must_use]
             pub fn group(self) -> &'static str {

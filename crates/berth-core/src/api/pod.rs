@@ -5,7 +5,9 @@ use super::{
     LabelSelector, LocalVolume, NfsVolume, NodeSelector, NodeSelectorTerm, ObjectMeta, PersistentVolumeClaimSpec,
     RbdVolume, ResourceList, nullable,
 };
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// A pod.
@@ -419,16 +421,25 @@ pub struct EphemeralSource {
     pub volume_claim_template: Option<ClaimTemplate>,
 }
 
-/// See [`EphemeralSource`].
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+/// What the claim of an ephemeral volume looks like.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClaimTemplate {
-    /// Labels and annotations of the claim.
-    #[serde(deserialize_with = "nullable")]
-    pub metadata: ObjectMeta,
-    /// Spec of the claim.
-    #[serde(deserialize_with = "nullable")]
+    /// Spec of the claim, as far as decisions read it.
     pub spec: PersistentVolumeClaimSpec,
+    /// The template with all of its fields: the claim takes over what decisions do not read too.
+    pub whole: Value,
+}
+
+impl<'de> Deserialize<'de> for ClaimTemplate {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let whole = Value::deserialize(deserializer)?;
+        let spec = match whole.get("spec") {
+            None | Some(Value::Null) => PersistentVolumeClaimSpec::default(),
+            Some(spec) => serde_path_to_error::deserialize(spec)
+                .map_err(|error| D::Error::custom(format!("spec.{}: {}", error.path(), error.inner())))?,
+        };
+        Ok(Self { spec, whole })
+    }
 }
 
 /// A namespace.

@@ -1,18 +1,9 @@
 //! Runs the volume controller against an API server.
 //!
-//! ```text
-//!   watches ──▶ inbox ──▶ ┌───────────┐ ──effects──▶ workers ──▶ API server
-//!                         │  owner of │
-//!   resync, delays ─────▶ │ the state │ ◀──answers── workers
-//!                         └───────────┘
-//! ```
-//!
-//! One task owns the state and runs the steps. Watches and workers talk to it through channels, and
-//! workers alone talk to the API server.
+//! Its steps are pure (`berth-controller`) and run by the loop for keyed work ([`crate::keyed`]).
 
-mod effects;
 mod metrics;
-mod owner;
+mod volumes;
 
 pub use metrics::Metrics;
 
@@ -20,23 +11,25 @@ pub use crate::component::RunError;
 
 use crate::announce::RequiredScheduler;
 use crate::api::{Api, ApiError};
+use crate::backoff::Backoff;
 use crate::component::{Component, ProcessOptions, RunMetrics};
 use crate::inbox::Inbox;
+use crate::keyed::{self, Keyed};
 use crate::recorder::Recorder;
 use crate::resource::Resource;
 use berth_controller::zone::{NodeKeys, Plan, plan};
 use berth_controller::{Change, Settings, ZoneUpgrade};
-use berth_core::api::{Kind, Node, PersistentVolume, StringMap};
-use effects::Executor;
-use owner::Owner;
+use berth_core::api::{Kind, Node, Object, PersistentVolume, StringMap};
 use prometheus_client::registry::Registry;
 use serde::Deserialize;
 use serde_json::Value;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
+use volumes::{Volumes, executor};
 
-/// The name under which events are told: the one users know from kube-controller-manager.
-const COMPONENT: &str = "persistentvolume-controller";
+/// How long effects in flight may take when the controller stops. Pods are given 30 s by default.
+const GRACE: Duration = Duration::from_secs(10);
+
 /// How the controller runs.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -78,7 +71,7 @@ impl Component for Options {
         Kind::Pod,
         Kind::Node,
     ];
-    type Owner = Owner;
+    type Owner = Keyed<Volumes>;
 
     fn process(&self) -> &ProcessOptions {
         &self.process
@@ -93,7 +86,7 @@ impl Component for Options {
     }
 
     fn event_source(&self) -> String {
-        COMPONENT.to_owned()
+        berth_controller::COMPONENT.to_owned()
     }
 
     async fn prepare(&self, api: &Api) {
@@ -102,13 +95,16 @@ impl Component for Options {
         }
     }
 
-    fn owner(self, api: Api, recorder: Recorder, inbox: Inbox) -> Owner {
-        let executor = Executor {
-            api,
-            recorder,
-            metrics: self.metrics.clone(),
+    fn owner(self, api: Api, recorder: Recorder, inbox: Inbox<Object>) -> Self::Owner {
+        let volumes = Volumes::new(&api, &self);
+        let options = keyed::Options {
+            workers: self.workers,
+            resync: self.resync,
+            backoff: Backoff::EFFECT,
+            grace: GRACE,
+            health: self.process.health,
         };
-        Owner::new(executor, self, inbox)
+        Keyed::new(volumes, executor(api, recorder, self.metrics), options, inbox)
     }
 }
 

@@ -424,12 +424,16 @@ impl Owner {
         for change in message.difference.changes {
             match change {
                 Change::Applied(object) => self.apply(&object),
-                Change::Removed(name) => self.remove(message.kind, &name),
+                Change::Removed(name) => {
+                    if let Some(kind) = Kind::named(message.resource.kind) {
+                        self.remove(kind, &name);
+                    }
+                }
                 // What was known still stands: an object that cannot be read is not gone.
                 Change::Broken { .. } => {}
             }
         }
-        if message.difference.relisted && self.inbox.listed(message.kind) {
+        if message.difference.relisted && self.inbox.listed(message.resource) {
             self.begin();
         }
     }

@@ -288,7 +288,8 @@ impl Owner {
     }
 
     fn take(&mut self, message: Message) {
-        let Message { kind, difference } = message;
+        let Message { resource, difference } = message;
+        let Some(kind) = Kind::named(resource.kind) else { return };
         let now = self.now();
         for change in difference.changes {
             match change {
@@ -315,7 +316,7 @@ impl Owner {
         }
         self.hand_on(kind.name());
         self.let_go();
-        if difference.relisted && self.inbox.listed(kind) {
+        if difference.relisted && self.inbox.listed(resource) {
             tracing::info!("all objects are known");
             self.options.process.health.set_ready(true);
         }

@@ -1,117 +1,10 @@
-//! What a step asks for, as data.
-//!
-//! Effects are carried out in order. The first one that fails ends the list: what is left is found
-//! again by the next step on the same object. A write names the version it was decided on and must
-//! not be made on another one; a second write to the same object in one list continues on the
-//! version that the first one left.
+//! What changes about a claim or a volume, and why events are told.
 
-use crate::key::{Key, NamespacedName};
-use berth_core::api::{Kind, NodeSelector, ObjectMeta, ObjectReference};
+use berth_core::api::{NodeSelector, ObjectReference};
 use berth_core::names;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::fmt;
-
-/// One thing to do.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Effect {
-    /// Go on only if the API server confirms what was decided on: watches can lag behind.
-    Confirm(Confirmation),
-    /// Change an object.
-    Write(Write),
-    /// Delete an object.
-    Delete(Target),
-    /// Create the claim of a pod's ephemeral volume: see [`crate::ephemeral::claim_of`].
-    CreateClaim {
-        /// The pod.
-        pod: Target,
-        /// The volume's name in the pod.
-        volume: String,
-        /// The claim to create, in the pod's namespace.
-        claim: String,
-    },
-    /// Tell the user.
-    Emit(Event),
-    /// Look at another object.
-    Requeue(Key),
-    /// Run the step again a little later: nothing else would trigger it.
-    Retry,
-}
-
-/// What the API server must say for the rest of the list to be carried out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Confirmation {
-    /// There is no claim of this name with this uid.
-    ClaimGone {
-        /// The claim.
-        claim: NamespacedName,
-        /// Its uid.
-        uid: String,
-    },
-    /// There is no volume of this name.
-    VolumeGone {
-        /// The volume.
-        volume: String,
-    },
-    /// The object is still in the version that was decided on.
-    Unchanged(Target),
-    /// No pod with a node uses the claim.
-    ClaimUnused {
-        /// The claim.
-        claim: NamespacedName,
-    },
-}
-
-/// The object that an effect is about, in the state that was decided on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
-    /// Kind.
-    pub kind: Kind,
-    /// Namespace, empty for objects of the cluster.
-    pub namespace: String,
-    /// Name.
-    pub name: String,
-    /// Uid.
-    pub uid: String,
-    /// Resource version.
-    pub resource_version: String,
-}
-
-impl Target {
-    /// The object with this metadata.
-    #[must_use]
-    pub fn of(kind: Kind, metadata: &ObjectMeta) -> Self {
-        Self {
-            kind,
-            namespace: metadata.namespace.clone(),
-            name: metadata.name.clone(),
-            uid: metadata.uid.clone(),
-            resource_version: metadata.resource_version.clone(),
-        }
-    }
-
-    /// The key of a claim, a volume or a pod.
-    #[must_use]
-    pub fn key(&self) -> Option<Key> {
-        let name = || NamespacedName::new(&self.namespace, &self.name);
-        match self.kind {
-            Kind::PersistentVolumeClaim => Some(Key::Claim(name())),
-            Kind::PersistentVolume => Some(Key::Volume(self.name.clone())),
-            Kind::Pod => Some(Key::Pod(name())),
-            // Nothing is ever written to other kinds.
-            _ => None,
-        }
-    }
-}
-
-/// A change to one object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Write {
-    /// The object.
-    pub target: Target,
-    /// The change.
-    pub change: Change,
-}
 
 /// What becomes of the capacity in a claim's status.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -326,38 +219,6 @@ fn node_selector(selector: &NodeSelector) -> Value {
     json!({"nodeSelectorTerms": terms})
 }
 
-impl Write {
-    /// The change as a JSON merge patch that the API server refuses on any other version of the
-    /// object than `resource_version`.
-    #[must_use]
-    pub fn guarded_patch(&self, resource_version: &str) -> Value {
-        let mut patch = self.change.merge_patch();
-        patch["metadata"]["resourceVersion"] = json!(resource_version);
-        patch["metadata"]["uid"] = json!(self.target.uid);
-        patch
-    }
-}
-
-/// How serious an event is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum EventType {
-    /// All is well.
-    Normal,
-    /// Somebody should look.
-    Warning,
-}
-
-impl EventType {
-    /// As Kubernetes spells it.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Normal => "Normal",
-            Self::Warning => "Warning",
-        }
-    }
-}
-
 macro_rules! reasons {
     ($($name:ident),* $(,)?) => {
         /// The reasons of events, as Kubernetes spells them.
@@ -398,17 +259,4 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
-}
-
-/// Something a user should know about an object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
-    /// The object.
-    pub about: Target,
-    /// How serious it is.
-    pub event_type: EventType,
-    /// A short word.
-    pub reason: Reason,
-    /// A sentence.
-    pub message: String,
 }

@@ -1,0 +1,154 @@
+//! The volume controller's state and steps, as the loop for keyed work drives them.
+
+use super::Options;
+use super::metrics::{EffectLabels, Metrics};
+use crate::announce;
+use crate::api::Api;
+use crate::executor::{Answer, Executor};
+use crate::keyed::{Reconciler, Version, Work};
+use crate::recorder::Recorder;
+use berth_controller::{Reason, Settings, State, ephemeral, sync};
+use berth_core::api::{Kind, Object};
+use berth_core::effect::{Effect, Event, ObjectKey, Refusal};
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// Claims, volumes, and what is known of the rest.
+pub(crate) struct Volumes {
+    state: State,
+    settings: Settings,
+    metrics: Metrics,
+    /// Whether a scheduler announces that it can bind delayed claims, if that matters.
+    announced: watch::Receiver<bool>,
+    _listening: JoinSet<()>,
+}
+
+impl Volumes {
+    pub(super) fn new(api: &Api, options: &Options) -> Self {
+        let metrics = options.metrics.clone();
+        let mut settings = options.settings.clone();
+        // Until it was listened for long enough, a scheduler is taken to be there.
+        let (fact, announced) = watch::channel(true);
+        let mut listening = JoinSet::new();
+        if let Some(required) = options.required_scheduler.clone() {
+            settings.require_delayed_binding_scheduler = true;
+            metrics.announced.set(1);
+            listening.spawn(announce::listen(api.clone(), required, fact));
+        }
+        let mut state = State::default();
+        state.set_delay_announced(true);
+        Self {
+            state,
+            settings,
+            metrics,
+            announced,
+            _listening: listening,
+        }
+    }
+}
+
+/// An executor that counts what the controller writes.
+pub(super) fn executor(api: Api, recorder: Recorder, metrics: Metrics) -> Executor {
+    Executor::new(api, recorder).counting(move |effect, result, _took| {
+        let labels = EffectLabels {
+            effect: match effect {
+                Effect::Create(_) => "create_claim",
+                other => other.name(),
+            },
+            result,
+        };
+        metrics.effects.get_or_create(&labels).inc();
+        if result == "ok" && is_binding(effect) {
+            metrics.bound.inc();
+        }
+    })
+}
+
+fn is_binding(effect: &Effect) -> bool {
+    let Effect::Patch(patch) = effect else { return false };
+    let phase = patch.body.pointer("/status/phase").and_then(Value::as_str);
+    patch.target.key.known_kind() == Some(Kind::PersistentVolumeClaim) && phase == Some("Bound")
+}
+
+impl Reconciler for Volumes {
+    type Object = Object;
+    type Report = ();
+
+    fn apply(&mut self, object: Object) -> Vec<ObjectKey> {
+        self.state.apply(object)
+    }
+
+    fn remove(&mut self, key: &ObjectKey) -> Vec<ObjectKey> {
+        self.state.remove(key)
+    }
+
+    fn answered(&mut self, answer: &Answer) -> Vec<ObjectKey> {
+        // One that is not known may be gone again already, and nothing would tell.
+        match (self.state.metadata(&answer.key), answer.object()) {
+            (Some(_), Some(object)) => self.state.apply(object),
+            (None, _) | (_, None) => Vec::new(),
+        }
+    }
+
+    fn version(&self, key: &ObjectKey) -> Option<Version> {
+        let metadata = self.state.metadata(key)?;
+        Some(Version {
+            uid: metadata.uid.clone(),
+            resource_version: metadata.resource_version.clone(),
+        })
+    }
+
+    fn all_keys(&self) -> Vec<ObjectKey> {
+        self.state.all_keys()
+    }
+
+    fn step(&mut self, key: &ObjectKey, _now: Timestamp) -> Work<()> {
+        self.metrics.steps.inc();
+        let effects = sync(key, &self.state, &self.settings);
+        let undelayed = Reason::DelayedBindingUnavailable.as_str();
+        let told = |effect: &&Effect| matches!(effect, Effect::Event(event) if event.reason == undelayed);
+        let count = effects.iter().filter(told).count();
+        self.metrics.undelayed.inc_by(u64::try_from(count).unwrap_or(u64::MAX));
+        Work::Effects(effects)
+    }
+
+    fn begun(&mut self, touched: &[ObjectKey]) {
+        for key in touched.iter().filter(|key| is_volume(key)) {
+            self.state.hold(&key.name);
+        }
+    }
+
+    fn ended(&mut self, touched: &[ObjectKey]) -> Vec<ObjectKey> {
+        let volumes = touched.iter().filter(|key| is_volume(key));
+        volumes.filter_map(|key| self.state.unhold(&key.name)).collect()
+    }
+
+    fn refused(&mut self, effect: &Effect, refusal: &Refusal) -> Option<Event> {
+        match effect {
+            Effect::Create(claim) => ephemeral::create_refused(claim, refusal, &self.state),
+            _ => None,
+        }
+    }
+
+    async fn news(&mut self) -> Vec<ObjectKey> {
+        if self.announced.changed().await.is_err() {
+            // Nobody listens: what was taken to be so stays so.
+            return std::future::pending().await;
+        }
+        let announced = *self.announced.borrow_and_update();
+        self.metrics.announced.set(i64::from(announced));
+        self.state.set_delay_announced(announced)
+    }
+
+    fn measure(&self, waiting: usize, in_flight: usize) {
+        let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        self.metrics.queue.set(count(waiting));
+        self.metrics.in_flight.set(count(in_flight));
+    }
+}
+
+fn is_volume(key: &ObjectKey) -> bool {
+    key.known_kind() == Some(Kind::PersistentVolume)
+}
