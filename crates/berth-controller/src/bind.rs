@@ -83,8 +83,10 @@ fn reserve(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<C
             uid: claim.metadata.uid.clone(),
             resource_version: claim.metadata.resource_version.clone(),
         },
-        // A reservation by name was the user's: unbinding must leave the name in place.
-        by_controller: !reserved,
+        // A reservation by name was the user's: unbinding must leave the name in place. A mark that an earlier binding left
+        // would say otherwise.
+        by_controller: (reserved == volume.metadata.annotations.contains_key(names::BOUND_BY_CONTROLLER))
+            .then_some(!reserved),
     })
 }
 

@@ -24,8 +24,8 @@ pub enum Change {
     ReserveVolume {
         /// The claim.
         claim: ObjectReference,
-        /// Mark that the controller did it.
-        by_controller: bool,
+        /// The mark that the controller did it: set, or cleared; nothing if it is right.
+        by_controller: Option<bool>,
     },
     /// A volume is taken back from a claim.
     ReleaseVolume {
@@ -132,8 +132,9 @@ impl Change {
                     "uid": claim.uid,
                     "resourceVersion": claim.resource_version,
                 }}});
-                if *by_controller {
-                    patch["metadata"] = annotations([(names::BOUND_BY_CONTROLLER, Some("yes"))]);
+                if let Some(by_controller) = by_controller {
+                    let mark = by_controller.then_some("yes");
+                    patch["metadata"] = annotations([(names::BOUND_BY_CONTROLLER, mark)]);
                 }
                 patch
             }

@@ -2,18 +2,25 @@
 //!
 //! A pod can be created with its node already set: by hand, or by a controller that places its pods
 //! itself. No scheduler will ever choose a volume for it, so its delayed claims would wait for ever.
-//! They are bound, or provisioned, for the node that the pod is on.
+//! They are bound, or provisioned, for the node that the pod is on. As in the scheduler, the claims of a pod are
+//! assigned together: none takes the only volume that another one could use.
 
 use crate::bind::bind;
 use crate::change::{Change, Reason};
 use crate::claim::{key, refuse, write};
+use crate::index::{requested, size_of};
 use crate::settings::Settings;
 use crate::state::{PodUse, State};
-use berth_core::api::PersistentVolumeClaim;
-use berth_core::effect::{Effect, EventType};
+use berth_core::api::{PersistentVolume, PersistentVolumeClaim};
+use berth_core::assign::assign;
+use berth_core::effect::{Effect, EventType, ObjectKey};
+use berth_core::model::AccessModes;
 use berth_core::names;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
-/// What to do for a delayed claim if a pod on a node already uses it. Nothing if there is no such pod.
+/// What to do for a delayed claim if a pod on a node already uses it. Nothing if there is no such pod, or if claims of the pod are still
+/// missing.
 pub(crate) fn bind_for_placed_pod(
     claim: &PersistentVolumeClaim,
     state: &State,
@@ -33,7 +40,7 @@ pub(crate) fn bind_for_placed_pod(
     };
     let pod = state.pods_using(&name).find(is_placed)?;
     let node = pod.node_name.as_str();
-    if let Some(volume) = state.smallest_on_node(claim, node) {
+    if let Some(volume) = assigned_volume(claim, pod, state, settings)? {
         return Some(bind(volume, claim));
     }
     let class = claim.class_name().and_then(|class| state.class(class))?;
@@ -46,4 +53,57 @@ pub(crate) fn bind_for_placed_pod(
         pod.metadata.name
     );
     Some(refuse(claim, EventType::Warning, Reason::FailedBinding, message))
+}
+
+/// The volume that the claim gets if those of the pod's claims that wait for one are assigned together. `None` if claims of the pod
+/// are missing.
+fn assigned_volume<'a>(
+    claim: &PersistentVolumeClaim,
+    pod: &PodUse,
+    state: &'a State,
+    settings: &Settings,
+) -> Option<Option<&'a Arc<PersistentVolume>>> {
+    let names: BTreeSet<&String> = pod.claims.iter().collect();
+    let mut claims = Vec::new();
+    for name in names {
+        let found = state.claim(&ObjectKey::claim(&pod.metadata.namespace, name))?;
+        if found.metadata.uid == claim.metadata.uid || waits(found, pod, state, settings) {
+            claims.push(found);
+        }
+    }
+    claims.sort_by_key(|claim| requested(claim));
+    // Of its smallest volumes a claim needs no more than there are claims: the others cannot take all of them.
+    let of_claim = |claim: &&Arc<PersistentVolumeClaim>| state.smallest_on_node(claim, &pod.node_name, claims.len());
+    let fitting: Vec<Vec<&Arc<PersistentVolume>>> = claims.iter().map(of_claim).collect();
+    let mut volumes: Vec<&Arc<PersistentVolume>> = fitting.iter().flatten().copied().collect();
+    let rank = |volume: &PersistentVolume| (AccessModes::new(&volume.spec.access_modes).count(), size_of(volume));
+    volumes.sort_by(|one, other| {
+        let by_name = || one.metadata.name.cmp(&other.metadata.name);
+        rank(one).cmp(&rank(other)).then_with(by_name)
+    });
+    volumes.dedup_by(|one, other| one.metadata.name == other.metadata.name);
+    let place = |fits: &&Arc<PersistentVolume>| volumes.iter().position(|volume| Arc::ptr_eq(volume, fits));
+    let candidates: Vec<Vec<usize>> = fitting
+        .iter()
+        .map(|fitting| fitting.iter().filter_map(place).collect())
+        .collect();
+    let assigned = assign(volumes.len(), &candidates);
+    let this = claims
+        .iter()
+        .zip(assigned)
+        .find(|(one, _)| one.metadata.uid == claim.metadata.uid);
+    let volume = this.and_then(|(_, volume)| volumes.get(volume?).copied());
+    Some(volume)
+}
+
+/// Whether another claim of the pod looks for a volume too.
+fn waits(claim: &PersistentVolumeClaim, pod: &PodUse, state: &State, settings: &Settings) -> bool {
+    pod.may_use(claim)
+        && claim.spec.volume_name.is_empty()
+        && !claim.metadata.annotations.contains_key(names::BIND_COMPLETED)
+        && claim.selected_node().is_none()
+        && state.is_delayed(claim, settings)
+        // One that is being bound has chosen already, and so has one with a volume of its own.
+        && !state.is_held(&key(claim))
+        && state.best_volume(claim, true).is_none()
 }

@@ -65,7 +65,7 @@ pub fn protect_claim(object: &PersistentVolumeClaim, state: &State, settings: &S
 fn is_used_by_pod(object: &PersistentVolumeClaim, state: &State) -> bool {
     let name = claim::key(object);
     let mut pods = state.pods_using(&name);
-    pods.any(|pod| !pod.node_name.is_empty() && pod.may_use(object))
+    pods.any(|pod| pod.holds(object))
 }
 
 fn is_in_use(object: &PersistentVolume, state: &State, settings: &Settings) -> bool {

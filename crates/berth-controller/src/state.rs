@@ -62,6 +62,12 @@ impl PodUse {
         }
     }
 
+    /// Whether it keeps the claim from going: it has a node that is not done with it.
+    #[must_use]
+    pub fn holds(&self, claim: &PersistentVolumeClaim) -> bool {
+        !self.node_name.is_empty() && !self.metadata.is_shut_down() && self.may_use(claim)
+    }
+
     /// Whether the claim is one that this pod may use: for an ephemeral volume, its own.
     #[must_use]
     pub fn may_use(&self, claim: &PersistentVolumeClaim) -> bool {
@@ -90,6 +96,8 @@ pub struct State {
     index: VolumeIndex,
     /// Volumes that effects in flight are about: nobody else may choose them.
     held: FxHashSet<String>,
+    /// Claims that effects in flight are about: their volumes may be chosen already.
+    held_claims: FxHashSet<ObjectKey>,
     /// Claims that name a volume, by its name, whether it is there or not.
     naming: BTreeMap<String, BTreeSet<ObjectKey>>,
     /// Claims that wait for a volume, by class.
@@ -242,34 +250,58 @@ impl State {
             .map(|(_, modes, volume)| (modes, volume))
     }
 
-    /// The smallest free volume that fits the claim and that the node can reach.
-    #[must_use]
-    pub fn smallest_on_node(&self, claim: &PersistentVolumeClaim, node: &str) -> Option<&Arc<PersistentVolume>> {
-        let labels = self.nodes.get(node)?;
-        let found = self.index.smallest_free(claim, |name| {
-            !self.held.contains(name)
-                && self
+    /// The smallest free volumes that fit the claim and that the node can reach, so many at most.
+    pub(crate) fn smallest_on_node(
+        &self,
+        claim: &PersistentVolumeClaim,
+        node: &str,
+        count: usize,
+    ) -> Vec<&Arc<PersistentVolume>> {
+        let mut found: Vec<&Arc<PersistentVolume>> = Vec::new();
+        let Some(labels) = self.nodes.get(node) else {
+            return found;
+        };
+        while found.len() < count {
+            let next = self.index.smallest_free(claim, |name| {
+                let is_found = found.iter().any(|volume| volume.metadata.name == name);
+                let volume = self
                     .volumes
                     .get(name)
-                    .is_some_and(|volume| reaches(volume, node, labels))
-        });
-        found.and_then(|(_, name)| self.volumes.get(name))
+                    .filter(|_| !is_found && !self.held.contains(name));
+                volume.is_some_and(|volume| reaches(volume, node, labels))
+            });
+            match next.and_then(|(_, name)| self.volumes.get(name)) {
+                Some(volume) => found.push(volume),
+                None => break,
+            }
+        }
+        found
     }
 
-    /// Keeps a volume from being chosen while effects on it are in flight.
-    pub fn hold(&mut self, volume: &str) {
-        self.held.insert(volume.to_owned());
+    /// Whether effects on a claim are in flight.
+    pub(crate) fn is_held(&self, claim: &ObjectKey) -> bool {
+        self.held_claims.contains(claim)
+    }
+
+    /// Keeps a volume from being chosen, or a claim from being taken for one that waits, while effects on it are in flight.
+    pub fn hold(&mut self, key: &ObjectKey) {
+        match key.known_kind() {
+            Some(Kind::PersistentVolume) => drop(self.held.insert(key.name.clone())),
+            Some(Kind::PersistentVolumeClaim) => drop(self.held_claims.insert(key.clone())),
+            _ => {}
+        }
     }
 
     /// Ends [`State::hold`]. Gives a claim that could not choose the volume in the meantime, if it is free.
-    pub fn unhold(&mut self, volume: &str) -> Option<ObjectKey> {
-        self.held.remove(volume);
-        let volume = self
-            .volumes
-            .get(volume)
-            .filter(|volume| volume.spec.claim_ref.is_none())?;
+    pub fn unhold(&mut self, key: &ObjectKey) -> Option<ObjectKey> {
+        self.held_claims.remove(key);
+        if key.known_kind() != Some(Kind::PersistentVolume) {
+            return None;
+        }
+        self.held.remove(&key.name);
+        let volume = self.volumes.get(&key.name)?;
         let volume = Arc::clone(volume);
-        self.wake(&volume)
+        volume.spec.claim_ref.is_none().then(|| self.wake(&volume))?
     }
 
     /// Takes in an object of any kind. Gives what to look at; nothing if it was known already, or does not matter.
@@ -318,6 +350,9 @@ impl State {
     pub fn apply_claim(&mut self, claim: PersistentVolumeClaim) -> Vec<ObjectKey> {
         let name = ObjectKey::of(Kind::PersistentVolumeClaim, &claim.metadata);
         let mut keys = Vec::new();
+        if !self.claims.contains_key(&name) {
+            keys.extend(self.beside(&name));
+        }
         if let Some(known) = self.claims.get(&name) {
             if known.metadata.uid != claim.metadata.uid {
                 keys = self.remove_claim(&name);
@@ -342,6 +377,14 @@ impl State {
         self.claims.insert(name.clone(), Arc::new(claim));
         keys.push(name);
         keys
+    }
+
+    /// The claims that pods which were put on nodes use beside this one: their volumes are chosen together.
+    fn beside(&self, claim: &ObjectKey) -> Vec<ObjectKey> {
+        let placed = self.pods_using(claim).filter(|pod| !pod.node_name.is_empty());
+        let claims = placed.flat_map(|pod| pod.claims.iter());
+        let claims = claims.map(|name| ObjectKey::claim(&claim.namespace, name));
+        claims.filter(|other| other != claim).collect()
     }
 
     /// Forgets a claim. Gives the volumes that it leaves behind.

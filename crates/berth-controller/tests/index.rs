@@ -7,6 +7,7 @@ mod common;
 
 use berth_controller::State;
 use berth_core::api::{Object, PersistentVolume, PersistentVolumeClaim};
+use berth_core::effect::ObjectKey;
 use common::mk::{With, mk_claim, mk_volume};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -141,7 +142,7 @@ proptest! {
         }
         while let Some(found) = state.best_volume(&claim, false) {
             let name = found.metadata.name.clone();
-            state.hold(&name);
+            state.hold(&ObjectKey::volume(&name));
             prop_assert_ne!(state.best_volume(&claim, false).map(|next| next.metadata.name.clone()), Some(name));
         }
     }

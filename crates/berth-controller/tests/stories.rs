@@ -5,9 +5,9 @@
 
 mod common;
 
-use berth_controller::{Protection, Settings, State, ZoneUpgrade};
+use berth_controller::{Protection, Settings, State, ZoneUpgrade, sync};
 use berth_core::api::Kind;
-use berth_core::effect::ObjectKey;
+use berth_core::effect::{Effect, ObjectKey};
 use common::mk::{With, mk_claim, mk_class, mk_node, mk_pod, mk_volume};
 use common::{Cluster, Controller};
 use serde_json::{Value, json};
@@ -622,4 +622,84 @@ fn a_volume_that_was_reserved_for_a_claim_is_looked_at_when_the_claim_goes_elsew
     for name in ["a", "b"] {
         assert!(keys.contains(&ObjectKey::volume(name)), "{name} in {keys:?}");
     }
+}
+
+#[test]
+fn claims_of_a_pod_placed_without_a_scheduler_are_assigned_together() {
+    let class = |object: Value| object.with("/spec/storageClassName", json!("wait"));
+    let chosen = json!({"matchLabels": {"k": "x"}});
+    let volumes = || {
+        let small = class(mk_volume("small", "5Gi").on_node("n1")).with("/metadata/labels", json!({"k": "x"}));
+        let large = class(mk_volume("large", "10Gi").on_node("n1"));
+        Story::with(Settings::embedded())
+            .create(mk_node("n1"))
+            .create(small)
+            .create(large)
+    };
+    let placed = |pod: Value| pod.with("/spec/nodeName", json!("n1"));
+    // The first claim fits both, the second one only the smaller.
+    volumes()
+        .create(class(mk_claim("a", "5Gi")))
+        .create(class(mk_claim("b", "5Gi")).with("/spec/selector", chosen.clone()))
+        .create(placed(mk_pod("p", &["a", "b"])))
+        .claim("a", "Bound", "large")
+        .claim("b", "Bound", "small");
+    // The second claim comes when the pod is there already.
+    volumes()
+        .create(class(mk_claim("a", "5Gi")))
+        .create(placed(mk_pod("p", &["a", "b"])))
+        .claim("a", "Pending", "")
+        .create(class(mk_claim("b", "5Gi")).with("/spec/selector", chosen.clone()))
+        .claim("a", "Bound", "large")
+        .claim("b", "Bound", "small");
+    // Claims of ephemeral volumes are made one after the other.
+    let template = |selector: Value| {
+        json!({"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "wait",
+            "selector": selector, "resources": {"requests": {"storage": "5Gi"}}}}})
+    };
+    let ephemeral =
+        json!([{"name": "a", "ephemeral": template(Value::Null)}, {"name": "b", "ephemeral": template(chosen)}]);
+    volumes()
+        .create(placed(mk_pod("p", &[])).with("/spec/volumes", ephemeral))
+        .claim("p-a", "Bound", "large")
+        .claim("p-b", "Bound", "small");
+}
+
+#[test]
+fn a_pod_that_is_shut_down_does_not_hold_its_claim() {
+    let finalizers = json!(["foregroundDeletion"]);
+    let pod = mk_pod("p", &["c"]).with("/spec/nodeName", json!("n1"));
+    let story = protecting(Protection::Bound)
+        .create(pod.with("/metadata/finalizers", finalizers))
+        .delete_claim("c")
+        .delete_pod("p")
+        .edit(Kind::Pod, "p", &json!({"metadata": {"deletionGracePeriodSeconds": 30}}))
+        .claim("c", "Bound", "v")
+        // The node is done with it, and only its own claim keeps the object.
+        .edit(Kind::Pod, "p", &json!({"metadata": {"deletionGracePeriodSeconds": 0}}));
+    assert_eq!(story.cluster.claim("ns", "c"), None);
+    assert!(story.cluster.objects.contains_key(&Cluster::id(Kind::Pod, "ns", "p")));
+}
+
+#[test]
+fn a_reservation_by_name_is_the_users_whatever_an_earlier_binding_left() {
+    let claim = mk_claim("c", "5Gi").with("/metadata/uid", json!("1"));
+    let mark = "pv.kubernetes.io/bound-by-controller";
+    let reserve = |volume: Value| {
+        let mut state = State::default();
+        state.apply_volume(serde_json::from_value(volume.with("/status/phase", json!("Available"))).unwrap());
+        state.apply_claim(serde_json::from_value(claim.clone()).unwrap());
+        let effects = sync(&ObjectKey::claim("ns", "c"), &state, &Settings::default());
+        let found = effects.into_iter().find_map(|effect| match effect {
+            Effect::Patch(patch) if patch.name == "reserve_volume" => Some(patch.body),
+            _ => None,
+        });
+        found.unwrap()["metadata"]["annotations"].clone()
+    };
+    let marked = |volume: Value| volume.with("/metadata/annotations", json!({mark: "yes"}));
+    let by_name = || mk_volume("v", "5Gi").with("/spec/claimRef", json!({"namespace": "ns", "name": "c"}));
+    assert_eq!(reserve(mk_volume("v", "5Gi")), json!({mark: "yes"}));
+    assert_eq!(reserve(by_name()), Value::Null, "nothing to mark, and nothing to clear");
+    // With the mark, the claim's going elsewhere would wipe what the user wrote.
+    assert_eq!(reserve(marked(by_name())), json!({mark: null}));
 }

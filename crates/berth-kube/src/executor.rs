@@ -198,8 +198,10 @@ impl Run<'_> {
             },
             Fact::Unchanged(target) => {
                 let version = self.version_of(target).to_owned();
-                let found = self.read(&target.key).await?;
-                found.is_some_and(|found| found.metadata.resource_version == version)
+                let same = |known: &str, found: &str| known.is_empty() || known == found;
+                self.read(&target.key).await?.is_some_and(|Identity { metadata, .. }| {
+                    same(&target.uid, &metadata.uid) && same(&version, &metadata.resource_version)
+                })
             }
             Fact::ClaimUnused { claim } => !self.is_used(claim).await?,
         };

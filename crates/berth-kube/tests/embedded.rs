@@ -9,6 +9,7 @@ mod common;
 use berth_controller::{Protection, Settings, ZoneUpgrade};
 use berth_core::api::Kind;
 use berth_kube::controller::{Options, plan_zone_upgrade};
+use berth_kube::resource::Resource;
 use common::{Cluster, eventually};
 use serde_json::{Value, json};
 
@@ -73,6 +74,38 @@ async fn an_ephemeral_volume_lives_and_dies_with_its_pod() {
     eventually("the claim goes", || async { claim().await == "gone" }).await;
     eventually("the volume is released", || async {
         phase(&cluster, Kind::PersistentVolume, "", "v").await == "Released"
+    })
+    .await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_is_deleted_in_the_foreground_goes_after_its_ephemeral_claim() {
+    let cluster = Cluster::new();
+    let running = cluster.start(options(Settings {
+        protection: Protection::Bound,
+        ephemeral_claims: true,
+        ..Settings::default()
+    }));
+    cluster.create(&volume("v", "now")).await;
+    let template = json!({"spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "now",
+        "resources": {"requests": {"storage": "1Gi"}}}});
+    let volumes = json!([{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}]);
+    cluster.create(&pod("p", &volumes)).await;
+    eventually("the claim is made and bound", || async {
+        phase(&cluster, Kind::PersistentVolumeClaim, "default", "p-scratch").await == "Bound"
+    })
+    .await;
+    let pods = Resource::of(Kind::Pod);
+    // The user deletes it, and the node's agent ends it: its claim is the last that keeps it.
+    for grace in [30, 0] {
+        let options = json!({"propagationPolicy": "Foreground", "gracePeriodSeconds": grace});
+        let deleted = cluster.api.delete_with(pods, "default", "p", &options).await;
+        deleted.unwrap();
+    }
+    eventually("claim and pod go", || async {
+        let claim = cluster.get(Kind::PersistentVolumeClaim, "default", "p-scratch").await;
+        claim.is_none() && cluster.get(Kind::Pod, "default", "p").await.is_none()
     })
     .await;
     running.stop().await;

@@ -144,7 +144,7 @@ async fn a_list_goes_on_from_the_version_that_it_left_and_ends_at_the_first_refu
 #[tokio::test(flavor = "multi_thread")]
 async fn a_namesake_is_another_object() {
     let (world, target) = World::with_claim().await;
-    world.cluster.delete(CLAIM, "default", "c").await;
+    world.cluster.remove(CLAIM, "default", "c").await;
     let gone = Gone {
         key: target.key.clone(),
         uid: target.uid.clone(),

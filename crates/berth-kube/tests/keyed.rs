@@ -244,7 +244,7 @@ async fn an_object_that_a_write_finds_gone_is_forgotten_before_the_watch_says_so
     });
     let running = start(&gate);
     eventually("it was tried", || async { gate.asked("PATCH ") > 0 }).await;
-    cluster.delete(Kind::PersistentVolumeClaim, "default", "c").await;
+    cluster.remove(Kind::PersistentVolumeClaim, "default", "c").await;
     gate.decide(|asked| match asked.contains("watch=true") {
         true => Verdict::Hang,
         false => Verdict::Pass,

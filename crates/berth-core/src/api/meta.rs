@@ -50,6 +50,13 @@ impl ObjectMeta {
         self.deletion_timestamp.is_some()
     }
 
+    /// Whether it is being deleted and has nothing left to stop, though others may still keep the object: of a pod, its node is
+    /// done with it.
+    #[must_use]
+    pub fn is_shut_down(&self) -> bool {
+        self.is_deleting() && self.deletion_grace_period_seconds == Some(0)
+    }
+
     /// `namespace/name`, or the name alone for an object of the cluster.
     #[must_use]
     pub fn full_name(&self) -> String {

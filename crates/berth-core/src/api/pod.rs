@@ -492,18 +492,11 @@ impl Pod {
         matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
     }
 
-    /// Whether its node is done with it: it is being deleted and nothing of it runs any more, though others may
-    /// still keep the object.
-    #[must_use]
-    pub fn is_shut_down(&self) -> bool {
-        self.metadata.is_deleting() && self.metadata.deletion_grace_period_seconds == Some(0)
-    }
-
     /// Whether it keeps a claim of this name in its namespace from going: it has a node that is not done with it.
     #[must_use]
     pub fn holds_claim(&self, name: &str) -> bool {
         !self.spec.node_name.is_empty()
-            && !self.is_shut_down()
+            && !self.metadata.is_shut_down()
             && self
                 .spec
                 .volumes

@@ -115,14 +115,11 @@ impl Reconciler for Volumes {
     }
 
     fn begun(&mut self, touched: &[ObjectKey]) {
-        for key in touched.iter().filter(|key| is_volume(key)) {
-            self.state.hold(&key.name);
-        }
+        touched.iter().for_each(|key| self.state.hold(key));
     }
 
     fn ended(&mut self, touched: &[ObjectKey]) -> Vec<ObjectKey> {
-        let volumes = touched.iter().filter(|key| is_volume(key));
-        volumes.filter_map(|key| self.state.unhold(&key.name)).collect()
+        touched.iter().filter_map(|key| self.state.unhold(key)).collect()
     }
 
     fn refused(&mut self, effect: &Effect, refusal: &Refusal) -> Option<Event> {
@@ -147,8 +144,4 @@ impl Reconciler for Volumes {
         self.metrics.queue.set(count(waiting));
         self.metrics.in_flight.set(count(in_flight));
     }
-}
-
-fn is_volume(key: &ObjectKey) -> bool {
-    key.known_kind() == Some(Kind::PersistentVolume)
 }

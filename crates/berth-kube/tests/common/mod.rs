@@ -80,6 +80,16 @@ impl Cluster {
         result.unwrap();
     }
 
+    /// Deletes an object that finalizers would keep.
+    pub async fn remove(&self, kind: Kind, namespace: &str, name: &str) {
+        let resource = Resource::of(kind);
+        let freed = json!({"metadata": {"finalizers": null}});
+        let patched = self.api.merge_patch(resource, namespace, name, None, &freed).await;
+        patched.unwrap();
+        self.delete(kind, namespace, name).await;
+        assert_eq!(self.get(kind, namespace, name).await, None);
+    }
+
     pub async fn namespace(&self, name: &str) {
         self.create(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
             .await;
