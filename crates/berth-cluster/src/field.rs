@@ -194,25 +194,39 @@ pub fn merge_field(object: &mut Value, key: &str, patch: &Value, merge: Merge) -
     let Some(known) = fields.get_mut(key) else {
         return false;
     };
-    match (merge, key, &mut *known, patch) {
-        (Merge::Strategic, "conditions", Value::Array(known), Value::Array(changes)) => {
-            merge_conditions(known, changes)
-        }
+    match (merge, merge_key(key), &mut *known, patch) {
+        (Merge::Strategic, Some(by), Value::Array(known), Value::Array(changes)) => merge_items(known, changes, by),
         _ => merge_as(known, patch, merge),
     }
 }
 
-/// Merges conditions into others: those of the same type become one.
-fn merge_conditions(known: &mut Vec<Value>, changes: &[Value]) -> bool {
+/// The field by which the items of a list are told apart in strategic merges. Other lists are replaced.
+fn merge_key(list: &str) -> Option<&'static str> {
+    match list {
+        "conditions" => Some("type"),
+        "storage" => Some("storageClassName"),
+        "pools" => Some("name"),
+        _ => None,
+    }
+}
+
+fn merge_items(known: &mut Vec<Value>, changes: &[Value], by: &str) -> bool {
     let mut changed = false;
-    for condition in changes {
-        match known.iter_mut().find(|known| known["type"] == condition["type"]) {
-            Some(known) => changed |= merge_as(known, condition, Merge::Strategic),
-            None => {
-                known.push(condition.clone());
-                changed = true;
+    for change in changes {
+        let at = known.iter().position(|known| known[by] == change[by]);
+        let goes = change["$patch"] == "delete";
+        changed |= match at {
+            Some(at) if goes => {
+                known.remove(at);
+                true
             }
-        }
+            Some(at) => merge_as(&mut known[at], change, Merge::Strategic),
+            None if goes => false,
+            None => {
+                known.push(change.clone());
+                true
+            }
+        };
     }
     changed
 }

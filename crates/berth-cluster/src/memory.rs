@@ -47,6 +47,12 @@ impl MemoryCluster {
         &self.events
     }
 
+    /// How many writes there have been.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
     /// The next thing that happened and was not taken yet, in order: what a watch would tell.
     pub fn next_change(&mut self) -> Option<Change> {
         self.changed.pop_front()

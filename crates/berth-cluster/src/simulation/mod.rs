@@ -12,6 +12,7 @@
 //! ```
 
 mod agents;
+mod announce;
 mod drain;
 mod fill;
 mod fit;
@@ -231,6 +232,7 @@ impl Simulation {
         let mut moved = self.take_changes();
         moved |= self.run_controller();
         moved |= self.run_provisioners();
+        moved |= self.announce_limits();
         moved |= self.run_workloads();
         moved |= self.run_scheduler();
         moved |= self.run_agents();
@@ -261,6 +263,10 @@ impl Simulation {
             }
             if key.kind == "PodDisruptionBudget" {
                 self.budgets.insert(key.clone());
+            }
+            if key.kind == "Pod" {
+                present.iter().for_each(|pod| self.draw_inline(pod));
+                gone.iter().for_each(|pod| self.give_back_inline(pod));
             }
             match present {
                 Some(value) => self.take_in(&key, value),
@@ -435,7 +441,7 @@ impl Simulation {
             },
             guard: Guard::Uid,
             subresource,
-            merge: Merge::Json,
+            merge: Merge::Strategic,
             body,
             name: "change",
         });

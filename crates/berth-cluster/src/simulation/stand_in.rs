@@ -5,10 +5,8 @@
 //! there. Only of a driver that no CSINode tells of nothing is known; most such drivers are those of clouds, whose disks
 //! are in a zone.
 
+use super::pools::driver_of;
 use super::volumes::ProvisionerRun;
-use berth_core::api::StorageClass;
-use berth_core::migration::InTreePlugin;
-use berth_core::names::driver_object;
 use berth_provisioner::answer::Answer;
 use berth_provisioner::request::{Failure, Request, Source, Volume, places};
 use berth_provisioner::topology::{Policy, Question, requirement, topology_keys};
@@ -16,14 +14,6 @@ use std::collections::BTreeMap;
 
 /// The provisioner that stands in for drivers of which nothing is known.
 const ZONAL: &str = "berth.dev/zonal";
-
-/// The driver that serves a class: what once was part of Kubernetes is served by the driver that took over.
-fn driver_of(class: &StorageClass) -> String {
-    match InTreePlugin::from_name(&class.provisioner) {
-        Some(plugin) => plugin.driver().to_owned(),
-        None => driver_object(&class.provisioner).into_owned(),
-    }
-}
 
 impl ProvisionerRun {
     /// Makes a volume as the driver of its class would.

@@ -73,11 +73,14 @@ pub(super) struct ProvisionerRun {
     claims: BTreeSet<(String, String)>,
     volumes: BTreeSet<String>,
     retry: BTreeMap<Timestamp, BTreeSet<(String, String)>>,
+    /// Something changed that the room of built-in pools depends on.
+    pub(super) limits_changed: bool,
 }
 
 impl ProvisionerRun {
     pub(super) fn upsert(&mut self, object: &Object) {
         self.state.upsert(object);
+        self.note_limits(object.kind());
         let metadata = object.metadata();
         match object {
             Object::PersistentVolumeClaim(_) => {
@@ -99,6 +102,12 @@ impl ProvisionerRun {
 
     pub(super) fn remove(&mut self, kind: Kind, namespace: &str, name: &str) {
         self.state.remove(kind, namespace, name);
+        self.note_limits(kind);
+    }
+
+    fn note_limits(&mut self, kind: Kind) {
+        let counts = matches!(kind, Kind::StorageClass | Kind::Node | Kind::PersistentVolume);
+        self.limits_changed |= counts;
     }
 
     pub(super) fn due(&self) -> Option<Timestamp> {
@@ -178,7 +187,12 @@ impl Simulation {
                 Decision::Nothing(_) => continue,
                 Decision::Act { effects, retry } => (effects, retry),
                 Decision::Ask(attempt) => {
-                    let answer = self.draw(&attempt).and_then(|()| self.provisioners.ask(&attempt));
+                    let drawn = match Layout::of(&attempt.request.class) {
+                        // Built-in provisioners count what they have themselves.
+                        Some(_) => Ok(()),
+                        None => self.draw(&attempt.request),
+                    };
+                    let answer = drawn.and_then(|()| self.provisioners.ask(&attempt));
                     if answer.is_err() {
                         self.give_back(&attempt.request.name);
                     }

@@ -1,0 +1,80 @@
+//! Publishes how much room built-in pools with a limit have left, as the provisioners of a live cluster do.
+
+use super::Simulation;
+use crate::key_for;
+use berth_core::api::StorageClass;
+use berth_core::effect::Effect;
+use berth_core::names::driver_object;
+use berth_provisioner::builtin::Builtin;
+use berth_provisioner::capacity::pools::{self, Pool, PoolClass, PoolNodes};
+use berth_provisioner::topology::Segment;
+
+impl Simulation {
+    /// Writes what has changed since the last time.
+    pub(super) fn announce_limits(&mut self) -> bool {
+        if !std::mem::take(&mut self.provisioners.limits_changed) {
+            return false;
+        }
+        let run = &self.provisioners;
+        let mut reports = Vec::new();
+        for class in run.state.classes().filter(|class| is_announced(class)) {
+            for segment in Builtin::segments(class, run.state.nodes()) {
+                // A class whose limit is no quantity makes no volumes, and says so when it is asked.
+                let Ok(left) = run.builtin.available(class, &segment) else {
+                    continue;
+                };
+                reports.push((class.clone(), pool(&segment, left.unwrap_or(i64::MAX))));
+            }
+        }
+        let mut moved = false;
+        for (class, pool) in reports {
+            moved |= self.announce(&class, &pool);
+        }
+        moved
+    }
+
+    fn announce(&mut self, class: &StorageClass, pool: &Pool) -> bool {
+        let driver = key_for("CSIDriver", "", &driver_object(&class.provisioner));
+        if self.get(&driver).is_none() {
+            let object = Effect::Create(Box::new(pools::driver(&class.provisioner)));
+            // Nobody else makes it at the same time.
+            let _ = self.carry_out(&[object]);
+        }
+        let before = self.cluster.version();
+        let everywhere = Pool {
+            name: "unlimited".to_owned(),
+            nodes: PoolNodes::All,
+            bytes: i64::MAX,
+            expires: None,
+        };
+        let of_class = PoolClass::Class(class.metadata.name.clone());
+        for report in [
+            pools::report(&PoolClass::Fallback, &everywhere),
+            pools::report(&of_class, pool),
+        ] {
+            self.change(&driver, Some("status"), report);
+        }
+        self.cluster.version() > before
+    }
+}
+
+/// Whether the room of a class is published: it has a limit, and its claims wait for a pod.
+fn is_announced(class: &StorageClass) -> bool {
+    Builtin::has_limit(class) && class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer")
+}
+
+fn pool(segment: &Segment, bytes: i64) -> Pool {
+    let values: Vec<&str> = segment.values().map(String::as_str).collect();
+    Pool {
+        name: match values.is_empty() {
+            true => "cluster".to_owned(),
+            false => values.join("."),
+        },
+        nodes: match values.is_empty() {
+            true => PoolNodes::All,
+            false => PoolNodes::Segment(segment.clone()),
+        },
+        bytes,
+        expires: None,
+    }
+}
