@@ -377,3 +377,69 @@ fn pod_affinity_term(path: &str, term: &PodAffinityTerm) -> Result<(), Problem> 
         label_selector(&format!("{path}.namespaceSelector"), selector)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn problem(object: Value) -> String {
+        Object::decode(object).map_or_else(|error| error.to_string(), |_| String::new())
+    }
+
+    fn driver(storage: &Value) -> Value {
+        json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": "d"},
+               "status": {"storage": storage}})
+    }
+
+    #[test]
+    fn what_drivers_publish_is_checked() {
+        let pools = |pools: Value| driver(&json!([{"storageClassName": "fast", "pools": pools}]));
+        let topology = |operator: &str| json!({"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": operator, "values": ["a"]}]}]});
+        let sound = json!([{"name": "a", "capacity": "1Gi", "expiryTime": "2026-01-31T12:00:00Z", "nodeList": ["n1"]},
+                           {"name": "b", "capacity": "0", "nodeTopology": topology("In")}]);
+        assert_eq!(problem(pools(sound)), "");
+        for (broken, field, found) in [
+            (json!([{"name": "a"}, {"name": "a"}]), "[1].name", "\"a\" a second time"),
+            (json!([{"capacity": "-1Gi"}]), "[0].capacity", "a negative quantity"),
+            (json!([{"expiryTime": "soon"}]), "[0].expiryTime", "\"soon\""),
+            (
+                json!([{"nodeTopology": topology("In"), "nodeList": ["n1"]}]),
+                "[0].nodeList",
+                "beside nodeTopology",
+            ),
+            (
+                json!([{"nodeTopology": topology("Near")}]),
+                "[0].nodeTopology.nodeSelectorTerms[0].matchExpressions[0].operator",
+                "\"Near\"",
+            ),
+        ] {
+            let expected = format!("CSIDriver \"d\": status.storage[0].pools{field}: found {found}");
+            let problem = problem(pools(broken));
+            assert!(problem.starts_with(&expected), "{problem}");
+        }
+        let twice = driver(&json!([{"storageClassName": "fast"}, {"storageClassName": "fast"}]));
+        assert!(problem(twice).contains("status.storage[1].storageClassName: found \"fast\" a second time"));
+    }
+
+    #[test]
+    fn sizes_and_weights_are_not_negative() {
+        let capacity = |field: &str| {
+            json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIStorageCapacity", "metadata": {"name": "c"},
+                   "storageClassName": "fast", field: "-1"})
+        };
+        for field in ["capacity", "maximumVolumeSize"] {
+            let expected = format!("CSIStorageCapacity \"default/c\": {field}: found a negative quantity");
+            assert!(problem(capacity(field)).starts_with(&expected));
+        }
+        let class = |weight: &str| {
+            json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "provisioner": "p",
+                   "metadata": {"name": "ssd", "annotations": {(names::CLASS_WEIGHT): weight}}})
+        };
+        assert_eq!(problem(class("0")), "");
+        for weight in ["heavy", "-4", "1.5", ""] {
+            let expected = format!("metadata.annotations.{}: found {weight:?}", names::CLASS_WEIGHT);
+            assert!(problem(class(weight)).contains(&expected));
+        }
+    }
+}
