@@ -4,10 +4,8 @@ pub use crate::cluster::Size;
 
 use crate::process::{Memory, seconds_on_processor};
 use crate::{Progress, cluster, mebibytes};
-use berth_core::nodes::NodeId;
 use berth_scheduler::cluster::Cluster;
-use berth_scheduler::decide::{Decision, Scratch, decide};
-use berth_scheduler::plugins::FilterState;
+use berth_scheduler::decide::{Decision, Placement, Scratch, decide};
 use berth_scheduler::pod::Pod;
 use berth_scheduler::profile::Profile;
 use serde::Serialize;
@@ -118,7 +116,7 @@ fn load(size: &Size, progress: &mut Progress<'_>) -> Cluster {
 fn place(cluster: &mut Cluster, pod: &berth_core::api::Pod, profile: &Profile, scratch: &mut Scratch) -> bool {
     let compiled = cluster.compile(&profile.adapt(pod));
     let placed = match decide(cluster, &compiled, profile, scratch) {
-        Decision::Place(placement) => assume(cluster, &compiled, placement.node, scratch),
+        Decision::Place(placement) => assume(cluster, &compiled, &placement),
         Decision::Refuse(_) => false,
     };
     cluster.release(&compiled);
@@ -126,20 +124,12 @@ fn place(cluster: &mut Cluster, pod: &berth_core::api::Pod, profile: &Profile, s
 }
 
 /// Nothing is ever bound here, and nothing fails: what is assumed stays.
-fn assume(cluster: &mut Cluster, pod: &Pod, node: NodeId, scratch: &Scratch) -> bool {
-    for state in &scratch.states {
-        let FilterState::VolumeBinding(state) = state else {
-            continue;
-        };
-        let Ok(volumes) = state.on_node(cluster, node) else {
-            return false;
-        };
-        match cluster.assume_volumes(node, &volumes) {
-            Ok(assumption) => assumption.keep(),
-            Err(_) => return false,
-        }
+fn assume(cluster: &mut Cluster, pod: &Pod, placement: &Placement) -> bool {
+    match cluster.assume_volumes(placement.node, &placement.volumes) {
+        Ok(assumption) => assumption.keep(),
+        Err(_) => return false,
     }
-    let _ = cluster.assume_pod(pod, node);
+    let _ = cluster.assume_pod(pod, placement.node);
     true
 }
 

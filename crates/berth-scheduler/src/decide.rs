@@ -7,7 +7,7 @@
 
 use crate::cluster::Cluster;
 use crate::diagnose::{self, Diagnosis};
-use crate::equivalence::{self, Verdicts};
+use crate::equivalence::{self, Equivalence, SharingCounts, Verdicts};
 use crate::framework::{Code, PluginName, PreFilter, Refusal};
 use crate::nominated::{Nominated, Question};
 use crate::plugins::{self, FilterState, Outlook, ScoreContext};
@@ -15,6 +15,7 @@ use crate::pod::Pod;
 use crate::profile::Profile;
 use crate::sampler::Sampler;
 use crate::stopwatch::{ExtensionPoint, NoStopwatch, Stopwatch};
+use berth_core::binder::NodeVolumes;
 use berth_core::mask::NodeMask;
 use berth_core::nodes::NodeId;
 use berth_core::symbols::Symbol;
@@ -29,18 +30,30 @@ pub enum Decision {
     Refuse(Box<Diagnosis>),
 }
 
-/// The best node for a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The best node for a pod, and the volumes that the pod is to use there.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// The node.
     pub node: NodeId,
+    /// The volumes to be bound or made, beyond those that the pod's claims are bound to already.
+    pub volumes: NodeVolumes,
     /// Its total score.
     pub total: i64,
     /// How many nodes fit.
     pub fitting: usize,
 }
 
-/// What decisions keep from pod to pod: buffers, where sampling goes on, and the source of chance that breaks ties.
+/// The best node for a pod, before its volumes are looked up.
+#[derive(Clone, Copy, Debug)]
+struct Choice {
+    node: NodeId,
+    total: i64,
+    fitting: usize,
+}
+
+/// What decisions keep from pod to pod: buffers, where sampling goes on, the source of chance that breaks ties, and the
+/// verdicts that alike pods share. Those are about the nodes of one cluster: a scratch serves the cluster that it was first
+/// used with, or a clone of both.
 #[derive(Clone, Debug)]
 pub struct Scratch {
     /// What the filter plugins found out about the last pod.
@@ -51,6 +64,7 @@ pub struct Scratch {
     totals: Vec<i64>,
     sampler: Sampler,
     chance: u64,
+    equivalence: Equivalence,
 }
 
 impl Scratch {
@@ -65,7 +79,20 @@ impl Scratch {
             totals: Vec::new(),
             sampler: Sampler::default(),
             chance: seed,
+            equivalence: Equivalence::default(),
         }
+    }
+
+    /// How often alike pods shared verdicts, and what that took.
+    #[must_use]
+    pub fn sharing(&self) -> SharingCounts {
+        self.equivalence.counts()
+    }
+
+    /// Drops the verdicts that alike pods share, and what they hold in the cluster. Decisions are the same without them,
+    /// and take longer.
+    pub fn forget_verdicts(&mut self, cluster: &mut Cluster) {
+        self.equivalence.forget_all(cluster);
     }
 
     /// The next number of the sequence that the seed starts (SplitMix64).
@@ -114,8 +141,11 @@ pub fn decide_timed(
     let pre_filtered = pre_filter(cluster, pod, profile, &mut scratch.states, watch);
     let mut promised = Vec::new();
     if pre_filtered.refusal.is_none() {
-        let (states, only_nodes) = (&scratch.states, &pre_filtered.only_nodes);
-        let (place, verdicts) = equivalence::verdicts_for(cluster, pod, profile, states, only_nodes, watch);
+        let Scratch {
+            states, equivalence, ..
+        } = &mut *scratch;
+        let only_nodes = &pre_filtered.only_nodes;
+        let (place, verdicts) = equivalence.verdicts_for(cluster, pod, profile, states, only_nodes, watch);
         let mut search = Search {
             cluster,
             pod,
@@ -123,14 +153,39 @@ pub fn decide_timed(
             scratch,
             verdicts: &verdicts,
         };
-        let placement = search.find(nominated, &mut promised, watch);
-        cluster.equivalence_mut().put_back(place, verdicts);
-        if let Some(placement) = placement {
-            return Decision::Place(placement);
+        let choice = search.find(nominated, &mut promised, watch);
+        scratch.equivalence.put_back(place, verdicts);
+        if let Some(choice) = choice {
+            return place_with_volumes(cluster, &scratch.states, choice);
         }
     }
     let diagnosis = diagnose::diagnose(cluster, &scratch.states, pre_filtered, &promised);
     Decision::Refuse(Box::new(diagnosis))
+}
+
+/// Looks up the volumes of a pod on the chosen node.
+fn place_with_volumes(cluster: &Cluster, states: &[FilterState], choice: Choice) -> Decision {
+    let Choice { node, total, fitting } = choice;
+    let volumes =
+        FilterState::volume_binding(states).map_or(Ok(NodeVolumes::default()), |state| state.volumes_on(cluster, node));
+    match volumes {
+        Ok(volumes) => Decision::Place(Placement {
+            node,
+            volumes,
+            total,
+            fitting,
+        }),
+        // The quick verdict and the words agree, as a property test holds. Should they ever not, nobody can tell whether
+        // the pod fits: it is tried again, and does not wait for an event.
+        Err(refusal) => Decision::Refuse(Box::new(Diagnosis {
+            node_count: cluster.all_nodes().len(),
+            early: Some(Refusal {
+                code: Code::Error,
+                ..refusal
+            }),
+            nodes: Vec::new(),
+        })),
+    }
 }
 
 /// Asks every filter plugin about the pod. A refusal that nothing can resolve ends the asking, another one does not.
@@ -185,7 +240,7 @@ impl Search<'_> {
         nominated: &Nominated<'_>,
         promised: &mut Vec<(NodeId, Refusal)>,
         watch: &mut impl Stopwatch,
-    ) -> Option<Placement> {
+    ) -> Option<Choice> {
         if self.verdicts.fitting() == 0 {
             return None;
         }
@@ -207,14 +262,14 @@ impl Search<'_> {
     }
 
     /// The best node by the kept scores, if no other plugin has anything to add but the same for all nodes.
-    fn best_kept(&mut self, same: i64) -> Option<Placement> {
+    fn best_kept(&mut self, same: i64) -> Option<Choice> {
         let (best, equals) = self.verdicts.best();
         let place = match equals {
             0 | 1 => 0,
             equals => self.scratch.next_number() % equals,
         };
         let fitting = self.verdicts.fitting();
-        Some(Placement {
+        Some(Choice {
             node: self.verdicts.nth_best(best, place)?,
             // A single node need not be scored.
             total: if fitting == 1 { 0 } else { best + same },
@@ -328,7 +383,7 @@ struct Scorers {
 }
 
 /// The highest total; of several, one by chance.
-fn choose(scratch: &mut Scratch) -> Placement {
+fn choose(scratch: &mut Scratch) -> Choice {
     let best = scratch.totals.iter().copied().max().unwrap_or(0);
     let equals = scratch.totals.iter().filter(|total| **total == best).count();
     let chosen = match equals {
@@ -337,7 +392,7 @@ fn choose(scratch: &mut Scratch) -> Placement {
     };
     let mut fitting = scratch.nodes.iter().zip(&scratch.totals);
     let node = fitting.by_ref().filter(|(_, total)| **total == best).nth(chosen);
-    Placement {
+    Choice {
         node: node.map_or(NodeId(0), |(node, _)| *node),
         total: best,
         fitting: scratch.nodes.len(),

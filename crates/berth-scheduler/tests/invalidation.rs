@@ -9,7 +9,6 @@ use berth_core::api::{self, Kind, Object};
 use berth_scheduler::cluster::Cluster;
 use berth_scheduler::decide::{Decision, Scratch, decide};
 use berth_scheduler::equivalence::SharingCounts;
-use berth_scheduler::plugins::FilterState;
 use berth_scheduler::profile::Profile;
 use serde_json::{Value, json};
 
@@ -95,7 +94,7 @@ impl Story {
         // What is kept of both classes of pods from here on.
         story.check("a", Ok("n1"));
         story.check("b", Ok("n3"));
-        story.before = story.cluster.sharing();
+        story.before = story.scratch.sharing();
         story
     }
 
@@ -121,7 +120,7 @@ impl Story {
     /// How many classes were built anew, and how many nodes mended, since the beginning or the last call.
     #[track_caller]
     fn check_work(&mut self, built: u64, mended: u64) {
-        let now = self.cluster.sharing();
+        let now = self.scratch.sharing();
         let work = (now.built - self.before.built, now.mended - self.before.mended);
         assert_eq!(work, (built, mended), "built anew, and mended");
         self.before = now;
@@ -280,16 +279,14 @@ fn placements_touch_their_node() {
         let Decision::Place(placement) = decide(&mut cluster, &pod, &Profile::default(), &mut scratch) else {
             panic!("there is room for all");
         };
-        let state = FilterState::volume_binding(&scratch.states).expect("it has a claim");
-        let volumes = state.on_node(&cluster, placement.node).expect("the node fits");
-        let assumption = cluster.assume_volumes(placement.node, &volumes);
+        let assumption = cluster.assume_volumes(placement.node, &placement.volumes);
         assumption.expect("nothing changed since").keep();
         let _ = cluster.assume_pod(&pod, placement.node);
         cluster.release(&pod);
     }
     let SharingCounts {
         found, built, mended, ..
-    } = cluster.sharing();
+    } = scratch.sharing();
     assert_eq!((found, built, mended), (999, 1, 999), "of 1000 pods on 400 nodes");
 }
 
@@ -318,7 +315,7 @@ fn driver_reports() {
     story.cluster.upsert(&mk_claim("c", "made", 5));
     story.cluster.upsert(&report([1, 10, 1], "2030-01-01T00:00:00Z"));
     story.check("c", Ok("n1"));
-    story.before = story.cluster.sharing();
+    story.before = story.scratch.sharing();
     story.cluster.upsert(&report([1, 10, 1], "2031-01-01T00:00:00Z"));
     story.check("c", Ok("n1"));
     story.check_work(0, 0);

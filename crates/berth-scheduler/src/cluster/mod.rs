@@ -29,7 +29,6 @@ pub use taints::{TaintList, Taints};
 pub use topology::{Topology, TopologyColumn};
 pub use workloads::Workloads;
 
-use crate::equivalence::{self, Equivalence, SharingCounts};
 use crate::pod::{Footprint, Pod, Taint};
 use berth_core::api::{self, Kind, Object};
 use berth_core::binder::{AssumeError, Assumption, NodeVolumes, VolumeBinder};
@@ -75,7 +74,6 @@ pub struct Cluster {
     assumptions: u64,
     /// Nodes whose pods changed, or which changed themselves.
     touched: Journal<NodeId>,
-    equivalence: Equivalence,
 }
 
 /// A pod that was assumed to run on a node. [`Cluster::forget`] takes it back.
@@ -508,22 +506,6 @@ impl Cluster {
     /// The nodes whose pods changed, or which changed themselves.
     pub(crate) fn touched(&self) -> &Journal<NodeId> {
         &self.touched
-    }
-
-    /// The verdicts that alike pods share.
-    pub(crate) fn equivalence_mut(&mut self) -> &mut Equivalence {
-        &mut self.equivalence
-    }
-
-    /// How often alike pods shared verdicts, and what that took.
-    #[must_use]
-    pub fn sharing(&self) -> SharingCounts {
-        self.equivalence.counts()
-    }
-
-    /// Drops the verdicts that alike pods share. Decisions are the same without them, and take longer.
-    pub fn forget_verdicts(&mut self) {
-        equivalence::forget_all(self);
     }
 
     /// Keeps the nodes of these names in a set.

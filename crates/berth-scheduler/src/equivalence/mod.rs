@@ -98,7 +98,7 @@ pub struct SharingCounts {
     pub dropped: u64,
 }
 
-/// The verdicts of the classes that pods were of lately.
+/// The verdicts of the classes that pods were of lately, on the nodes of one cluster. They hold node selectors there.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Equivalence {
     profiles: Vec<Profile>,
@@ -153,55 +153,111 @@ impl Equivalence {
         self.counts.dropped += 1;
         Some(dropped.traits)
     }
-}
 
-/// Takes out the verdicts of a pod's class, up to date, with the place to [put them back](Equivalence::put_back) to.
-pub(crate) fn verdicts_for(
-    cluster: &mut Cluster,
-    pod: &Pod,
-    profile: &Profile,
-    states: &[FilterState],
-    only_nodes: &[(PluginName, Box<[Symbol]>)],
-    watch: &mut impl Stopwatch,
-) -> (usize, Verdicts) {
-    let claims = alike_claims(cluster, states);
-    let asked = Asked {
-        pod,
-        profile,
-        states,
-        only_nodes,
-        claims_kept: claims.is_some(),
-    };
-    let images = held_images(cluster, pod);
-    let number = profile_number(cluster, profile);
-    let traits = Traits::of(number, pod, &images, claims.as_ref());
-    let (place, mut verdicts) = take_out(cluster, &traits);
-    watch.begin();
-    refresh(cluster, &mut verdicts, &asked, &images, watch);
-    (place, verdicts)
-}
-
-/// The number of a profile. Everything is forgotten if there are too many.
-fn profile_number(cluster: &mut Cluster, profile: &Profile) -> usize {
-    let known = &cluster.equivalence_mut().profiles;
-    if let Some(number) = known.iter().position(|known| known == profile) {
-        return number;
+    /// Takes out the verdicts of a pod's class, up to date, with the place to [put them back](Self::put_back) to.
+    pub(crate) fn verdicts_for(
+        &mut self,
+        cluster: &mut Cluster,
+        pod: &Pod,
+        profile: &Profile,
+        states: &[FilterState],
+        only_nodes: &[(PluginName, Box<[Symbol]>)],
+        watch: &mut impl Stopwatch,
+    ) -> (usize, Verdicts) {
+        let claims = alike_claims(cluster, states);
+        let asked = Asked {
+            pod,
+            profile,
+            states,
+            only_nodes,
+            claims_kept: claims.is_some(),
+        };
+        let images = held_images(cluster, pod);
+        let number = self.profile_number(cluster, profile);
+        let traits = Traits::of(number, pod, &images, claims.as_ref());
+        let (place, mut verdicts) = self.take_out(cluster, &traits);
+        watch.begin();
+        self.refresh(cluster, &mut verdicts, &asked, &images, watch);
+        (place, verdicts)
     }
-    if known.len() == MAX_PROFILES {
-        forget_all(cluster);
-    }
-    let known = &mut cluster.equivalence_mut().profiles;
-    known.push(profile.clone());
-    known.len() - 1
-}
 
-/// Drops all verdicts, and lets go of what they hold.
-pub(crate) fn forget_all(cluster: &mut Cluster) {
-    let counts = cluster.equivalence_mut().counts;
-    let forgotten = std::mem::take(cluster.equivalence_mut());
-    cluster.equivalence_mut().counts = counts;
-    for selector in forgotten.classes.iter().flat_map(|class| class.traits.selectors()) {
-        cluster.binder_mut().release_selector(selector);
+    /// The number of a profile. Everything is forgotten if there are too many.
+    fn profile_number(&mut self, cluster: &mut Cluster, profile: &Profile) -> usize {
+        if let Some(number) = self.profiles.iter().position(|known| known == profile) {
+            return number;
+        }
+        if self.profiles.len() == MAX_PROFILES {
+            self.forget_all(cluster);
+        }
+        self.profiles.push(profile.clone());
+        self.profiles.len() - 1
+    }
+
+    /// Drops all verdicts, and lets go of what they hold in the cluster.
+    pub(crate) fn forget_all(&mut self, cluster: &mut Cluster) {
+        let counts = self.counts;
+        let forgotten = std::mem::take(self);
+        self.counts = counts;
+        for selector in forgotten.classes.iter().flat_map(|class| class.traits.selectors()) {
+            cluster.binder_mut().release_selector(selector);
+        }
+    }
+
+    fn take_out(&mut self, cluster: &mut Cluster, traits: &Traits<'_>) -> (usize, Verdicts) {
+        let length = cluster.nodes().column_length();
+        let hash = traits.hash();
+        self.uses += 1;
+        if let Some(place) = self.find(traits, hash) {
+            self.counts.found += 1;
+            let mut verdicts = std::mem::take(&mut self.classes[place]);
+            verdicts.used = self.uses;
+            return (place, verdicts);
+        }
+        let room = (MAX_BYTES / Verdicts::bytes(length)).clamp(1, MAX_CLASSES);
+        while self.classes.len() >= room {
+            let Some(dropped) = self.drop_oldest() else {
+                break;
+            };
+            for selector in dropped.selectors() {
+                cluster.binder_mut().release_selector(selector);
+            }
+        }
+        let new = Verdicts::new(traits.keep(), hash, self.uses);
+        for selector in new.traits.selectors() {
+            cluster.binder_mut().hold_selector(selector);
+        }
+        let place = self.insert(new);
+        (place, std::mem::take(&mut self.classes[place]))
+    }
+
+    /// Brings verdicts up to date: on the nodes that changed, or on all.
+    fn refresh(
+        &mut self,
+        cluster: &mut Cluster,
+        verdicts: &mut Verdicts,
+        asked: &Asked<'_>,
+        images: &[Symbol],
+        watch: &mut impl Stopwatch,
+    ) {
+        let stand = stand(cluster, images);
+        let stale = (verdicts.stand.as_ref() == Some(&stand))
+            .then(|| stale_nodes(cluster, verdicts, asked))
+            .flatten();
+        match stale {
+            Some(stale) => {
+                verdicts.mend(cluster, asked, &stale, watch);
+                self.counts.mended += stale.len() as u64;
+            }
+            None => {
+                verdicts.build(cluster, asked, watch);
+                verdicts.stand = Some(stand);
+                self.counts.built += 1;
+            }
+        }
+        verdicts.nodes_read = cluster.touched().next();
+        if let Some(state) = asked.open_claims() {
+            verdicts.volumes_read = cluster.binder().read_up_to(state.prepared());
+        }
     }
 }
 
@@ -210,64 +266,6 @@ fn alike_claims(cluster: &Cluster, states: &[FilterState]) -> Option<AlikeClaims
     match FilterState::volume_binding(states) {
         Some(state) => cluster.binder().alike(state.prepared()),
         None => Some(AlikeClaims::default()),
-    }
-}
-
-fn take_out(cluster: &mut Cluster, traits: &Traits<'_>) -> (usize, Verdicts) {
-    let length = cluster.nodes().column_length();
-    let hash = traits.hash();
-    let kept = cluster.equivalence_mut();
-    kept.uses += 1;
-    if let Some(place) = kept.find(traits, hash) {
-        kept.counts.found += 1;
-        let mut verdicts = std::mem::take(&mut kept.classes[place]);
-        verdicts.used = kept.uses;
-        return (place, verdicts);
-    }
-    let room = (MAX_BYTES / Verdicts::bytes(length)).clamp(1, MAX_CLASSES);
-    while cluster.equivalence_mut().classes.len() >= room {
-        let Some(dropped) = cluster.equivalence_mut().drop_oldest() else {
-            break;
-        };
-        for selector in dropped.selectors() {
-            cluster.binder_mut().release_selector(selector);
-        }
-    }
-    let new = Verdicts::new(traits.keep(), hash, cluster.equivalence_mut().uses);
-    for selector in new.traits.selectors() {
-        cluster.binder_mut().hold_selector(selector);
-    }
-    let kept = cluster.equivalence_mut();
-    let place = kept.insert(new);
-    (place, std::mem::take(&mut kept.classes[place]))
-}
-
-/// Brings verdicts up to date: on the nodes that changed, or on all.
-fn refresh(
-    cluster: &mut Cluster,
-    verdicts: &mut Verdicts,
-    asked: &Asked<'_>,
-    images: &[Symbol],
-    watch: &mut impl Stopwatch,
-) {
-    let stand = stand(cluster, images);
-    let stale = (verdicts.stand.as_ref() == Some(&stand))
-        .then(|| stale_nodes(cluster, verdicts, asked))
-        .flatten();
-    match stale {
-        Some(stale) => {
-            verdicts.mend(cluster, asked, &stale, watch);
-            cluster.equivalence_mut().counts.mended += stale.len() as u64;
-        }
-        None => {
-            verdicts.build(cluster, asked, watch);
-            verdicts.stand = Some(stand);
-            cluster.equivalence_mut().counts.built += 1;
-        }
-    }
-    verdicts.nodes_read = cluster.touched().next();
-    if let Some(state) = asked.open_claims() {
-        verdicts.volumes_read = cluster.binder().read_up_to(state.prepared());
     }
 }
 

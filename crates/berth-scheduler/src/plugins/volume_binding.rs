@@ -39,7 +39,7 @@ impl State {
     /// Whether a node is refused, and why.
     #[must_use]
     pub fn filter(&self, cluster: &Cluster, node: NodeId) -> Option<Refusal> {
-        self.on_node(cluster, node).err().map(refusal)
+        self.volumes_on(cluster, node).err()
     }
 
     /// Keeps the nodes that are not refused.
@@ -65,6 +65,11 @@ impl State {
     /// Whether a node is not refused for claims that are not bound.
     pub(crate) fn accepts_unbound(&self, cluster: &Cluster, node: NodeId) -> bool {
         cluster.binder().accepts_unbound(&self.prepared, node)
+    }
+
+    /// The volumes that the pod would use on a node, or the refusal of the node.
+    pub(crate) fn volumes_on(&self, cluster: &Cluster, node: NodeId) -> Result<NodeVolumes, Refusal> {
+        self.on_node(cluster, node).map_err(refusal)
     }
 
     /// The volumes that the pod would use on a node.

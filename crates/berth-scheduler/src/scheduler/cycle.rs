@@ -4,11 +4,11 @@ use super::Scheduler;
 use super::binding::Binding;
 use super::preempting::nominated;
 use crate::cluster::Cluster;
-use crate::decide::{Decision, decide_timed};
+use crate::decide::{Decision, Placement, decide_timed};
 use crate::diagnose::Diagnosis;
 use crate::events::{ClusterEvent, Help};
 use crate::framework::{Code, PluginName, PluginSet, PreFilter};
-use crate::plugins::{self, FilterState};
+use crate::plugins;
 use crate::pod::Pod;
 use crate::profile::Profile;
 use crate::queue::{PodKey, Rousing};
@@ -42,7 +42,7 @@ impl Scheduler {
             ))
         });
         match decided {
-            Some(Decision::Place(placement)) => self.place_pod(&key, placement.node, now),
+            Some(Decision::Place(placement)) => self.place_pod(&key, &placement, now),
             Some(Decision::Refuse(diagnosis)) => self.refuse(&key, &diagnosis, now),
             None => self.queue.remove(&key),
         }
@@ -50,7 +50,8 @@ impl Scheduler {
     }
 
     /// Assumes the pod and its volumes on a node, and starts its binding.
-    fn place_pod(&mut self, key: &PodKey, node: NodeId, now: Duration) {
+    fn place_pod(&mut self, key: &PodKey, placement: &Placement, now: Duration) {
+        let node = placement.node;
         let Some(pod) = self.pods.get(key) else {
             return;
         };
@@ -58,10 +59,7 @@ impl Scheduler {
             .profiles
             .get(pod.scheduler_name())
             .map_or(Duration::ZERO, |profile| profile.volume_binding.bind_timeout);
-        let volumes = FilterState::volume_binding(&self.scratch.states)
-            .and_then(|state| state.on_node(&self.cluster, node).ok())
-            .unwrap_or_default();
-        match self.cluster.assume_volumes(node, &volumes) {
+        match self.cluster.assume_volumes(node, &placement.volumes) {
             Ok(assumption) => {
                 let footprint = Arc::clone(&pod.compiled.footprint);
                 let assumed_pod = self.cluster.assume_pod(&pod.compiled, node);

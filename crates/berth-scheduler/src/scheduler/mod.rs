@@ -10,7 +10,7 @@
 //! ```
 
 mod binding;
-mod bindings;
+mod binding_index;
 mod cycle;
 mod effects;
 mod preempting;
@@ -27,7 +27,7 @@ use crate::pod::Pod;
 use crate::profile::Profile;
 use crate::queue::{Place, PodKey, Queue};
 use berth_core::api;
-use bindings::Bindings;
+use binding_index::BindingIndex;
 use preempting::{Eviction, Nominations};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -143,7 +143,7 @@ pub struct Scheduler {
     profiles: BTreeMap<String, Profile>,
     scratch: Scratch,
     pods: FxHashMap<PodKey, PendingPod>,
-    bindings: Bindings,
+    bindings: BindingIndex,
     /// Bindings by the claims that they wait for.
     waiting_for_claim: FxHashMap<String, SmallVec<[PodKey; 1]>>,
     nominations: Nominations,
@@ -168,7 +168,7 @@ impl Scheduler {
             profiles,
             scratch: Scratch::new(seed),
             pods: FxHashMap::default(),
-            bindings: Bindings::default(),
+            bindings: BindingIndex::default(),
             waiting_for_claim: FxHashMap::default(),
             nominations: Nominations::default(),
             evictions: FxHashMap::default(),

@@ -6,7 +6,6 @@ use crate::objects::{objects, pod};
 use berth_core::api::{Kind, Object};
 use berth_scheduler::cluster::Cluster;
 use berth_scheduler::decide::{Decision, Scratch, decide};
-use berth_scheduler::plugins::FilterState;
 use berth_scheduler::profile::Profile;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -125,15 +124,12 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// Places a pod as a scheduler does.
-fn assume(cluster: &mut Cluster, scratch: &Scratch, pod: &berth_scheduler::pod::Pod, decision: &Decision) {
+fn assume(cluster: &mut Cluster, pod: &berth_scheduler::pod::Pod, decision: &Decision) {
     let Decision::Place(placement) = decision else {
         return;
     };
-    if let Some(state) = FilterState::volume_binding(&scratch.states) {
-        let volumes = state.on_node(cluster, placement.node).expect("the node fits");
-        let assumption = cluster.assume_volumes(placement.node, &volumes);
-        assumption.expect("nothing changed since").keep();
-    }
+    let assumption = cluster.assume_volumes(placement.node, &placement.volumes);
+    assumption.expect("nothing changed since").keep();
     let _ = cluster.assume_pod(pod, placement.node);
 }
 
@@ -166,11 +162,11 @@ fn check(before: &[Object], other: &[Object], steps: &[Step], profile: &Profile)
                 pod.metadata.name = format!("replica-{number}");
                 let pod = cluster.compile(&pod);
                 let (mut without, mut alone) = (cluster.clone(), scratch.clone());
-                without.forget_verdicts();
+                alone.forget_verdicts(&mut without);
                 let expected = decide(&mut without, &pod, profile, &mut alone);
                 let decision = decide(&mut cluster, &pod, profile, &mut scratch);
                 prop_assert_eq!(&decision, &expected, "step {}", number);
-                assume(&mut cluster, &scratch, &pod, &decision);
+                assume(&mut cluster, &pod, &decision);
                 cluster.release(&pod);
             }
         }

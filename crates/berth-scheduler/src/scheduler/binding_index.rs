@@ -13,13 +13,13 @@ use std::time::Duration;
 
 /// The bindings under way. A deadline stands only while its binding waits for volumes.
 #[derive(Debug, Default)]
-pub(super) struct Bindings {
+pub(super) struct BindingIndex {
     by_pod: FxHashMap<PodKey, Binding>,
     by_volume: FxHashMap<VolumeId, SmallVec<[PodKey; 1]>>,
     deadlines: BTreeSet<(Duration, PodKey)>,
 }
 
-impl Bindings {
+impl BindingIndex {
     pub(super) fn insert(&mut self, key: &PodKey, binding: Binding) {
         self.remove(key);
         self.deadlines.insert((binding.deadline(), PodKey::clone(key)));
