@@ -114,8 +114,22 @@ pub(crate) async fn watch_selected<T: Watchable>(
     tracing::debug!(kind = resource.kind, cancelled = ended.is_none(), "watch ended");
 }
 
-/// The place of an object that was handed over: its version, and whether it could be decoded.
-type Known = FxHashMap<ObjectName, String>;
+/// The objects that were handed over.
+type Known = FxHashMap<ObjectName, Seen>;
+
+/// An object that was handed over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Seen {
+    uid: Box<str>,
+    version: String,
+}
+
+impl Seen {
+    /// Whether an object of the same name is another one. The name of one that cannot be decoded may be all that is known.
+    fn is_another(&self, uid: &str) -> bool {
+        !self.uid.is_empty() && !uid.is_empty() && *self.uid != *uid
+    }
+}
 
 struct Watcher<T> {
     api: Api,
@@ -186,7 +200,18 @@ struct OnlyMetadata {
 struct LooseMeta {
     name: String,
     namespace: String,
+    uid: String,
     resource_version: String,
+}
+
+impl LooseMeta {
+    fn seen(self) -> (ObjectName, Seen) {
+        let seen = Seen {
+            uid: self.uid.into(),
+            version: self.resource_version,
+        };
+        ((self.namespace, self.name), seen)
+    }
 }
 
 /// How a watch came to its end.
@@ -371,18 +396,26 @@ impl<T: Watchable> Watcher<T> {
     fn take_listed(&self, item: &RawValue, listed: &mut Known, changes: &mut Vec<Change<T>>) {
         match decode::<T>(item) {
             Ok(object) => {
-                let name = name_of(object.metadata());
-                let version = object.metadata().resource_version.clone();
-                if self.known.get(&name) != Some(&version) {
+                let (name, seen) = seen(object.metadata());
+                self.tell_replaced(&name, &seen.uid, changes);
+                if self.known.get(&name) != Some(&seen) {
                     changes.push(Change::Applied(object));
                 }
-                listed.insert(name, version);
+                listed.insert(name, seen);
             }
             Err((metadata, problem)) => {
-                let name = (metadata.namespace, metadata.name);
-                listed.insert(name.clone(), metadata.resource_version);
+                let (name, seen) = metadata.seen();
+                self.tell_replaced(&name, &seen.uid, changes);
+                listed.insert(name.clone(), seen);
                 changes.push(Change::Broken { name, problem });
             }
+        }
+    }
+
+    /// An object that was deleted and made again under its name, unseen, is another one: the old one is gone first.
+    fn tell_replaced(&self, name: &ObjectName, uid: &str, changes: &mut Vec<Change<T>>) {
+        if self.known.get(name).is_some_and(|known| known.is_another(uid)) {
+            changes.push(Change::Removed(name.clone()));
         }
     }
 
@@ -445,7 +478,7 @@ impl<T: Watchable> Watcher<T> {
     }
 
     fn take_decoded(&mut self, kind: &str, object: Result<T, (LooseMeta, String)>, changes: &mut Vec<Change<T>>) {
-        let (name, version, change) = match (kind, object) {
+        let (name, seen, change) = match (kind, object) {
             ("BOOKMARK", Ok(object)) => {
                 self.bookmarked = true;
                 self.version = Some(object.metadata().resource_version.clone());
@@ -467,22 +500,27 @@ impl<T: Watchable> Watcher<T> {
                 return;
             }
             (_, Ok(object)) => {
-                let version = object.metadata().resource_version.clone();
-                (name_of(object.metadata()), version, Change::Applied(object))
+                let (name, seen) = seen(object.metadata());
+                (name, seen, Change::Applied(object))
             }
             (_, Err((metadata, problem))) => {
-                let name = (metadata.namespace, metadata.name);
-                (
-                    name.clone(),
-                    metadata.resource_version,
-                    Change::Broken { name, problem },
-                )
+                let (name, seen) = metadata.seen();
+                (name.clone(), seen, Change::Broken { name, problem })
             }
         };
-        self.known.insert(name, version.clone());
-        self.version = Some(version);
+        self.tell_replaced(&name, &seen.uid, changes);
+        self.version = Some(seen.version.clone());
+        self.known.insert(name, seen);
         changes.push(change);
     }
+}
+
+fn seen(metadata: &ObjectMeta) -> (ObjectName, Seen) {
+    let seen = Seen {
+        uid: metadata.uid.as_str().into(),
+        version: metadata.resource_version.clone(),
+    };
+    (name_of(metadata), seen)
 }
 
 fn name_of(metadata: &ObjectMeta) -> ObjectName {
