@@ -34,6 +34,9 @@ pub struct QueueTimes {
     pub max_backoff: Duration,
     /// A pod that nothing woke is tried again after this long, should an event have been missed.
     pub flush_after: Duration,
+    /// A new pod waits this long for claims that are not known yet. Watches of one server are some milliseconds apart, and
+    /// the claim of an ephemeral volume is made by a controller that has to see the pod first.
+    pub await_claims: Duration,
 }
 
 impl Default for QueueTimes {
@@ -42,6 +45,7 @@ impl Default for QueueTimes {
             initial_backoff: Duration::from_secs(1),
             max_backoff: Duration::from_secs(10),
             flush_after: Duration::from_secs(300),
+            await_claims: Duration::from_millis(50),
         }
     }
 }

@@ -379,6 +379,7 @@ fn every_field_set(path: &std::path::Path) -> Settings {
         max_backoff,
         // No configuration of Kubernetes has a field for it.
         flush_after: _,
+        await_claims: _,
     } = times;
     let usual = QueueTimes::default();
     assert_ne!(initial_backoff, usual.initial_backoff);

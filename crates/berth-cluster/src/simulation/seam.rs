@@ -49,9 +49,13 @@ pub(super) fn write(write: &Write) -> Effect {
             namespace,
             claim,
             uid,
+            prebound,
         } => {
             let reference = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": namespace, "name": claim, "uid": uid});
-            let body = json!({"metadata": {"annotations": {names::BOUND_BY_CONTROLLER: "yes"}}, "spec": {"claimRef": reference}});
+            let mut body = json!({"spec": {"claimRef": reference}});
+            if !prebound {
+                body["metadata"] = json!({"annotations": {names::BOUND_BY_CONTROLLER: "yes"}});
+            }
             let volume = target(Kind::PersistentVolume, "", volume, "", *version);
             patch(volume, Guard::Version, None, body)
         }

@@ -11,7 +11,8 @@ use super::{NodeVolumes, Overlaid, Overlay, VolumeBinder, WriteTarget};
 use crate::model::{Claim, ClaimId, ClaimRef, Volume, VolumeId};
 use crate::nodes::NodeId;
 use crate::symbols::Symbol;
-use smallvec::SmallVec;
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 
 /// What was assumed for one pod. It must be reverted if binding fails; once the API server has taken
 /// every write, it may be dropped with [`Assumption::keep`], and watched objects replace it.
@@ -23,17 +24,30 @@ pub struct Assumption {
     /// Its name: another node may get the number of one that is gone.
     pub(super) node_name: Symbol,
     pub(super) decision: NodeVolumes,
-    volumes: SmallVec<[VolumeId; 2]>,
-    claims: SmallVec<[ClaimId; 2]>,
+    /// Reservations that were not taken yet.
+    pub(super) reservations: BTreeMap<VolumeId, Reservation>,
+    /// Claims whose marks were not taken yet, with the versions that were decided on.
+    pub(super) selections: BTreeMap<ClaimId, u64>,
     /// The versions that the API server gave to what was written; older states are not yet the outcome.
-    written: SmallVec<[(WriteTarget, u64); 2]>,
+    written: FxHashMap<WriteTarget, u64>,
+}
+
+/// A volume that is to be reserved.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reservation {
+    /// The claim that it is for.
+    pub(super) claim: ClaimId,
+    /// The volume's version that was decided on.
+    pub(super) version: u64,
+    /// Whether the volume named the claim already: a user reserved it.
+    pub(super) prebound: bool,
 }
 
 impl Assumption {
     /// Whether nothing had to be assumed: all claims are bound.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.volumes.is_empty() && self.claims.is_empty()
+        self.reservations.is_empty() && self.selections.is_empty()
     }
 
     /// Leaves the assumption in place until watched objects replace it.
@@ -43,16 +57,19 @@ impl Assumption {
     /// leaves it in place.
     pub fn written(&mut self, target: WriteTarget, version: u64) {
         match target {
-            WriteTarget::Volume(volume) => self.volumes.retain(|id| *id != volume),
-            WriteTarget::Claim(claim) => self.claims.retain(|id| *id != claim),
+            WriteTarget::Volume(volume) => {
+                self.reservations.remove(&volume);
+            }
+            WriteTarget::Claim(claim) => {
+                self.selections.remove(&claim);
+            }
         }
-        self.written.push((target, version));
+        self.written.insert(target, version);
     }
 
     /// Whether an object at this version is older than what was written to it.
     pub(super) fn is_behind(&self, target: WriteTarget, version: u64) -> bool {
-        let of_target = self.written.iter().find(|(written, _)| *written == target);
-        of_target.is_some_and(|(_, written)| version < *written)
+        self.written.get(&target).is_some_and(|written| version < *written)
     }
 
     /// The node that was decided on.
@@ -74,15 +91,13 @@ impl Assumption {
     }
 
     /// The volumes that were not held for their claims before, and whose reservations were not taken yet.
-    #[must_use]
-    pub fn volumes(&self) -> &[VolumeId] {
-        &self.volumes
+    pub fn volumes(&self) -> impl Iterator<Item = VolumeId> + '_ {
+        self.reservations.keys().copied()
     }
 
     /// The claims that were not marked with the node before, and whose marks were not taken yet.
-    #[must_use]
-    pub fn claims(&self) -> &[ClaimId] {
-        &self.claims
+    pub fn claims(&self) -> impl Iterator<Item = ClaimId> + '_ {
+        self.selections.keys().copied()
     }
 }
 
@@ -146,13 +161,13 @@ impl VolumeBinder {
             node,
             node_name,
             decision: decision.clone(),
-            volumes: SmallVec::new(),
-            claims: SmallVec::new(),
-            written: SmallVec::new(),
+            reservations: BTreeMap::new(),
+            selections: BTreeMap::new(),
+            written: FxHashMap::default(),
         };
         for (claim, volume) in &decision.bindings {
-            if self.hold_volume(*volume, *claim, number) {
-                assumption.volumes.push(*volume);
+            if let Some(reservation) = self.hold_volume(*volume, *claim, number) {
+                assumption.reservations.insert(*volume, reservation);
             }
         }
         for claim in &decision.provisions {
@@ -161,8 +176,8 @@ impl VolumeBinder {
             {
                 let mut assumed = slot.effective.clone();
                 assumed.selected_node = node_name;
+                assumption.selections.insert(*claim, assumed.version);
                 slot.cover(assumed, number);
-                assumption.claims.push(*claim);
             }
         }
         Ok(assumption)
@@ -176,19 +191,20 @@ impl VolumeBinder {
         Ok(claim)
     }
 
-    /// Reserves a volume for a claim; `false` if it already is, with the claim's uid.
-    fn hold_volume(&mut self, volume: VolumeId, claim: ClaimId, number: u64) -> bool {
-        let Some(claim) = self.claim(claim) else {
-            return false;
-        };
+    /// Reserves a volume for a claim; none if it already is, with the claim's uid.
+    fn hold_volume(&mut self, volume: VolumeId, id: ClaimId, number: u64) -> Option<Reservation> {
+        let claim = self.claim(id)?;
         let reference = Some(Box::new(ClaimRef {
             namespace: claim.namespace,
             name: claim.name.clone(),
             uid: claim.uid.clone(),
         }));
-        if self.volume(volume).is_none_or(|known| known.claim_ref == reference) {
-            return false;
-        }
+        let known = self.volume(volume).filter(|known| known.claim_ref != reference)?;
+        let reservation = Reservation {
+            claim: id,
+            version: known.version,
+            prebound: known.claim_ref.is_some(),
+        };
         self.unindex_volume(volume);
         if let Some(slot) = self.volumes.get_mut(volume.0) {
             let assumed = Volume {
@@ -198,12 +214,12 @@ impl VolumeBinder {
             slot.cover(assumed, number);
         }
         self.index_volume(volume);
-        true
+        Some(reservation)
     }
 
     /// Undoes an assumption, but for the objects that were watched to change since: those stay.
     pub fn revert(&mut self, assumption: Assumption) {
-        for id in assumption.volumes {
+        for id in assumption.reservations.into_keys() {
             let covered = |slot: &Overlaid<Volume>| slot.is_covered_by(assumption.number);
             if self.volumes.get(id.0).is_some_and(covered) {
                 self.unindex_volume(id);
@@ -213,7 +229,7 @@ impl VolumeBinder {
                 self.index_volume(id);
             }
         }
-        for id in assumption.claims {
+        for id in assumption.selections.into_keys() {
             if let Some(slot) = self.claims.get_mut(id.0)
                 && slot.is_covered_by(assumption.number)
             {

@@ -11,7 +11,7 @@
 //! sends the writes, reports what the API server took, and asks again when a watched object changed.
 
 use super::{Assumption, VolumeBinder};
-use crate::model::{ClaimId, VolumeId};
+use crate::model::{Claim, ClaimId, VolumeId};
 
 /// An object that is written while a decision is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,6 +37,9 @@ pub enum VolumeWrite {
         claim: String,
         /// The claim's uid.
         uid: String,
+        /// Whether the volume names the claim already, by a user's hand. Then it is not marked as bound by the controller:
+        /// the reservation stays when the claim goes elsewhere.
+        prebound: bool,
     },
     /// Mark a claim with the node that its volume is to be made for, if the claim is still at this version.
     SelectNode {
@@ -104,31 +107,34 @@ impl VolumeBinder {
             return Err(BindingError::NodeGone);
         }
         let mut writes = Vec::new();
-        for (claim, volume) in &assumption.decision.bindings {
-            if !assumption.volumes().contains(volume) {
-                continue;
-            }
-            let claim = self.claim(*claim).ok_or(BindingError::ClaimGone)?;
+        for (volume, reservation) in &assumption.reservations {
+            let claim = self.claim(reservation.claim).ok_or(BindingError::ClaimGone)?;
             let found = self.volume(*volume);
             let found = found.ok_or_else(|| BindingError::VolumeGone(claim.name.clone()))?;
             let write = VolumeWrite::ReserveVolume {
                 volume: found.name.to_string(),
-                version: found.version,
+                version: reservation.version,
                 namespace: self.symbols.text(claim.namespace).to_owned(),
                 claim: claim.name.to_string(),
                 uid: claim.uid.to_string(),
+                prebound: reservation.prebound,
             };
             writes.push((WriteTarget::Volume(*volume), write));
         }
         if !writes.is_empty() {
             return Ok(writes);
         }
-        for id in assumption.claims() {
+        for (id, version) in &assumption.selections {
             let claim = self.claim(*id).ok_or(BindingError::ClaimGone)?;
+            let selected = claim.selected_node;
+            if !selected.is_empty() && selected != assumption.node_name {
+                return Err(BindingError::SelectionChanged(claim.name.clone()));
+            }
             let write = VolumeWrite::SelectNode {
                 namespace: self.symbols.text(claim.namespace).to_owned(),
                 claim: claim.name.to_string(),
-                version: claim.version,
+                // Of the claim as it was decided on: what somebody wrote since is not to be overwritten.
+                version: *version,
                 node: self.symbols.text(assumption.node_name).to_owned(),
             };
             writes.push((WriteTarget::Claim(*id), write));
@@ -137,6 +143,7 @@ impl VolumeBinder {
     }
 
     /// How far the claims are when everything is written: each must be bound, or still be on its way to what was decided.
+    /// A claim that is bound to a volume which is not known waits for it: the volumes' watch may be behind the claims'.
     ///
     /// # Errors
     /// If the decision cannot come true any more: then the assumption is to be reverted.
@@ -146,42 +153,62 @@ impl VolumeBinder {
         }
         let decision = &assumption.decision;
         let mut progress = Progress::Bound;
-        let bindings = decision.bindings.iter().map(|(claim, _)| *claim);
-        for id in bindings.chain(decision.provisions.iter().copied()) {
-            let claim = self.claim(id).ok_or(BindingError::ClaimGone)?;
-            if claim.deleting {
-                return Err(BindingError::ClaimDeleting(claim.name.clone()));
+        for (claim, volume) in &decision.bindings {
+            let claim = self.claim_under_way(*claim)?;
+            if !self.is_bound_to_known(claim) {
+                progress = Progress::Waiting;
             }
-            if claim.is_bound() {
-                continue;
-            }
-            progress = Progress::Waiting;
-            let provisioned = decision.provisions.contains(&id);
-            let selected = claim.selected_node;
-            if provisioned
-                && selected != assumption.node_name
-                && !assumption.is_behind(WriteTarget::Claim(id), claim.version)
-            {
-                return Err(if selected.is_empty() {
-                    BindingError::SelectionCleared(claim.name.clone())
-                } else {
-                    BindingError::SelectionChanged(claim.name.clone())
-                });
+            if !claim.is_bound() {
+                self.check_reserved(assumption, claim, *volume)?;
             }
         }
-        for (claim, id) in &decision.bindings {
-            let Some(claim) = self.claim(*claim).filter(|claim| !claim.is_bound()) else {
-                continue;
-            };
-            let volume = self.volume(*id);
-            let volume = volume.ok_or_else(|| BindingError::VolumeGone(claim.name.clone()))?;
-            if !volume.is_for(claim) && !assumption.is_behind(WriteTarget::Volume(*id), volume.version) {
-                return Err(BindingError::VolumeLost {
-                    volume: (*volume.name).into(),
-                    claim: claim.name.clone(),
-                });
+        for id in &decision.provisions {
+            let claim = self.claim_under_way(*id)?;
+            if !self.is_bound_to_known(claim) {
+                progress = Progress::Waiting;
+            }
+            if !claim.is_bound() {
+                self.check_selected(assumption, claim, *id)?;
             }
         }
         Ok(progress)
+    }
+
+    fn claim_under_way(&self, id: ClaimId) -> Result<&Claim, BindingError> {
+        let claim = self.claim(id).ok_or(BindingError::ClaimGone)?;
+        if claim.deleting {
+            return Err(BindingError::ClaimDeleting(claim.name.clone()));
+        }
+        Ok(claim)
+    }
+
+    fn is_bound_to_known(&self, claim: &Claim) -> bool {
+        claim.is_bound() && self.volumes_by_name.contains_key(&*claim.volume_name)
+    }
+
+    /// The chosen volume is still the claim's, or its reservation was not seen yet.
+    fn check_reserved(&self, assumption: &Assumption, claim: &Claim, id: VolumeId) -> Result<(), BindingError> {
+        let volume = self.volume(id);
+        let volume = volume.ok_or_else(|| BindingError::VolumeGone(claim.name.clone()))?;
+        if volume.is_for(claim) || assumption.is_behind(WriteTarget::Volume(id), volume.version) {
+            return Ok(());
+        }
+        Err(BindingError::VolumeLost {
+            volume: (*volume.name).into(),
+            claim: claim.name.clone(),
+        })
+    }
+
+    /// The chosen node is still selected for the claim, or the selection was not seen yet.
+    fn check_selected(&self, assumption: &Assumption, claim: &Claim, id: ClaimId) -> Result<(), BindingError> {
+        let selected = claim.selected_node;
+        if selected == assumption.node_name || assumption.is_behind(WriteTarget::Claim(id), claim.version) {
+            return Ok(());
+        }
+        Err(if selected.is_empty() {
+            BindingError::SelectionCleared(claim.name.clone())
+        } else {
+            BindingError::SelectionChanged(claim.name.clone())
+        })
     }
 }

@@ -21,8 +21,6 @@ pub(super) struct Finished {
     pub(super) outcome: Option<(WriteId, WriteOutcome)>,
     /// The pod whose effects keep their order.
     pub(super) order: Option<PodKey>,
-    /// The write was refused, so that it is certain not to have been made.
-    pub(super) refused: bool,
 }
 
 /// What effects are carried out with.
@@ -57,16 +55,18 @@ fn split(key: &str) -> (&str, &str) {
 
 impl Executor {
     pub(super) async fn carry_out(&self, effect: Effect, order: Option<PodKey>) -> Finished {
-        let mut refused = false;
         let outcome = match effect {
             Effect::Write { id, write } => {
-                let result = self.write(&write).await;
-                refused = result.as_ref().is_err_and(|error| !error.is_in_doubt());
-                let outcome = match result {
+                let outcome = match self.write(&write).await {
                     Ok(version) => WriteOutcome::Done { version },
-                    Err(error) => WriteOutcome::Failed {
-                        problem: error.to_string(),
-                    },
+                    Err(error) => {
+                        let problem = error.to_string();
+                        if error.is_in_doubt() {
+                            WriteOutcome::Unknown { problem }
+                        } else {
+                            WriteOutcome::Failed { problem }
+                        }
+                    }
                 };
                 Some((id, outcome))
             }
@@ -89,11 +89,7 @@ impl Executor {
                 None
             }
         };
-        Finished {
-            outcome,
-            order,
-            refused,
-        }
+        Finished { outcome, order }
     }
 
     /// Tells a user, in the recorder's own time.
@@ -151,16 +147,17 @@ impl Executor {
             namespace,
             claim,
             uid,
+            prebound,
         } = write
         else {
             return Ok(0);
         };
         let claim_ref = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
             "namespace": namespace, "name": claim, "uid": uid});
-        let mut patch = json!({
-            "metadata": {"annotations": {names::BOUND_BY_CONTROLLER: "yes"}},
-            "spec": {"claimRef": claim_ref},
-        });
+        let mut patch = json!({"spec": {"claimRef": claim_ref}});
+        if !prebound {
+            patch["metadata"] = json!({"annotations": {names::BOUND_BY_CONTROLLER: "yes"}});
+        }
         guard(&mut patch, *at);
         let volumes = Resource::of(Kind::PersistentVolume);
         match self.api.merge_patch(volumes, "", volume, None, &patch).await {

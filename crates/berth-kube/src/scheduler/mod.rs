@@ -11,7 +11,6 @@
 //! and bring back how that went. Nothing is decided here.
 
 mod effects;
-mod hold;
 mod metrics;
 mod owner;
 mod pool;

@@ -2,7 +2,6 @@
 
 use super::Options;
 use super::effects::{Executor, Finished};
-use super::hold::{Hold, scheduler_name};
 use super::metrics::Ledger;
 use super::pool::Pool;
 use super::stopwatch::{PluginTimes, Sampler};
@@ -11,11 +10,9 @@ use crate::endpoint::PULSE;
 use crate::inbox::{Inbox, Message};
 use crate::lease::Lease;
 use crate::watch::Change;
-use berth_core::api::{Kind, Object};
-use berth_scheduler::queue::PodKey;
-use berth_scheduler::scheduler::{Effect, Scheduler, Write, WriteId, WriteOutcome};
+use berth_core::api::Kind;
+use berth_scheduler::scheduler::{Effect, Scheduler};
 use jiff::Timestamp;
-use rustc_hash::FxHashMap;
 use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant, interval, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -40,12 +37,6 @@ pub(crate) struct Owner {
     pool: Pool,
     inbox: Inbox,
     ledger: Ledger,
-    /// Pods whose binding was sent and not yet answered, with their nodes.
-    binding: FxHashMap<PodKey, (WriteId, String)>,
-    /// What is to be said of pods that a watch showed on their nodes before their bindings were answered: another
-    /// scheduler may have put them there.
-    unconfirmed: FxHashMap<WriteId, Effect>,
-    hold: Hold,
     sampler: Sampler,
     begin: Instant,
     _announcing: JoinSet<()>,
@@ -79,7 +70,6 @@ impl component::Owner for Owner {
                     let now = self.now();
                     self.scheduler.tick(now);
                     self.hand_on("Tick");
-                    self.let_go();
                 }
                 _ = pulse.tick() => self.ledger.count_refused(&self.scheduler, &self.options.settings.profiles),
                 () = std::future::ready(()), if more => {}
@@ -102,9 +92,6 @@ impl Owner {
             executor,
             options,
             inbox,
-            binding: FxHashMap::default(),
-            unconfirmed: FxHashMap::default(),
-            hold: Hold::default(),
             sampler: Sampler::default(),
             begin: Instant::now(),
             _announcing: announcing,
@@ -136,13 +123,8 @@ impl Owner {
     /// When the scheduler has something to do by itself. What it can decide at once is not a matter of time.
     fn wake_at(&self) -> Option<Instant> {
         let wake = self.scheduler.next_wakeup().filter(|wake| !wake.is_zero());
-        let wake = wake
-            .map(|wake| self.begin + wake)
-            .into_iter()
-            .chain(self.hold.until())
-            .min()?;
         // A deadline that has passed without anything to do must not keep the task busy.
-        Some(wake.max(Instant::now() + SHORTEST_SLEEP))
+        Some((self.begin + wake?).max(Instant::now() + SHORTEST_SLEEP))
     }
 
     fn can_decide(&self) -> bool {
@@ -202,35 +184,18 @@ impl Owner {
                     reason,
                     message,
                 } => self.executor.tell(&pod, warning, reason, message),
-                other => {
-                    if let Effect::Write {
-                        id,
-                        write: Write::BindPod { pod, node },
-                    } = &other
-                    {
-                        self.binding.insert(PodKey::clone(&pod.key), (*id, node.clone()));
-                    }
-                    self.pool.push(other);
-                }
+                other => self.pool.push(other),
             }
         }
     }
 
     fn finish(&mut self, finished: Finished) {
         if let Some((id, outcome)) = finished.outcome {
-            if let Some(key) = &finished.order
-                && self.binding.get(key).is_some_and(|(sent, _)| *sent == id)
-            {
-                self.binding.remove(key);
-            }
-            // A binding that was refused put the pod nowhere, wherever it is: another scheduler was faster.
-            match (self.unconfirmed.remove(&id), finished.refused) {
-                (Some(said), false) => self.carry_out(vec![said], "Written"),
-                (Some(_), true) => finished.order.iter().for_each(|key| self.ledger.overtaken(key)),
-                (None, _) => {}
-            }
-            let now = self.now();
+            let (now, overtaken) = (self.now(), self.scheduler.counts().overtaken);
             self.scheduler.written(id, &outcome, now);
+            if self.scheduler.counts().overtaken > overtaken {
+                finished.order.iter().for_each(|key| self.ledger.overtaken(key));
+            }
             self.hand_on("Written");
         }
     }
@@ -246,47 +211,6 @@ impl Owner {
         }
     }
 
-    /// A pod that the watch shows on the node that we chose was bound, whether or not the answer came yet.
-    fn take_as_answer(&mut self, object: &Object) {
-        let Object::Pod(pod) = object else { return };
-        if pod.spec.node_name.is_empty() || self.binding.is_empty() {
-            return;
-        }
-        let key = pod.metadata.full_name();
-        if let Some((id, node)) = self.binding.get(key.as_str())
-            && *node == pod.spec.node_name
-        {
-            let (id, now) = (*id, self.now());
-            self.hand_on(Kind::Pod.name());
-            self.scheduler.written(id, &WriteOutcome::Done { version: 0 }, now);
-            self.binding.remove(key.as_str());
-            let (said, rest): (Vec<_>, Vec<_>) = self.scheduler.take_effects().into_iter().partition(|effect| {
-                let Effect::Event { pod, reason, .. } = effect else {
-                    return false;
-                };
-                *reason == "Scheduled" && *pod.key == *key
-            });
-            self.unconfirmed.extend(said.into_iter().map(|effect| (id, effect)));
-            self.carry_out(rest, Kind::Pod.name());
-        }
-    }
-
-    /// Whether a pod need not be held back: it waits already, or it is not ours.
-    fn is_known(&self, object: &Object) -> bool {
-        let Object::Pod(pod) = object else { return true };
-        self.scheduler.place(&pod.metadata.full_name()).is_some()
-            || !self.options.settings.profiles.contains_key(scheduler_name(pod))
-    }
-
-    /// Gives pods that were held back to the scheduler, if it is time.
-    fn let_go(&mut self) {
-        let now = self.now();
-        for object in self.hold.let_go(self.scheduler.cluster()) {
-            self.scheduler.upsert(&object, now);
-            self.hand_on("PodAdd");
-        }
-    }
-
     fn take(&mut self, message: Message) {
         let Message { resource, difference } = message;
         let Some(kind) = Kind::named(resource.kind) else { return };
@@ -294,28 +218,20 @@ impl Owner {
         for change in difference.changes {
             match change {
                 Change::Applied(object) => {
-                    self.take_as_answer(&object);
                     self.ledger.seen(&object, &self.options.settings.profiles);
-                    let known = self.is_known(&object);
-                    if let Some(object) = self.hold.take(object, known, self.scheduler.cluster()) {
-                        self.scheduler.upsert(&object, now);
-                    }
+                    self.scheduler.upsert(&object, now);
                 }
                 Change::Removed((namespace, name)) => {
                     if kind == Kind::Pod {
                         self.ledger.gone(&namespace, &name);
                     }
                     self.scheduler.remove(kind, &namespace, &name, now);
-                    if kind == Kind::Pod {
-                        self.hold.remove(&(namespace, name));
-                    }
                 }
                 // What was known still stands: an object that cannot be read is not gone.
                 Change::Broken { .. } => {}
             }
         }
         self.hand_on(kind.name());
-        self.let_go();
         if difference.relisted && self.inbox.listed(resource) {
             tracing::info!("all objects are known");
             self.options.process.health.set_ready(true);

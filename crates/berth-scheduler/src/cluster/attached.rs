@@ -81,6 +81,15 @@ pub fn count_volume(binder: &VolumeBinder, pod: &Footprint, volume: &PodVolume) 
     }
 }
 
+/// A claim that pods with a node use: what it counts as, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CountedClaim {
+    /// What it counts as.
+    pub counted: Counted,
+    /// The nodes of the pods that use it, once for each use.
+    pub nodes: SmallVec<[NodeId; 1]>,
+}
+
 fn count_claim(binder: &VolumeBinder, claim: &Claim) -> Counted {
     let volume = binder.volume_named(&claim.volume_name);
     if let Some(volume) = volume.filter(|_| !claim.volume_name.is_empty()) {
@@ -230,6 +239,16 @@ impl Attached {
             self.changed.extend(nodes.iter().copied());
             self.claim_names_volume(binder, key);
         }
+    }
+
+    /// What a claim counts as on the nodes of the pods that use it. None if no pod with a node does.
+    pub(super) fn counted_claim(&self, binder: &VolumeBinder, namespace: Symbol, name: &str) -> Option<CountedClaim> {
+        let nodes = self.claim_nodes.get(&(namespace, name.into()))?;
+        let claim = binder.claim_named(namespace, name);
+        Some(CountedClaim {
+            counted: claim.map_or(Counted::Nothing, |claim| count_claim(binder, claim)),
+            nodes: nodes.clone(),
+        })
     }
 
     /// A VolumeAttachment came, changed or went.

@@ -16,7 +16,7 @@ mod taints;
 mod topology;
 mod workloads;
 
-pub use attached::{Attached, Counted, DriverColumn, Handle, VolumeKey, count_disk, count_volume};
+pub use attached::{Attached, Counted, CountedClaim, DriverColumn, Handle, VolumeKey, count_disk, count_volume};
 pub use budgets::Budgets;
 pub use disks::Disks;
 pub use images::{Holders, Images};
@@ -444,6 +444,13 @@ impl Cluster {
     #[must_use]
     pub fn attached(&self) -> &Attached {
         &self.attached
+    }
+
+    /// What a claim counts as on the nodes of the pods that use it. None if no pod with a node does.
+    #[must_use]
+    pub fn counted_claim(&self, namespace: &str, name: &str) -> Option<CountedClaim> {
+        let namespace = self.symbols().get(namespace)?;
+        self.attached.counted_claim(&self.binder, namespace, name)
     }
 
     /// Works out the attached volumes of the nodes that changed.

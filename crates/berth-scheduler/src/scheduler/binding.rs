@@ -14,7 +14,7 @@
 //!
 //! Nothing is polled: a write that was answered, a watched object or the deadline moves a binding on.
 
-use super::{Scheduler, Write, WriteId, WriteOutcome};
+use super::{PodRef, Scheduler, Write, WriteId, WriteOutcome};
 use crate::cluster::AssumedPod;
 use crate::events::ClusterEvent;
 use crate::framework::{PluginName, PreFilter};
@@ -24,6 +24,7 @@ use berth_core::api::{self, Object};
 use berth_core::binder::{Assumption, Progress, WriteTarget};
 use berth_core::model::VolumeId;
 use berth_core::nodes::NodeId;
+use berth_core::symbols::Symbol;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,6 +58,14 @@ enum Stage {
     BindingPod(WriteId),
     /// Until the watch shows it.
     Bound,
+}
+
+/// A pod that the watch showed on the chosen node before its binding was answered. Who put it there is known by the answer:
+/// another scheduler may have chosen the same node.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pod: PodRef,
+    node: String,
 }
 
 impl Binding {
@@ -140,6 +149,13 @@ impl Scheduler {
             self.eviction_written(id, outcome, now);
             return;
         }
+        if let Some(seen) = self.unanswered.remove(&id) {
+            match outcome {
+                WriteOutcome::Done { .. } | WriteOutcome::Unknown { .. } => self.tell_scheduled(seen),
+                WriteOutcome::Failed { .. } => self.counts.overtaken += 1,
+            }
+            return;
+        }
         let Some(binding) = self.bindings.get_mut(&key) else {
             return;
         };
@@ -151,7 +167,7 @@ impl Scheduler {
                 let (_, target) = outstanding.remove(at);
                 match outcome {
                     WriteOutcome::Done { version } => binding.assumption.written(target, *version),
-                    WriteOutcome::Failed { problem } => {
+                    WriteOutcome::Failed { problem } | WriteOutcome::Unknown { problem } => {
                         let message = format!("running PreBind plugin \"VolumeBinding\": {problem}");
                         binding.failed.get_or_insert(message);
                     }
@@ -160,9 +176,18 @@ impl Scheduler {
             }
             (Stage::BindingPod(write), WriteOutcome::Done { .. }) if *write == id => {
                 binding.stage = Stage::Bound;
-                self.pod_bound(&key);
+                let node = binding.assumption.node_name();
+                self.queue.remove(&key);
+                if let Some(pod) = self.pods.get_mut(&key) {
+                    pod.said = None;
+                }
+                if let Some(seen) = self.seen(&key, node) {
+                    self.tell_scheduled(seen);
+                }
             }
-            (Stage::BindingPod(write), WriteOutcome::Failed { problem }) if *write == id => {
+            (Stage::BindingPod(write), WriteOutcome::Failed { problem } | WriteOutcome::Unknown { problem })
+                if *write == id =>
+            {
                 self.fail_binding(&key, "FailedBinding", format!("binding rejected: {problem}"), now);
             }
             // An answer to a write that nobody waits for any more.
@@ -170,17 +195,25 @@ impl Scheduler {
         }
     }
 
-    fn pod_bound(&mut self, key: &PodKey) {
+    /// A pod on the node that was chosen for it.
+    fn seen(&self, key: &PodKey, node: Symbol) -> Option<Seen> {
+        Some(Seen {
+            pod: self.pods.get(key)?.reference(key),
+            node: self.cluster.symbols().text(node).to_owned(),
+        })
+    }
+
+    fn tell_scheduled(&mut self, seen: Seen) {
         self.counts.scheduled += 1;
-        let (Some(pod), Some(binding)) = (self.pods.get_mut(key), self.bindings.get(key)) else {
-            return;
-        };
-        pod.said = None;
-        let reference = pod.reference(key);
-        let node = self.cluster.symbols().text(binding.assumption.node_name());
-        let message = format!("Successfully assigned {key} to {node}");
-        self.queue.remove(key);
-        self.event(reference, false, "Scheduled", message);
+        let Seen { pod, node } = seen;
+        let message = format!("Successfully assigned {} to {node}", pod.key);
+        self.event(pod, false, "Scheduled", message);
+    }
+
+    /// Whether the API server has taken the pod's node, and the watch has not shown it yet.
+    pub(super) fn is_bound(&self, key: &str) -> bool {
+        let binding = self.bindings.get(key);
+        binding.is_some_and(|binding| binding.stage == Stage::Bound)
     }
 
     /// Moves a binding on as far as it goes.
@@ -272,8 +305,8 @@ impl Scheduler {
         let Some(binding) = self.bindings.remove(key) else {
             return;
         };
-        let held: SmallVec<[_; 2]> = binding.assumption.volumes().into();
-        let selected = !binding.assumption.claims().is_empty();
+        let held: SmallVec<[_; 2]> = binding.assumption.volumes().collect();
+        let selected = binding.assumption.claims().next().is_some();
         let (node, node_name) = (binding.assumption.node(), binding.assumption.node_name());
         self.cluster.revert_volumes(binding.assumption);
         let assumed = self.cluster.assumed(&binding.assumed_pod);
@@ -317,26 +350,29 @@ impl Scheduler {
         claims
     }
 
-    /// The watch shows a pod on a node: if it is being bound there, it is bound, whether or not the answer came.
+    /// The watch shows a pod on a node: if it is being bound there, it is bound, whether or not the answer came. What is
+    /// said about it waits for the answer.
     pub(super) fn confirm_binding(&mut self, key: &PodKey, pod: &api::Pod) {
-        let ours = self.pods.get(key);
-        let same_pod = ours.is_some_and(|ours| ours.object.metadata.uid == pod.metadata.uid);
-        if let Some(binding) = self.bindings.get_mut(key).filter(|_| same_pod)
-            && matches!(binding.stage, Stage::BindingPod(_))
-            && self.cluster.symbols().text(binding.assumption.node_name()) == pod.spec.node_name
+        let Some(binding) = self.bindings.get(key) else {
+            return;
+        };
+        let (Stage::BindingPod(id), node) = (&binding.stage, binding.assumption.node_name()) else {
+            return;
+        };
+        let id = *id;
+        if self.cluster.symbols().text(node) == pod.spec.node_name
+            && let Some(seen) = self.seen(key, node)
         {
-            binding.stage = Stage::Bound;
-            self.pod_bound(key);
+            self.unanswered.insert(id, seen);
+            if let Some(binding) = self.bindings.get_mut(key) {
+                binding.stage = Stage::Bound;
+            }
         }
     }
 
     /// Ends the binding of a pod that the watch shows bound or gone. What was written stays as it is.
     pub(super) fn end_binding(&mut self, key: &str, now: Duration) {
-        let done = self
-            .bindings
-            .get(key)
-            .is_some_and(|binding| binding.stage == Stage::Bound);
-        if done {
+        if self.is_bound(key) {
             if let Some(binding) = self.bindings.remove(key) {
                 binding.assumption.keep();
                 self.stop_waiting(key);
@@ -351,10 +387,12 @@ impl Scheduler {
         match object {
             Object::PersistentVolumeClaim(claim) => self.check_binding_of_claim(&claim.metadata.full_name(), now),
             Object::PersistentVolume(volume) => {
+                // Whoever chose the volume may have lost it to the claim that it names now.
+                if let Some(volume) = self.cluster.binder().volume_id(&volume.metadata.name) {
+                    self.check_bindings_of_volume(volume, now);
+                }
                 if let Some(claim) = &volume.spec.claim_ref {
                     self.check_binding_of_claim(&format!("{}/{}", claim.namespace, claim.name), now);
-                } else if let Some(volume) = self.cluster.binder().volume_id(&volume.metadata.name) {
-                    self.check_bindings_of_volume(volume, now);
                 }
             }
             _ => {}
@@ -367,7 +405,7 @@ impl Scheduler {
         }
     }
 
-    /// A volume without a claim can only matter to a binding that chose it.
+    /// A volume changed or is gone: the bindings that chose it may have lost it.
     pub(super) fn check_bindings_of_volume(&mut self, volume: VolumeId, now: Duration) {
         for key in self.bindings.of_volume(volume) {
             self.move_on(&key, now);
@@ -380,13 +418,15 @@ impl Scheduler {
         }
     }
 
-    /// Ends the bindings that took too long, and moves on the pods whose backoff is over.
+    /// Ends the bindings that took too long, and moves on the pods whose backoff is over, or who waited long enough for their
+    /// claims.
     pub fn tick(&mut self, now: Duration) {
         for key in self.bindings.overdue(now) {
             let message =
                 "running PreBind plugin \"VolumeBinding\": binding volumes: timed out waiting for the condition";
             self.fail_binding(&key, "FailedScheduling", message.to_owned(), now);
         }
+        self.let_overdue_go(now);
         self.queue.flush(now);
     }
 }

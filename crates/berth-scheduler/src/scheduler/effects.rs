@@ -70,6 +70,8 @@ pub enum Write {
         claim: String,
         /// The claim's uid.
         uid: String,
+        /// Whether the volume names the claim already, by a user's hand: then it is not marked as bound by the controller.
+        prebound: bool,
     },
     /// Mark a claim with the node that its volume is to be made for, if the claim is still at this version.
     SelectNode {
@@ -107,12 +109,14 @@ impl From<VolumeWrite> for Write {
                 namespace,
                 claim,
                 uid,
+                prebound,
             } => Self::ReserveVolume {
                 volume,
                 version,
                 namespace,
                 claim,
                 uid,
+                prebound,
             },
             VolumeWrite::SelectNode {
                 namespace,
@@ -137,8 +141,13 @@ pub enum WriteOutcome {
         /// The version.
         version: u64,
     },
-    /// It was not carried out, or nobody knows.
+    /// It was not carried out.
     Failed {
+        /// In words.
+        problem: String,
+    },
+    /// The answer was lost: nobody knows whether it was carried out.
+    Unknown {
         /// In words.
         problem: String,
     },

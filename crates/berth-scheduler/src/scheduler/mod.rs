@@ -13,6 +13,8 @@ mod binding;
 mod binding_index;
 mod cycle;
 mod effects;
+mod hold;
+mod pods;
 mod preempting;
 mod settings;
 mod watch;
@@ -27,7 +29,9 @@ use crate::pod::Pod;
 use crate::profile::Profile;
 use crate::queue::{Place, PodKey, Queue};
 use berth_core::api;
+use binding::Seen;
 use binding_index::BindingIndex;
+use hold::Hold;
 use preempting::{Eviction, Nominations};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -45,8 +49,8 @@ struct PendingPod {
     compiled: Pod,
     /// What was last said about it, so that nothing is said twice.
     said: Option<String>,
-    /// Whether this scheduler named a node for it: what the API says about that is then an echo.
-    nominated_here: bool,
+    /// Nodes that this scheduler named for it, or none any more, and that were not seen in the API yet.
+    nominations_sent: Vec<Box<str>>,
 }
 
 impl PendingPod {
@@ -87,6 +91,8 @@ pub struct Counts {
     pub unschedulable: u64,
     /// Bindings that failed.
     pub errors: u64,
+    /// Pods that somebody else bound to the very node that was chosen for them here.
+    pub overtaken: u64,
     /// Sleeping pods that an event woke.
     pub woken: u64,
     /// Pods evicted to make room.
@@ -144,6 +150,11 @@ pub struct Scheduler {
     scratch: Scratch,
     pods: FxHashMap<PodKey, PendingPod>,
     bindings: BindingIndex,
+    /// Pods that a watch showed on their nodes before their bindings were answered.
+    unanswered: FxHashMap<WriteId, Seen>,
+    hold: Hold,
+    /// How long a new pod waits for claims that are not known yet.
+    await_claims: Duration,
     /// Bindings by the claims that they wait for.
     waiting_for_claim: FxHashMap<String, SmallVec<[PodKey; 1]>>,
     nominations: Nominations,
@@ -169,6 +180,9 @@ impl Scheduler {
             scratch: Scratch::new(seed),
             pods: FxHashMap::default(),
             bindings: BindingIndex::default(),
+            unanswered: FxHashMap::default(),
+            hold: Hold::default(),
+            await_claims: times.await_claims,
             waiting_for_claim: FxHashMap::default(),
             nominations: Nominations::default(),
             evictions: FxHashMap::default(),
@@ -249,7 +263,8 @@ impl Scheduler {
     /// When [`Self::tick`] and [`Self::step`] have something to do, if nothing else happens. Zero means at once.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Duration> {
-        self.queue.next_turn().into_iter().chain(self.bindings.next_due()).min()
+        let due = [self.queue.next_turn(), self.bindings.next_due(), self.hold.next_due()];
+        due.into_iter().flatten().min()
     }
 
     fn write(&mut self, key: &PodKey, write: Write) -> WriteId {

@@ -4,6 +4,7 @@
 //!   refused ──victims found──▶ nominated ──victims gone, woken──▶ placed on its node, or decided anew
 //!                                  │
 //!                                  ├── its eviction failed: tried again after its backoff
+//!                                  ├── the node is gone, or no use whoever leaves it: room is made elsewhere
 //!                                  └── nothing helps any more, or a more important pod wants the room: not nominated
 //! ```
 
@@ -11,8 +12,10 @@ use super::{Effect, PendingPod, PodRef, Scheduler, Write, WriteOutcome};
 use crate::cluster::Cluster;
 use crate::diagnose::Diagnosis;
 use crate::events::ClusterEvent;
+use crate::framework::Code;
 use crate::nominated::{Nominated, Question};
 use crate::preemption::{Candidate, Preemption, preempt};
+use crate::queue::Place;
 use crate::queue::PodKey;
 use berth_core::nodes::NodeId;
 use rustc_hash::FxHashMap;
@@ -23,11 +26,33 @@ use std::time::Duration;
 /// The nodes, by name, on which pods wait for room.
 pub(super) type Nominations = BTreeMap<PodKey, Box<str>>;
 
+/// How many nominations of a pod are remembered until the watch shows them. It shows one within a second, and a pod is not
+/// nominated more often than it is tried.
+const MAX_NOMINATIONS_SENT: usize = 4;
+
+impl PendingPod {
+    /// Whether a node that the API names was named by this scheduler. It, and what was sent before, was seen then.
+    fn is_own_nomination(&mut self, node: &str) -> bool {
+        let sent = &mut self.nominations_sent;
+        if sent.last().is_some_and(|last| **last == *node) {
+            sent.clear();
+            return true;
+        }
+        let found = sent.iter().position(|sent| **sent == *node);
+        if let Some(at) = found {
+            sent.drain(..=at);
+        }
+        found.is_some()
+    }
+}
+
 /// A pod that was told to go and is not gone yet.
 #[derive(Debug)]
 pub(super) struct Eviction {
     by: PodKey,
     victim: PodRef,
+    /// The node that it leaves.
+    node: Box<str>,
     /// What to say about the victim.
     message: String,
 }
@@ -66,7 +91,7 @@ impl Scheduler {
             self.withdraw(key, now);
             return None;
         }
-        if self.evictions.values().any(|eviction| eviction.by == *key) {
+        if self.waits_for_victims(key, diagnosis) {
             return Some("preemption: not eligible due to a terminating pod on the nominated node.".to_owned());
         }
         let pod = self.pods.get(key)?;
@@ -87,6 +112,20 @@ impl Scheduler {
                 None
             }
         }
+    }
+
+    /// Whether victims still leave the node on which room is made for a pod, and the node is of use when they are gone.
+    fn waits_for_victims(&self, key: &PodKey, diagnosis: &Diagnosis) -> bool {
+        let Some(nominated) = self.nominations.get(key) else {
+            return false;
+        };
+        let Some(node) = self.cluster.binder().node(nominated) else {
+            return false;
+        };
+        let mut refusals = diagnosis.nodes.iter().filter(|(refused, _)| *refused == node);
+        let is_useless = refusals.any(|(_, refusal)| refusal.code == Code::UnschedulableAndUnresolvable);
+        let mut evictions = self.evictions.values();
+        !is_useless && evictions.any(|eviction| eviction.by == *key && eviction.node == *nominated)
     }
 
     fn evict(&mut self, key: &PodKey, candidate: &Candidate, now: Duration) {
@@ -121,6 +160,7 @@ impl Scheduler {
             let eviction = Eviction {
                 by: PodKey::clone(key),
                 victim,
+                node: node.as_str().into(),
                 message: format!("Preempted by pod {uid} on node {node}"),
             };
             self.evictions.insert(id, eviction);
@@ -135,10 +175,30 @@ impl Scheduler {
             let pod = self.pods.get(key);
             pod.is_some_and(|pod| pod.compiled.footprint.priority < priority)
         };
-        let on_node = self.nominations.iter().filter(|(_, found)| ***found == *node);
-        let keys: Vec<_> = on_node.map(|(key, _)| PodKey::clone(key)).filter(lesser).collect();
+        let keys: Vec<_> = self.nominated_to(node).filter(lesser).collect();
         for key in keys {
             self.withdraw(&key, now);
+            self.queue.wake(&key, now);
+        }
+    }
+
+    /// The pods that wait for room on a node.
+    fn nominated_to(&self, node: &str) -> impl Iterator<Item = PodKey> {
+        let on_node = self.nominations.iter().filter(move |(_, found)| ***found == *node);
+        on_node.map(|(key, _)| PodKey::clone(key))
+    }
+
+    /// A node is gone: whoever waited for room there must look elsewhere.
+    pub(super) fn room_is_gone(&mut self, node: &str, now: Duration) {
+        for key in self.nominated_to(node).collect::<Vec<_>>() {
+            self.withdraw(&key, now);
+            self.queue.wake(&key, now);
+        }
+    }
+
+    /// A node changed: whoever waits for room there may have to look elsewhere.
+    pub(super) fn room_changed(&mut self, node: &str, now: Duration) {
+        for key in self.nominated_to(node).collect::<Vec<_>>() {
             self.queue.wake(&key, now);
         }
     }
@@ -150,8 +210,16 @@ impl Scheduler {
         // Room elsewhere is not wanted any more.
         self.give_up_room(&pod.key, now);
         self.nominations.insert(PodKey::clone(&pod.key), node.into());
+        self.tell_nomination(pod, node);
+    }
+
+    /// Tells the API the node on which room is made for a pod; empty for none.
+    fn tell_nomination(&mut self, pod: PodRef, node: &str) {
         if let Some(known) = self.pods.get_mut(&pod.key) {
-            known.nominated_here = true;
+            // What was sent long ago and not seen was lost.
+            let lost = (known.nominations_sent.len() + 1).saturating_sub(MAX_NOMINATIONS_SENT);
+            known.nominations_sent.drain(..lost);
+            known.nominations_sent.push(node.into());
         }
         let node = node.to_owned();
         self.effects.push(Effect::Nominate { pod, node });
@@ -163,8 +231,8 @@ impl Scheduler {
             return;
         }
         if let Some(pod) = self.pods.get(key) {
-            let (pod, node) = (pod.reference(key), String::new());
-            self.effects.push(Effect::Nominate { pod, node });
+            let pod = pod.reference(key);
+            self.tell_nomination(pod, "");
         }
         self.give_up_room(key, now);
     }
@@ -199,12 +267,19 @@ impl Scheduler {
 
     /// Takes over that somebody else named another node for a pod that waits, or none any more.
     pub(super) fn follow_nomination(&mut self, key: &PodKey, node: &str, now: Duration) {
-        let Some(known) = self.pods.get_mut(key).filter(|known| !known.nominated_here) else {
+        // A pod in its cycle has a node, or gets one by a decision that has begun.
+        let in_cycle = self.queue.place(key) == Some(Place::InCycle);
+        let Some(known) = self.pods.get_mut(key) else {
             return;
         };
         let status = &mut known.object.status;
-        if status.nominated_node_name != node {
-            node.clone_into(&mut status.nominated_node_name);
+        if status.nominated_node_name == node {
+            return;
+        }
+        node.clone_into(&mut status.nominated_node_name);
+        let is_own = known.is_own_nomination(node);
+        let is_known = self.nominations.get(key).is_some_and(|known| **known == *node);
+        if !(is_own || is_known || in_cycle) {
             self.give_up_room(key, now);
             self.restore_nomination(key, node);
         }
@@ -221,7 +296,7 @@ impl Scheduler {
                 self.counts.victims += 1;
                 self.event(victim, false, "Preempted", message);
             }
-            WriteOutcome::Failed { .. } => {
+            WriteOutcome::Failed { .. } | WriteOutcome::Unknown { .. } => {
                 if let Some(eviction) = self.evictions.remove(&id) {
                     self.queue.wake(&eviction.by, now);
                 }

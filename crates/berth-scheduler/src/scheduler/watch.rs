@@ -1,12 +1,10 @@
 //! Watched objects: what they change in the cluster, whom they wake, and which bindings they move on.
 
-use super::{PendingPod, Scheduler, scheduler_name};
-use crate::cluster::Cluster;
+use super::Scheduler;
+use crate::cluster::{Cluster, CountedClaim};
 use crate::events::{ClusterEvent, NodeFacets};
-use crate::pod::Footprint;
-use crate::queue::PodKey;
 use berth_core::api::{self, Kind, Object};
-use berth_core::nodes::NodeId;
+use berth_core::quantity::Quantity;
 use rustc_hash::FxHasher;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -57,11 +55,16 @@ impl Scheduler {
             Object::Namespace(_) => self.change_namespace(object, now),
             other => {
                 let raised = self.raises_capacity(other);
+                let counted = self.counted_claim(other);
                 self.cluster.upsert(other);
+                self.tell_recounted(other, counted, now);
                 if let Some(event) = self.event_of(other).filter(|_| raised) {
                     self.happened(&event, now);
                 }
                 self.move_bindings_on(other, now);
+                if let Object::PersistentVolumeClaim(claim) = other {
+                    self.let_go(&claim.metadata.full_name(), now);
+                }
             }
         }
     }
@@ -145,6 +148,7 @@ impl Scheduler {
         self.cluster.remove(Kind::Node, "", name);
         self.check_all_bindings(now);
         self.happened(&ClusterEvent::NodeGone { pods }, now);
+        self.room_is_gone(name, now);
     }
 
     fn remove_volume(&mut self, name: &str, now: Duration) {
@@ -187,129 +191,34 @@ impl Scheduler {
             },
         };
         self.happened(&event, now);
+        if before.is_some() {
+            self.room_changed(&node.metadata.name, now);
+        }
     }
 
-    fn upsert_pod(&mut self, pod: &api::Pod, now: Duration) {
-        let key: PodKey = pod.metadata.full_name().into();
-        if !pod.spec.node_name.is_empty() {
-            match self.cluster.binder().node(&pod.spec.node_name) {
-                Some(node) => self.settle_room(&key, node, now),
-                None => self.give_up_room(&key, now),
+    /// What the claim that an object is about, or whose volume it is, counts as on the nodes where it is in use.
+    fn counted_claim(&self, object: &Object) -> Option<CountedClaim> {
+        let (namespace, name) = match object {
+            Object::PersistentVolumeClaim(claim) => (&claim.metadata.namespace, &claim.metadata.name),
+            Object::PersistentVolume(volume) => {
+                let claim = volume.spec.claim_ref.as_ref()?;
+                (&claim.namespace, &claim.name)
             }
-            self.confirm_binding(&key, pod);
-            self.drop_pending(&key, now);
-            self.track_running(pod, now);
-            return;
-        }
-        let profile = self.profiles.get(scheduler_name(pod));
-        let Some(profile) = profile.filter(|_| !pod.is_finished() && !pod.metadata.is_deleting()) else {
-            self.give_up_room(&key, now);
-            self.drop_pending(&key, now);
+            _ => return None,
+        };
+        self.cluster.counted_claim(namespace, name)
+    }
+
+    /// A claim that counts as another volume than before may leave room for one more on the nodes where it is in use.
+    fn tell_recounted(&mut self, object: &Object, before: Option<CountedClaim>, now: Duration) {
+        let Some(CountedClaim { counted, nodes }) = before else {
             return;
         };
-        let adapted = profile.adapt(pod);
-        let known = self.pods.get(&key);
-        let same_pod = known.is_some_and(|known| known.object.metadata.uid == pod.metadata.uid);
-        let unchanged = known
-            .is_some_and(|known| known.object.spec == pod.spec && known.object.metadata.labels == pod.metadata.labels);
-        if same_pod {
-            self.follow_nomination(&key, &pod.status.nominated_node_name, now);
-        }
-        if same_pod && unchanged {
+        if self.counted_claim(object).is_some_and(|after| after.counted == counted) {
             return;
         }
-        if !same_pod {
-            self.give_up_room(&key, now);
-            self.drop_pending(&key, now);
-            self.restore_nomination(&key, &pod.status.nominated_node_name);
-        }
-        // A pod whose binding is under way keeps it: what its spec says now is met if the binding fails.
-        let old = self.pods.remove(&key);
-        let (said, nominated_here) = old.map_or((None, false), |old| {
-            self.cluster.release(&old.compiled);
-            (old.said, old.nominated_here)
-        });
-        let compiled = self.cluster.compile(&adapted);
-        let (priority, gated) = (pod.spec.priority.unwrap_or(0), !pod.spec.scheduling_gates.is_empty());
-        let object = pod.clone();
-        self.pods.insert(
-            PodKey::clone(&key),
-            PendingPod {
-                object,
-                compiled,
-                said,
-                nominated_here,
-            },
-        );
-        self.queue.upsert(&key, priority, gated, now);
-        self.queue.wake(&key, now);
-    }
-
-    /// A pod that has a node: the cluster counts it there.
-    fn track_running(&mut self, pod: &api::Pod, now: Duration) {
-        let before = self.running(&pod.metadata.namespace, &pod.metadata.name);
-        self.cluster.upsert(&Object::Pod(Box::new(pod.clone())));
-        let after = self.running(&pod.metadata.namespace, &pod.metadata.name);
-        if after.is_none() {
-            self.evicted(&pod.metadata.full_name(), None);
-        } else {
-            self.evicted(&pod.metadata.full_name(), Some(&pod.metadata.uid));
-        }
-        match (before, after) {
-            // Most changes of a running pod matter to nobody who waits.
-            (Some((from, old)), Some((to, new))) if from == to && old.uid == new.uid => {
-                if old.labels != new.labels {
-                    let (node, pod) = (None, Arc::clone(&old));
-                    self.happened(&ClusterEvent::PodGone { node, pod }, now);
-                    let (node, pod) = (to, Arc::clone(&new));
-                    self.happened(&ClusterEvent::PodPlaced { node, pod }, now);
-                }
-                if old.requests != new.requests {
-                    self.happened(&ClusterEvent::PodResized { node: to }, now);
-                }
-                if old.terminating != new.terminating {
-                    self.happened(&ClusterEvent::PodTerminating { pod: new }, now);
-                }
-            }
-            (before, after) => {
-                if let Some((node, pod)) = before {
-                    let node = Some(node);
-                    self.happened(&ClusterEvent::PodGone { node, pod }, now);
-                }
-                if let Some((node, pod)) = after {
-                    self.happened(&ClusterEvent::PodPlaced { node, pod }, now);
-                }
-            }
-        }
-    }
-
-    /// A pod that is counted on a node.
-    fn running(&self, namespace: &str, name: &str) -> Option<(NodeId, Arc<Footprint>)> {
-        let namespace = self.cluster.symbols().get(namespace)?;
-        let pods = self.cluster.pods();
-        let running = pods.get(pods.find(namespace, name)?)?;
-        Some((running.node?, Arc::clone(&running.footprint)))
-    }
-
-    fn remove_pod(&mut self, namespace: &str, name: &str, now: Duration) {
-        let key: PodKey = format!("{namespace}/{name}").into();
-        self.give_up_room(&key, now);
-        self.drop_pending(&key, now);
-        self.evicted(&key, None);
-        let running = self.running(namespace, name);
-        self.cluster.remove(Kind::Pod, namespace, name);
-        if let Some((node, pod)) = running {
-            let node = Some(node);
-            self.happened(&ClusterEvent::PodGone { node, pod }, now);
-        }
-    }
-
-    /// Lets go of a pod that need not be placed any more, with its binding if there is one.
-    fn drop_pending(&mut self, key: &str, now: Duration) {
-        self.end_binding(key, now);
-        if let Some(pod) = self.pods.remove(key) {
-            self.cluster.release(&pod.compiled);
-            self.queue.remove(key);
+        for node in nodes {
+            self.happened(&ClusterEvent::Attachment { node }, now);
         }
     }
 
@@ -356,8 +265,17 @@ impl Scheduler {
             return true;
         };
         let before = self.cluster.binder().published_capacity(&capacity.metadata.full_name());
-        let value = |quantity: Option<berth_core::quantity::Quantity>| quantity.map(|quantity| quantity.value());
-        let after = (value(capacity.capacity), value(capacity.maximum_volume_size));
-        before.is_none_or(|before| after.0 > before.0 || after.1 > before.1)
+        let value = |quantity: Option<Quantity>| quantity.map(Quantity::value);
+        let after = limits(value(capacity.capacity), value(capacity.maximum_volume_size));
+        before.is_none_or(|(capacity, maximum)| {
+            let before = limits(capacity, maximum);
+            after.0 > before.0 || after.1 > before.1
+        })
     }
+}
+
+/// The largest volume that fits into published capacity, and how much all volumes together may take. A maximum size stands in
+/// the place of the capacity for one volume: without it, a larger one may fit.
+fn limits(capacity: Option<i64>, maximum_volume_size: Option<i64>) -> (Option<i64>, i64) {
+    (maximum_volume_size.or(capacity), capacity.unwrap_or(i64::MAX))
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// A change that was not yet delivered: the object, or that it is gone.
 pub(crate) type Change = (Kind, String, Option<Value>);
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Api {
     objects: BTreeMap<(Kind, String), Value>,
     version: u64,
@@ -105,9 +105,16 @@ impl Api {
         }
         match write {
             Write::ReserveVolume {
-                namespace, claim, uid, ..
+                namespace,
+                claim,
+                uid,
+                prebound,
+                ..
             } => self.edit(kind, &name, |volume| {
                 volume["spec"]["claimRef"] = json!({"namespace": namespace, "name": claim, "uid": uid});
+                if !prebound {
+                    volume["metadata"]["annotations"][names::BOUND_BY_CONTROLLER] = json!("yes");
+                }
             }),
             Write::SelectNode { node, .. } => self.edit(kind, &name, |claim| {
                 claim["metadata"]["annotations"][names::SELECTED_NODE] = json!(node);

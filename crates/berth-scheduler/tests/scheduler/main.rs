@@ -9,10 +9,12 @@
 mod api;
 mod events;
 mod faults;
+mod interleavings;
 mod objects;
 mod obstacles;
 mod oversleeping;
 mod preemption;
+mod races;
 mod random;
 mod stateful;
 mod world;

@@ -1,0 +1,228 @@
+//! Watched pods: those that are to be placed, and those that have a node.
+//!
+//! ```text
+//!   new ──its claims are known, or its time is over──▶ pending ──bound──▶ running ──▶ gone
+//!    └────────────────── held ──────────────────▲
+//! ```
+//!
+//! A pod never loses its node, and a namesake with another uid is another pod: news that contradict this are late, or come
+//! from a list that skipped what happened in between.
+
+use super::hold::Held;
+use super::{PendingPod, Scheduler, scheduler_name};
+use crate::cluster::RunningPod;
+use crate::events::ClusterEvent;
+use crate::pod::Footprint;
+use crate::queue::PodKey;
+use berth_core::api::{self, Kind, Object};
+use berth_core::nodes::NodeId;
+use std::sync::Arc;
+use std::time::Duration;
+
+impl Scheduler {
+    pub(super) fn upsert_pod(&mut self, pod: &api::Pod, now: Duration) {
+        let key: PodKey = pod.metadata.full_name().into();
+        let held = self.hold.take(&key);
+        if self.has_namesake(&key, pod) {
+            self.remove_pod(&pod.metadata.namespace, &pod.metadata.name, now);
+        }
+        if !pod.spec.node_name.is_empty() {
+            match self.cluster.binder().node(&pod.spec.node_name) {
+                Some(node) => self.settle_room(&key, node, now),
+                None => self.give_up_room(&key, now),
+            }
+            self.confirm_binding(&key, pod);
+            self.drop_pending(&key, now);
+            self.track_running(pod, now);
+            return;
+        }
+        let ours = self.profiles.contains_key(scheduler_name(pod));
+        if !ours || pod.is_finished() || pod.metadata.is_deleting() {
+            self.give_up_room(&key, now);
+            self.drop_pending(&key, now);
+            return;
+        }
+        if self.has_node(&key, pod) {
+            return;
+        }
+        let until = held
+            .filter(|held| !is_another(&held.pod.metadata.uid, &pod.metadata.uid))
+            .map_or(now + self.await_claims, |held| held.until);
+        if self.pods.contains_key(&key) || until <= now || !self.hold_back(&key, pod, until) {
+            self.admit(&key, pod, now);
+        }
+    }
+
+    /// Whether a pod of this name is known that is another one.
+    fn has_namesake(&self, key: &PodKey, pod: &api::Pod) -> bool {
+        let uid = &pod.metadata.uid;
+        let pending = self.pods.get(key);
+        pending.is_some_and(|known| is_another(&known.object.metadata.uid, uid))
+            || self
+                .known_running(&pod.metadata.namespace, &pod.metadata.name)
+                .is_some_and(|running| is_another(&running.footprint.uid, uid))
+    }
+
+    /// Whether a pod that is seen without a node has one: its binding was taken, and the watch is behind.
+    fn has_node(&self, key: &PodKey, pod: &api::Pod) -> bool {
+        let running = self.known_running(&pod.metadata.namespace, &pod.metadata.name);
+        let seen = running.is_some_and(|running| running.assumed.is_none());
+        seen || self.is_bound(key)
+    }
+
+    /// Holds a pod back if one of its claims is not known yet.
+    fn hold_back(&mut self, key: &PodKey, pod: &api::Pod, until: Duration) -> bool {
+        let Some(claim) = self.unknown_claim(pod) else {
+            return false;
+        };
+        self.hold.put(key, pod, &claim, until);
+        true
+    }
+
+    /// The first claim of a pod that is not known, as `namespace/name`.
+    fn unknown_claim(&self, pod: &api::Pod) -> Option<String> {
+        let namespace = self.cluster.symbols().get(&pod.metadata.namespace);
+        let volumes = pod.spec.volumes.iter();
+        let mut claims = volumes.filter_map(|volume| volume.claim_name(&pod.metadata.name));
+        let unknown = claims.find(|name| {
+            let known = namespace.and_then(|namespace| self.cluster.binder().claim_named(namespace, name));
+            known.is_none()
+        })?;
+        Some(format!("{}/{unknown}", pod.metadata.namespace))
+    }
+
+    /// A claim is known: pods that were held back for it go on, or wait for their next claim.
+    pub(super) fn let_go(&mut self, claim: &str, now: Duration) {
+        for Held { pod, until, .. } in self.hold.take_waiting_for(claim) {
+            let key: PodKey = pod.metadata.full_name().into();
+            if !self.hold_back(&key, &pod, until) {
+                self.admit(&key, &pod, now);
+            }
+        }
+    }
+
+    /// The time is over for pods that were held back: if their claims are not there, the refusal is true.
+    pub(super) fn let_overdue_go(&mut self, now: Duration) {
+        for Held { pod, .. } in self.hold.take_overdue(now) {
+            self.admit(&pod.metadata.full_name().into(), &pod, now);
+        }
+    }
+
+    /// Takes over a pod that is to be placed, new or known.
+    fn admit(&mut self, key: &PodKey, pod: &api::Pod, now: Duration) {
+        let known = self.pods.get(key);
+        let unchanged = known
+            .is_some_and(|known| known.object.spec == pod.spec && known.object.metadata.labels == pod.metadata.labels);
+        if known.is_some() {
+            self.follow_nomination(key, &pod.status.nominated_node_name, now);
+        } else {
+            self.restore_nomination(key, &pod.status.nominated_node_name);
+        }
+        if unchanged {
+            return;
+        }
+        let Some(profile) = self.profiles.get(scheduler_name(pod)) else {
+            return;
+        };
+        let adapted = profile.adapt(pod);
+        // A pod whose binding is under way keeps it: what its spec says now is met if the binding fails.
+        let old = self.pods.remove(key);
+        let (said, nominations_sent) = old.map_or_else(Default::default, |old| {
+            self.cluster.release(&old.compiled);
+            (old.said, old.nominations_sent)
+        });
+        let compiled = self.cluster.compile(&adapted);
+        let (priority, gated) = (pod.spec.priority.unwrap_or(0), !pod.spec.scheduling_gates.is_empty());
+        let object = pod.clone();
+        self.pods.insert(
+            PodKey::clone(key),
+            PendingPod {
+                object,
+                compiled,
+                said,
+                nominations_sent,
+            },
+        );
+        self.queue.upsert(key, priority, gated, now);
+        self.queue.wake(key, now);
+    }
+
+    /// A pod that has a node: the cluster counts it there.
+    fn track_running(&mut self, pod: &api::Pod, now: Duration) {
+        let before = self.running(&pod.metadata.namespace, &pod.metadata.name);
+        self.cluster.upsert(&Object::Pod(Box::new(pod.clone())));
+        let after = self.running(&pod.metadata.namespace, &pod.metadata.name);
+        if after.is_none() {
+            self.evicted(&pod.metadata.full_name(), None);
+        } else {
+            self.evicted(&pod.metadata.full_name(), Some(&pod.metadata.uid));
+        }
+        match (before, after) {
+            // Most changes of a running pod matter to nobody who waits.
+            (Some((from, old)), Some((to, new))) if from == to && old.uid == new.uid => {
+                if old.labels != new.labels {
+                    let (node, pod) = (None, Arc::clone(&old));
+                    self.happened(&ClusterEvent::PodGone { node, pod }, now);
+                    let (node, pod) = (to, Arc::clone(&new));
+                    self.happened(&ClusterEvent::PodPlaced { node, pod }, now);
+                }
+                if old.requests != new.requests {
+                    self.happened(&ClusterEvent::PodResized { node: to }, now);
+                }
+                if old.terminating != new.terminating {
+                    self.happened(&ClusterEvent::PodTerminating { pod: new }, now);
+                }
+            }
+            (before, after) => {
+                if let Some((node, pod)) = before {
+                    let node = Some(node);
+                    self.happened(&ClusterEvent::PodGone { node, pod }, now);
+                }
+                if let Some((node, pod)) = after {
+                    self.happened(&ClusterEvent::PodPlaced { node, pod }, now);
+                }
+            }
+        }
+    }
+
+    /// The pod of a name that has a node, or is assumed to.
+    fn known_running(&self, namespace: &str, name: &str) -> Option<&RunningPod> {
+        let namespace = self.cluster.symbols().get(namespace)?;
+        let pods = self.cluster.pods();
+        pods.get(pods.find(namespace, name)?)
+    }
+
+    /// A pod that is counted on a node.
+    fn running(&self, namespace: &str, name: &str) -> Option<(NodeId, Arc<Footprint>)> {
+        let running = self.known_running(namespace, name)?;
+        Some((running.node?, Arc::clone(&running.footprint)))
+    }
+
+    pub(super) fn remove_pod(&mut self, namespace: &str, name: &str, now: Duration) {
+        let key: PodKey = format!("{namespace}/{name}").into();
+        self.hold.take(&key);
+        self.give_up_room(&key, now);
+        self.drop_pending(&key, now);
+        self.evicted(&key, None);
+        let running = self.running(namespace, name);
+        self.cluster.remove(Kind::Pod, namespace, name);
+        if let Some((node, pod)) = running {
+            let node = Some(node);
+            self.happened(&ClusterEvent::PodGone { node, pod }, now);
+        }
+    }
+
+    /// Lets go of a pod that need not be placed any more, with its binding if there is one.
+    fn drop_pending(&mut self, key: &str, now: Duration) {
+        self.end_binding(key, now);
+        if let Some(pod) = self.pods.remove(key) {
+            self.cluster.release(&pod.compiled);
+            self.queue.remove(key);
+        }
+    }
+}
+
+/// Whether two uids are of two objects. Objects of files may have none.
+fn is_another(known: &str, uid: &str) -> bool {
+    !known.is_empty() && !uid.is_empty() && known != uid
+}

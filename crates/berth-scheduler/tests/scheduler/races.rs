@@ -1,0 +1,446 @@
+//! Watches of different kinds are never in step, and others write too: what was seen too late, twice or not at all must
+//! cost nobody a node, a volume or a reservation.
+
+use crate::objects::{capacity, claim, class, local_class, node, on, pod, sized, volume};
+use crate::world::World;
+use berth_core::api::Kind;
+use berth_core::names;
+use berth_scheduler::queue::Place;
+use berth_scheduler::scheduler::{Effect, Write};
+use serde_json::{Value, json};
+
+const CLAIM: Kind = Kind::PersistentVolumeClaim;
+const VOLUME: Kind = Kind::PersistentVolume;
+
+fn evictions(world: &World) -> Vec<&Write> {
+    let writes = world.writes.iter();
+    writes.filter(|write| matches!(write, Write::EvictPod { .. })).collect()
+}
+
+fn bindings(world: &World, pod: &str) -> usize {
+    let of_pod = |write: &&Write| matches!(write, Write::BindPod { pod: bound, .. } if *bound.key == *pod);
+    world.writes.iter().filter(of_pod).count()
+}
+
+/// The volume that was made for a claim is seen after the claim that is bound to it: the pod keeps its node meanwhile.
+#[test]
+fn the_volume_watch_is_behind_the_claim_watch() {
+    let mut world = World::of([
+        node("n1"),
+        class("fast", "disk.example.com"),
+        claim("data", "fast", 5),
+        sized("db", 4, 0),
+    ]);
+    world.api.edit(Kind::Pod, "default/db", |pod| {
+        pod["spec"]["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
+    });
+    world.late = vec![VOLUME];
+    world.settle();
+    assert_eq!(
+        world.api.volume_of("default/data"),
+        "made-for-data",
+        "the claim is bound"
+    );
+    // Somebody else would take the node at once.
+    world.create([sized("other", 4, 0)]);
+    world.settle();
+    world.advance(30);
+    world.assert_waits("default/other", "0/1 nodes are available: 1 Insufficient cpu.");
+    assert_eq!(
+        world.scheduler.counts().errors,
+        0,
+        "not found is no refusal: {:?}",
+        world.said
+    );
+    world.late.clear();
+    world.settle();
+    world.assert_on("default/db", "n1");
+    world.check();
+}
+
+/// A volume that never comes is waited for until the deadline, not for ever.
+#[test]
+fn a_volume_that_never_comes_ends_the_wait_by_the_deadline() {
+    let mut world = World::of([
+        node("n1"),
+        class("fast", "disk.example.com"),
+        claim("data", "fast", 5),
+        pod("db", &["data"]),
+    ]);
+    world.late = vec![VOLUME];
+    world.settle();
+    world.advance(601);
+    assert_eq!(world.scheduler.counts().errors, 1);
+    assert!(
+        world.message("default/db").contains("timed out"),
+        "{}",
+        world.message("default/db")
+    );
+}
+
+/// A label that was put on a pod before it was bound arrives after the binding was answered.
+#[test]
+fn a_late_label_does_not_have_a_bound_pod_decided_again() {
+    let mut world = World::of([node("n1"), on("n1", sized("innocent", 2, 0)), sized("db", 2, 10)]);
+    world.settle_but_for_watches();
+    assert_eq!(bindings(&world, "default/db"), 1, "it was bound");
+    // What the watch brings now is older than the binding.
+    let mut late = sized("db", 2, 10);
+    late["metadata"]["uid"] = json!(world.api.text(Kind::Pod, "default/db", "/metadata/uid"));
+    late["metadata"]["labels"] = json!({"late": "yes"});
+    world.scheduler.upsert(&crate::api::decoded(&late), world.now);
+    assert_eq!(world.place("default/db"), None, "nothing is left to decide");
+    world.advance(30);
+    assert_eq!(bindings(&world, "default/db"), 1);
+    assert!(evictions(&world).is_empty(), "{:?}", world.writes);
+    assert!(world.conditions.is_empty(), "{:?}", world.conditions);
+    world.assert_on("default/db", "n1");
+    // The same news once more, after the watch has shown the pod on its node.
+    world.scheduler.upsert(&crate::api::decoded(&late), world.now);
+    world.settle();
+    assert_eq!(bindings(&world, "default/db"), 1);
+    world.check();
+}
+
+fn alone(mut claim: Value) -> Value {
+    claim["spec"]["accessModes"] = json!(["ReadWriteOncePod"]);
+    claim
+}
+
+/// A StatefulSet's pod was deleted and made again under its name, and only the new one was seen.
+#[test]
+fn a_pod_made_again_under_its_name_is_not_refused_because_of_itself() {
+    let mut disk = volume("pv1", "local", "n1", 10);
+    disk["spec"]["accessModes"] = json!(["ReadWriteOncePod"]);
+    let mut world = World::of([
+        node("n1"),
+        local_class(),
+        disk,
+        alone(claim("data", "local", 5)),
+        pod("web-0", &["data"]),
+    ]);
+    world.settle();
+    world.assert_on("default/web-0", "n1");
+    world.api.delete(Kind::Pod, "default/web-0");
+    world.create([pod("web-0", &["data"])]);
+    world.api.changes.retain(|(_, _, value)| value.is_some());
+    world.settle();
+    world.assert_on("default/web-0", "n1");
+    world.check();
+}
+
+/// A pod that was bound is gone, and its namesake waits: nothing of the old binding may be taken for the new one's.
+#[test]
+fn a_namesake_of_a_bound_pod_is_decided_on() {
+    let mut world = World::of([node("n1"), sized("web-0", 3, 0)]);
+    world.settle_but_for_watches();
+    world.api.delete(Kind::Pod, "default/web-0");
+    world.create([sized("web-0", 4, 0)]);
+    // A list shows the newest state alone.
+    let newest = world.api.changes.pop().expect("it was created");
+    world.api.changes = vec![newest];
+    world.settle();
+    world.assert_on("default/web-0", "n1");
+    world.check();
+}
+
+/// The node on which room is made dies with the victims still on it: room is made elsewhere.
+#[test]
+fn a_preemptor_whose_nominated_node_dies_looks_elsewhere() {
+    let mut world = World::of([node("n1"), on("n1", sized("first", 4, 0)), sized("urgent", 4, 10)]);
+    world.kubelet = false;
+    world.settle();
+    assert_eq!(world.scheduler.nominated_node("default/urgent"), Some("n1"));
+    world.create([node("n2"), on("n2", sized("second", 4, 0))]);
+    world.settle();
+    world.api.delete(Kind::Node, "n1");
+    world.settle();
+    world.advance(11);
+    assert_eq!(
+        world.scheduler.nominated_node("default/urgent"),
+        Some("n2"),
+        "{:?}",
+        world.said
+    );
+    world.kubelet = true;
+    world.settle();
+    world.advance(11);
+    world.assert_on("default/urgent", "n2");
+}
+
+/// The nominated node is cordoned: whoever leaves it, the pod cannot run there.
+#[test]
+fn a_preemptor_whose_nominated_node_is_cordoned_looks_elsewhere() {
+    let mut world = World::of([node("n1"), on("n1", sized("first", 4, 0)), sized("urgent", 4, 10)]);
+    world.kubelet = false;
+    world.settle();
+    assert_eq!(world.scheduler.nominated_node("default/urgent"), Some("n1"));
+    world.create([node("n2"), on("n2", sized("second", 4, 0))]);
+    world
+        .api
+        .edit(Kind::Node, "n1", |node| node["spec"]["unschedulable"] = json!(true));
+    world.settle();
+    world.advance(11);
+    assert_eq!(
+        world.scheduler.nominated_node("default/urgent"),
+        Some("n2"),
+        "{:?}",
+        world.said
+    );
+}
+
+/// Between the reservation of one claim's volume and the mark on another claim, somebody selects a node for the latter.
+#[test]
+fn a_node_that_somebody_else_selected_is_not_overwritten() {
+    for seen in [true, false] {
+        let mut world = World::of([
+            node("n1"),
+            node("n2"),
+            local_class(),
+            class("fast", "disk.example.com"),
+            volume("pv1", "local", "n1", 10),
+            claim("old", "local", 5),
+            claim("new", "fast", 5),
+            pod("db", &["old", "new"]),
+        ]);
+        world.controller = false;
+        world.deliver();
+        assert!(world.scheduler.step(world.now));
+        let reserving = world.scheduler.take_effects();
+        world.api.edit(CLAIM, "default/new", |claim| {
+            claim["metadata"]["annotations"][names::SELECTED_NODE] = json!("n2");
+        });
+        if seen {
+            world.deliver();
+        }
+        reserving.into_iter().for_each(|effect| world.carry_out(effect));
+        world.settle();
+        let selected = "/metadata/annotations/volume.kubernetes.io~1selected-node";
+        assert_eq!(world.api.text(CLAIM, "default/new", selected), "n2", "seen: {seen}");
+    }
+}
+
+/// A volume that a user reserved for the claim stays the user's: nobody takes the reservation back when the claim goes.
+#[test]
+fn a_reservation_by_a_user_is_not_marked_as_the_controllers() {
+    let mark = "/metadata/annotations/pv.kubernetes.io~1bound-by-controller";
+    let mut reserved = volume("pv1", "local", "n1", 10);
+    reserved["spec"]["claimRef"] = json!({"namespace": "default", "name": "data"});
+    let mut world = World::of([
+        node("n1"),
+        local_class(),
+        reserved,
+        volume("pv2", "local", "n1", 10),
+        claim("data", "local", 5),
+        claim("other", "local", 5),
+        pod("db", &["data", "other"]),
+    ]);
+    world.settle();
+    world.assert_on("default/db", "n1");
+    assert_eq!(world.api.text(VOLUME, "pv1", "/spec/claimRef/name"), "data");
+    assert_eq!(world.api.text(VOLUME, "pv1", mark), "");
+    assert_eq!(world.api.text(VOLUME, "pv2", mark), "yes");
+}
+
+/// A volume that was reserved goes to another claim: the binding ends at once, not by its deadline.
+#[test]
+fn a_reserved_volume_that_goes_to_another_claim_is_noticed_at_once() {
+    let mut world = World::of([
+        node("n1"),
+        local_class(),
+        volume("pv1", "local", "n1", 10),
+        claim("data", "local", 5),
+        claim("thief", "local", 5),
+        pod("db", &["data"]),
+    ]);
+    world.controller = false;
+    world.settle();
+    assert_eq!(world.api.text(VOLUME, "pv1", "/spec/claimRef/name"), "data");
+    world.create([volume("pv2", "local", "n1", 10)]);
+    world.api.edit(VOLUME, "pv1", |volume| {
+        volume["spec"]["claimRef"] = json!({"namespace": "default", "name": "thief", "uid": "of-the-thief"});
+    });
+    world.settle();
+    assert_eq!(world.scheduler.bindings_under_way(), 0, "nobody waits for what is lost");
+    assert_eq!(world.place("default/db"), Some(Place::Backoff));
+    world.controller = true;
+    world.advance(11);
+    world.assert_on("default/db", "n1");
+    assert_eq!(world.api.volume_of("default/data"), "pv2");
+}
+
+/// Without its maximum, the largest volume of a pool is as large as the pool.
+#[test]
+fn removing_the_maximum_volume_size_wakes_whoever_it_kept_out() {
+    let mut limited = capacity("fast", 100);
+    limited["maximumVolumeSize"] = json!("1Gi");
+    let driver = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": "disk.example.com"},
+                        "spec": {"storageCapacity": true}});
+    let mut world = World::of([
+        node("n1"),
+        class("fast", "disk.example.com"),
+        driver,
+        limited,
+        claim("data", "fast", 5),
+        pod("db", &["data"]),
+    ]);
+    world.settle();
+    world.assert_waits(
+        "default/db",
+        "0/1 nodes are available: 1 node(s) did not have enough free storage.",
+    );
+    world
+        .api
+        .edit(Kind::CsiStorageCapacity, "default/capacity-fast", |capacity| {
+            if let Some(fields) = capacity.as_object_mut() {
+                fields.remove("maximumVolumeSize");
+            }
+        });
+    world.settle();
+    world.advance(11);
+    world.assert_on("default/db", "n1");
+}
+
+fn nominated_in_api(world: &World, pod: &str) -> String {
+    world.api.text(Kind::Pod, pod, "/status/nominatedNodeName").to_owned()
+}
+
+/// Somebody takes back, or changes, the node that this scheduler named for a pod.
+#[test]
+fn a_nomination_follows_what_others_say_later() {
+    let mut world = World::of([
+        node("n1"),
+        node("n2"),
+        on("n1", sized("first", 4, 0)),
+        on("n2", sized("second", 4, 20)),
+        sized("urgent", 4, 10),
+    ]);
+    world.kubelet = false;
+    world.settle();
+    assert_eq!(nominated_in_api(&world, "default/urgent"), "n1");
+    assert_eq!(world.scheduler.nominated_node("default/urgent"), Some("n1"));
+    for (said, followed) in [("n2", Some("n2")), ("", None), ("n1", Some("n1"))] {
+        world.api.edit(Kind::Pod, "default/urgent", |pod| {
+            pod["status"]["nominatedNodeName"] = json!(said)
+        });
+        world.deliver();
+        assert_eq!(world.scheduler.nominated_node("default/urgent"), followed, "{said:?}");
+    }
+}
+
+/// What this scheduler said itself comes back by the watch, late: it is no news.
+#[test]
+fn an_own_nomination_that_comes_back_late_is_no_news() {
+    let mut world = World::of([node("n1"), on("n1", sized("first", 4, 0)), sized("urgent", 4, 10)]);
+    world.late = vec![Kind::Pod];
+    world
+        .api
+        .changes
+        .retain(|(kind, ..)| *kind == Kind::Node || *kind == Kind::Pod);
+    world.late.clear();
+    world.deliver();
+    world.late = vec![Kind::Pod];
+    world.settle();
+    assert_eq!(world.scheduler.nominated_node("default/urgent"), Some("n1"));
+    // The node dies before the watch shows the nomination: it was withdrawn meanwhile.
+    world.api.delete(Kind::Node, "n1");
+    world.settle();
+    assert_eq!(world.scheduler.nominated_node("default/urgent"), None);
+    let echoes: Vec<_> = std::mem::take(&mut world.api.changes);
+    for (_, name, value) in echoes {
+        if let Some(value) = value.filter(|_| name == "default/urgent") {
+            world.scheduler.upsert(&crate::api::decoded(&value), world.now);
+            assert_eq!(world.scheduler.nominated_node("default/urgent"), None, "{value}");
+        }
+    }
+}
+
+/// A claim counted against its class's driver while nothing was made for it. Bound to a volume of another driver, it leaves
+/// its slot to others.
+#[test]
+fn a_claim_that_moves_to_another_volume_frees_an_attach_slot() {
+    let csi_volume = |name: &str, driver: &str, claim: &str| {
+        let mut volume = volume(name, "fast", "n1", 10);
+        volume["spec"]["csi"] = json!({"driver": driver, "volumeHandle": name});
+        if let Some(spec) = volume["spec"].as_object_mut() {
+            spec.remove("local");
+        }
+        volume["spec"]["claimRef"] = json!({"namespace": "default", "name": claim});
+        volume["status"]["phase"] = json!("Bound");
+        volume
+    };
+    let bound = |name: &str, volume: &str| {
+        let mut claim = claim(name, "fast", 5);
+        claim["spec"]["volumeName"] = json!(volume);
+        claim["metadata"]["annotations"] = json!({names::BIND_COMPLETED: "yes"});
+        claim["status"]["phase"] = json!("Bound");
+        claim
+    };
+    let limits = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "n1"},
+        "spec": {"drivers": [{"name": "disk.example.com", "nodeID": "n1", "allocatable": {"count": 1}}]}});
+    for claim_is_late in [false, true] {
+        let mut world = World::of([
+            node("n1"),
+            class("fast", "disk.example.com"),
+            limits.clone(),
+            claim("moving", "fast", 5),
+            on("n1", pod("running", &["moving"])),
+            csi_volume("pv1", "disk.example.com", "data"),
+            bound("data", "pv1"),
+            pod("db", &["data"]),
+        ]);
+        world.controller = false;
+        world.settle();
+        world.assert_waits(
+            "default/db",
+            "0/1 nodes are available: 1 node(s) exceed max volume count.",
+        );
+        world.late = if claim_is_late { vec![CLAIM] } else { vec![VOLUME] };
+        world.create([csi_volume("pv2", "other.example.com", "moving")]);
+        world.api.edit(CLAIM, "default/moving", |claim| {
+            claim["spec"]["volumeName"] = json!("pv2");
+            claim["metadata"]["annotations"][names::BIND_COMPLETED] = json!("yes");
+        });
+        world.settle();
+        world.assert_waits(
+            "default/db",
+            "0/1 nodes are available: 1 node(s) exceed max volume count.",
+        );
+        world.late.clear();
+        world.settle();
+        world.advance(11);
+        world.assert_on("default/db", "n1");
+    }
+}
+
+/// Another scheduler bound the pod to the very node that was chosen here: it is not told as this one's deed.
+#[test]
+fn a_pod_that_another_scheduler_bound_to_the_same_node_is_told_once() {
+    let mut world = World::of([node("n1"), sized("db", 1, 0)]);
+    world.deliver();
+    assert!(world.scheduler.step(world.now));
+    let binding = world.scheduler.take_effects();
+    assert!(
+        matches!(
+            binding.as_slice(),
+            [Effect::Write {
+                write: Write::BindPod { .. },
+                ..
+            }]
+        ),
+        "{binding:?}"
+    );
+    world
+        .api
+        .edit(Kind::Pod, "default/db", |pod| pod["spec"]["nodeName"] = json!("n1"));
+    world.deliver();
+    assert_eq!(world.scheduler.bindings_under_way(), 0, "the watch is the answer");
+    binding.into_iter().for_each(|effect| world.carry_out(effect));
+    world.settle();
+    assert!(world.said.is_empty(), "{:?}", world.said);
+    assert_eq!(
+        (world.scheduler.counts().scheduled, world.scheduler.counts().overtaken),
+        (0, 1)
+    );
+    world.check();
+}
