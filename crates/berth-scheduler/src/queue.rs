@@ -11,6 +11,9 @@
 //!                                                        woken
 //! ```
 //!
+//! When no pod is active, those that an event woke need not wait for their backoff: it is there to let others go first.
+//! A pod that failed has to: whatever failed needs time to recover.
+//!
 //! A pod waits with the plugins that refused it, and only an event that could change one of their
 //! answers wakes it. Sleeping pods are kept by those plugins, so that an event passes by all whom it cannot help. The decision about a pod is one step of the one writer, so no event can fall between
 //! its verdict and its sleep; an event during its binding is met by the retry if the binding fails. The
@@ -55,7 +58,7 @@ impl Default for QueueTimes {
 pub enum Place {
     /// To be tried next.
     Active,
-    /// To be tried when its backoff is over.
+    /// To be tried when its backoff is over, or if it was refused and woken, when no other pod is to be tried.
     Backoff,
     /// Until an event could help it.
     Unschedulable,
@@ -95,6 +98,8 @@ struct Waiting {
     refused_at: Duration,
     /// Who refused it.
     refused_by: PluginSet,
+    /// It was not refused, but could not be placed for a passing cause.
+    failed: bool,
 }
 
 /// The queue.
@@ -103,7 +108,10 @@ pub struct Queue {
     times: QueueTimes,
     pods: FxHashMap<PodKey, Waiting>,
     active: BTreeSet<(Turn, PodKey)>,
+    /// Pods that failed, by the end of their backoff.
     backoff: BTreeSet<(Duration, PodKey)>,
+    /// Pods that were refused and woken, by the end of their backoff.
+    woken: BTreeSet<(Duration, PodKey)>,
     unschedulable: BTreeSet<(Duration, PodKey)>,
     /// The same by who refused them. There are few distinct sets of plugins.
     sleeping: BTreeMap<PluginSet, BTreeSet<PodKey>>,
@@ -121,6 +129,7 @@ impl Queue {
             pods: FxHashMap::default(),
             active: BTreeSet::new(),
             backoff: BTreeSet::new(),
+            woken: BTreeSet::new(),
             unschedulable: BTreeSet::new(),
             sleeping: BTreeMap::new(),
             gated: FxHashSet::default(),
@@ -159,6 +168,7 @@ impl Queue {
             attempts: 0,
             refused_at: Duration::ZERO,
             refused_by: PluginSet::default(),
+            failed: false,
         };
         self.pods.insert(Arc::clone(key), waiting);
         self.enter(key, if gated { Place::Gated } else { Place::Active });
@@ -176,8 +186,8 @@ impl Queue {
     /// Takes the pod whose turn it is into its cycle.
     pub fn pop(&mut self, now: Duration) -> Option<PodKey> {
         self.flush(now);
-        let (_, key) = self.active.first()?;
-        let key = Arc::clone(key);
+        let active = self.active.first().map(|(_, key)| key);
+        let key = Arc::clone(active.or_else(|| self.woken.first().map(|(_, key)| key))?);
         self.leave(&key);
         if let Some(waiting) = self.pods.get_mut(&key) {
             waiting.attempts += 1;
@@ -192,6 +202,7 @@ impl Queue {
             waiting.refused_at = now;
             waiting.turn.since = now;
             waiting.refused_by = by;
+            waiting.failed = false;
             self.finish_cycle(key, Place::Unschedulable);
         }
     }
@@ -202,6 +213,7 @@ impl Queue {
         if let Some(waiting) = self.pods.get_mut(key).filter(|waiting| waiting.place == Place::InCycle) {
             waiting.refused_at = now;
             waiting.turn.since = now;
+            waiting.failed = true;
             self.finish_cycle(key, Place::Backoff);
         }
     }
@@ -265,6 +277,21 @@ impl Queue {
         }
     }
 
+    /// Moves a sleeping pod on whose cycle failed after all, when its backoff is over and not before.
+    pub fn back_off(&mut self, key: &str) {
+        let Some((key, waiting)) = self.pods.get_key_value(key) else {
+            return;
+        };
+        if waiting.place == Place::Unschedulable {
+            let key = Arc::clone(key);
+            self.leave(&key);
+            if let Some(waiting) = self.pods.get_mut(&key) {
+                waiting.failed = true;
+            }
+            self.enter(&key, Place::Backoff);
+        }
+    }
+
     fn backoff_ends(&self, waiting: &Waiting) -> Duration {
         let doublings = waiting.attempts.saturating_sub(1).min(30);
         let backoff = self.times.initial_backoff.saturating_mul(1 << doublings);
@@ -273,7 +300,7 @@ impl Queue {
 
     /// Moves on the pods whose time has come.
     pub fn flush(&mut self, now: Duration) {
-        while let Some((at, key)) = self.backoff.first()
+        while let Some((at, key)) = self.backoff.first().into_iter().chain(self.woken.first()).min()
             && *at <= now
         {
             let key = Arc::clone(key);
@@ -288,10 +315,10 @@ impl Queue {
         }
     }
 
-    /// When [`Self::flush`] has something to do, if nothing else happens. Now, if a pod is active.
+    /// When [`Self::pop`] or [`Self::flush`] has something to do, if nothing else happens. Now, if a pod is active or woken.
     #[must_use]
     pub fn next_turn(&self) -> Option<Duration> {
-        if !self.active.is_empty() {
+        if !(self.active.is_empty() && self.woken.is_empty()) {
             return Some(Duration::ZERO);
         }
         let backoff = self.backoff.first().map(|(at, _)| *at);
@@ -325,7 +352,7 @@ impl Queue {
     pub fn count(&self, place: Place) -> usize {
         match place {
             Place::Active => self.active.len(),
-            Place::Backoff => self.backoff.len(),
+            Place::Backoff => self.backoff.len() + self.woken.len(),
             Place::Unschedulable => self.unschedulable.len(),
             Place::Gated => self.gated.len(),
             Place::InCycle => self.in_cycle.len(),
@@ -341,7 +368,9 @@ impl Queue {
                 self.active.remove(&(waiting.turn, Arc::clone(key)));
             }
             Place::Backoff => {
-                self.backoff.remove(&(self.backoff_ends(waiting), Arc::clone(key)));
+                let (ends, failed) = (self.backoff_ends(waiting), waiting.failed);
+                let pods = if failed { &mut self.backoff } else { &mut self.woken };
+                pods.remove(&(ends, Arc::clone(key)));
             }
             Place::Unschedulable => {
                 self.unschedulable.remove(&(waiting.refused_at, Arc::clone(key)));
@@ -367,6 +396,7 @@ impl Queue {
         };
         waiting.place = place;
         let (turn, refused_at, refused_by) = (waiting.turn, waiting.refused_at, waiting.refused_by);
+        let failed = waiting.failed;
         let key = Arc::clone(key);
         match place {
             Place::Active => {
@@ -374,7 +404,8 @@ impl Queue {
             }
             Place::Backoff => {
                 let ends = self.pods.get(&key).map(|waiting| self.backoff_ends(waiting));
-                self.backoff.insert((ends.unwrap_or(refused_at), key));
+                let pods = if failed { &mut self.backoff } else { &mut self.woken };
+                pods.insert((ends.unwrap_or(refused_at), key));
             }
             Place::Unschedulable => {
                 self.sleeping.entry(refused_by).or_default().insert(Arc::clone(&key));
@@ -465,14 +496,33 @@ mod tests {
     }
 
     #[test]
-    fn a_woken_pod_still_waits_for_its_backoff() {
+    fn a_woken_pod_waits_for_its_backoff_only_while_others_are_active() {
         let mut queue = queue();
-        queue.upsert(&key("pod"), 0, false, seconds(0));
+        queue.upsert(&key("pod"), 9, false, seconds(0));
         queue.pop(seconds(0));
         refuse(&mut queue, "pod", 7);
         assert_eq!(queue.rouse(seconds(7), |_| true, |_, _| Rousing::Wake), 1);
         assert_eq!(queue.place("pod"), Some(Place::Backoff));
-        assert_eq!(queue.pop(seconds(8)), Some(key("pod")));
+        queue.upsert(&key("other"), 0, false, seconds(7));
+        assert_eq!(queue.pop(seconds(7)), Some(key("other")), "whatever the priorities are");
+        assert_eq!(queue.next_turn(), Some(Duration::ZERO));
+        assert_eq!(queue.pop(seconds(7)), Some(key("pod")), "nobody else is to be tried");
+    }
+
+    #[test]
+    fn a_pod_that_failed_waits_for_its_backoff_in_any_case() {
+        let mut queue = queue();
+        for name in ["failed", "failed-later"] {
+            queue.upsert(&key(name), 0, false, seconds(0));
+            queue.pop(seconds(0));
+        }
+        queue.failed("failed", seconds(0));
+        refuse(&mut queue, "failed-later", 0);
+        queue.back_off("failed-later");
+        assert_eq!(queue.pop(Duration::from_millis(999)), None);
+        assert_eq!(queue.next_turn(), Some(seconds(1)));
+        let tried: Vec<_> = std::iter::from_fn(|| queue.pop(seconds(1))).collect();
+        assert_eq!(tried, [key("failed"), key("failed-later")]);
     }
 
     #[test]

@@ -146,7 +146,7 @@ impl Scheduler {
             return;
         };
         if self.evictions.contains_key(&id) {
-            self.eviction_written(id, outcome, now);
+            self.eviction_written(id, outcome);
             return;
         }
         if let Some(seen) = self.unanswered.remove(&id) {

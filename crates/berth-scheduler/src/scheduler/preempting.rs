@@ -286,7 +286,7 @@ impl Scheduler {
     }
 
     /// Takes over how an eviction went.
-    pub(super) fn eviction_written(&mut self, id: super::WriteId, outcome: &WriteOutcome, now: Duration) {
+    pub(super) fn eviction_written(&mut self, id: super::WriteId, outcome: &WriteOutcome) {
         match outcome {
             WriteOutcome::Done { .. } => {
                 let Some(eviction) = self.evictions.get(&id) else {
@@ -298,7 +298,7 @@ impl Scheduler {
             }
             WriteOutcome::Failed { .. } | WriteOutcome::Unknown { .. } => {
                 if let Some(eviction) = self.evictions.remove(&id) {
-                    self.queue.wake(&eviction.by, now);
+                    self.queue.back_off(&eviction.by);
                 }
             }
         }

@@ -65,21 +65,16 @@ fn the_least_important_pod_goes() {
 #[test]
 fn room_is_kept_for_the_pod_that_waits_for_it() {
     let mut world = World::of([node("n1"), on("n1", sized("victim", 4, 0)), sized("urgent", 4, 10)]);
+    world.kubelet = false;
     world.settle();
     assert_eq!(victims(&world), ["default/victim"]);
-    assert_eq!(
-        world.place("default/urgent"),
-        Some(Place::Backoff),
-        "woken by the victim's end"
-    );
     world.create([sized("equal", 1, 10), sized("lesser", 1, 0)]);
+    world.kubelet = true;
     world.settle();
+    world.assert_on("default/urgent", "n1");
     for pod in ["default/equal", "default/lesser"] {
         world.assert_waits(pod, "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.");
     }
-    world.create([sized("greater", 1, 20)]);
-    world.settle();
-    world.assert_on("default/greater", "n1");
     world.api.delete(Kind::Pod, "default/urgent");
     world.settle();
     world.advance(11);
@@ -89,9 +84,30 @@ fn room_is_kept_for_the_pod_that_waits_for_it() {
 }
 
 #[test]
+fn room_goes_to_a_more_important_pod_that_comes_first() {
+    let mut world = World::of([node("n1"), on("n1", sized("victim", 4, 0)), sized("urgent", 4, 10)]);
+    world.kubelet = false;
+    world.settle();
+    world.api.delete(Kind::Pod, "default/victim");
+    world.create([sized("greater", 1, 20)]);
+    world.deliver();
+    assert_eq!(
+        world.place("default/urgent"),
+        Some(Place::Backoff),
+        "woken by the victim's end"
+    );
+    world.settle();
+    world.assert_on("default/greater", "n1");
+    world.assert_waits("default/urgent", "Insufficient cpu");
+    world.check();
+}
+
+#[test]
 fn a_restart_forgets_no_promise() {
     let mut world = World::of([node("n1"), on("n1", sized("victim", 4, 0)), sized("urgent", 4, 10)]);
+    world.kubelet = false;
     world.settle();
+    world.api.delete(Kind::Pod, "default/victim");
     world.create([sized("lesser", 1, 0)]);
     world.restart();
     assert_eq!(world.scheduler.nominated_node("default/urgent"), Some("n1"));
