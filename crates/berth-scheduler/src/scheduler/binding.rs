@@ -13,6 +13,9 @@
 //! waited for, so that the next attempt knows what was written and goes on from there.
 //!
 //! Nothing is polled: a write that was answered, a watched object or the deadline moves a binding on.
+//!
+//! Volumes take time, and an autoscaler must not remove the node meanwhile. So the pod's `nominatedNodeName` says where it is
+//! going before its volumes are bound (KEP-5278), and says so no more when the binding fails.
 
 use super::{PodRef, Scheduler, Write, WriteId, WriteOutcome};
 use crate::cluster::AssumedPod;
@@ -101,6 +104,10 @@ impl Scheduler {
                     .or_default()
                     .push(PodKey::clone(key));
             }
+        }
+        if !binding.assumption.decision().is_empty() {
+            let node = self.node_name(binding.assumption.node());
+            self.tell_destination(key, &node);
         }
         self.bindings.insert(key, binding);
         self.when_answered(key, now);
@@ -291,6 +298,7 @@ impl Scheduler {
     fn fail_binding(&mut self, key: &PodKey, reason: &'static str, message: String, now: Duration) {
         self.counts.errors += 1;
         self.revert_binding(key, now);
+        self.tell_destination(key, "");
         if reason == "FailedScheduling" {
             self.say(key, "SchedulerError", message);
         } else if let Some(pod) = self.pods.get(key) {

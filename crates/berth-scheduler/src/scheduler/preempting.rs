@@ -31,6 +31,12 @@ pub(super) type Nominations = BTreeMap<PodKey, Box<str>>;
 const MAX_NOMINATIONS_SENT: usize = 4;
 
 impl PendingPod {
+    /// The node that the API names for the pod, or will when it has taken what was sent; empty for none.
+    fn told_destination(&self) -> &str {
+        let sent = self.nominations_sent.last();
+        sent.map_or(&self.object.status.nominated_node_name, |node| node)
+    }
+
     /// Whether a node that the API names was named by this scheduler. It, and what was sent before, was seen then.
     fn is_own_nomination(&mut self, node: &str) -> bool {
         let sent = &mut self.nominations_sent;
@@ -223,6 +229,15 @@ impl Scheduler {
         }
         let node = node.to_owned();
         self.effects.push(Effect::Nominate { pod, node });
+    }
+
+    /// Tells the API where a pod is going, empty for nowhere, unless that was told.
+    pub(super) fn tell_destination(&mut self, key: &PodKey, node: &str) {
+        if let Some(pod) = self.pods.get(key)
+            && pod.told_destination() != node
+        {
+            self.tell_nomination(pod.reference(key), node);
+        }
     }
 
     /// A pod waits for room no more, although it was not placed: others may have the room.

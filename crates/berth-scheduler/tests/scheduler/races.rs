@@ -301,6 +301,37 @@ fn removing_the_maximum_volume_size_wakes_whoever_it_kept_out() {
     world.assert_on("default/db", "n1");
 }
 
+/// While volumes are made the pod says where it is going, so that nobody removes the node; a failed binding takes that back.
+#[test]
+fn a_pod_says_where_it_is_going_while_its_volumes_are_bound() {
+    let mut world = World::of([
+        node("n1"),
+        class("fast", "disk.example.com"),
+        claim("data", "fast", 5),
+        pod("db", &["data"]),
+        pod("plain", &[]),
+    ]);
+    world.controller = false;
+    world.settle();
+    assert_eq!(nominated_in_api(&world, "default/db"), "n1");
+    assert_eq!(
+        nominated_in_api(&world, "default/plain"),
+        "",
+        "it has nothing to wait for"
+    );
+    assert_eq!(
+        world.scheduler.nominated_node("default/db"),
+        None,
+        "it is assumed there"
+    );
+    world.advance(601);
+    assert_eq!(nominated_in_api(&world, "default/db"), "");
+    world.controller = true;
+    world.advance(11);
+    world.assert_on("default/db", "n1");
+    world.check();
+}
+
 fn nominated_in_api(world: &World, pod: &str) -> String {
     world.api.text(Kind::Pod, pod, "/status/nominatedNodeName").to_owned()
 }
