@@ -237,8 +237,8 @@ impl ClusterEvent {
     fn is_used_by(&self, cluster: &Cluster, pod: &Pod) -> bool {
         let binder = cluster.binder();
         let namespace = pod.footprint.namespace;
-        let volumes = pod.volumes.claims.iter();
-        let mut claims = volumes.map(|claim| (&*claim.name, binder.claim_named(namespace, &claim.name)));
+        let mut names = pod.volumes.claims.iter().map(|claim| &*claim.name);
+        let mut claims = names.clone().map(|name| binder.claim_named(namespace, name));
         let class_is = |found: Option<&Claim>, class: Symbol| {
             found.is_some_and(|claim| claim.class.unwrap_or(Symbol::EMPTY) == class)
         };
@@ -246,19 +246,17 @@ impl ClusterEvent {
             Self::Claim { claim } => {
                 let own = claim.strip_prefix(cluster.symbols().text(namespace));
                 let own = own.and_then(|rest| rest.strip_prefix('/'));
-                own.is_some_and(|own| claims.any(|(name, _)| name == own))
+                own.is_some_and(|own| names.any(|name| name == own))
             }
-            Self::Volume { name, class } => claims.any(|(_, found)| {
+            Self::Volume { name, class } => claims.any(|found| {
                 found.is_some_and(|claim| claim.volume_name == *name)
                     || found.is_some_and(|claim| claim.volume_name.is_empty()) && class_is(found, *class)
             }),
-            Self::Class { name } | Self::CapacityRaised { class: name } => {
-                claims.any(|(_, found)| class_is(found, *name))
-            }
+            Self::Class { name } | Self::CapacityRaised { class: name } => claims.any(|found| class_is(found, *name)),
             Self::CsiDriver { name } => {
                 let inline = pod.volumes.inline.iter();
                 inline.map(|(driver, _)| driver).any(|driver| driver == name)
-                    || claims.any(|(_, found)| {
+                    || claims.any(|found| {
                         let class = found.and_then(|claim| binder.class(claim.class?));
                         class.is_some_and(|class| class.driver == *name)
                     })

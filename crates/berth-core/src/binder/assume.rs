@@ -23,6 +23,7 @@ pub struct Assumption {
     pub(super) node: NodeId,
     /// Its name: another node may get the number of one that is gone.
     pub(super) node_name: Symbol,
+    /// In the order of claims.
     pub(super) decision: NodeVolumes,
     /// Reservations that were not taken yet.
     pub(super) reservations: BTreeMap<VolumeId, Reservation>,
@@ -88,6 +89,25 @@ impl Assumption {
     #[must_use]
     pub fn decision(&self) -> &NodeVolumes {
         &self.decision
+    }
+
+    /// The claims that the decision is about.
+    pub fn decided_claims(&self) -> impl Iterator<Item = ClaimId> + '_ {
+        let bindings = self.decision.bindings.iter().map(|(claim, _)| *claim);
+        bindings.chain(self.decision.provisions.iter().copied())
+    }
+
+    /// Whether the decision is about a claim.
+    #[must_use]
+    pub fn decides(&self, claim: ClaimId) -> bool {
+        self.chosen_for(claim).is_some() || self.decision.provisions.binary_search(&claim).is_ok()
+    }
+
+    /// The existing volume that was chosen for a claim.
+    pub(super) fn chosen_for(&self, claim: ClaimId) -> Option<VolumeId> {
+        let bindings = &self.decision.bindings;
+        let at = bindings.binary_search_by_key(&claim, |(claim, _)| *claim).ok()?;
+        bindings.get(at).map(|(_, volume)| *volume)
     }
 
     /// The volumes that were not held for their claims before, and whose reservations were not taken yet.
@@ -156,21 +176,24 @@ impl VolumeBinder {
         }
         self.assumptions += 1;
         let number = self.assumptions;
+        let mut decision = decision.clone();
+        decision.bindings.sort_unstable();
+        decision.provisions.sort_unstable();
         let mut assumption = Assumption {
             number,
             node,
             node_name,
-            decision: decision.clone(),
+            decision,
             reservations: BTreeMap::new(),
             selections: BTreeMap::new(),
             written: FxHashMap::default(),
         };
-        for (claim, volume) in &decision.bindings {
+        for (claim, volume) in &assumption.decision.bindings {
             if let Some(reservation) = self.hold_volume(*volume, *claim, number) {
                 assumption.reservations.insert(*volume, reservation);
             }
         }
-        for claim in &decision.provisions {
+        for claim in &assumption.decision.provisions {
             if let Some(slot) = self.claims.get_mut(claim.0)
                 && slot.effective.selected_node != node_name
             {

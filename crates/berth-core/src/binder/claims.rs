@@ -6,10 +6,14 @@ use crate::model::{Claim, ClaimId};
 use crate::quantity::Quantity;
 use crate::reason::VolumeReason;
 use crate::symbols::{Symbol, Symbols};
+use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 /// The attribute of an inline CSI volume that gives its size, on clusters without a field for it.
 const INLINE_SIZE_ATTRIBUTE: &str = "csi.storage.k8s.io/size";
+
+/// How many claims are told apart by looking through them.
+const FEW_CLAIMS: usize = 16;
 
 /// What a pod says about its volumes, as far as binding is concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,6 +96,7 @@ impl VolumeBinder {
             ..PodClaims::default()
         };
         let mut ids: SmallVec<[ClaimId; 4]> = SmallVec::new();
+        let mut among_many = FxHashSet::default();
         for reference in &pod.claims {
             let id = self.claim_id(pod.namespace, &reference.name);
             let Some((id, claim)) = id.and_then(|id| Some((id, self.claim(id)?))) else {
@@ -103,7 +108,13 @@ impl VolumeBinder {
                 });
             };
             self.check_usable(pod, claim, reference.ephemeral)?;
-            if !ids.contains(&id) {
+            // A few are looked through faster than a set is made.
+            let is_new = if pod.claims.len() <= FEW_CLAIMS {
+                !ids.contains(&id)
+            } else {
+                among_many.insert(id)
+            };
+            if is_new {
                 ids.push(id);
             }
         }

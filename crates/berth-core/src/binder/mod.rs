@@ -257,7 +257,9 @@ impl VolumeBinder {
         self.claim(self.claim_id(namespace, name)?)
     }
 
-    fn claim_id(&self, namespace: Symbol, name: &str) -> Option<ClaimId> {
+    /// The id of the claim of a name.
+    #[must_use]
+    pub fn claim_id(&self, namespace: Symbol, name: &str) -> Option<ClaimId> {
         self.claims_by_name.get(&namespace)?.get(name).copied()
     }
 

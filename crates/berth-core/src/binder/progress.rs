@@ -151,39 +151,34 @@ impl VolumeBinder {
         if self.nodes.name(assumption.node) != assumption.node_name {
             return Err(BindingError::NodeGone);
         }
-        let decision = &assumption.decision;
         let mut progress = Progress::Bound;
-        for (claim, volume) in &decision.bindings {
-            let claim = self.claim_under_way(*claim)?;
-            if !self.is_bound_to_known(claim) {
+        for claim in assumption.decided_claims() {
+            if self.progress_of(assumption, claim)? == Progress::Waiting {
                 progress = Progress::Waiting;
-            }
-            if !claim.is_bound() {
-                self.check_reserved(assumption, claim, *volume)?;
-            }
-        }
-        for id in &decision.provisions {
-            let claim = self.claim_under_way(*id)?;
-            if !self.is_bound_to_known(claim) {
-                progress = Progress::Waiting;
-            }
-            if !claim.is_bound() {
-                self.check_selected(assumption, claim, *id)?;
             }
         }
         Ok(progress)
     }
 
-    fn claim_under_way(&self, id: ClaimId) -> Result<&Claim, BindingError> {
+    /// How far one claim of the decision is, as in [`Self::progress`]. A pod may have thousands of claims: who hears that one
+    /// of them changed need not ask about all.
+    ///
+    /// # Errors
+    /// If the decision cannot come true any more because of this claim.
+    pub fn progress_of(&self, assumption: &Assumption, id: ClaimId) -> Result<Progress, BindingError> {
         let claim = self.claim(id).ok_or(BindingError::ClaimGone)?;
         if claim.deleting {
             return Err(BindingError::ClaimDeleting(claim.name.clone()));
         }
-        Ok(claim)
-    }
-
-    fn is_bound_to_known(&self, claim: &Claim) -> bool {
-        claim.is_bound() && self.volumes_by_name.contains_key(&*claim.volume_name)
+        if claim.is_bound() {
+            let known = self.volumes_by_name.contains_key(&*claim.volume_name);
+            return Ok(if known { Progress::Bound } else { Progress::Waiting });
+        }
+        match assumption.chosen_for(id) {
+            Some(volume) => self.check_reserved(assumption, claim, volume)?,
+            None => self.check_selected(assumption, claim, id)?,
+        }
+        Ok(Progress::Waiting)
     }
 
     /// The chosen volume is still the claim's, or its reservation was not seen yet.

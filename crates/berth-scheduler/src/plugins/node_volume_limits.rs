@@ -10,7 +10,11 @@ use berth_core::mask::NodeMask;
 use berth_core::model::ClaimId;
 use berth_core::nodes::NodeId;
 use berth_core::symbols::Symbol;
+use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
+
+/// How many volumes of a pod are told apart by looking through them.
+const FEW_VOLUMES: usize = 16;
 
 /// What the pod's volumes count as.
 #[derive(Clone, Debug)]
@@ -88,6 +92,7 @@ fn outcome(cluster: &Cluster, profile: &Profile, counted: &[Counted], csi_node: 
     let refused =
         |code, reason: &Reason| Outcome::Refused(Refusal::of(PluginName::NodeVolumeLimits, code, reason.clone()));
     let mut volumes: SmallVec<[VolumeKey; 2]> = SmallVec::new();
+    let mut among_many = FxHashSet::default();
     for volume in counted {
         match volume {
             Counted::Missing(reason) => return refused(Code::UnschedulableAndUnresolvable, reason),
@@ -95,7 +100,13 @@ fn outcome(cluster: &Cluster, profile: &Profile, counted: &[Counted], csi_node: 
             Counted::MigratedBroken(reason) if csi_node => return refused(Code::Error, reason),
             Counted::Migrated(_) if !csi_node => {}
             Counted::Volume(key) | Counted::Migrated(key) => {
-                if !volumes.contains(key) {
+                // A few are looked through faster than a set is made.
+                let is_new = if counted.len() <= FEW_VOLUMES {
+                    !volumes.contains(key)
+                } else {
+                    among_many.insert(key)
+                };
+                if is_new {
                     volumes.push(key.clone());
                 }
             }
@@ -175,14 +186,7 @@ impl State {
         let mut special: Vec<NodeId> = attached.broken().keys().copied().collect();
         special.extend(volumes.iter().flat_map(|key| attached.holders(key)));
         special.retain(|node| mask.contains(*node));
-        let mut drivers: SmallVec<[(Symbol, i64); 2]> = SmallVec::new();
-        for key in volumes {
-            match drivers.iter_mut().find(|(driver, _)| *driver == key.driver) {
-                Some((_, count)) => *count += 1,
-                None => drivers.push((key.driver, 1)),
-            }
-        }
-        for (driver, new) in drivers {
+        for (driver, new) in by_driver(volumes.iter()) {
             let Some(column) = attached.column(driver) else {
                 continue;
             };
@@ -231,19 +235,26 @@ impl State {
 
 /// Whether a node would hold more volumes of a driver than it can.
 fn exceeds(attached: &Attached, volumes: &[VolumeKey], node: NodeId) -> bool {
-    let new = |driver: Symbol| {
-        let of_driver = volumes.iter().filter(move |key| key.driver == driver);
-        of_driver.filter(|key| !attached.holders(key).contains(&node)).count() as i64
-    };
-    volumes.iter().any(|key| {
-        let column = attached.column(key.driver);
-        column.is_some_and(|column| {
+    // A node that holds too many already may go on using those.
+    let added = by_driver(volumes.iter().filter(|key| !attached.holders(key).contains(&node)));
+    added.into_iter().any(|(driver, added)| {
+        attached.column(driver).is_some_and(|column| {
             let (limit, held) = (column.limit.get(node.index()), column.attached.get(node.index()));
-            let added = new(key.driver);
-            // A node that holds too many already may go on using those.
-            added > 0 && limit.zip(held).is_some_and(|(limit, held)| held + added > *limit)
+            limit.zip(held).is_some_and(|(limit, held)| held + added > *limit)
         })
     })
+}
+
+/// How many volumes of each driver there are. A cluster has few drivers.
+fn by_driver<'a>(volumes: impl Iterator<Item = &'a VolumeKey>) -> SmallVec<[(Symbol, i64); 2]> {
+    let mut drivers: SmallVec<[(Symbol, i64); 2]> = SmallVec::new();
+    for key in volumes {
+        match drivers.iter_mut().find(|(driver, _)| *driver == key.driver) {
+            Some((_, count)) => *count += 1,
+            None => drivers.push((key.driver, 1)),
+        }
+    }
+    drivers
 }
 
 #[cfg(test)]

@@ -25,9 +25,10 @@ use crate::plugins;
 use crate::queue::PodKey;
 use berth_core::api::{self, Object};
 use berth_core::binder::{Assumption, Progress, WriteTarget};
-use berth_core::model::VolumeId;
+use berth_core::model::{ClaimId, VolumeId};
 use berth_core::nodes::NodeId;
 use berth_core::symbols::Symbol;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,9 +55,9 @@ pub(super) struct Binding {
 #[derive(Debug, PartialEq, Eq)]
 enum Stage {
     /// Writes that were not yet answered.
-    Writing(SmallVec<[(WriteId, WriteTarget); 2]>),
-    /// Until the claims are bound.
-    Waiting,
+    Writing(FxHashMap<WriteId, WriteTarget>),
+    /// Until these claims are bound.
+    Waiting(FxHashSet<ClaimId>),
     /// Until the API server has taken the pod's node.
     BindingPod(WriteId),
     /// Until the watch shows it.
@@ -76,7 +77,7 @@ impl Binding {
         Self {
             assumption,
             assumed_pod,
-            stage: Stage::Writing(SmallVec::new()),
+            stage: Stage::Writing(FxHashMap::default()),
             deadline,
             failed: None,
         }
@@ -87,10 +88,9 @@ impl Binding {
         self.deadline
     }
 
-    /// The existing volumes that it chose.
-    pub(super) fn chosen_volumes(&self) -> impl Iterator<Item = VolumeId> + use<> {
-        let bindings = self.assumption.decision().bindings.clone();
-        bindings.into_iter().map(|(_, volume)| volume)
+    /// The existing volumes that it chose, with the claims that they are for.
+    pub(super) fn chosen_volumes(&self) -> impl Iterator<Item = (ClaimId, VolumeId)> {
+        self.assumption.decision().bindings.iter().copied()
     }
 }
 
@@ -132,9 +132,9 @@ impl Scheduler {
                 return;
             }
         };
-        let mut outstanding = SmallVec::new();
+        let mut outstanding = FxHashMap::default();
         for (target, write) in writes {
-            outstanding.push((self.write(key, write.into()), target));
+            outstanding.insert(self.write(key, write.into()), target);
         }
         if let Some(binding) = self.bindings.get_mut(key) {
             binding.stage = Stage::Writing(outstanding);
@@ -168,10 +168,9 @@ impl Scheduler {
         };
         match (&mut binding.stage, outcome) {
             (Stage::Writing(outstanding), outcome) => {
-                let Some(at) = outstanding.iter().position(|(write, _)| *write == id) else {
+                let Some(target) = outstanding.remove(&id) else {
                     return;
                 };
-                let (_, target) = outstanding.remove(at);
                 match outcome {
                     WriteOutcome::Done { version } => binding.assumption.written(target, *version),
                     WriteOutcome::Failed { problem } | WriteOutcome::Unknown { problem } => {
@@ -198,7 +197,7 @@ impl Scheduler {
                 self.fail_binding(&key, "FailedBinding", format!("binding rejected: {problem}"), now);
             }
             // An answer to a write that nobody waits for any more.
-            (Stage::Waiting | Stage::Bound | Stage::BindingPod(_), _) => {}
+            (Stage::Waiting(_) | Stage::Bound | Stage::BindingPod(_), _) => {}
         }
     }
 
@@ -230,17 +229,49 @@ impl Scheduler {
         };
         match &binding.stage {
             Stage::Writing(outstanding) if !outstanding.is_empty() => {}
-            Stage::Writing(_) | Stage::Waiting => match self.cluster.binder().progress(&binding.assumption) {
-                Ok(Progress::Waiting) => {
-                    if let Some(binding) = self.bindings.get_mut(key) {
-                        binding.stage = Stage::Waiting;
+            Stage::Writing(_) | Stage::Waiting(_) => {
+                let (binder, assumption) = (self.cluster.binder(), &binding.assumption);
+                self.counts.claims_checked += assumption.decided_claims().count() as u64;
+                match binder.progress(assumption) {
+                    Ok(Progress::Waiting) => {
+                        let is_open = |claim: &ClaimId| binder.progress_of(assumption, *claim) != Ok(Progress::Bound);
+                        let open = assumption.decided_claims().filter(is_open).collect();
+                        if let Some(binding) = self.bindings.get_mut(key) {
+                            binding.stage = Stage::Waiting(open);
+                        }
                     }
+                    Ok(Progress::Bound) => self.bind_pod(key, now),
+                    Err(problem) => self.fail_binding(key, "FailedScheduling", problem.to_string(), now),
                 }
-                Ok(Progress::Bound) => self.bind_pod(key, now),
-                Err(problem) => self.fail_binding(key, "FailedScheduling", problem.to_string(), now),
-            },
+            }
             Stage::BindingPod(_) | Stage::Bound => {}
         }
+    }
+
+    /// One claim of a pod changed, or its volume: moves the binding on if it was the last that it waits for, or if it cannot
+    /// come true any more. The others are not looked at.
+    fn move_on_with(&mut self, key: &PodKey, claim: Option<ClaimId>, now: Duration) {
+        if let Some(binding) = self.bindings.get_mut(key)
+            && let Stage::Waiting(open) = &mut binding.stage
+            && let Some(claim) = claim.filter(|claim| binding.assumption.decides(*claim))
+        {
+            self.counts.claims_checked += 1;
+            match self.cluster.binder().progress_of(&binding.assumption, claim) {
+                Ok(Progress::Waiting) => {
+                    open.insert(claim);
+                    return;
+                }
+                Ok(Progress::Bound) => {
+                    open.remove(&claim);
+                    if !open.is_empty() {
+                        return;
+                    }
+                }
+                // It is found once more, and told.
+                Err(_) => {}
+            }
+        }
+        self.move_on(key, now);
     }
 
     /// All claims are bound: asks the volume filters once more about the node, then binds the pod.
@@ -408,15 +439,21 @@ impl Scheduler {
     }
 
     pub(super) fn check_binding_of_claim(&mut self, claim: &str, now: Duration) {
-        for key in self.waiting_for_claim.get(claim).cloned().unwrap_or_default() {
-            self.move_on(&key, now);
+        let Some(pods) = self.waiting_for_claim.get(claim).cloned() else {
+            return;
+        };
+        let (namespace, name) = claim.split_once('/').unwrap_or(("", claim));
+        let namespace = self.cluster.symbols().get(namespace);
+        let claim = namespace.and_then(|namespace| self.cluster.binder().claim_id(namespace, name));
+        for key in pods {
+            self.move_on_with(&key, claim, now);
         }
     }
 
     /// A volume changed or is gone: the bindings that chose it may have lost it.
     pub(super) fn check_bindings_of_volume(&mut self, volume: VolumeId, now: Duration) {
-        for key in self.bindings.of_volume(volume) {
-            self.move_on(&key, now);
+        for (key, claim) in self.bindings.of_volume(volume) {
+            self.move_on_with(&key, Some(claim), now);
         }
     }
 

@@ -5,7 +5,7 @@
 
 use super::binding::Binding;
 use crate::queue::PodKey;
-use berth_core::model::VolumeId;
+use berth_core::model::{ClaimId, VolumeId};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
@@ -15,7 +15,8 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub(super) struct BindingIndex {
     by_pod: FxHashMap<PodKey, Binding>,
-    by_volume: FxHashMap<VolumeId, SmallVec<[PodKey; 1]>>,
+    /// By volume: the pods that chose it, each with the claim that it is for.
+    by_volume: FxHashMap<VolumeId, SmallVec<[(PodKey, ClaimId); 1]>>,
     deadlines: BTreeSet<(Duration, PodKey)>,
 }
 
@@ -23,17 +24,18 @@ impl BindingIndex {
     pub(super) fn insert(&mut self, key: &PodKey, binding: Binding) {
         self.remove(key);
         self.deadlines.insert((binding.deadline(), PodKey::clone(key)));
-        for volume in binding.chosen_volumes() {
-            self.by_volume.entry(volume).or_default().push(PodKey::clone(key));
+        for (claim, volume) in binding.chosen_volumes() {
+            let pods = self.by_volume.entry(volume).or_default();
+            pods.push((PodKey::clone(key), claim));
         }
         self.by_pod.insert(PodKey::clone(key), binding);
     }
 
     pub(super) fn remove(&mut self, key: &str) -> Option<Binding> {
         let (key, binding) = self.by_pod.remove_entry(key)?;
-        for volume in binding.chosen_volumes() {
+        for (_, volume) in binding.chosen_volumes() {
             if let Some(pods) = self.by_volume.get_mut(&volume) {
-                pods.retain(|pod| *pod != key);
+                pods.retain(|(pod, _)| *pod != key);
                 if pods.is_empty() {
                     self.by_volume.remove(&volume);
                 }
@@ -60,8 +62,8 @@ impl BindingIndex {
         self.by_pod.keys().map(PodKey::clone).collect()
     }
 
-    /// The pods whose bindings chose a volume.
-    pub(super) fn of_volume(&self, volume: VolumeId) -> SmallVec<[PodKey; 1]> {
+    /// The pods whose bindings chose a volume, with the claims that it is for.
+    pub(super) fn of_volume(&self, volume: VolumeId) -> SmallVec<[(PodKey, ClaimId); 1]> {
         self.by_volume.get(&volume).cloned().unwrap_or_default()
     }
 

@@ -97,6 +97,8 @@ pub struct Counts {
     pub woken: u64,
     /// Pods evicted to make room.
     pub victims: u64,
+    /// Claims that were looked at while pods waited for their volumes.
+    pub claims_checked: u64,
 }
 
 /// The scheduler.

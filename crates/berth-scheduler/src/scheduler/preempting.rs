@@ -236,7 +236,8 @@ impl Scheduler {
         if let Some(pod) = self.pods.get(key)
             && pod.told_destination() != node
         {
-            self.tell_nomination(pod.reference(key), node);
+            let reference = pod.reference(key);
+            self.tell_nomination(reference, node);
         }
     }
 

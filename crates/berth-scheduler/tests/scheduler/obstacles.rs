@@ -133,6 +133,25 @@ fn a_node_is_not_selected_for_a_claim_after_all() {
     world.assert_on("default/second", "n2");
 }
 
+/// Whoever has so many claims must not keep everybody else waiting: each claim that is bound costs a look at that claim alone.
+#[test]
+fn work_for_a_pod_with_thousands_of_claims_grows_with_their_number_alone() {
+    let work = |count: usize| {
+        let names: Vec<String> = (0..count).map(|index| format!("c{index}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let claims = names.iter().map(|name| claim(name, "fast", 1));
+        let mut world = World::of([node("n1"), class("fast", "disk.example.com")]);
+        world.create(claims);
+        world.create([pod("db", &names)]);
+        world.settle();
+        world.assert_on("default/db", "n1");
+        world.scheduler.counts().claims_checked
+    };
+    let (some, many) = (work(500), work(4000));
+    assert!(many <= 8 * some, "{some} looks at 500 claims, {many} at 4000");
+    assert!(many <= 8 * 4000, "{many} looks at 4000 claims");
+}
+
 #[test]
 fn a_broken_object_is_an_error_and_is_tried_again() {
     // Its driver would not know the disk by this id.
