@@ -9,6 +9,11 @@
 //! together form a matroid too, and any of the largest such sets can have the very volumes found above. So who gets them is
 //! a question of its own: [`assign_in_order`] serves those first for whom a volume is hardest to make.
 
+/// How many claims of a pod are assigned together if they differ in more than size. Finding the best assignment takes the
+/// cube of their number: some milliseconds for this many. Pods have a few claims; one with more gets them assigned claim by
+/// claim, as kube-scheduler does, so that no pod keeps others waiting.
+pub const MAX_TOGETHER: usize = 128;
+
 /// For each claim, the volumes that could serve it, as indexes into a list of volumes ordered from
 /// the most to the least wanted. Returns for each claim the volume assigned to it. Of two claims that
 /// could as well have each other's volume, the first one gets the more wanted.

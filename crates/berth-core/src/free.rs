@@ -5,6 +5,7 @@
 //! for: volumes may each have a label of their own, and a group for each would be a walk again. Answers for a set of
 //! claims are kept for every node ([`MatchSet`]) and mended where a group changed.
 
+use crate::assign::MAX_TOGETHER;
 use crate::journal::Journal;
 use crate::label::{LabelRequirement, Labels};
 use crate::matches::{MatchSet, MatchSets};
@@ -15,7 +16,7 @@ use crate::slots::SlotId;
 use crate::symbols::Symbol;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, btree_set};
 use std::sync::Arc;
 
 /// Volumes that differ only in name and size, and in labels that no claim asked for.
@@ -69,6 +70,73 @@ pub(crate) struct FreeVolume {
 struct Group {
     key: GroupKey,
     volumes: BTreeSet<FreeVolume>,
+}
+
+/// The volumes that claims took one after the other, in the order of the claims.
+type InOrder<'a> = SmallVec<[Option<&'a FreeVolume>; 4]>;
+
+/// Has each claim take the smallest volume that is left and large enough, the smallest request first.
+fn take_in_order<'a>(cursors: &mut [Cursor<'a>], shapes: &[ClaimShape]) -> InOrder<'a> {
+    let volumes = shapes.iter().map(|shape| {
+        cursors.iter_mut().for_each(|cursor| cursor.skip_below(shape.request));
+        let suiting = cursors
+            .iter_mut()
+            .filter(|cursor| cursor.next.is_some() && cursor.suits(shape));
+        suiting.min_by_key(|cursor| cursor.next)?.take()
+    });
+    volumes.collect()
+}
+
+/// A place in the volumes of a group, from the smallest to the largest. It never goes back.
+struct Cursor<'a> {
+    group: &'a Group,
+    suits_all: bool,
+    next: Option<&'a FreeVolume>,
+    rest: btree_set::Range<'a, FreeVolume>,
+    /// How many volumes were looked at.
+    #[cfg(test)]
+    looked_at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    /// The first volume of a group that is large enough.
+    fn new(group: &'a Group, suits_all: bool, request: i64) -> Self {
+        let mut rest = group.volumes.range(least(request)..);
+        Self {
+            group,
+            suits_all,
+            next: rest.next(),
+            rest,
+            #[cfg(test)]
+            looked_at: 1,
+        }
+    }
+
+    fn suits(&self, shape: &ClaimShape) -> bool {
+        self.suits_all || self.group.key.suits(shape)
+    }
+
+    /// Goes on to the first volume that is large enough, by a look-up and not by a walk.
+    fn skip_below(&mut self, request: i64) {
+        if self.next.is_some_and(|next| next.capacity < request) {
+            self.rest = self.group.volumes.range(least(request)..);
+            self.advance();
+        }
+    }
+
+    fn take(&mut self) -> Option<&'a FreeVolume> {
+        let taken = self.next;
+        self.advance();
+        taken
+    }
+
+    fn advance(&mut self) {
+        self.next = self.rest.next();
+        #[cfg(test)]
+        {
+            self.looked_at += 1;
+        }
+    }
 }
 
 /// The free volumes of one class.
@@ -246,24 +314,29 @@ impl FreeVolumes {
         shapes.iter().map(of_shape).collect()
     }
 
-    /// The volumes of a group for several claims of one pod, the smallest request first, if it suits all of them but for its size. Then
-    /// each claim takes the smallest that is left and large enough: whoever comes later asks for no less.
-    pub(crate) fn in_order<'a>(
-        &'a self,
-        group: u32,
-        shapes: &'a [ClaimShape],
-    ) -> Option<impl Iterator<Item = Option<&'a FreeVolume>> + 'a> {
-        let group = &self.groups[group as usize];
-        if !shapes.iter().all(|shape| group.key.suits(shape)) {
-            return None;
-        }
+    /// The volumes of groups for several claims of one pod, the smallest request first, if each group suits all of them but for
+    /// its size, or none. Then each claim takes the smallest that is left and large enough: whoever comes later asks for no less.
+    /// More claims than are [assigned together](MAX_TOGETHER) take volumes in that order in any case.
+    pub(crate) fn in_order<'a>(&'a self, groups: &[u32], shapes: &[ClaimShape]) -> Option<InOrder<'a>> {
+        self.cursors(groups, shapes)
+            .map(|mut cursors| take_in_order(&mut cursors, shapes))
+    }
+
+    /// The smallest volumes of the groups that suit any of the claims; none if the claims are to be assigned together.
+    fn cursors<'a>(&'a self, groups: &[u32], shapes: &[ClaimShape]) -> Option<SmallVec<[Cursor<'a>; 2]>> {
+        let mut cursors = SmallVec::new();
         let smallest = shapes.first().map_or(0, |shape| shape.request);
-        let mut volumes = group.volumes.range(least(smallest)..);
-        Some(
-            shapes
-                .iter()
-                .map(move |shape| volumes.find(|volume| volume.capacity >= shape.request)),
-        )
+        for group in groups.iter().filter_map(|group| self.groups.get(*group as usize)) {
+            let suited = shapes.iter().filter(|shape| group.key.suits(shape)).count();
+            let suits_all = suited == shapes.len();
+            if suited > 0 && !suits_all && shapes.len() <= MAX_TOGETHER {
+                return None;
+            }
+            if suited > 0 {
+                cursors.push(Cursor::new(group, suits_all, smallest));
+            }
+        }
+        Some(cursors)
     }
 
     /// The match set for claims of these shapes, up to date. The shapes must be in order.
@@ -370,11 +443,23 @@ mod tests {
             world
         }
 
-        fn found(&mut self, selector: &serde_json::Value) -> Option<&str> {
-            let claim = json!({"metadata": {"name": "c"}, "spec": {"accessModes": ["ReadWriteOnce"],
-                "selector": selector, "resources": {"requests": {"storage": "1Gi"}}}});
+        fn shape(&mut self, selector: &serde_json::Value, mode: &str, gi: usize) -> ClaimShape {
+            let claim = json!({"metadata": {"name": "c"}, "spec": {"accessModes": [mode],
+                "selector": selector, "resources": {"requests": {"storage": format!("{gi}Gi")}}}});
             let claim: api::PersistentVolumeClaim = serde_json::from_value(claim).unwrap();
-            let shape = Claim::new(&mut self.symbols, &claim).shape;
+            Claim::new(&mut self.symbols, &claim).shape
+        }
+
+        /// How many claims find a volume one after the other, and how many volumes are looked at for that.
+        fn taken(&self, shapes: &[ClaimShape]) -> Option<(usize, usize)> {
+            let groups: Vec<u32> = self.free.group_ids.values().copied().collect();
+            let mut cursors = self.free.cursors(&groups, shapes)?;
+            let found = take_in_order(&mut cursors, shapes).iter().flatten().count();
+            Some((found, cursors.iter().map(|cursor| cursor.looked_at).sum()))
+        }
+
+        fn found(&mut self, selector: &serde_json::Value) -> Option<&str> {
+            let shape = self.shape(selector, "ReadWriteOnce", 1);
             let volume = |id: VolumeId| self.volumes.get(id.0);
             let places = Places {
                 nodes: &self.nodes,
@@ -400,6 +485,24 @@ mod tests {
             "the answer from before still holds"
         );
         assert_eq!(world.free.group_ids.len(), 50);
+    }
+
+    #[test]
+    fn thousands_of_claims_look_at_one_volume_each() {
+        let mut world = World::of(5000);
+        let shape = world.shape(&json!(null), "ReadWriteOnce", 1);
+        for count in [500, 4000] {
+            assert_eq!(world.taken(&vec![shape.clone(); count]), Some((count, count + 1)));
+        }
+        let large = world.shape(&json!(null), "ReadWriteOnce", 2);
+        let small = world.taken(&vec![large.clone(); 4000]);
+        assert_eq!(small, Some((0, 1)), "small ones are not walked over");
+        assert_eq!(world.taken(&[shape.clone(), large]), Some((1, 3)));
+        // Of several kinds only a few are assigned together; many take volumes as kube-scheduler gives them.
+        let other = world.shape(&json!(null), "ReadWriteMany", 1);
+        let mixed = |of_each: usize| [vec![shape.clone(); of_each], vec![other.clone(); of_each]].concat();
+        assert_eq!(world.taken(&mixed(MAX_TOGETHER / 2)), None);
+        assert_eq!(world.taken(&mixed(2000)), Some((2000, 2001)));
     }
 
     #[test]

@@ -250,11 +250,19 @@ impl<'a> Shared<'a> {
     fn assign(&mut self, free: &'a FreeVolumes, nodes: &Nodes, shapes: &[ClaimShape], groups: Groups) -> Matches {
         // A node with a group of its own, as those with local disks are, has it in common with nobody.
         let in_common = |group: &u32| nodes.matching(free.affinity(*group)).len() > 1;
-        if let [group] = groups.as_slice()
-            && !in_common(group)
-            && let Some(found) = free.in_order(*group, shapes)
+        let is_own = matches!(groups.as_slice(), [group] if !in_common(group));
+        let is_shared = shapes.len() > 1 && groups.iter().all(in_common);
+        if is_shared && let Some(known) = self.together.get(&groups) {
+            return known.clone();
+        }
+        if (is_own || shapes.len() > 1)
+            && let Some(in_order) = free.in_order(&groups, shapes)
         {
-            return found.map(|volume| volume.map(Match::of)).collect();
+            let assigned: Matches = in_order.iter().map(|volume| volume.map(Match::of)).collect();
+            if is_shared {
+                self.together.insert(groups, assigned.clone());
+            }
+            return assigned;
         }
         for group in &groups {
             let entry = self.smallest.entry(*group);
@@ -265,14 +273,10 @@ impl<'a> Shared<'a> {
         if let [_] = shapes {
             return [of_claim(0).min().map(Match::of)].into_iter().collect();
         }
-        if !groups.iter().all(in_common) {
-            return assign_together(shapes.len(), of_claim);
-        }
-        if let Some(known) = self.together.get(&groups) {
-            return known.clone();
-        }
         let assigned = assign_together(shapes.len(), of_claim);
-        self.together.insert(groups, assigned.clone());
+        if is_shared {
+            self.together.insert(groups, assigned.clone());
+        }
         assigned
     }
 }

@@ -7,7 +7,7 @@
 
 use super::VolumeBinder;
 use super::find::{OpenClaims, PreparedPod};
-use crate::assign::assign_in_order;
+use crate::assign::{MAX_TOGETHER, assign_in_order};
 use crate::capacity::{Pool, PoolKey, fit_together};
 use crate::matches::Match;
 use crate::model::{Claim, ClaimId, Volume, VolumeId};
@@ -213,7 +213,8 @@ impl VolumeBinder {
             let matches = open.matches.on_node(node);
             let found = matches.iter().flatten().count();
             let makeable = |need: &Need| need.provision.possible && self.is_allowed(need, node);
-            if found == 0 || found == open.needs.len() || !open.needs.iter().any(makeable) {
+            let among_many = open.needs.len() > MAX_TOGETHER;
+            if found == 0 || found == open.needs.len() || among_many || !open.needs.iter().any(makeable) {
                 continue;
             }
             let class = open.needs[0].class;
