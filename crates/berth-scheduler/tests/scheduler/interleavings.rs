@@ -260,7 +260,9 @@ impl Interleaved {
                 self.answers.push((id, bound, outcome));
             }
             Some(Effect::Nominate { pod, node }) => {
-                if fault == Fault::None && self.world.api.text(Kind::Pod, &pod.key, "/metadata/uid") == pod.uid {
+                let uid = self.world.api.text(Kind::Pod, &pod.key, "/metadata/uid");
+                let is_taken = fault == Fault::None && uid == pod.uid;
+                if is_taken {
                     self.world.api.edit(Kind::Pod, &pod.key, |pod| {
                         pod["status"]["nominatedNodeName"] = json!(node);
                     });

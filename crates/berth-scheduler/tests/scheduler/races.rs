@@ -352,7 +352,7 @@ fn a_nomination_follows_what_others_say_later() {
     assert_eq!(world.scheduler.nominated_node("default/urgent"), Some("n1"));
     for (said, followed) in [("n2", Some("n2")), ("", None), ("n1", Some("n1"))] {
         world.api.edit(Kind::Pod, "default/urgent", |pod| {
-            pod["status"]["nominatedNodeName"] = json!(said)
+            pod["status"]["nominatedNodeName"] = json!(said);
         });
         world.deliver();
         assert_eq!(world.scheduler.nominated_node("default/urgent"), followed, "{said:?}");
