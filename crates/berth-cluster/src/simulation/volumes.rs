@@ -1,7 +1,6 @@
 //! The parts of the volume controller and of the provisioners in a simulation.
 
 use super::{Simulation, seam};
-use crate::View;
 use berth_controller as controller;
 use berth_core::api::{Kind, Object, PersistentVolumeClaim};
 use berth_core::dispute::Disputes;
