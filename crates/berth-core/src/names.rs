@@ -82,6 +82,27 @@ pub const FALLBACK_CLASS: &str = "<fallback>";
 /// The pools that inline volumes come from.
 pub const EPHEMERAL_CLASS: &str = "<ephemeral>";
 
+/// Taint on a node that `kubectl cordon` closed.
+pub const TAINT_UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+/// Taint on a node whose kubelet says that it is not ready.
+pub const TAINT_NOT_READY: &str = "node.kubernetes.io/not-ready";
+/// Taint on a node whose kubelet says nothing.
+pub const TAINT_UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+/// Taint by which an administrator says that a node is off.
+pub const TAINT_OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+/// Taint on a node whose machine the cloud has stopped.
+pub const TAINT_SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
+/// Taint on a node that the cloud has not set up yet.
+pub const TAINT_UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+/// Taint on a node with little memory left.
+pub const TAINT_MEMORY_PRESSURE: &str = "node.kubernetes.io/memory-pressure";
+/// Taint on a node with little disk left.
+pub const TAINT_DISK_PRESSURE: &str = "node.kubernetes.io/disk-pressure";
+/// Taint on a node with few process ids left.
+pub const TAINT_PID_PRESSURE: &str = "node.kubernetes.io/pid-pressure";
+/// Taint on a node whose network is not set up.
+pub const TAINT_NETWORK_UNAVAILABLE: &str = "node.kubernetes.io/network-unavailable";
+
 /// The name of the `CSIDriver` object of a provisioner. That of a plugin which is no CSI driver may hold a slash, which no
 /// name of an object may: the part after it comes first.
 ///

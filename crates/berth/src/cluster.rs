@@ -253,6 +253,19 @@ impl ClusterArgs {
         })
     }
 
+    /// Lists what components have left behind, as sources: events about claims and about the scheduling of pods, and leases.
+    ///
+    /// # Errors
+    /// As [`ClusterArgs::sources`].
+    pub fn evidence(&self) -> Result<Vec<Source>, ClusterError> {
+        runtime()?.block_on(async {
+            let (kubeconfig, context) = (self.kubeconfig.as_deref(), self.context.as_deref());
+            let connection = Connection::to(kubeconfig, context, self.request_timeout).await;
+            let connection = connection.map_err(|error| self.not_connected(error))?;
+            Ok(evidence_of(&connection).await?)
+        })
+    }
+
     fn not_connected(&self, error: ConnectError) -> ClusterError {
         match self.on_cluster {
             true => ClusterError::Connect(error),
@@ -276,7 +289,7 @@ pub async fn sources_of(connection: &Connection, besides: &[Resource]) -> Result
     let resources = Kind::ALL.iter().map(|kind| Resource::of(*kind));
     for resource in resources.chain(besides.iter().copied()).chain([REPORTS]) {
         let plural = resource.plural;
-        let pages = match pages(connection, resource, None).await {
+        let pages = match pages(connection, resource, None, "").await {
             Ok(pages) => pages,
             // Whoever may not list it cannot tell whether the cluster has it, and most do not.
             Err(error) if error.is_forbidden() && resource == REPORTS => continue,
@@ -314,7 +327,7 @@ pub(crate) async fn list(
         #[serde(default)]
         items: Option<Vec<Value>>,
     }
-    let pages = pages(connection, resource, namespace).await?;
+    let pages = pages(connection, resource, namespace, "").await?;
     if pages.is_empty() {
         return Ok(Listed::NotServed);
     }
@@ -331,18 +344,55 @@ pub(crate) async fn list(
     Ok(Listed::Items(items))
 }
 
-/// The pages of a list; none if the server does not have the kind.
-async fn pages(connection: &Connection, resource: Resource, namespace: Option<&str>) -> Result<Vec<Bytes>, ListError> {
+/// Which events are asked for, by field: of all that a cluster keeps, these tell whether provisioners and schedulers act.
+const TELLING: [&str; 3] = [
+    "involvedObject.kind%3DPersistentVolumeClaim",
+    "reason%3DFailedScheduling",
+    "reason%3DScheduled",
+];
+
+/// What components have left behind on a cluster that there is a connection to.
+///
+/// # Errors
+/// If it does not answer.
+pub async fn evidence_of(connection: &Connection) -> Result<Vec<Source>, ListError> {
+    let mut sources = Vec::new();
+    let events = TELLING.map(|fields| (Resource::EVENTS, fields));
+    for (resource, fields) in events.into_iter().chain([(Resource::LEASES, "")]) {
+        let plural = resource.plural;
+        match pages(connection, resource, None, fields).await {
+            Ok(pages) => sources.extend(pages.into_iter().map(|page| Source::Text {
+                name: format!("the cluster's {plural}").into(),
+                bytes: page.to_vec(),
+            })),
+            Err(error) if error.is_forbidden() => sources.push(Source::Gap(format!("{plural}: {NOT_ALLOWED}"))),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(sources)
+}
+
+/// The pages of a list, of all objects or of those with these fields; none if the server does not have the kind.
+async fn pages(
+    connection: &Connection,
+    resource: Resource,
+    namespace: Option<&str>,
+    fields: &str,
+) -> Result<Vec<Bytes>, ListError> {
     let collection = resource.collection(namespace);
+    let selected = match fields {
+        "" => String::new(),
+        fields => format!("&fieldSelector={fields}"),
+    };
     let mut pages = Vec::new();
-    let mut path = format!("{collection}?limit={PAGE}");
+    let mut path = format!("{collection}?limit={PAGE}{selected}");
     loop {
         match connection.get(&path).await {
             Ok(page) => {
                 let next = next_page(&page);
                 pages.push(page);
                 match next {
-                    Some(token) => path = format!("{collection}?limit={PAGE}&continue={token}"),
+                    Some(token) => path = format!("{collection}?limit={PAGE}{selected}&continue={token}"),
                     None => return Ok(pages),
                 }
             }
@@ -353,7 +403,7 @@ async fn pages(connection: &Connection, resource: Resource, namespace: Option<&s
             // than that takes it in one piece.
             Err(error) if error.is_gone() && !pages.is_empty() => {
                 pages.clear();
-                path.clone_from(&collection);
+                path = format!("{collection}?{}", selected.trim_start_matches('&'));
             }
             Err(error) => return Err(ListError::of(connection, resource.plural, &error)),
         }

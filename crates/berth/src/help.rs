@@ -16,7 +16,8 @@ Examples:
   berth bench decide --nodes 5000 --pods 2000 --claims 1
 
 Exit status: 0 done (explain: the pod fits somewhere; simulate: every pod has a node), 1 explain: the pod fits nowhere; \
-simulate: some pod is left pending; snapshot: nodes or pods are missing, 2 bad input or usage.";
+simulate: some pod is left pending; snapshot: nodes or pods are missing, 2 bad input or usage, 3 explain: the pod fits, but \
+something other than room keeps it waiting.";
 
 pub(crate) const EXPLAIN_AFTER_HELP: &str = "\
 Examples:
@@ -34,8 +35,12 @@ Evicting is tried out as the scheduler would do it, and the answer names the nod
 that is not there yet, but that a workload in the files would make, is explained as it would be made. A kind that this user may \
 not list is named on standard error, and the answer is given without it; nodes and pods are needed.
 
+If the pod fits and waits all the same, the answer begins with why: nobody serves its schedulerName, its provisioner does not \
+answer or fails, binding its volumes timed out, it has scheduling gates, waits for evicted pods to end, or is being deleted. \
+Events and leases tell so; from files they are read if the files hold them (kubectl get events,leases -A -o yaml).
+
 Exit status: 0 the pod fits on some node as things are, 1 it fits on none, even if it would after evicting others, 2 bad \
-input or usage, or no cluster.";
+input or usage, or no cluster, 3 it fits, but something other than room keeps it waiting.";
 
 pub(crate) const SIMULATE_AFTER_HELP: &str = "\
 Examples:

@@ -25,6 +25,8 @@ pub const EXIT_DONE: u8 = 0;
 pub const EXIT_REFUSED: u8 = 1;
 /// Bad input or usage.
 pub const EXIT_BAD_INPUT: u8 = 2;
+/// For `explain`: the pod fits, but something other than room keeps it waiting.
+pub const EXIT_KEPT: u8 = 3;
 
 /// Runs a command and says on standard error what went wrong, if anything did.
 #[must_use]
@@ -108,7 +110,12 @@ fn explain(args: &ExplainArgs, color: Color) -> anyhow::Result<u8> {
         Output::Table => write!(color.stdout(), "{}", explain::render(report, terminal::width()))?,
         Output::Json => write_json(report)?,
     }
-    Ok(if report.schedulable { EXIT_DONE } else { EXIT_REFUSED })
+    let is_kept = report.waiting.as_ref().is_some_and(explain::waiting::Waiting::is_kept);
+    Ok(match report.schedulable {
+        true if is_kept => EXIT_KEPT,
+        true => EXIT_DONE,
+        false => EXIT_REFUSED,
+    })
 }
 
 fn simulate(args: &SimulateArgs, color: Color) -> anyhow::Result<u8> {

@@ -2,22 +2,21 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use anstream::adapter::strip_str;
-use berth::explain::{Report, explain_pod, render};
+use berth::explain::{Report, World, explain_pod, render};
 use berth::input;
 use berth_core::api::{Object, Pod};
-use berth_scheduler::cluster::Cluster;
 use berth_scheduler::profile::Profile;
 
 /// Reads a cluster and explains the pod named `target` in it.
 fn explained(yaml: &str) -> Report {
-    let mut cluster = Cluster::default();
+    let mut world = World::default();
     let mut target: Option<Pod> = None;
     let read = input::read_text("cluster.yaml", yaml, &mut |object| match object {
         Object::Pod(pod) if pod.metadata.name == "target" => target = Some(*pod),
-        object => cluster.upsert(&object),
+        object => world.upsert(object),
     });
     read.unwrap_or_else(|error| panic!("{error}"));
-    explain_pod(&mut cluster, &target.expect("a pod named target"), &Profile::default())
+    explain_pod(&mut world, &target.expect("a pod named target"), &Profile::default())
 }
 
 fn table(report: &Report, width: usize) -> String {
@@ -317,8 +316,9 @@ fn a_volume_that_is_being_made_for_another_node() {
         explained(&yaml).advice,
         [
             "on n2: uncordon it (kubectl uncordon n2)",
-            "on n1: the volume of claim data is already being made for node n2: take the annotation \
-          volume.kubernetes.io/selected-node off the claim"
+            "on n1: node n2 is selected for claim data, and only its provisioner may change that: it clears the selected node \
+          when it cannot make the volume there. If it does not run, take the annotation volume.kubernetes.io/selected-node off \
+          the claim"
         ]
     );
 }
@@ -420,13 +420,13 @@ proptest::proptest! {
         }
         let pods: Vec<usize> = (0..objects.len()).filter(|at| matches!(objects[*at], Object::Pod(_))).collect();
         for at in pods {
-            let mut cluster = Cluster::default();
+            let mut world = World::default();
             let others = objects.iter().enumerate().filter(|(other, _)| *other != at);
-            others.for_each(|(_, object)| cluster.upsert(object));
+            others.for_each(|(_, object)| world.upsert(object.clone()));
             let Object::Pod(pod) = &objects[at] else {
                 continue;
             };
-            let report = explain_pod(&mut cluster, pod, &Profile::default());
+            let report = explain_pod(&mut world, pod, &Profile::default());
             proptest::prop_assert_eq!(report.schedulable, report.fitting() > 0);
             proptest::prop_assert!(!render(&report, width).is_empty());
             serde_json::to_string(&report).unwrap();

@@ -1,6 +1,9 @@
 //! What each claim and each sized inline volume of a pod needs, and what the nodes have to offer to it.
 
+use super::cause::Cause;
 use super::report::{ClaimReport, ClaimState, InlineReport, Offer};
+use super::volumes;
+use super::world::{Objects, World};
 use crate::input::Gaps;
 use berth_core::binder::{ClaimSurvey, PodClaim, PodVolumes, PoolSurvey, VolumeBinder};
 use berth_core::model::{Claim, VolumeMode};
@@ -15,17 +18,14 @@ const SURVEYED_VOLUMES_MAX: usize = 20_000_000;
 /// As many nodes are surveyed in any case.
 const SURVEYED_NODES_MIN: usize = 10;
 
-/// How an offer begins where a node was chosen for the claim before.
-pub(super) const MADE_ELSEWHERE: &str = "its volume is already being made for node ";
-
 /// Looks at the claims of a pod, once each, and at what `nodes` have to offer to them.
-pub(super) fn report(binder: &VolumeBinder, pod: &PodVolumes, nodes: &[NodeId], gaps: &Gaps) -> Vec<ClaimReport> {
+pub(super) fn report(world: &World, pod: &PodVolumes, nodes: &[NodeId]) -> Vec<ClaimReport> {
     let mut seen = Vec::new();
     let mut reports = Vec::new();
     for claim in &pod.claims {
         if !seen.contains(&&claim.name) {
             seen.push(&claim.name);
-            reports.push(claim_report(binder, pod, claim, nodes, gaps));
+            reports.push(claim_report(world, pod, claim, nodes));
         }
     }
     reports
@@ -47,16 +47,33 @@ fn inline_offers(binder: &VolumeBinder, driver: Symbol, size: i64, nodes: &[Node
     gathered(nodes.iter().map(|node| {
         let name = binder.symbols().text(binder.nodes().name(*node)).to_owned();
         let pools = binder.survey_inline(driver, size, *node);
-        let (suffices, text, largest) = match pools.as_deref().map(largest_pool) {
-            None => (true, "the driver publishes no free space".to_owned(), None),
-            Some(None) => (false, "no pool for such volumes".to_owned(), None),
+        let (code, text, largest_bytes) = match pools.as_deref().map(largest_pool) {
+            None => (
+                Cause::OfferSuffices,
+                "the driver publishes no free space".to_owned(),
+                None,
+            ),
+            Some(None) => (Cause::OfferNoCapacity, "no pool for such volumes".to_owned(), None),
             Some(Some((pool, largest))) => {
                 let text = format!("at most {} free (pool {pool})", Bytes(largest));
-                (largest >= size, text, Some(largest))
+                (space(largest >= size), text, Some(largest))
             }
         };
-        (name, suffices, text, largest)
+        let found = Offered {
+            code,
+            text,
+            largest_bytes,
+        };
+        (name, found)
     }))
+}
+
+/// Whether a pool has room.
+fn space(enough: bool) -> Cause {
+    match enough {
+        true => Cause::OfferSuffices,
+        false => Cause::OfferNoCapacity,
+    }
 }
 
 /// The pool that can hold the largest volume, and how large that is.
@@ -65,30 +82,40 @@ fn largest_pool(pools: &[PoolSurvey]) -> Option<(&str, i64)> {
     Some((&largest.name, largest.largest?))
 }
 
-fn claim_report(
-    binder: &VolumeBinder,
-    pod: &PodVolumes,
-    reference: &PodClaim,
-    nodes: &[NodeId],
-    gaps: &Gaps,
-) -> ClaimReport {
+fn claim_report(world: &World, pod: &PodVolumes, reference: &PodClaim, nodes: &[NodeId]) -> ClaimReport {
+    let (binder, gaps) = (world.cluster.binder(), &world.gaps);
     let Some(claim) = binder.claim_named(pod.namespace, &reference.name) else {
         return missing(reference, gaps);
     };
-    let (state, summary) = state_of(binder, pod, reference, claim, gaps);
-    let class = claim.class.filter(|class| !class.is_empty());
+    let text = |symbol: Symbol| binder.symbols().text(symbol).to_owned();
+    let code = cause(world, pod, reference, claim);
+    let state = state_of(code);
     let asked = match state {
         ClaimState::Delayed => &nodes[..nodes.len().min(affordable(binder))],
         _ => &[],
     };
+    let volume = Some(claim.volume_name.to_string()).filter(|name| !name.is_empty());
+    let reaching = volume.as_deref().and_then(|name| binder.volume_named(name));
+    let offers = offers(binder, claim, asked);
+    let is_short = code == Cause::ClaimWaitsForController || offers.iter().any(|offer| !offer.suffices);
+    let object = format!("{}/{}", text(claim.namespace), claim.name);
+    let object = world.objects.claims.get(&object).filter(|_| is_short);
+    let reaching = reaching.map(|volume| binder.nodes().matching(volume.affinity).len());
     ClaimReport {
         claim: claim.name.to_string(),
         state,
-        class: claim.class.map(|class| binder.symbols().text(class).to_owned()),
-        class_missing: gaps.why("storageclasses").is_none() && class.is_some_and(|class| binder.class(class).is_none()),
+        code,
+        class: claim.class.map(text),
+        class_missing: code == Cause::ClaimClassMissing,
         request_bytes: claim.shape.request,
-        summary,
-        offers: offers(binder, claim, asked),
+        summary: summary(world, claim, code),
+        wants: wanted(binder, claim),
+        missing_node: missing_node(&world.objects, &claim.volume_name).filter(|_| code == Cause::ClaimNodeMissing),
+        volume,
+        reaching_nodes: reaching.and_then(|count| usize::try_from(count).ok()),
+        selected_node: Some(text(claim.selected_node)).filter(|node| !node.is_empty()),
+        offers,
+        volumes: object.map_or_else(Vec::new, |object| volumes::unfit(binder, &world.objects, claim, object)),
         nodes_not_asked: match state {
             ClaimState::Delayed => nodes.len() - asked.len(),
             _ => 0,
@@ -102,84 +129,147 @@ fn affordable(binder: &VolumeBinder) -> usize {
 }
 
 fn missing(reference: &PodClaim, gaps: &Gaps) -> ClaimReport {
-    let (state, summary) = match gaps.why("persistentvolumeclaims") {
+    let (code, summary) = match gaps.why("persistentvolumeclaims") {
         Some(why) => {
             let summary = format!("cannot be told about: persistentvolumeclaims are not in the input ({why})");
-            (ClaimState::Unknown, summary)
+            (Cause::ClaimUnknown, summary)
         }
         None if reference.ephemeral => {
             let summary = "has not yet been made for the pod's ephemeral volume";
-            (ClaimState::Missing, summary.to_owned())
+            (Cause::ClaimEphemeralMissing, summary.to_owned())
         }
-        None => (ClaimState::Missing, "does not exist".to_owned()),
+        None => (Cause::ClaimMissing, "does not exist".to_owned()),
     };
     ClaimReport {
         claim: reference.name.to_string(),
-        state,
+        state: state_of(code),
+        code,
         class: None,
         class_missing: false,
         request_bytes: 0,
         summary,
+        wants: String::new(),
+        volume: None,
+        missing_node: None,
+        reaching_nodes: None,
+        selected_node: None,
         offers: Vec::new(),
+        volumes: Vec::new(),
         nodes_not_asked: 0,
     }
 }
 
-fn state_of(
-    binder: &VolumeBinder,
-    pod: &PodVolumes,
-    reference: &PodClaim,
-    claim: &Claim,
-    gaps: &Gaps,
-) -> (ClaimState, String) {
+/// Why a claim that exists has no volume, or that it has one.
+fn cause(world: &World, pod: &PodVolumes, reference: &PodClaim, claim: &Claim) -> Cause {
+    let (binder, gaps) = (world.cluster.binder(), &world.gaps);
     if claim.lost {
-        let summary = format!("has lost its volume {}", claim.volume_name);
-        return (ClaimState::Lost, summary);
+        return Cause::ClaimLost;
     }
     if claim.deleting {
-        return (ClaimState::Deleting, "is being deleted".to_owned());
+        return Cause::ClaimDeleting;
     }
     if reference.ephemeral && !claim.is_made_for(pod) {
-        let summary = "belongs to something else, though the pod's ephemeral volume needs that name".to_owned();
-        return (ClaimState::NotOwned, summary);
+        return Cause::ClaimNotOwned;
     }
     if claim.is_bound() {
-        return (ClaimState::Bound, bound_summary(binder, claim, gaps));
-    }
-    let wanted = wanted(binder, claim);
-    let class = claim.class.filter(|class| !class.is_empty());
-    let delayed = class
-        .and_then(|class| binder.class(class))
-        .is_some_and(|class| class.delayed);
-    if delayed && claim.volume_name.is_empty() {
-        return (ClaimState::Delayed, wanted);
-    }
-    let why = if !claim.volume_name.is_empty() {
-        format!("waits to be bound to volume {}", claim.volume_name)
-    } else {
-        match class.map(|class| binder.class(class)) {
-            None => "names no class, and waits for the volume controller to find it a volume".to_owned(),
-            Some(None) => match gaps.why("storageclasses") {
-                Some(why) => format!("storageclasses are not in the input ({why}), so its class is not known"),
-                None => "waits for its class, which does not exist".to_owned(),
-            },
-            Some(Some(class)) if class.provisions => {
-                let provisioner = binder.symbols().text(class.provisioner);
-                format!("waits for {provisioner} to make it a volume at once, not when the pod is placed")
+        return match binder.volume_named(&claim.volume_name) {
+            Some(volume) if binder.nodes().matching(volume.affinity).is_empty() => {
+                match missing_node(&world.objects, &claim.volume_name) {
+                    Some(_) => Cause::ClaimNodeMissing,
+                    None => Cause::ClaimOutOfReach,
+                }
             }
-            Some(Some(_)) => "waits for the volume controller to find it a volume".to_owned(),
+            Some(_) => Cause::ClaimBound,
+            None if gaps.why("persistentvolumes").is_some() => Cause::ClaimVolumeUnknown,
+            None => Cause::ClaimVolumeMissing,
+        };
+    }
+    let class = claim.class.filter(|class| !class.is_empty());
+    let class = class.map(|class| binder.class(class));
+    match class {
+        Some(Some(class)) if class.delayed && claim.volume_name.is_empty() => Cause::ClaimDelayed,
+        _ if !claim.volume_name.is_empty() => Cause::ClaimWaitsForVolume,
+        None if claim.class.is_none() && !world.objects.has_default_class() && gaps.why("storageclasses").is_none() => {
+            Cause::ClaimNoDefaultClass
         }
-    };
-    (ClaimState::Unbound, format!("{wanted}; {why}"))
+        None => Cause::ClaimWithoutClass,
+        Some(None) if gaps.why("storageclasses").is_some() => Cause::ClaimClassUnknown,
+        Some(None) => Cause::ClaimClassMissing,
+        Some(Some(class)) if class.provisions => Cause::ClaimWaitsForProvisioner,
+        Some(Some(_)) => Cause::ClaimWaitsForController,
+    }
 }
 
-fn bound_summary(binder: &VolumeBinder, claim: &Claim, gaps: &Gaps) -> String {
+/// Where a claim stands for a cause. Causes that are not a claim's do not come up.
+fn state_of(cause: Cause) -> ClaimState {
+    match cause {
+        Cause::ClaimBound
+        | Cause::ClaimOutOfReach
+        | Cause::ClaimVolumeMissing
+        | Cause::ClaimVolumeUnknown
+        | Cause::ClaimNodeMissing => ClaimState::Bound,
+        Cause::ClaimDelayed => ClaimState::Delayed,
+        Cause::ClaimMissing | Cause::ClaimEphemeralMissing => ClaimState::Missing,
+        Cause::ClaimUnknown => ClaimState::Unknown,
+        Cause::ClaimLost => ClaimState::Lost,
+        Cause::ClaimDeleting => ClaimState::Deleting,
+        Cause::ClaimNotOwned => ClaimState::NotOwned,
+        _ => ClaimState::Unbound,
+    }
+}
+
+/// What a claim needs, or what is the matter with it, in words that follow "claim NAME".
+fn summary(world: &World, claim: &Claim, cause: Cause) -> String {
+    let (binder, gaps) = (world.cluster.binder(), &world.gaps);
+    let volume = &claim.volume_name;
+    let not_read = |plural: &str| gaps.why(plural).unwrap_or_default().to_owned();
+    let why = match cause {
+        Cause::ClaimLost => return format!("has lost its volume {volume}"),
+        Cause::ClaimDeleting => return "is being deleted".to_owned(),
+        Cause::ClaimNotOwned => {
+            return "belongs to something else, though the pod's ephemeral volume needs that name".to_owned();
+        }
+        Cause::ClaimVolumeUnknown => {
+            let why = not_read("persistentvolumes");
+            return format!("is bound to volume {volume}; persistentvolumes are not in the input ({why})");
+        }
+        Cause::ClaimVolumeMissing => return format!("is bound to volume {volume}, which does not exist"),
+        Cause::ClaimNodeMissing => {
+            let node = missing_node(&world.objects, volume).unwrap_or_default();
+            return format!("is bound to volume {volume} on node {node}, which does not exist");
+        }
+        Cause::ClaimBound | Cause::ClaimOutOfReach => return bound_summary(binder, claim),
+        Cause::ClaimWaitsForVolume => format!("waits to be bound to volume {volume}"),
+        Cause::ClaimNoDefaultClass => "names no class, and there is no default StorageClass".to_owned(),
+        Cause::ClaimWithoutClass => {
+            "names no class, and waits for the volume controller to find it a volume".to_owned()
+        }
+        Cause::ClaimClassUnknown => {
+            let why = not_read("storageclasses");
+            format!("storageclasses are not in the input ({why}), so its class is not known")
+        }
+        Cause::ClaimClassMissing => "waits for its class, which does not exist".to_owned(),
+        Cause::ClaimWaitsForProvisioner => {
+            let class = claim.class.and_then(|class| binder.class(class));
+            let provisioner = class.map_or("", |class| binder.symbols().text(class.provisioner));
+            format!("waits for {provisioner} to make it a volume at once, not when the pod is placed")
+        }
+        Cause::ClaimWaitsForController => "waits for the volume controller to find it a volume".to_owned(),
+        _ => return format!("wants {}", wanted(binder, claim)),
+    };
+    format!("wants {}; {why}", wanted(binder, claim))
+}
+
+/// The nodes that a volume's affinity names, if none of them exists.
+fn missing_node(objects: &Objects, volume: &str) -> Option<String> {
+    let hosts = volumes::hosts(objects.volumes.get(volume)?);
+    let gone = !hosts.is_empty() && !hosts.iter().any(|host| objects.nodes.contains_key(host));
+    gone.then(|| hosts.join(", "))
+}
+
+fn bound_summary(binder: &VolumeBinder, claim: &Claim) -> String {
     let Some(volume) = binder.volume_named(&claim.volume_name) else {
-        let name = &claim.volume_name;
-        return match gaps.why("persistentvolumes") {
-            Some(why) => format!("is bound to volume {name}; persistentvolumes are not in the input ({why})"),
-            None => format!("is bound to volume {name}, which does not exist"),
-        };
+        return format!("is bound to volume {}", claim.volume_name);
     };
     let all = binder.nodes().ids().count();
     let reached_from = match binder.nodes().matching(volume.affinity).len() {
@@ -196,7 +286,7 @@ fn bound_summary(binder: &VolumeBinder, claim: &Claim, gaps: &Gaps) -> String {
     format!("is bound to volume {} ({size}), {reached_from}", claim.volume_name)
 }
 
-/// `wants 100Gi of class local (RWO)`.
+/// `100Gi of class local (RWO)`.
 fn wanted(binder: &VolumeBinder, claim: &Claim) -> String {
     let shape = &claim.shape;
     let class = match claim.class.map(|class| binder.symbols().text(class)) {
@@ -223,7 +313,7 @@ fn wanted(binder: &VolumeBinder, claim: &Claim) -> String {
     } else {
         format!(" ({})", demands.join(", "))
     };
-    format!("wants {} {class}{demands}", Bytes(shape.request))
+    format!("{} {class}{demands}", Bytes(shape.request))
 }
 
 /// What the nodes have to offer, nodes with the same offer together. The closest to what is wanted come first, but those
@@ -231,23 +321,33 @@ fn wanted(binder: &VolumeBinder, claim: &Claim) -> String {
 fn offers(binder: &VolumeBinder, claim: &Claim, nodes: &[NodeId]) -> Vec<Offer> {
     gathered(nodes.iter().map(|node| {
         let name = binder.nodes().name(*node);
-        let (suffices, text, largest) = offer(binder, claim, *node, name);
-        (binder.symbols().text(name).to_owned(), suffices, text, largest)
+        (
+            binder.symbols().text(name).to_owned(),
+            offer(binder, claim, *node, name),
+        )
     }))
 }
 
-fn gathered(found: impl Iterator<Item = (String, bool, String, Option<i64>)>) -> Vec<Offer> {
+/// What a node has to offer.
+struct Offered {
+    code: Cause,
+    text: String,
+    largest_bytes: Option<i64>,
+}
+
+fn gathered(found: impl Iterator<Item = (String, Offered)>) -> Vec<Offer> {
     let mut offers: Vec<Offer> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
-    for (name, suffices, text, largest_bytes) in found {
-        let place = *places.entry(text.clone()).or_insert(offers.len());
+    for (name, found) in found {
+        let place = *places.entry(found.text.clone()).or_insert(offers.len());
         match offers.get_mut(place) {
             Some(offer) => offer.nodes.push(name),
             None => offers.push(Offer {
-                suffices,
-                text,
+                suffices: found.code == Cause::OfferSuffices,
+                code: found.code,
+                text: found.text,
                 nodes: vec![name],
-                largest_bytes,
+                largest_bytes: found.largest_bytes,
             }),
         }
     }
@@ -255,35 +355,39 @@ fn gathered(found: impl Iterator<Item = (String, bool, String, Option<i64>)>) ->
     offers
 }
 
-fn offer(binder: &VolumeBinder, claim: &Claim, node: NodeId, name: Symbol) -> (bool, String, Option<i64>) {
+fn offer(binder: &VolumeBinder, claim: &Claim, node: NodeId, name: Symbol) -> Offered {
     let selected = claim.selected_node;
     if !selected.is_empty() && selected != name {
-        let selected = binder.symbols().text(selected);
-        let text = format!("{MADE_ELSEWHERE}{selected}");
-        return (false, text, None);
+        return Offered {
+            code: Cause::OfferSelectedElsewhere,
+            text: format!("node {} is selected for its volume", binder.symbols().text(selected)),
+            largest_bytes: None,
+        };
     }
     let survey = binder.survey(claim, node);
     let pools = survey.pools.iter().flatten().filter_map(|pool| pool.largest);
-    let largest = pools.chain(survey.largest_suitable).max();
-    let (found, existing) = existing_volumes(&survey, claim.shape.request);
-    if found {
-        return (true, existing, largest);
-    }
+    let largest_bytes = pools.chain(survey.largest_suitable).max();
+    let (code, existing) = existing_volumes(&survey, claim.shape.request);
     let provisioner = claim
         .class
         .and_then(|class| binder.class(class))
         .map_or("", |class| binder.symbols().text(class.provisioner));
-    let (suffices, text) = match new_volume(&survey, claim.shape.request, provisioner) {
-        Some((true, new)) => (true, new),
+    let (code, text) = match new_volume(&survey, claim.shape.request, provisioner) {
+        _ if code == Cause::OfferSuffices => (code, existing),
+        Some((Cause::OfferSuffices, new)) => (Cause::OfferSuffices, new),
         // Where volumes are made on demand, that there is no free one is the rule and not worth a word.
-        Some((false, new)) if survey.reachable == 0 => (false, new),
-        Some((false, new)) => (false, format!("{existing}; {new}")),
-        None => (false, existing),
+        Some((code, new)) if survey.reachable == 0 => (code, new),
+        Some((code, new)) => (code, format!("{existing}; {new}")),
+        None => (code, existing),
     };
-    (suffices, text, largest)
+    Offered {
+        code,
+        text,
+        largest_bytes,
+    }
 }
 
-fn existing_volumes(survey: &ClaimSurvey, request: i64) -> (bool, String) {
+fn existing_volumes(survey: &ClaimSurvey, request: i64) -> (Cause, String) {
     let volumes = |count: usize| {
         if count == 1 {
             "1 free volume".to_owned()
@@ -293,7 +397,7 @@ fn existing_volumes(survey: &ClaimSurvey, request: i64) -> (bool, String) {
     };
     let size = |bytes: Option<i64>| Bytes(bytes.unwrap_or(0));
     if survey.reachable == 0 {
-        return (false, "no free volume".to_owned());
+        return (Cause::OfferNoVolume, "no free volume".to_owned());
     }
     if survey.fitting > 0 {
         let all = volumes(survey.reachable);
@@ -301,43 +405,50 @@ fn existing_volumes(survey: &ClaimSurvey, request: i64) -> (bool, String) {
             (1, _) => "which would do".to_owned(),
             (_, fitting) => format!("of which {fitting} would do"),
         };
-        return (true, format!("{all}, {fitting}"));
+        return (Cause::OfferSuffices, format!("{all}, {fitting}"));
     }
     let largest = size(survey.largest_reachable);
     let reachable = match survey.reachable {
         1 => format!("1 free volume of {largest}"),
         _ => format!("{}, the largest {largest}", volumes(survey.reachable)),
     };
-    let text = match survey.suitable {
+    match survey.suitable {
         0 if survey.largest_reachable >= Some(request) => {
             let without = if survey.reachable == 1 { "without" } else { "none with" };
-            format!("{reachable}, {without} the access modes, volume mode or labels that the claim asks for")
+            let text =
+                format!("{reachable}, {without} the access modes, volume mode or labels that the claim asks for");
+            (Cause::OfferUnsuitable, text)
         }
-        suitable if suitable == survey.reachable || suitable == 0 => reachable,
+        suitable if suitable == survey.reachable || suitable == 0 => (Cause::OfferTooSmall, reachable),
         _ => {
             let suitable = size(survey.largest_suitable);
-            format!("{reachable}; the largest with the right access modes, volume mode and labels has {suitable}")
+            let text =
+                format!("{reachable}; the largest with the right access modes, volume mode and labels has {suitable}");
+            (Cause::OfferTooSmall, text)
         }
-    };
-    (false, text)
+    }
 }
 
-fn new_volume(survey: &ClaimSurvey, request: i64, provisioner: &str) -> Option<(bool, String)> {
+fn new_volume(survey: &ClaimSurvey, request: i64, provisioner: &str) -> Option<(Cause, String)> {
     if !survey.provisionable {
         return None;
     }
     if !survey.topology_allowed {
-        return Some((false, "the class allows no volume to be made there".to_owned()));
+        let text = "the class allows no volume to be made there";
+        return Some((Cause::OfferTopology, text.to_owned()));
     }
     let Some(pools) = &survey.pools else {
-        return Some((true, format!("{provisioner} can make a volume")));
+        return Some((Cause::OfferSuffices, format!("{provisioner} can make a volume")));
     };
     Some(match largest_pool(pools) {
-        None => (false, format!("{provisioner} has published no free space there")),
+        None => {
+            let text = format!("{provisioner} has published no free space there");
+            (Cause::OfferNoCapacity, text)
+        }
         Some((pool, size)) => {
             let size_text = Bytes(size);
             let text = format!("{provisioner} has at most {size_text} free there (pool {pool})");
-            (size >= request, text)
+            (space(size >= request), text)
         }
     })
 }

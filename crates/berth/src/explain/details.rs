@@ -1,17 +1,122 @@
 //! What kube-scheduler's wording leaves out: which taint, how much is left.
 
+use super::layout::names;
 use super::report::TooSmall;
 use berth_core::nodes::NodeId;
 use berth_core::quantity::Bytes;
 use berth_core::symbols::Symbol;
 use berth_scheduler::cluster::{Cluster, Column};
-use berth_scheduler::pod::{Effect, Pod, Taint};
+use berth_scheduler::pod::{self, Effect, Pod};
 use berth_scheduler::profile::Profile;
 use berth_scheduler::reason::Reason;
 use std::fmt;
 
-/// What there is to add to a reason on a node; empty if nothing.
-pub(super) fn detail(cluster: &Cluster, pod: &Pod, profile: &Profile, node: NodeId, reason: &Reason) -> String {
+/// How many pods are named.
+const NAMES_SHOWN: usize = 3;
+
+/// What the words of a reason leave out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Detail {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// How much of a resource is left.
+    Left {
+        /// What the pod asks for.
+        wants: String,
+        /// What is free.
+        free: String,
+        /// What the node has in all.
+        all: String,
+    },
+    /// The taints that the pod does not tolerate.
+    Taints(Vec<Taint>),
+    /// How many pods the node runs.
+    Pods {
+        /// So many.
+        runs: i64,
+        /// At most so many.
+        of: i64,
+    },
+    /// The labels by which nodes count as near each other.
+    ApartBy(Vec<String>),
+    /// The pods that hold a claim which only one pod may use.
+    HeldBy(Vec<String>),
+    /// The volumes of a driver that are attached to the node.
+    Attached {
+        /// The driver.
+        driver: String,
+        /// So many volumes.
+        count: usize,
+        /// At most so many.
+        of: i32,
+        /// The pods that use them.
+        pods: Vec<String>,
+    },
+}
+
+impl fmt::Display for Detail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => Ok(()),
+            Self::Left { wants, free, all } => write!(f, "wants {wants}, has {free} of {all} left"),
+            Self::Taints(taints) => {
+                let taints: Vec<String> = taints.iter().map(Taint::to_string).collect();
+                f.write_str(&taints.join(", "))
+            }
+            Self::Pods { runs, of } => write!(f, "runs {runs} of {of}"),
+            Self::HeldBy(pods) => write!(f, "held by {}", names(pods, NAMES_SHOWN)),
+            Self::Attached {
+                driver,
+                count,
+                of,
+                pods,
+            } => {
+                write!(f, "{driver}: {count} of {of} attached")?;
+                match pods.as_slice() {
+                    [] => Ok(()),
+                    pods => write!(f, ", for {}", names(pods, NAMES_SHOWN)),
+                }
+            }
+            Self::ApartBy(keys) => write!(f, "apart by {}", keys.join(", ")),
+        }
+    }
+}
+
+/// A taint of a node.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Taint {
+    /// Its key.
+    pub key: String,
+    /// Its value, possibly empty.
+    pub value: String,
+    /// Its effect.
+    pub effect: &'static str,
+}
+
+impl fmt::Display for Taint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, value, effect } = self;
+        match value.as_str() {
+            "" => write!(f, "{key}:{effect}"),
+            value => write!(f, "{key}={value}:{effect}"),
+        }
+    }
+}
+
+/// The name of the resource that a reason finds too little of.
+pub(super) fn resource_of(reason: &Reason) -> Option<&str> {
+    Some(match reason {
+        Reason::InsufficientCpu => "cpu",
+        Reason::InsufficientMemory => "memory",
+        Reason::InsufficientEphemeralStorage => "ephemeral-storage",
+        Reason::InsufficientResource { resource } => resource,
+        _ => return None,
+    })
+}
+
+/// What there is to add to a reason on a node.
+pub(super) fn detail(cluster: &Cluster, pod: &Pod, profile: &Profile, node: NodeId, reason: &Reason) -> Detail {
     let resources = cluster.resources();
     let wanted = &pod.footprint.requests;
     match reason {
@@ -20,28 +125,21 @@ pub(super) fn detail(cluster: &Cluster, pod: &Pod, profile: &Profile, node: Node
         Reason::InsufficientMemory => left(Bytes(wanted.memory_bytes), &resources.memory, node, Bytes),
         Reason::InsufficientEphemeralStorage => left(Bytes(wanted.ephemeral_bytes), &resources.ephemeral, node, Bytes),
         Reason::InsufficientResource { resource } => scalar_left(cluster, pod, node, resource),
-        Reason::TooManyPods => {
-            let pods = &resources.pods;
-            format!(
-                "runs {} of {}",
-                pods.requested[node.index()],
-                pods.allocatable[node.index()]
-            )
-        }
+        Reason::TooManyPods => Detail::Pods {
+            runs: resources.pods.requested[node.index()],
+            of: resources.pods.allocatable[node.index()],
+        },
         Reason::PodAntiAffinity => apart_by(cluster, pod),
-        _ => String::new(),
+        _ => Detail::Nothing,
     }
 }
 
-/// How the detail of anti-affinity begins: the labels by which nodes count as near each other follow.
-pub(super) const APART_BY: &str = "apart by ";
-
-fn apart_by(cluster: &Cluster, pod: &Pod) -> String {
+fn apart_by(cluster: &Cluster, pod: &Pod) -> Detail {
     let terms = pod.footprint.terms.iter().flat_map(|terms| terms.required_anti.iter());
     let mut keys: Vec<&str> = terms.map(|term| cluster.symbols().text(term.topology_key)).collect();
     keys.sort_unstable();
     keys.dedup();
-    format!("{APART_BY}{}", keys.join(", "))
+    Detail::ApartBy(keys.into_iter().map(str::to_owned).collect())
 }
 
 /// What a node has too little of even if nothing runs there; none if there would be enough of it.
@@ -64,18 +162,22 @@ pub(super) fn too_small(cluster: &Cluster, pod: &Pod, node: NodeId, reason: &Rea
         Reason::InsufficientResource { .. } => amount.to_string(),
         _ => Bytes(amount).to_string(),
     };
-    let words = reason.to_string();
+    let resource = resource_of(reason)?;
     (wants > has).then(|| TooSmall {
-        resource: words.strip_prefix("Insufficient ").unwrap_or(&words).to_owned(),
+        resource: resource.to_owned(),
         wants: text(wants),
         has: text(has),
         amount: has,
     })
 }
 
-fn left<T: fmt::Display>(wanted: T, column: &Column, node: NodeId, unit: impl Fn(i64) -> T) -> String {
+fn left<T: fmt::Display>(wanted: T, column: &Column, node: NodeId, unit: impl Fn(i64) -> T) -> Detail {
     let (free, all) = (unit(column.free(node)), unit(column.allocatable[node.index()]));
-    format!("wants {wanted}, has {free} of {all} left")
+    Detail::Left {
+        wants: wanted.to_string(),
+        free: free.to_string(),
+        all: all.to_string(),
+    }
 }
 
 fn scalar_wanted(pod: &Pod, name: Symbol) -> i64 {
@@ -86,20 +188,24 @@ fn scalar_wanted(pod: &Pod, name: Symbol) -> i64 {
         .sum()
 }
 
-fn scalar_left(cluster: &Cluster, pod: &Pod, node: NodeId, resource: &str) -> String {
+fn scalar_left(cluster: &Cluster, pod: &Pod, node: NodeId, resource: &str) -> Detail {
     let Some(name) = cluster.symbols().get(resource) else {
-        return String::new();
+        return Detail::Nothing;
     };
     let wanted = scalar_wanted(pod, name);
     let (free, all) = cluster.resources().scalar(name, node);
-    format!("wants {wanted}, has {free} of {all} left")
+    Detail::Left {
+        wants: wanted.to_string(),
+        free: free.to_string(),
+        all: all.to_string(),
+    }
 }
 
-fn untolerated_taints(cluster: &Cluster, pod: &Pod, profile: &Profile, node: NodeId) -> String {
+fn untolerated_taints(cluster: &Cluster, pod: &Pod, profile: &Profile, node: NodeId) -> Detail {
     let taints = cluster.taints();
     let compare_numbers = profile.gates.taint_toleration_comparison_operators;
     let symbols = cluster.symbols();
-    let tolerated = |taint: &Taint| {
+    let tolerated = |taint: &pod::Taint| {
         let mut tolerations = pod.tolerations.iter();
         tolerations.any(|toleration| toleration.tolerates(symbols, taint, compare_numbers))
     };
@@ -110,20 +216,16 @@ fn untolerated_taints(cluster: &Cluster, pod: &Pod, profile: &Profile, node: Nod
         .flat_map(|list| list.taints.iter());
     let untolerated = own.filter(|taint| taint.effect.is_hard() && !tolerated(taint));
     let text = |symbol: Symbol| symbols.text(symbol);
-    let listed: Vec<String> = untolerated
-        .map(|taint| {
-            let effect = match taint.effect {
-                Effect::NoSchedule => "NoSchedule",
-                Effect::PreferNoSchedule => "PreferNoSchedule",
-                Effect::NoExecute => "NoExecute",
-            };
-            match text(taint.value) {
-                "" => format!("{}:{effect}", text(taint.key)),
-                value => format!("{}={value}:{effect}", text(taint.key)),
-            }
-        })
-        .collect();
-    listed.join(", ")
+    let listed = untolerated.map(|taint| Taint {
+        key: text(taint.key).to_owned(),
+        value: text(taint.value).to_owned(),
+        effect: match taint.effect {
+            Effect::NoSchedule => "NoSchedule",
+            Effect::PreferNoSchedule => "PreferNoSchedule",
+            Effect::NoExecute => "NoExecute",
+        },
+    });
+    Detail::Taints(listed.collect())
 }
 
 /// Thousandths of processors as Kubernetes users write them: `2`, `1500m`.

@@ -4,15 +4,14 @@
 //! and with the pods before it where they are by then.
 
 use super::question::{PodName, Question};
-use super::{ExplainError, layout};
+use super::{ExplainError, World, layout};
 use crate::config::Configuration;
 use crate::given::GivenError;
-use crate::input::{self, Progress, Source};
+use crate::input::{self, Gaps, Progress, Source};
 use berth_cluster::simulation::{Options, Simulation};
 use berth_cluster::workloads::KINDS;
 use berth_cluster::{View, field};
 use berth_core::api::{Kind, Object};
-use berth_scheduler::cluster::Cluster;
 use serde_json::Value;
 use std::fmt;
 
@@ -81,7 +80,7 @@ pub(super) fn by_workload(
         pod.namespace, pod.name
     );
     let question = Question {
-        cluster: cluster_of(simulation.objects(), pod),
+        world: world_of(simulation.objects(), pod, summary.gaps.clone()),
         pod: *found,
         summary,
     };
@@ -123,16 +122,19 @@ impl fmt::Display for Workload {
 }
 
 /// The cluster as decisions see it, without the pod.
-fn cluster_of(objects: &dyn View, pod: &PodName) -> Cluster {
-    let mut cluster = Cluster::default();
+fn world_of(objects: &dyn View, pod: &PodName, gaps: Gaps) -> World {
+    let mut world = World {
+        gaps,
+        ..World::default()
+    };
     for object in Kind::ALL.iter().flat_map(|kind| objects.of_kind(kind.name())) {
         match Object::decode(object.clone()) {
             Ok(Some(Object::Pod(found)))
                 if found.metadata.name == pod.name && found.metadata.namespace == pod.namespace => {}
-            Ok(Some(object)) => cluster.upsert(&object),
+            Ok(Some(object)) => world.upsert(object),
             // Everything was checked when it was read; what a workload made of it is as good.
             Ok(None) | Err(_) => {}
         }
     }
-    cluster
+    world
 }

@@ -3,21 +3,28 @@
 //! The decisions are those of `berth-scheduler`; here they are asked for and put into words.
 
 mod advice;
+pub mod cause;
 mod claims;
-mod details;
+pub mod details;
+mod evidence;
 mod layout;
 mod made;
 mod preemption;
 mod question;
 pub mod report;
 mod table;
+mod users;
+pub mod volumes;
+pub mod waiting;
+mod world;
 
 pub use report::Report;
 pub use table::render;
+pub use world::{Objects, World};
 
 use crate::cli::ExplainArgs;
 use crate::given::GivenError;
-use crate::input::{Gaps, Progress, Source};
+use crate::input::{Progress, Source};
 use crate::overlay;
 use berth_core::api;
 use berth_core::binder::PodVolumes;
@@ -29,9 +36,10 @@ use berth_scheduler::plugins::{FilterState, volume_binding};
 use berth_scheduler::pod::Pod;
 use berth_scheduler::profile::Profile;
 use berth_scheduler::reason::Reason;
+use details::Detail;
 use made::Made;
-use question::{AskedPod, PodName, Question, as_if_new, held_back};
-use report::{NodeReport, NodeVolumes, Refusal, TooSmall};
+use question::{AskedPod, PodName, Question, as_if_new};
+use report::{Found, NodeReport, NodeVolumes, Refusal, TooSmall};
 use std::collections::BTreeMap;
 use std::io::Read;
 
@@ -87,7 +95,17 @@ pub fn explain(
     let gathered = overlay::gather(&args.cluster, &args.filename, &[], standard_input, progress);
     let gathered = gathered.map_err(GivenError::from)?;
     let pod = asked.in_namespace(&gathered.namespace);
-    let answer = answer(args, &pod, &gathered.sources, standard_input, progress);
+    let is_live = args.filename.is_empty() || args.cluster.on_cluster;
+    let evidence = match is_live {
+        true => args.cluster.evidence().map_err(GivenError::from)?,
+        false => Vec::new(),
+    };
+    let given = Given {
+        sources: &gathered.sources,
+        evidence: &evidence,
+        is_live,
+    };
+    let answer = answer(args, &pod, &given, standard_input, progress);
     let mut explanation = answer.map_err(|error| match error {
         ExplainError::NoPod { pod, hint } if args.filename.is_empty() => ExplainError::NoPodOnCluster { pod, hint },
         error => error,
@@ -111,22 +129,38 @@ pub fn explain_sources(
 ) -> Result<Explanation, ExplainError> {
     let namespace = args.cluster.namespace(false).map_err(GivenError::from)?;
     let pod = AskedPod::of(args)?.in_namespace(&namespace);
-    answer(args, &pod, sources, standard_input, progress)
+    let given = Given {
+        sources,
+        evidence: &[],
+        is_live: false,
+    };
+    answer(args, &pod, &given, standard_input, progress)
+}
+
+/// Where an answer is to come from.
+struct Given<'a> {
+    /// The cluster.
+    sources: &'a [Source],
+    /// Events and leases that are not among them.
+    evidence: &'a [Source],
+    /// The cluster runs now.
+    is_live: bool,
 }
 
 fn answer(
     args: &ExplainArgs,
     pod: &PodName,
-    sources: &[Source],
+    given: &Given<'_>,
     standard_input: &mut dyn Read,
     progress: &mut dyn Progress,
 ) -> Result<Explanation, ExplainError> {
     let configuration = args.decisions.read().map_err(GivenError::from)?;
     let mut remarks = Vec::new();
-    let mut question = match Question::read(pod, sources, standard_input, progress) {
+    let all = [given.sources, given.evidence].concat();
+    let mut question = match Question::read(pod, &all, standard_input, progress) {
         // On a cluster, the workloads have made what they make.
         Err(ExplainError::NoPod { pod: name, hint }) if !args.filename.is_empty() => {
-            match made::by_workload(pod, sources, &configuration, progress)? {
+            match made::by_workload(pod, given.sources, &configuration, progress)? {
                 Made::Pod(question, remark) => {
                     remarks.push(remark);
                     *question
@@ -146,33 +180,32 @@ fn answer(
     }
     remarks.extend(question.summary.gaps.told());
     remarks.extend(as_if_new(&mut question.pod));
-    remarks.extend(held_back(&question.pod));
     let profile = match &args.decisions.config {
         Some(_) => configuration.profile_for(&question.pod).map_err(GivenError::from)?,
         // Without a configuration, Berth's defaults speak for whichever scheduler the pod names.
         None => &configuration.profiles[0],
     };
-    question.cluster.set_now(jiff::Timestamp::now().as_second());
-    let gaps = &question.summary.gaps;
-    let report = explain_pod_despite(&mut question.cluster, &question.pod, &profile.profile, gaps);
+    let now = jiff::Timestamp::now();
+    question.world.cluster.set_now(now.as_second());
+    let taken = question.world.evidence.latest().filter(|_| !given.is_live);
+    question.world.now = taken.unwrap_or(now);
+    let mut report = explain_pod(&mut question.world, &question.pod, &profile.profile);
+    report.waiting = Some(waiting::why(&question.world, &question.pod, &report));
     Ok(Explanation { report, remarks })
 }
 
 /// Explains a pod that is not itself in the cluster.
 #[must_use]
-pub fn explain_pod(cluster: &mut Cluster, pod: &api::Pod, profile: &Profile) -> Report {
-    explain_pod_despite(cluster, pod, profile, &Gaps::default())
-}
-
-/// Explains a pod that is not itself in the cluster, of which something could not be read.
-#[must_use]
-pub fn explain_pod_despite(cluster: &mut Cluster, pod: &api::Pod, profile: &Profile, gaps: &Gaps) -> Report {
-    let pod = &*profile.adapt(pod);
-    let compiled = cluster.compile(pod);
-    let volumes = PodVolumes::new(cluster.symbols_mut(), pod);
+pub fn explain_pod(world: &mut World, pod: &api::Pod, profile: &Profile) -> Report {
+    let adapted = profile.adapt(pod);
+    let cluster = &mut world.cluster;
+    let compiled = cluster.compile(&adapted);
+    let volumes = PodVolumes::new(cluster.symbols_mut(), &adapted);
     let examination = examine(cluster, &compiled, profile);
     let asker = Asker {
         cluster,
+        objects: &world.objects,
+        asked: &adapted,
         pod: &compiled,
         profile,
         volumes: examination.states.iter().find_map(|state| match state {
@@ -186,7 +219,7 @@ pub fn explain_pod_despite(cluster: &mut Cluster, pod: &api::Pod, profile: &Prof
         pre_filter: examination
             .refused
             .iter()
-            .map(|found| refusal(found, |_| String::new()))
+            .map(|found| refusal(found, |_| Detail::Nothing))
             .collect(),
         nodes: examination.nodes.iter().map(|node| asker.node_report(node)).collect(),
         weights: profile
@@ -205,33 +238,42 @@ pub fn explain_pod_despite(cluster: &mut Cluster, pod: &api::Pod, profile: &Prof
     // What the volumes of a node lack matters most where nothing else stands against it.
     refused.sort_by_key(|node| node.refusals.len());
     let refused: Vec<NodeId> = refused.into_iter().map(|node| node.node).collect();
-    report.claims = claims::report(cluster.binder(), &volumes, &refused, gaps);
     report.inline_volumes = claims::inline_report(cluster.binder(), &volumes, &refused);
-    report.missing = gaps.iter().map(str::to_owned).collect();
+    report.claims = claims::report(world, &volumes, &refused);
+    let cluster = &mut world.cluster;
+    report.missing = world.gaps.iter().map(str::to_owned).collect();
     if report.schedulable {
         report.message = message(&examination);
     } else {
         let own = cluster.binder().node(&pod.status.nominated_node_name);
         (report.message, report.preemption) = preemption::refusal(cluster, &compiled, profile, own);
     }
-    report.advice = advice::steps(&report);
     cluster.release(&compiled);
+    report.advice = advice::steps(world, pod, profile, &report);
     report
 }
 
-fn refusal(refusal: &framework::Refusal, detail: impl Fn(&Reason) -> String) -> Refusal {
+fn refusal(refusal: &framework::Refusal, detail: impl Fn(&Reason) -> Detail) -> Refusal {
+    let found = refusal.reasons.iter().map(|reason| Found {
+        reason: reason.clone(),
+        detail: detail(reason),
+    });
+    let found: Vec<Found> = found.collect();
     Refusal {
         plugin: refusal.plugin.to_string(),
         code: refusal.code.to_string(),
-        reasons: refusal.reasons.iter().map(ToString::to_string).collect(),
-        reason_codes: refusal.reasons.iter().map(|reason| reason.code().to_owned()).collect(),
-        details: refusal.reasons.iter().map(detail).collect(),
+        reasons: found.iter().map(|found| found.reason.to_string()).collect(),
+        reason_codes: found.iter().map(|found| found.reason.code().to_owned()).collect(),
+        details: found.iter().map(|found| found.detail.to_string()).collect(),
+        found,
     }
 }
 
 /// What is asked about each node.
 struct Asker<'a> {
     cluster: &'a Cluster,
+    objects: &'a Objects,
+    asked: &'a api::Pod,
     pod: &'a Pod,
     profile: &'a Profile,
     volumes: Option<&'a volume_binding::State>,
@@ -239,7 +281,11 @@ struct Asker<'a> {
 
 impl Asker<'_> {
     fn node_report(&self, node: &NodeExamination) -> NodeReport {
-        let detail = |reason: &Reason| details::detail(self.cluster, self.pod, self.profile, node.node, reason);
+        let detail = |reason: &Reason| match reason {
+            Reason::ClaimInUse => users::holders(self.objects, self.asked),
+            Reason::TooManyVolumes => users::attached(self.objects, self.asked, &node.name),
+            reason => details::detail(self.cluster, self.pod, self.profile, node.node, reason),
+        };
         let mut report = NodeReport {
             name: node.name.clone(),
             fits: node.fits,

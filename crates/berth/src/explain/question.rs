@@ -1,12 +1,12 @@
 //! What is asked: the cluster as the files have it, and the pod.
 
-use super::{ExplainError, layout};
+use super::evidence::Evidence;
+use super::{ExplainError, World, layout};
 use crate::cli::ExplainArgs;
 use crate::given::GivenError;
 use crate::input::{self, Progress, Source, Summary};
 use berth_cluster::admission::{self, Priority, PriorityClasses};
 use berth_core::api::{self, Object};
-use berth_scheduler::cluster::Cluster;
 use std::collections::BTreeMap;
 use std::io::Read;
 
@@ -67,7 +67,7 @@ impl AskedPod {
 
 /// A cluster as it was read, and the pod that is asked about.
 pub(super) struct Question {
-    pub(super) cluster: Cluster,
+    pub(super) world: World,
     pub(super) pod: api::Pod,
     pub(super) summary: Summary,
 }
@@ -81,12 +81,13 @@ impl Question {
         progress: &mut dyn Progress,
     ) -> Result<Self, ExplainError> {
         let PodName { namespace, name } = pod;
-        let mut cluster = Cluster::default();
+        let mut world = World::default();
         let mut found = None;
         let mut others = Vec::new();
         let mut unranked = Vec::new();
         let mut classes = Classes::default();
-        let summary = input::read(sources, standard_input, progress, &mut |object| match object {
+        let mut evidence = Evidence::default();
+        let mut sink = |object| match object {
             Object::Pod(pod) if pod.metadata.name == *name && pod.metadata.namespace == *namespace => {
                 classes.learn(&pod);
                 found = Some(*pod);
@@ -98,22 +99,27 @@ impl Question {
                 if pod.spec.priority.is_none() {
                     unranked.push(pod);
                 } else {
-                    cluster.upsert(&Object::Pod(pod));
+                    world.upsert(Object::Pod(pod));
                 }
             }
             object => {
                 if let Object::PriorityClass(class) = &object {
                     classes.add(class);
                 }
-                cluster.upsert(&object);
+                world.upsert(object);
             }
-        })
-        .map_err(GivenError::from)?;
+        };
+        let read = input::read_with(sources, standard_input, progress, &mut sink, &mut |other| {
+            evidence.take(other)
+        });
+        let summary = read.map_err(GivenError::from)?;
+        world.evidence = evidence;
         for mut pod in unranked {
             // What is asked is not about a pod that no API server would have taken; it has the least priority.
             let _ = admission::give_pod_priority(&mut pod, &classes);
-            cluster.upsert(&Object::Pod(pod));
+            world.upsert(Object::Pod(pod));
         }
+        world.gaps = summary.gaps.clone();
         match found {
             Some(mut pod) => {
                 admission::give_pod_priority(&mut pod, &classes).map_err(|missing| GivenError::Priority {
@@ -121,7 +127,7 @@ impl Question {
                     name: pod.metadata.full_name(),
                     missing,
                 })?;
-                Ok(Self { cluster, pod, summary })
+                Ok(Self { world, pod, summary })
             }
             None => Err(ExplainError::NoPod {
                 hint: near_matches(namespace, name, &others),
@@ -216,23 +222,5 @@ pub(super) fn as_if_new(pod: &mut api::Pod) -> Option<String> {
     let name = pod.metadata.full_name();
     Some(format!(
         "pod {name} has node {node}; it is explained as if it were to be placed anew"
-    ))
-}
-
-/// A pod with scheduling gates waits for them to be taken away before anything is decided.
-pub(super) fn held_back(pod: &api::Pod) -> Option<String> {
-    let gates: Vec<&str> = pod
-        .spec
-        .scheduling_gates
-        .iter()
-        .map(|gate| gate.name.as_str())
-        .collect();
-    if gates.is_empty() {
-        return None;
-    }
-    let name = pod.metadata.full_name();
-    let gates = gates.join(", ");
-    Some(format!(
-        "pod {name} is held back by its scheduling gates ({gates}); it is explained as if they were gone"
     ))
 }

@@ -2,6 +2,11 @@
 //!
 //! The field names are a contract with users' scripts.
 
+use super::cause::Cause;
+use super::details::Detail;
+use super::volumes::UnfitVolumes;
+use super::waiting::Waiting;
+use berth_scheduler::reason::Reason;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -13,6 +18,9 @@ pub struct Report {
     pub pod: String,
     /// Whether some node fits.
     pub schedulable: bool,
+    /// Why it has no node yet, as far as that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<Waiting>,
     /// One line in kube-scheduler's form.
     pub message: String,
     /// Refusals before any node was looked at.
@@ -59,7 +67,7 @@ pub struct Victim {
 }
 
 /// A plugin's refusal.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Refusal {
     /// The plugin, as kube-scheduler names it.
@@ -73,6 +81,18 @@ pub struct Refusal {
     /// For each reason what its words leave out, such as which taint; empty where there is nothing.
     #[serde(skip_serializing_if = "nothing_to_add")]
     pub details: Vec<String>,
+    /// The reasons as values, with what their words leave out.
+    #[serde(skip)]
+    pub found: Vec<Found>,
+}
+
+/// A reason with what its words leave out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The reason.
+    pub reason: Reason,
+    /// What its words leave out.
+    pub detail: Detail,
 }
 
 fn nothing_to_add(details: &[String]) -> bool {
@@ -112,7 +132,7 @@ pub struct TooSmall {
     pub wants: String,
     /// What the node has in all.
     pub has: String,
-    /// The same as a number, to compare nodes by.
+    /// What the node has in all as a number, to compare nodes by.
     #[serde(skip)]
     pub amount: i64,
 }
@@ -135,6 +155,8 @@ pub struct ClaimReport {
     pub claim: String,
     /// Where it stands.
     pub state: ClaimState,
+    /// Why it stands there.
+    pub code: Cause,
     /// Its class; absent if it names none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
@@ -145,9 +167,27 @@ pub struct ClaimReport {
     pub request_bytes: i64,
     /// What it needs, or what is the matter with it, in words.
     pub summary: String,
+    /// What it asks for, in words: `50Gi of class local (RWO)`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub wants: String,
+    /// The volume that it is bound to, or names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub volume: Option<String>,
+    /// The node that has the volume, if that node does not exist.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing_node: Option<String>,
+    /// How many nodes can reach that volume.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reaching_nodes: Option<usize>,
+    /// The node that was selected for it, and for which alone a volume is made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub selected_node: Option<String>,
     /// What nodes have to offer to it, nodes with the same offer together.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub offers: Vec<Offer>,
+    /// The volumes of its class that do not serve it, by cause, if it finds no storage on some node.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<UnfitVolumes>,
     /// How many of the nodes that refuse the pod for its volumes were not asked for an offer, to save time.
     #[serde(skip_serializing_if = "is_zero")]
     pub nodes_not_asked: usize,
@@ -200,6 +240,8 @@ pub enum ClaimState {
 pub struct Offer {
     /// Whether it would do for this claim alone.
     pub suffices: bool,
+    /// Why it does not, or that it does.
+    pub code: Cause,
     /// In words.
     pub text: String,
     /// The nodes.
@@ -222,6 +264,12 @@ impl Report {
         let mut fitting: Vec<_> = self.nodes.iter().filter(|node| node.fits).collect();
         fitting.sort_by(|a, b| b.total.cmp(&a.total).then_with(|| a.name.cmp(&b.name)));
         fitting
+    }
+
+    /// Whether a claim is bound to a volume that some node cannot reach.
+    #[must_use]
+    pub fn is_held_by_its_volume(&self, claim: &ClaimReport) -> bool {
+        claim.state == ClaimState::Bound && claim.reaching_nodes.is_some_and(|reaching| reaching < self.nodes.len())
     }
 
     /// The nodes that are as good as the best one, without it.

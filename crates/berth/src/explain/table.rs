@@ -1,7 +1,8 @@
 //! The answer for a person: the verdict first, then nodes by reason, claims, and what would help.
 
+use super::cause::Cause;
 use super::layout::{Row, count, names, rows, wrap};
-use super::report::{NodeReport, Offer, PreemptionReport, Refusal, Report};
+use super::report::{ClaimReport, NodeReport, Offer, PreemptionReport, Refusal, Report};
 use anstyle::{AnsiColor, Style};
 use berth_core::quantity::Bytes;
 use std::fmt::Write;
@@ -26,6 +27,7 @@ const HEADING: Style = Style::new().bold();
 #[must_use]
 pub fn render(report: &Report, width: usize) -> String {
     let mut out = String::new();
+    waiting(&mut out, report, width);
     verdict(&mut out, report, width);
     if !report.pre_filter.is_empty() {
         heading(&mut out, "Refused before any node was looked at");
@@ -59,6 +61,21 @@ fn bullet(text: &str, width: usize) -> String {
 fn heading(out: &mut String, text: &str) {
     // Writing to a string cannot fail.
     let _ = writeln!(out, "\n{HEADING}{text}{HEADING:#}");
+}
+
+/// Why the pod waits, where it is not for want of a node that fits.
+fn waiting(out: &mut String, report: &Report, width: usize) {
+    let Some(waiting) = report.waiting.as_ref().filter(|waiting| !waiting.text.is_empty()) else {
+        return;
+    };
+    let style = if waiting.is_kept() { BAD } else { FAIR };
+    for line in wrap(&format!("{} {}", report.pod, waiting.text), width) {
+        let _ = writeln!(out, "{style}{line}{style:#}");
+    }
+    for evidence in &waiting.evidence {
+        out.push_str(&bullet(evidence, width));
+    }
+    out.push('\n');
 }
 
 fn verdict(out: &mut String, report: &Report, width: usize) {
@@ -267,9 +284,30 @@ fn claims(out: &mut String, report: &Report, width: usize) {
             let _ = writeln!(out, "{:indent$}{line}", "");
         }
         offers(out, &claim.offers, width);
+        unfit_volumes(out, claim, width);
         if claim.nodes_not_asked > 0 {
             let nodes = count(claim.nodes_not_asked, "node", "nodes");
             let _ = writeln!(out, "    and {nodes} that were not asked, to save time");
+        }
+    }
+}
+
+/// The volumes that would serve the claim but for one thing. Those that are merely too small are told of with the nodes.
+fn unfit_volumes(out: &mut String, claim: &ClaimReport, width: usize) {
+    let told = claim.volumes.iter().filter(|unfit| unfit.code != Cause::VolumeTooSmall);
+    for unfit in told {
+        for text in &unfit.text {
+            for (index, line) in wrap(&format!("volume {text}"), width.saturating_sub(6).max(20))
+                .into_iter()
+                .enumerate()
+            {
+                let indent = if index == 0 { 4 } else { 6 };
+                let _ = writeln!(out, "{:indent$}{line}", "");
+            }
+        }
+        let more = unfit.count.saturating_sub(unfit.text.len());
+        if more > 0 {
+            let _ = writeln!(out, "    and {} like that", count(more, "volume more", "volumes more"));
         }
     }
 }

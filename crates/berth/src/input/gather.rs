@@ -42,6 +42,8 @@ pub(super) struct Gather<'a> {
     namespace: &'a str,
     /// Hand on objects of other kinds too.
     keeps_others: bool,
+    /// Takes objects of kinds that decisions do not read.
+    besides: Option<&'a mut dyn FnMut(&Value) -> bool>,
     /// Complete objects as an API server would.
     completes: bool,
     /// Objects may be parts that go on top of whole ones.
@@ -66,6 +68,7 @@ impl<'a> Gather<'a> {
             progress,
             namespace: DEFAULT_NAMESPACE,
             keeps_others: false,
+            besides: None,
             completes: false,
             allows_parts: false,
             checks_fields: false,
@@ -86,6 +89,13 @@ impl<'a> Gather<'a> {
     pub(super) fn with_others(self) -> Self {
         Self {
             keeps_others: true,
+            ..self
+        }
+    }
+
+    pub(super) fn showing(self, besides: &'a mut dyn FnMut(&Value) -> bool) -> Self {
+        Self {
+            besides: Some(besides),
             ..self
         }
     }
@@ -219,6 +229,11 @@ impl<'a> Gather<'a> {
         }
         if is_report(&value) {
             return self.report(value);
+        }
+        if let Some(besides) = &mut self.besides
+            && besides(&value)
+        {
+            return;
         }
         let raw = matches!(self.sink, Sink::Values(_)).then(|| value.clone());
         if let Some(raw) = raw.as_ref().filter(|_| !self.allows_parts)

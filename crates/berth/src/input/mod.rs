@@ -142,6 +142,21 @@ pub fn read(
     read_into(sources, standard_input, gather)
 }
 
+/// Reads all sources like [`read`], and shows every object of another kind to `besides` first, which says whether it takes it.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_with(
+    sources: &[Source],
+    standard_input: &mut dyn Read,
+    progress: &mut dyn Progress,
+    sink: &mut dyn FnMut(Object),
+    besides: &mut dyn FnMut(&serde_json::Value) -> bool,
+) -> Result<Summary, ReadError> {
+    let gather = Gather::new(Sink::Objects(sink), progress).completing();
+    read_into(sources, standard_input, gather.showing(besides))
+}
+
 /// Reads all sources and hands each object to `sink` as it was written: checked objects of the kinds that decisions
 /// read, and the workloads that make pods.
 ///

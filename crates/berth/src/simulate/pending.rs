@@ -3,11 +3,11 @@
 //! Pods with the same message are told of together, and one of them is examined for all: every plugin is asked about every
 //! node, on a copy of the scheduler's cluster.
 
-use crate::explain::explain_pod_despite;
 use crate::explain::report::{NodeReport, Report};
+use crate::explain::{World, explain_pod};
 use crate::input::Gaps;
 use berth_cluster::simulation::{Outcome, RefusedNodes, Simulation};
-use berth_core::api::Object;
+use berth_core::api::{Kind, Object};
 use std::collections::BTreeMap;
 
 /// How many groups are examined: a person reads a few, and each costs a look at every node.
@@ -21,7 +21,7 @@ pub fn examined(simulation: &Simulation, gaps: &Gaps) -> Outcome {
     if outcome.pending.is_empty() {
         return outcome;
     }
-    let mut cluster = simulation.scheduled_cluster().clone();
+    let mut world = world_of(simulation, gaps);
     for group in outcome.pending.iter_mut().take(MAX_EXAMINED) {
         let first = group.pods.first().and_then(|name| name.split_once('/'));
         let found = first.and_then(|(namespace, name)| simulation.objects().get("Pod", namespace, name));
@@ -34,11 +34,29 @@ pub fn examined(simulation: &Simulation, gaps: &Gaps) -> Outcome {
         let Some(profile) = simulation.settings().profile_of(&pod) else {
             continue;
         };
-        let report = explain_pod_despite(&mut cluster, &pod, profile, gaps);
+        let report = explain_pod(&mut world, &pod, profile);
         group.refused = refused(&report);
         group.advice = report.advice;
     }
     outcome
+}
+
+/// The cluster as it is now, to ask questions about.
+fn world_of(simulation: &Simulation, gaps: &Gaps) -> World {
+    let mut world = World {
+        cluster: simulation.scheduled_cluster().clone(),
+        gaps: gaps.clone(),
+        ..World::default()
+    };
+    for object in Kind::ALL
+        .iter()
+        .flat_map(|kind| simulation.objects().of_kind(kind.name()))
+    {
+        if let Ok(Some(object)) = Object::decode(object.clone()) {
+            world.objects.keep(object);
+        }
+    }
+    world
 }
 
 /// The refusals of a report by reason, those of most nodes first.

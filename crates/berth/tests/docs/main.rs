@@ -48,6 +48,7 @@ fn made(name: &str) -> String {
         "fields" => configuration::fields(),
         "metrics" => metrics::table(of),
         "reasons" => reasons::refusals(),
+        "causes" => reasons::causes(of),
         "events" => reasons::events(),
         "kinds" => commands::kinds(),
         "file" => embedding::file(of),

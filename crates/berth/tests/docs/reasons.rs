@@ -2,6 +2,7 @@
 //!
 //! Whoever adds a reason adds a line here; the tests name what is missing.
 
+use berth::explain::cause::Cause;
 use berth_core::reason::VolumeReason;
 use berth_scheduler::reason::Reason;
 use std::fmt::Write as _;
@@ -481,4 +482,18 @@ fn nothing_is_explained_that_there_is_not() {
         );
     }
     assert_eq!((coded.len(), told.len()), (REFUSALS.len(), EVENTS.len()));
+}
+
+/// The causes about one sort of thing, such as `Claim`.
+pub(crate) fn causes(about: &str) -> String {
+    let mut out = "| code | what it means | what to do |\n|---|---|---|\n".to_owned();
+    let mut known = Cause::TABLE
+        .iter()
+        .filter(|(code, ..)| code.split('.').next() == Some(about))
+        .peekable();
+    assert!(known.peek().is_some(), "no cause is about {about}");
+    for (code, meaning, remedy) in known {
+        let _ = writeln!(out, "| `{code}` | {meaning} | {remedy} |");
+    }
+    out
 }

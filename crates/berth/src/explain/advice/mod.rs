@@ -2,23 +2,33 @@
 //!
 //! A node that refuses a pod for two reasons takes it only when both are dealt with. So the steps of a node stand
 //! together, nodes with the same steps are told of once, and those with the fewest come first. What holds for every node,
-//! such as a claim that is not there, is said before.
+//! such as a claim that is not there, is said before. Each way was tried on the cluster in memory (`trial`): one that does not
+//! lead to a placement is not listed.
 
-mod needs;
+pub(super) mod needs;
+mod trial;
 mod words;
 
+use super::details::Detail;
 use super::layout::names;
-use super::report::Report;
+use super::report::{ClaimState, Found, Report};
+use super::world::World;
+use berth_core::api;
+use berth_scheduler::profile::Profile;
 use needs::{Need, Needs};
-use words::{Everywhere, Members};
+use std::collections::{BTreeSet, HashMap};
+use trial::Trial;
+use words::Members;
 
 /// How many ways are listed. More is a list of everything, not advice.
 const WAYS_MAX: usize = 4;
+/// How many ways are tried at most.
+const TRIED_MAX: usize = 12;
 /// How many nodes are named in a way.
 const NAMES_SHOWN: usize = 3;
 
 /// Lists what would help a pod that fits nowhere.
-pub(super) fn steps(report: &Report) -> Vec<String> {
+pub(super) fn steps(world: &World, pod: &api::Pod, profile: &Profile, report: &Report) -> Vec<String> {
     if report.schedulable {
         return Vec::new();
     }
@@ -27,82 +37,286 @@ pub(super) fn steps(report: &Report) -> Vec<String> {
             "there are no nodes: add Node objects to the input, or put the files on top of a cluster with --on-cluster";
         return vec![step.to_owned()];
     }
-    let everywhere = words::everywhere(report);
-    let ways = ways(report, &everywhere);
-    let suffices_everywhere = ways.iter().any(|way| way.needs.is_empty());
-    let mut steps = Vec::new();
-    match everywhere.steps.as_slice() {
-        [] => {}
-        [step] if suffices_everywhere => return vec![step.clone()],
-        steps if suffices_everywhere => return vec![format!("all of: {}", steps.join("; "))],
-        needed => steps.push(format!("in any case: {}", needed.join("; "))),
+    let advisor = Advisor {
+        world,
+        pod,
+        profile,
+        report,
+        daemon: Daemon::of(pod),
+    };
+    advisor.steps()
+}
+
+/// A DaemonSet's pod: it belongs to one node, and no other will do.
+struct Daemon {
+    set: String,
+    node: String,
+}
+
+impl Daemon {
+    fn of(pod: &api::Pod) -> Option<Self> {
+        let mut owners = pod.metadata.owner_references.iter();
+        let owner = owners.find(|owner| owner.kind == "DaemonSet")?;
+        let affinity = pod.spec.affinity.as_ref()?.node_affinity.as_ref()?;
+        let terms = &affinity.required.as_ref()?.node_selector_terms;
+        let mut fields = terms.iter().flat_map(|term| &term.match_fields);
+        let node = fields.find(|field| field.key == "metadata.name")?.values.first()?;
+        Some(Self {
+            set: owner.name.clone(),
+            node: node.clone(),
+        })
     }
-    let besides = if steps.is_empty() { "" } else { "besides, " };
-    let shown = ways.iter().filter(|way| !way.needs.is_empty());
-    steps.extend(shown.map(|way| format!("{besides}{}", way.words(report))));
-    if everywhere.steps.is_empty() {
-        steps.extend(words::another_node(report, &ways));
-    }
-    steps
 }
 
 /// Nodes that would take the pod once the same things are dealt with.
 struct Way<'r> {
     nodes: Vec<&'r str>,
-    needs: Vec<Need<'r>>,
+    needs: Vec<Need>,
 }
 
 impl Way<'_> {
     fn cost(&self) -> usize {
         self.needs.iter().map(Need::cost).sum()
     }
+}
 
-    fn words(&self, report: &Report) -> String {
-        let nodes = names(&self.nodes, NAMES_SHOWN);
-        let on = if self.nodes.len() == 1 {
+struct Advisor<'a> {
+    world: &'a World,
+    pod: &'a api::Pod,
+    profile: &'a Profile,
+    report: &'a Report,
+    daemon: Option<Daemon>,
+}
+
+impl<'a> Advisor<'a> {
+    fn steps(&self) -> Vec<String> {
+        if let Some(Daemon { set, node }) = &self.daemon
+            && !self.report.nodes.iter().any(|found| found.name == *node)
+        {
+            return vec![format!(
+                "bring node {node} back: DaemonSet {set} made the pod for it, and it does not exist; otherwise delete the pod"
+            )];
+        }
+        let everywhere = self.everywhere();
+        let ways = self.ways(&everywhere);
+        let needed: Vec<String> = everywhere
+            .iter()
+            .map(|need| self.words(need, &Members::default()))
+            .collect();
+        if ways.iter().any(|way| way.needs.is_empty()) {
+            return match needed.as_slice() {
+                [step] => vec![step.clone()],
+                steps => vec![format!("all of: {}", steps.join("; "))],
+            };
+        }
+        let another = everywhere.is_empty().then(|| self.another_node(&ways)).flatten();
+        if ways.is_empty() && another.is_none() {
+            return Vec::new();
+        }
+        let mut steps = Vec::new();
+        if !needed.is_empty() {
+            steps.push(format!("in any case: {}", needed.join("; ")));
+        }
+        let besides = if steps.is_empty() { "" } else { "besides, " };
+        steps.extend(
+            ways.iter()
+                .map(|way| format!("{besides}{}", self.way_words(way, &everywhere))),
+        );
+        steps.extend(another);
+        steps
+    }
+
+    /// What stands against the pod on every node.
+    fn everywhere(&self) -> Vec<Need> {
+        let claims = self.report.claims.iter().enumerate();
+        let broken = claims.filter(|(_, claim)| words::is_broken(claim));
+        let mut needs: Vec<Need> = broken.map(|(index, _)| Need::Claim(index)).collect();
+        let first = self
+            .report
+            .nodes
+            .first()
+            .map_or(&[][..], |node| node.too_small.as_slice());
+        for small in first {
+            let lacks = |node: &super::report::NodeReport| {
+                let mut lacking = node.too_small.iter();
+                lacking.any(|found| found.resource == small.resource)
+            };
+            if self.report.nodes.iter().all(lacks) {
+                needs.push(Need::TooLarge(small.resource.clone()));
+            }
+        }
+        if needs.is_empty() {
+            let early = self.report.pre_filter.iter().flat_map(|refusal| &refusal.found);
+            for Found { reason, .. } in early {
+                let need = Need::Reason(reason.clone());
+                if !needs.contains(&need) {
+                    needs.push(need);
+                }
+            }
+        }
+        needs
+    }
+
+    /// The ways that lead to a placement, the nearest first. One that asks for everything that another asks for, and for more, is
+    /// left out.
+    fn ways(&self, everywhere: &[Need]) -> Vec<Way<'a>> {
+        let mut ways: Vec<Way<'a>> = Vec::new();
+        let mut places = HashMap::new();
+        let needs = Needs::new(self.report, !everywhere.is_empty(), self.daemon.is_some());
+        let is_everywhere = |need: &Need| match need {
+            Need::SmallerPod(resource) => everywhere.contains(&Need::TooLarge(resource.clone())),
+            need => everywhere.contains(need),
+        };
+        let own = self.daemon.as_ref().map(|daemon| daemon.node.as_str());
+        let nodes = self.report.nodes.iter();
+        for node in nodes.filter(|node| own.is_none_or(|own| own == node.name)) {
+            let mut needed = needs.of(node);
+            needed.retain(|need| !is_everywhere(need));
+            let place = *places.entry(needed.clone()).or_insert(ways.len());
+            match ways.get_mut(place) {
+                Some(way) => way.nodes.push(&node.name),
+                None => ways.push(Way {
+                    nodes: vec![&node.name],
+                    needs: needed,
+                }),
+            }
+        }
+        ways.sort_by_key(|way| (way.cost(), std::cmp::Reverse(way.nodes.len())));
+        let mut nearest: Vec<Way<'a>> = Vec::new();
+        for way in ways.into_iter().take(TRIED_MAX) {
+            let harder = |other: &Way<'_>| other.needs.iter().all(|need| way.needs.contains(need));
+            if nearest.iter().any(harder) {
+                continue;
+            }
+            nearest.extend(self.tried(way, everywhere));
+            // Past that, none would be shown.
+            if nearest.len() >= WAYS_MAX {
+                break;
+            }
+        }
+        nearest
+    }
+
+    /// A way with those of its nodes that take the pod when it is followed; none if no node does. Only the nodes that will be
+    /// named are tried.
+    fn tried(&self, mut way: Way<'a>, everywhere: &[Need]) -> Option<Way<'a>> {
+        let named = way.nodes.len().min(NAMES_SHOWN + 1);
+        let follow = |extra: &dyn Fn(&mut Trial<'_>, &str)| {
+            let mut trial = self.trial();
+            let mut done = everywhere.iter().all(|need| trial.meet(need, ""));
+            for node in way.nodes.iter().take(named) {
+                done = done && way.needs.iter().all(|need| trial.meet(need, node));
+                extra(&mut trial, node);
+            }
+            match done {
+                true => trial.fitting(self.profile),
+                false => BTreeSet::new(),
+            }
+        };
+        let mut fitting = follow(&|_, _| {});
+        if fitting.is_empty()
+            && let Some(Need::OwnVolume(index)) = way.needs.iter().find(|need| matches!(need, Need::OwnVolume(_)))
+        {
+            let index = *index;
+            fitting = follow(&|trial, node| {
+                trial.provide_own(index, node);
+            });
+            way.needs.push(Need::Storage(index));
+        }
+        let mut place = 0;
+        way.nodes.retain(|node| {
+            place += 1;
+            place > named || fitting.contains(*node)
+        });
+        // Nodes that were not tried alone say nothing.
+        (!fitting.is_empty() && !way.nodes.is_empty()).then_some(way)
+    }
+
+    fn trial(&self) -> Trial<'a> {
+        Trial::new(self.world, self.pod, self.report)
+    }
+
+    fn way_words(&self, way: &Way<'_>, everywhere: &[Need]) -> String {
+        let nodes = names(&way.nodes, NAMES_SHOWN);
+        let on = if way.nodes.len() == 1 {
             format!("on {nodes}")
         } else {
             format!("on one of {nodes}")
         };
-        let members = Members::new(&self.nodes);
-        let steps = self.needs.iter().map(|need| words::step(report, need, &members));
+        let members = Members::new(&way.nodes);
+        let steps = way.needs.iter().map(|need| {
+            let words = self.words(need, &members);
+            words + &self.or_less(way, need, &members, everywhere)
+        });
         let steps: Vec<String> = steps.collect();
         match steps.as_slice() {
             [step] => format!("{on}: {step}"),
             steps => format!("{on}, all of: {}", steps.join("; ")),
         }
     }
-}
 
-/// The ways, the nearest first. One that asks for everything that another asks for, and for more, is left out.
-fn ways<'r>(report: &'r Report, everywhere: &Everywhere<'_>) -> Vec<Way<'r>> {
-    let mut ways: Vec<Way<'r>> = Vec::new();
-    let mut places = std::collections::HashMap::new();
-    let needs = Needs::new(report, !everywhere.steps.is_empty());
-    let too_large = &everywhere.too_large;
-    for node in &report.nodes {
-        let mut needed = needs.of(node);
-        needed.retain(|need| !matches!(need, Need::SmallerPod(resource) if too_large.contains(resource)));
-        let place = *places.entry(needed.clone()).or_insert(ways.len());
-        match ways.get_mut(place) {
-            Some(way) => way.nodes.push(&node.name),
-            None => ways.push(Way {
-                nodes: vec![&node.name],
-                needs: needed,
-            }),
-        }
+    fn words(&self, need: &Need, nodes: &Members<'_>) -> String {
+        let set = self.daemon.as_ref().map(|daemon| daemon.set.as_str());
+        words::step(self.report, need, nodes, set)
     }
-    ways.sort_by_key(|way| (way.cost(), std::cmp::Reverse(way.nodes.len())));
-    let mut nearest: Vec<Way<'r>> = Vec::new();
-    for way in ways {
-        let harder = |other: &Way<'_>| other.needs.iter().all(|need| way.needs.contains(need));
-        if !nearest.iter().any(harder) {
-            nearest.push(way);
+
+    /// That a claim could ask for less instead, if the pod fits then.
+    fn or_less(&self, way: &Way<'_>, need: &Need, nodes: &Members<'_>, everywhere: &[Need]) -> String {
+        let Need::Storage(index) = need else {
+            return String::new();
+        };
+        // What one claim could have, another one of the class may be about to take.
+        let class = |index: usize| self.report.claims.get(index).map(|claim| &claim.class);
+        let rival =
+            |other: &Need| matches!(other, Need::Storage(other) if other != index && class(*other) == class(*index));
+        if way.needs.iter().any(rival) {
+            return String::new();
         }
-        // Past that, none would be shown.
-        if nearest.len() >= WAYS_MAX {
-            break;
+        let Some((claim, node, bytes)) = words::smaller_claim(self.report, *index, nodes) else {
+            return String::new();
+        };
+        let mut trial = self.trial();
+        let others = way.needs.iter().filter(|other| *other != need);
+        let done = everywhere.iter().chain(others).all(|need| trial.meet(need, node)) && trial.shrink(*index, bytes);
+        if !done || !trial.fitting(self.profile).contains(node) {
+            return String::new();
         }
+        words::ask_for_less(claim, node, bytes)
     }
-    nearest
+
+    /// That another node would help, where the ones there are too full or too near to others.
+    fn another_node(&self, ways: &[Way<'_>]) -> Option<String> {
+        if self.daemon.is_some() {
+            return None;
+        }
+        let nearest = ways.first()?;
+        let is_full = |need: &Need| words::calls_for_a_node(need);
+        if !nearest.needs.iter().any(is_full) {
+            return None;
+        }
+        let details = self.report.nodes.iter().flat_map(|node| &node.refused);
+        let mut details = details.flat_map(|refusal| &refusal.found);
+        let apart = details.find_map(|found| match &found.detail {
+            Detail::ApartBy(keys) => Some(keys.as_slice()),
+            _ => None,
+        });
+        let mut trial = self.trial();
+        let name = trial.add_node_like(nearest.nodes.first()?, apart.unwrap_or_default())?;
+        if !trial.fitting(self.profile).contains(&name) {
+            return None;
+        }
+        let needs = ways.iter().flat_map(|way| &way.needs);
+        let delayed = self
+            .report
+            .claims
+            .iter()
+            .any(|claim| claim.state == ClaimState::Delayed);
+        let has_storage = delayed || !self.report.inline_volumes.is_empty();
+        Some(words::another_node(
+            self.report,
+            needs,
+            apart.unwrap_or_default(),
+            has_storage,
+        ))
+    }
 }

@@ -1,101 +1,87 @@
 //! The words of advice.
 
-use super::Way;
-use super::needs::Need;
-use crate::explain::claims::MADE_ELSEWHERE;
-use crate::explain::details::APART_BY;
-use crate::explain::report::{ClaimReport, ClaimState, Offer, Report, TooSmall};
+use super::needs::{Need, is_out_of_reach};
+use crate::explain::cause::Cause;
+use crate::explain::report::{ClaimReport, Offer, Report};
 use berth_core::names;
 use berth_core::quantity::Bytes;
+use berth_scheduler::reason::Reason;
 use std::collections::HashSet;
 
-/// What has to be done whichever node the pod goes to.
-pub(super) struct Everywhere<'r> {
-    pub(super) steps: Vec<String>,
-    /// The resources of which the pod asks for more than any node has.
-    pub(super) too_large: Vec<&'r str>,
-}
-
-/// Finds what stands against the pod on every node.
-pub(super) fn everywhere(report: &Report) -> Everywhere<'_> {
-    let claims = report.claims.iter();
-    let mut steps: Vec<String> = claims.filter_map(|claim| step_for_claim(report, claim)).collect();
-    let mut too_large = Vec::new();
-    let first = report.nodes.first().map_or(&[][..], |node| node.too_small.as_slice());
-    for TooSmall { resource, wants, .. } in first {
-        let found = report.nodes.iter().map(|node| {
-            let mut small = node.too_small.iter();
-            Some((small.find(|small| small.resource == *resource)?, node.name.as_str()))
-        });
-        let Some(nodes) = found.collect::<Option<Vec<_>>>() else {
-            continue;
-        };
-        too_large.push(resource.as_str());
-        // Of equals the first.
-        let largest = nodes.iter().rev().max_by_key(|(small, _)| small.amount);
-        let Some((largest, name)) = largest else {
-            continue;
-        };
-        steps.push(match largest.amount {
-            0 => format!("no node has any {resource}: add one that has {wants}, or let the pod ask for none"),
-            _ => format!(
-                "no node has so much {resource}: the pod asks for {wants}, and the largest ({name}) has {} in all; add a \
-                 larger node, or let the pod ask for less",
-                largest.has
-            ),
-        });
-    }
-    if steps.is_empty() {
-        let early = report.pre_filter.iter();
-        let early = early.flat_map(|refusal| refusal.reason_codes.iter().zip(&refusal.reasons));
-        steps.extend(early.map(|(code, reason)| reason_step(report, code, reason, "")));
-        steps.dedup();
-    }
-    Everywhere { steps, too_large }
+/// Whether a claim has to be put right before any node can be considered.
+pub(super) fn is_broken(claim: &ClaimReport) -> bool {
+    !matches!(claim.code, Cause::ClaimBound | Cause::ClaimDelayed)
 }
 
 /// What a claim needs before any node can be considered.
-fn step_for_claim(report: &Report, claim: &ClaimReport) -> Option<String> {
+fn claim_step(report: &Report, claim: &ClaimReport) -> String {
     let name = &claim.claim;
     let namespace = report.pod.split_once('/').map_or("default", |(namespace, _)| namespace);
-    let class = claim.class.as_deref().filter(|class| !class.is_empty());
-    Some(match claim.state {
-        ClaimState::Unknown => {
-            format!(
-                "have the persistentvolumeclaims read by a user who may: nothing can be told about claim {name} without"
-            )
-        }
-        ClaimState::Missing if claim.summary.contains("ephemeral") => {
+    let class = claim.class.as_deref().unwrap_or_default();
+    match claim.code {
+        Cause::ClaimUnknown => format!(
+            "have the persistentvolumeclaims read by a user who may: nothing can be told about claim {name} without"
+        ),
+        Cause::ClaimVolumeUnknown => format!(
+            "have the persistentvolumes read by a user who may: where claim {name} can be reached is not known without"
+        ),
+        Cause::ClaimEphemeralMissing => {
             format!("have claim {namespace}/{name} made by the ephemeral volume controller, with the pod as its owner")
         }
-        ClaimState::Missing => format!("create claim {namespace}/{name}, or correct the name in the pod"),
-        ClaimState::Lost => format!("restore the volume of claim {name}, or delete the claim and create it anew"),
-        ClaimState::Deleting => format!("wait until claim {name} is gone, and create it anew"),
-        ClaimState::NotOwned => format!("delete or rename claim {name}, so that one can be made for the pod"),
-        ClaimState::Unbound => match class {
-            Some(class) if claim.class_missing => {
-                format!("create StorageClass {class}, or create claim {name} anew with a class that exists")
-            }
-            // The mode of a class that exists cannot be changed.
-            Some(_) if !claim.summary.contains("waits to be bound to volume") => format!(
-                "have claim {name} bound to a volume (its events say what keeps it), or create it anew with a class whose \
-                 `volumeBindingMode` is WaitForFirstConsumer"
-            ),
-            Some(_) | None => format!("have claim {name} bound to a volume: its events say what keeps it"),
-        },
-        ClaimState::Bound if claim.summary.ends_with("which does not exist") => {
-            format!("restore the volume of claim {name}, or create the claim anew")
+        Cause::ClaimMissing => format!("create claim {namespace}/{name}, or correct the name in the pod"),
+        Cause::ClaimLost => format!("restore the volume of claim {name}, or delete the claim and create it anew"),
+        Cause::ClaimVolumeMissing => format!("restore the volume of claim {name}, or create the claim anew"),
+        Cause::ClaimDeleting => format!("wait until claim {name} is gone, and create it anew"),
+        Cause::ClaimNodeMissing => format!(
+            "bring {} back: volume {} of claim {name} is there; if it is gone for good, so is the data: delete the claim, and \
+             create it anew",
+            claim.missing_node.as_deref().unwrap_or("its node"),
+            claim.volume.as_deref().unwrap_or_default()
+        ),
+        Cause::ClaimOutOfReach => format!(
+            "correct the node affinity of volume {} of claim {name}, or the labels of the nodes: no node matches",
+            claim.volume.as_deref().unwrap_or_default()
+        ),
+        Cause::ClaimNoDefaultClass => {
+            format!("set `storageClassName` of claim {name}, or make a StorageClass the default one: there is none")
         }
-        ClaimState::Bound if claim.summary.contains("persistentvolumes are not in the input") => {
-            format!(
-                "have the persistentvolumes read by a user who may: where claim {name} can be reached is not known without"
-            )
+        Cause::ClaimNotOwned => format!("delete or rename claim {name}, so that one can be made for the pod"),
+        Cause::ClaimClassMissing => {
+            format!("create StorageClass {class}, or create claim {name} anew with a class that exists")
         }
-        ClaimState::Bound | ClaimState::Delayed => return None,
-    })
+        // The mode of a class that exists cannot be changed.
+        Cause::ClaimWaitsForProvisioner | Cause::ClaimWaitsForController | Cause::ClaimClassUnknown => format!(
+            "have claim {name} bound to a volume (its events say what keeps it), or create it anew with a class whose \
+             `volumeBindingMode` is WaitForFirstConsumer"
+        ),
+        _ => format!("have claim {name} bound to a volume: its events say what keeps it"),
+    }
+}
+
+/// That the pod asks for more of a resource than any node has.
+fn too_large_step(report: &Report, resource: &str) -> String {
+    let small = report.nodes.iter().filter_map(|node| {
+        let found = node.too_small.iter().find(|small| small.resource == resource);
+        Some((found?, node.name.as_str()))
+    });
+    let small: Vec<_> = small.collect();
+    // Of equals the first.
+    match small.iter().rev().max_by_key(|(small, _)| small.amount) {
+        Some((largest, name)) if largest.amount > 0 => format!(
+            "no node has so much {resource}: the pod asks for {}, and the largest ({name}) has {} in all; add a larger node, \
+             or let the pod ask for less",
+            largest.wants, largest.has
+        ),
+        Some((largest, _)) => format!(
+            "no node has any {resource}: add one that has {}, or let the pod ask for none",
+            largest.wants
+        ),
+        None => format!("let the pod ask for less {resource}"),
+    }
 }
 
 /// The nodes of a way.
+#[derive(Default)]
 pub(super) struct Members<'r> {
     first: &'r str,
     all: HashSet<&'r str>,
@@ -110,10 +96,19 @@ impl<'r> Members<'r> {
     }
 }
 
-/// What to do about a need on one of these nodes.
-pub(super) fn step(report: &Report, need: &Need<'_>, nodes: &Members<'_>) -> String {
+/// What to do about a need on one of these nodes. `daemon_set` is the one that the pod belongs to.
+pub(super) fn step(report: &Report, need: &Need, nodes: &Members<'_>, daemon_set: Option<&str>) -> String {
+    let listed = |taints: &[crate::explain::details::Taint]| {
+        let taints: Vec<String> = taints.iter().map(ToString::to_string).collect();
+        taints.join(", ")
+    };
     match need {
-        Need::Storage(index) => storage_step(report, &report.claims[*index], nodes),
+        Need::Claim(index) => claim_step(report, &report.claims[*index]),
+        Need::TooLarge(resource) => too_large_step(report, resource),
+        Need::Storage(index) => {
+            let claim = &report.claims[*index];
+            format!("provide storage for claim {}: {}", claim.claim, claim.wants)
+        }
         Need::Inline(index) => {
             let volume = &report.inline_volumes[*index];
             let (driver, wants) = (&volume.driver, Bytes(volume.request_bytes));
@@ -131,15 +126,15 @@ pub(super) fn step(report: &Report, need: &Need<'_>, nodes: &Members<'_>) -> Str
                 .to_owned()
         }
         Need::StorageForSome => "provide storage for the pod's claims".to_owned(),
-        Need::MadeElsewhere(index) => {
+        Need::SelectedElsewhere(index) => selected_step(&report.claims[*index]),
+        Need::OwnVolume(index) => {
             let claim = &report.claims[*index];
-            let mut offers = claim.offers.iter();
-            let elsewhere = offers.find_map(|offer| offer.text.strip_prefix(MADE_ELSEWHERE));
             format!(
-                "the volume of claim {} is already being made for node {}: take the annotation \
-                 volume.kubernetes.io/selected-node off the claim",
+                "give each pod of DaemonSet {} a volume of its own, with `ephemeral.volumeClaimTemplate` in place of claim {}: \
+                 it {}",
+                daemon_set.unwrap_or_default(),
                 claim.claim,
-                elsewhere.unwrap_or_default()
+                claim.summary
             )
         }
         Need::SmallerPod(resource) => {
@@ -155,48 +150,57 @@ pub(super) fn step(report: &Report, need: &Need<'_>, nodes: &Members<'_>) -> Str
             format!("let the pod ask for no more {resource} than there is in all: {has}")
         }
         Need::Room(resource) => format!("free {resource}, or let the pod request less of it"),
-        Need::Taints(taints) if taints.contains(", ") => {
-            format!("let the pod tolerate {taints}, or remove these taints")
+        Need::Cordoned => format!("uncordon it (kubectl uncordon {})", nodes.first),
+        Need::NodeDown(taints) => format!("bring it back: it does not answer ({})", listed(taints)),
+        Need::NodeState(taints) => format!("wait until it has recovered ({})", listed(taints)),
+        Need::Taints(taints) if taints.len() > 1 => {
+            format!("let the pod tolerate {}, or remove these taints", listed(taints))
         }
-        Need::Taints(taint) => format!("let the pod tolerate {taint}, or remove the taint"),
-        Need::Reason(code, reason) => reason_step(report, code, reason, nodes.first),
+        Need::Taints(taints) => format!("let the pod tolerate {}, or remove the taint", listed(taints)),
+        Need::OtherNodes => {
+            "give it the labels that the pod's node affinity or selector asks for, or let the pod ask for less"
+                .to_owned()
+        }
+        Need::Reason(reason) => reason_step(report, reason),
     }
 }
 
-fn reason_step(report: &Report, code: &str, reason: &str, first: &str) -> String {
-    let step = match code {
-        "NodeUnschedulable.Unschedulable" => return format!("uncordon it (kubectl uncordon {first})"),
-        "VolumeBinding.NodeConflict" | "VolumeZone.Conflict" => return move_step(report),
-        "NodeVolumeLimits.DriverNotInstalled" => {
-            let driver = reason.split(' ').next().unwrap_or("of the pod's volumes");
-            return format!("install the driver {driver}");
-        }
-        "NodeAffinity.ConflictingTerms" => {
+/// A node that was selected is cleared by the provisioner alone: a volume may be on its way there.
+fn selected_step(claim: &ClaimReport) -> String {
+    let (name, node) = (&claim.claim, claim.selected_node.as_deref().unwrap_or_default());
+    format!(
+        "node {node} is selected for claim {name}, and only its provisioner may change that: it clears the selected node when \
+         it cannot make the volume there. If it does not run, take the annotation {} off the claim",
+        names::SELECTED_NODE
+    )
+}
+
+fn reason_step(report: &Report, reason: &Reason) -> String {
+    let step = match reason {
+        reason if is_out_of_reach(reason) => return move_step(report),
+        Reason::DriverNotInstalled { driver } => return format!("install the driver {driver}"),
+        Reason::ConflictingAffinityTerms => {
             "correct the pod's node affinity: its terms name nodes that exclude each other"
         }
-        "NodeName.OtherNode" => "take `spec.nodeName` out of the pod",
-        "NodeAffinity.Mismatch" | "Framework.OnlyNodes" => {
-            "give it the labels that the pod's node affinity or selector asks for, or let the pod ask for less"
-        }
-        "NodePorts.Taken" => "free the pod's host ports, or let the pod use others",
-        "NodeResourcesFit.TooManyPods" => "remove pods, or let it run more",
-        "VolumeRestrictions.DiskConflict" => "stop the pod that uses the same disk",
-        "VolumeRestrictions.ClaimInUse" => "stop the pod that uses the same ReadWriteOncePod claim, wherever it runs",
-        "NodeVolumeLimits.TooManyVolumes" => "detach volumes: as many are attached as the driver allows",
-        "PodTopologySpread.MissingLabel" => "give it the label that the pod's spread constraints name",
-        "PodTopologySpread.Skew" => "have more of the counted pods in the domains with the fewest, or raise `maxSkew`",
-        "InterPodAffinity.Affinity" => "run a pod there that this one wants to be near, or relax the pod's affinity",
-        "InterPodAffinity.AntiAffinity" => "relax the pod's anti-affinity to pods near it",
-        "InterPodAffinity.ExistingPods" => "relax the anti-affinity of pods near it to this one",
-        _ => return format!("see to this: {reason}"),
+        Reason::OtherNodeName => "take `spec.nodeName` out of the pod",
+        Reason::PortsTaken => "free the pod's host ports, or let the pod use others",
+        Reason::TooManyPods => "remove pods, or let it run more",
+        Reason::DiskConflict => "stop the pod that uses the same disk",
+        Reason::ClaimInUse => "stop the pod that uses the same ReadWriteOncePod claim, wherever it runs",
+        Reason::TooManyVolumes => "detach volumes: as many are attached as the driver allows",
+        Reason::SpreadLabelMissing => "give it the label that the pod's spread constraints name",
+        Reason::SpreadTooUneven => "have more of the counted pods in the domains with the fewest, or raise `maxSkew`",
+        Reason::PodAffinity => "run a pod there that this one wants to be near, or relax the pod's affinity",
+        Reason::PodAntiAffinity => "relax the pod's anti-affinity to pods near it",
+        Reason::ExistingPodsAntiAffinity => "relax the anti-affinity of pods near it to this one",
+        reason => return format!("see to this: {reason}"),
     };
     step.to_owned()
 }
 
 /// What can be done where the volumes of bound claims cannot be reached.
 fn move_step(report: &Report) -> String {
-    let bound = report.claims.iter().filter(|claim| claim.state == ClaimState::Bound);
-    let held = bound.filter(|claim| is_held_by_its_volume(claim));
+    let held = report.claims.iter().filter(|claim| report.is_held_by_its_volume(claim));
     let held: Vec<String> = held
         .map(|claim| format!("claim {} {}", claim.claim, claim.summary))
         .collect();
@@ -206,24 +210,23 @@ fn move_step(report: &Report) -> String {
     }
 }
 
-fn is_held_by_its_volume(claim: &ClaimReport) -> bool {
-    claim.summary.contains(" can reach") && !claim.summary.contains("every node")
+/// The size that a claim could ask for instead, with the node that could give it.
+pub(super) fn smaller_claim<'r>(
+    report: &'r Report,
+    index: usize,
+    nodes: &Members<'_>,
+) -> Option<(&'r ClaimReport, &'r str, i64)> {
+    let claim = report.claims.get(index)?;
+    let (node, bytes) = largest(&claim.offers, nodes)?;
+    (bytes < claim.request_bytes).then_some((claim, node, bytes))
 }
 
-fn storage_step(report: &Report, claim: &ClaimReport, nodes: &Members<'_>) -> String {
-    let name = &claim.claim;
-    let wanted = claim.summary.strip_prefix("wants ").unwrap_or(&claim.summary);
-    // What one claim could have, another one of the class may be about to take.
-    let delayed = report.claims.iter().filter(|other| other.state == ClaimState::Delayed);
-    let rivals = delayed.filter(|other| other.class == claim.class).count() > 1;
-    let less = largest(&claim.offers, nodes).filter(|(_, bytes)| *bytes < claim.request_bytes && !rivals);
-    let or_less = less.map_or(String::new(), |(node, bytes)| {
-        format!(
-            ", or let claim {name} ask for {}, which {node} could give",
-            Bytes(bytes)
-        )
-    });
-    format!("provide storage for claim {name}: {wanted}{or_less}")
+pub(super) fn ask_for_less(claim: &ClaimReport, node: &str, bytes: i64) -> String {
+    format!(
+        ", or let claim {} ask for {}, which {node} could give",
+        claim.claim,
+        Bytes(bytes)
+    )
 }
 
 /// The node of these that could give the largest volume, and how large that is, of offers that do not suffice.
@@ -241,61 +244,55 @@ fn largest<'r>(offers: &'r [Offer], nodes: &Members<'_>) -> Option<(&'r str, i64
     })
 }
 
-/// That another node would help, where the ones there are too full or too near to others.
-pub(super) fn another_node(report: &Report, ways: &[Way<'_>]) -> Option<String> {
-    let full = |need: &Need<'_>| match need {
-        Need::Room(_) | Need::SmallerPod(_) => true,
-        Need::Reason(code, _) => matches!(
-            *code,
-            "NodeResourcesFit.TooManyPods"
-                | "NodePorts.Taken"
-                | "NodeVolumeLimits.TooManyVolumes"
-                | "InterPodAffinity.AntiAffinity"
-                | "InterPodAffinity.ExistingPods"
+/// Whether a need would not come up on a node that is added.
+pub(super) fn calls_for_a_node(need: &Need) -> bool {
+    match need {
+        Need::Room(_) | Need::SmallerPod(_) | Need::NodeDown(_) => true,
+        Need::Reason(reason) => matches!(
+            reason,
+            Reason::TooManyPods
+                | Reason::PortsTaken
+                | Reason::TooManyVolumes
+                | Reason::PodAntiAffinity
+                | Reason::ExistingPodsAntiAffinity
         ),
         _ => false,
-    };
-    // Where it is a matter of other pods or of volumes elsewhere, there is no saying what a new node would change.
-    let elsewhere = |need: &Need<'_>| match need {
-        Need::MadeElsewhere(_) => true,
-        Need::Reason(code, _) => matches!(
-            *code,
-            "VolumeBinding.NodeConflict"
-                | "VolumeZone.Conflict"
-                | "PodTopologySpread.Skew"
-                | "InterPodAffinity.Affinity"
-                | "NodeName.OtherNode"
-        ),
-        _ => false,
-    };
-    let nearest = &ways.first()?.needs;
-    if !nearest.iter().any(full) || nearest.iter().any(elsewhere) {
-        return None;
     }
-    let any = |found: &dyn Fn(&Need<'_>) -> bool| ways.iter().flat_map(|way| &way.needs).any(found);
-    let mut has = vec!["room for the pod"];
-    if any(&|need| matches!(need, Need::Reason("NodeAffinity.Mismatch", _))) {
-        has.push("the labels that it asks for");
+}
+
+/// Describes the node that would help.
+pub(super) fn another_node<'n>(
+    report: &Report,
+    needs: impl Iterator<Item = &'n Need>,
+    apart: &[String],
+    has_storage: bool,
+) -> String {
+    let needs: Vec<&Need> = needs.collect();
+    let mut has = vec!["room for the pod".to_owned()];
+    if needs.contains(&&Need::OtherNodes) {
+        has.push("the labels that it asks for".to_owned());
     }
-    if report.claims.iter().any(|claim| claim.state == ClaimState::Delayed) || !report.inline_volumes.is_empty() {
-        has.push("storage for it");
+    if has_storage {
+        has.push("storage for it".to_owned());
     }
-    if report.claims.iter().any(is_held_by_its_volume) {
-        has.push("its volumes in reach");
+    if report.claims.iter().any(|claim| report.is_held_by_its_volume(claim)) {
+        has.push("its volumes in reach".to_owned());
     }
-    let details = report.nodes.iter().flat_map(|node| &node.refused);
-    let mut details = details.flat_map(|refusal| &refusal.details);
-    let apart = details.find_map(|detail| detail.strip_prefix(APART_BY));
     // A node of its own a new node is in any case.
-    let apart = apart.filter(|keys| *keys != names::HOSTNAME);
-    let apart = apart.map(|keys| format!("another {keys} than the pods that it avoids"));
-    has.extend(apart.as_deref());
-    if any(&|need| matches!(need, Need::Reason("InterPodAffinity.ExistingPods", _))) {
-        has.push("none of the pods near that avoid it");
+    let apart: Vec<&str> = apart
+        .iter()
+        .map(String::as_str)
+        .filter(|key| *key != names::HOSTNAME)
+        .collect();
+    if !apart.is_empty() {
+        has.push(format!("another {} than the pods that it avoids", apart.join(", ")));
     }
-    let last = has.pop()?;
-    Some(match has.as_slice() {
+    if needs.contains(&&Need::Reason(Reason::ExistingPodsAntiAffinity)) {
+        has.push("none of the pods near that avoid it".to_owned());
+    }
+    let last = has.pop().unwrap_or_default();
+    match has.as_slice() {
         [] => format!("add a node with {last}"),
         others => format!("add a node with {} and {last}", others.join(", ")),
-    })
+    }
 }

@@ -1,0 +1,157 @@
+//! What components have left behind in the cluster: events, and the leases that they hold.
+//!
+//! No decision reads them. They tell whether somebody who should act does.
+
+use jiff::Timestamp;
+use serde_json::Value;
+use std::time::Duration;
+
+/// A lease that was not renewed for so long beyond its duration is nobody's. Clocks differ by less.
+const GRACE: Duration = Duration::from_secs(60);
+
+/// What was found.
+#[derive(Clone, Debug, Default)]
+pub struct Evidence {
+    pub(super) events: Vec<Event>,
+    pub(super) leases: Vec<Lease>,
+}
+
+impl Evidence {
+    /// Takes an event or a lease in. `false` if it is neither.
+    pub fn take(&mut self, object: &Value) -> bool {
+        match object.get("kind").and_then(Value::as_str) {
+            Some("Event") => self.events.push(Event::of(object)),
+            Some("Lease") => self.leases.push(Lease::of(object)),
+            _ => return false,
+        }
+        true
+    }
+
+    /// When the last of it was written: what time it was when a file was taken.
+    pub(super) fn latest(&self) -> Option<Timestamp> {
+        let events = self.events.iter().filter_map(|event| event.last);
+        events.chain(self.leases.iter().filter_map(|lease| lease.renewed)).max()
+    }
+
+    /// The events about an object.
+    pub(super) fn about<'e>(
+        &'e self,
+        kind: &'e str,
+        namespace: &'e str,
+        name: &'e str,
+    ) -> impl Iterator<Item = &'e Event> + 'e {
+        self.events
+            .iter()
+            .filter(move |event| event.kind == kind && event.namespace == namespace && event.name == name)
+    }
+}
+
+/// What somebody said about an object.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Event {
+    kind: String,
+    namespace: String,
+    name: String,
+    pub(super) reason: String,
+    pub(super) message: String,
+    /// Who says it.
+    pub(super) source: String,
+    pub(super) first: Option<Timestamp>,
+    pub(super) last: Option<Timestamp>,
+    pub(super) count: u64,
+}
+
+impl Event {
+    /// Reads an event of either form, `v1` or `events.k8s.io/v1`. What cannot be read is empty.
+    fn of(event: &Value) -> Self {
+        let text = |pointers: &[&str]| {
+            let found = pointers.iter().filter_map(|pointer| event.pointer(pointer)?.as_str());
+            found
+                .map(str::to_owned)
+                .find(|text| !text.is_empty())
+                .unwrap_or_default()
+        };
+        let time = |pointers: &[&str]| text(pointers).parse().ok();
+        let created = ["/eventTime", "/metadata/creationTimestamp"];
+        let first = time(&["/firstTimestamp", "/deprecatedFirstTimestamp", created[0], created[1]]);
+        let last = time(&[
+            "/series/lastObservedTime",
+            "/lastTimestamp",
+            "/deprecatedLastTimestamp",
+            created[0],
+            created[1],
+        ]);
+        let counts = ["/series/count", "/count", "/deprecatedCount"];
+        let count = counts.iter().find_map(|pointer| event.pointer(pointer)?.as_u64());
+        Self {
+            kind: text(&["/involvedObject/kind", "/regarding/kind"]),
+            namespace: text(&["/involvedObject/namespace", "/regarding/namespace"]),
+            name: text(&["/involvedObject/name", "/regarding/name"]),
+            reason: text(&["/reason"]),
+            message: text(&["/message", "/note"]),
+            source: text(&["/source/component", "/reportingComponent", "/reportingController"]),
+            first,
+            last,
+            count: count.unwrap_or(1).max(1),
+        }
+    }
+
+    /// Whether a component of this name says it. Sidecars of CSI drivers add the name of their pod.
+    pub(super) fn is_of(&self, component: &str) -> bool {
+        let rest = self.source.strip_prefix(component);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
+    }
+}
+
+/// A lease that somebody holds.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lease {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) holder: String,
+    pub(super) renewed: Option<Timestamp>,
+    duration: Duration,
+    /// Whether a scheduler of Berth announces itself by it.
+    pub(super) announces_scheduler: bool,
+}
+
+impl Lease {
+    fn of(lease: &Value) -> Self {
+        let text = |pointer: &str| {
+            lease
+                .pointer(pointer)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let seconds = lease.pointer("/spec/leaseDurationSeconds").and_then(Value::as_u64);
+        let annotations = lease.pointer("/metadata/annotations");
+        Self {
+            namespace: text("/metadata/namespace"),
+            name: text("/metadata/name"),
+            holder: text("/spec/holderIdentity"),
+            renewed: text("/spec/renewTime").parse().ok(),
+            duration: Duration::from_secs(seconds.unwrap_or(15)),
+            announces_scheduler: annotations.is_some_and(|all| all.get(berth_kube::announce::CAPABILITIES).is_some()),
+        }
+    }
+
+    /// Whether somebody holds it.
+    pub(super) fn is_held(&self, now: Timestamp) -> bool {
+        let until = self
+            .renewed
+            .and_then(|renewed| renewed.checked_add(self.duration + GRACE).ok());
+        !self.holder.is_empty() && until.is_some_and(|until| until >= now)
+    }
+}
+
+/// How long ago something was: `12 min`.
+pub(super) fn ago(now: Timestamp, then: Timestamp) -> String {
+    let seconds = now.as_second().saturating_sub(then.as_second()).max(0);
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        7200..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}

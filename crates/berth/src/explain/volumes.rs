@@ -1,0 +1,259 @@
+//! Why the volumes of a claim's class do not serve it: each by the one thing that keeps it.
+//!
+//! It walks over all volumes of the class, for people; decisions have their indexes.
+
+use super::advice::needs::says_down;
+use super::cause::Cause;
+use super::layout::names;
+use super::world::Objects;
+use berth_core::api::{PersistentVolume, PersistentVolumeClaim};
+use berth_core::binder::VolumeBinder;
+use berth_core::model::{AccessModes, Claim};
+use berth_core::names::HOSTNAME;
+use berth_core::nodes::NodeId;
+use berth_core::quantity::Bytes;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// How many volumes are described for one cause.
+const SHOWN: usize = 3;
+
+/// Volumes that do not serve a claim for the same cause.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct UnfitVolumes {
+    /// The cause.
+    pub code: Cause,
+    /// How many they are.
+    pub count: usize,
+    /// The first of them, by name.
+    pub volumes: Vec<String>,
+    /// The first of them in words, each a line.
+    pub text: Vec<String>,
+}
+
+/// The volumes of the claim's class that do not serve it, by cause.
+pub(super) fn unfit(
+    binder: &VolumeBinder,
+    objects: &Objects,
+    claim: &Claim,
+    object: &PersistentVolumeClaim,
+) -> Vec<UnfitVolumes> {
+    let class = object.class_name().unwrap_or_default();
+    let mut found: BTreeMap<Cause, UnfitVolumes> = BTreeMap::new();
+    for volume in objects.volumes.values().filter(|volume| volume.class_name() == class) {
+        let Some(code) = cause(binder, objects, claim, volume) else {
+            continue;
+        };
+        let group = found.entry(code).or_insert_with(|| UnfitVolumes {
+            code,
+            count: 0,
+            volumes: Vec::new(),
+            text: Vec::new(),
+        });
+        group.count += 1;
+        if group.count <= SHOWN {
+            group.volumes.push(volume.metadata.name.clone());
+            group.text.push(words(binder, objects, claim, object, volume, code));
+        }
+    }
+    found.into_values().collect()
+}
+
+/// Why a volume does not serve a claim; none if it would, or is in use.
+fn cause(binder: &VolumeBinder, objects: &Objects, claim: &Claim, volume: &PersistentVolume) -> Option<Cause> {
+    let model = binder.volume_named(&volume.metadata.name)?;
+    if model.is_for(claim) {
+        return None;
+    }
+    if volume.metadata.is_deleting() {
+        return Some(Cause::VolumeDeleting);
+    }
+    match volume.status.phase.as_str() {
+        "Bound" => return None,
+        "Released" => return Some(Cause::VolumeReleased),
+        "Failed" => return Some(Cause::VolumeFailed),
+        _ if volume.spec.claim_ref.is_some() => return Some(Cause::VolumeReserved),
+        _ if !model.available => return Some(Cause::VolumePending),
+        _ => {}
+    }
+    let shape = &claim.shape;
+    if !model.access_modes.contains(shape.access_modes) {
+        return Some(Cause::VolumeAccessModes);
+    }
+    if model.volume_mode != shape.volume_mode {
+        return Some(Cause::VolumeMode);
+    }
+    if model.attributes_class != shape.attributes_class {
+        return Some(Cause::VolumeAttributesClass);
+    }
+    if shape
+        .selector
+        .as_ref()
+        .is_some_and(|selector| !selector.matches(&model.labels))
+    {
+        return Some(Cause::VolumeLabels);
+    }
+    if model.capacity < shape.request {
+        return Some(Cause::VolumeTooSmall);
+    }
+    let nodes = binder.nodes().matching(model.affinity);
+    if nodes.is_empty() {
+        return Some(Cause::VolumeNodeMissing);
+    }
+    let is_down = |node: u32| {
+        let name = binder.symbols().text(binder.nodes().name(NodeId(node)));
+        let node = objects.nodes.get(name);
+        node.is_some_and(|node| node.spec.taints.iter().any(|taint| says_down(&taint.key)))
+    };
+    nodes.iter().all(is_down).then_some(Cause::VolumeNodeDown)
+}
+
+fn words(
+    binder: &VolumeBinder,
+    objects: &Objects,
+    claim: &Claim,
+    object: &PersistentVolumeClaim,
+    volume: &PersistentVolume,
+    cause: Cause,
+) -> String {
+    let model = binder.volume_named(&volume.metadata.name);
+    let size = Bytes(model.map_or(0, |model| model.capacity));
+    let hosts = hosts(volume);
+    let place = match hosts.as_slice() {
+        [host] => format!(", {size} on {host}"),
+        _ => format!(", {size}"),
+    };
+    let name = format!("{}{place}", volume.metadata.name);
+    let reference = volume.spec.claim_ref.as_ref();
+    let other = reference.map_or("a claim".to_owned(), |claim| {
+        format!("{}/{}", claim.namespace, claim.name)
+    });
+    let modes = |modes: &[String]| modes.join(", ");
+    match cause {
+        Cause::VolumeReleased => format!("{name}: Released by claim {other}; remove spec.claimRef if the data may go"),
+        Cause::VolumeFailed => match volume.status.message.as_str() {
+            "" => format!("{name}: Failed"),
+            message => format!("{name}: Failed: {message}"),
+        },
+        Cause::VolumeDeleting => format!("{name}: being deleted"),
+        Cause::VolumePending => format!("{name}: not Available yet"),
+        Cause::VolumeReserved => {
+            let known = reference.is_some_and(|claim| {
+                objects
+                    .claims
+                    .contains_key(&format!("{}/{}", claim.namespace, claim.name))
+            });
+            match known {
+                true => format!("{name}: reserved for claim {other}"),
+                false => format!("{name}: reserved for claim {other}, which does not exist"),
+            }
+        }
+        Cause::VolumeNodeMissing => match (hosts.as_slice(), near(objects, &hosts)) {
+            ([], _) => format!("{name}: its node affinity matches no node"),
+            (hosts, None) => format!("{name}: node {} does not exist", names(hosts, SHOWN)),
+            (hosts, Some(near)) => {
+                format!(
+                    "{name}: node {} does not exist; there is a node {near}",
+                    names(hosts, SHOWN)
+                )
+            }
+        },
+        Cause::VolumeNodeDown => format!("{name}: free, but its node does not answer"),
+        Cause::VolumeAccessModes => {
+            let lacking: Vec<String> = object
+                .spec
+                .access_modes
+                .iter()
+                .filter(|mode| {
+                    let one = AccessModes::new(std::slice::from_ref(mode));
+                    model.is_some_and(|model| !model.access_modes.contains(one))
+                })
+                .cloned()
+                .collect();
+            let has = modes(&volume.spec.access_modes);
+            format!("{name}: has {has}, and the claim asks for {}", modes(&lacking))
+        }
+        Cause::VolumeMode => {
+            let mode = |mode: &Option<String>| mode.clone().unwrap_or_else(|| "Filesystem".to_owned());
+            let (has, wants) = (mode(&volume.spec.volume_mode), mode(&object.spec.volume_mode));
+            format!("{name}: is {has}, and the claim asks for {wants}")
+        }
+        Cause::VolumeAttributesClass => {
+            let text = |name: &Option<String>| {
+                name.clone()
+                    .filter(|name| !name.is_empty())
+                    .unwrap_or_else(|| "none".to_owned())
+            };
+            let has = text(&volume.spec.volume_attributes_class_name);
+            let wants = text(&object.spec.volume_attributes_class_name);
+            format!("{name}: has attributes class {has}, and the claim asks for {wants}")
+        }
+        Cause::VolumeLabels => format!("{name}: lacks {}", lacking_labels(object, volume)),
+        _ => format!("{name}: smaller than {}", Bytes(claim.shape.request)),
+    }
+}
+
+/// The first thing that a claim's selector asks of labels and a volume lacks.
+fn lacking_labels(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> String {
+    let labels = &volume.metadata.labels;
+    let Some(selector) = &claim.spec.selector else {
+        return "the labels of the selector".to_owned();
+    };
+    for (key, value) in &selector.match_labels {
+        if labels.get(key) != Some(value) {
+            return match labels.get(key) {
+                Some(has) => format!("the label {key}={value} (it has {key}={has})"),
+                None => format!("the label {key}={value}"),
+            };
+        }
+    }
+    for requirement in &selector.match_expressions {
+        let key = &requirement.key;
+        let values = &requirement.values;
+        let has = labels.get(key);
+        let met = match requirement.operator.as_str() {
+            "In" => has.is_some_and(|has| values.contains(has)),
+            "NotIn" => !has.is_some_and(|has| values.contains(has)),
+            "Exists" => has.is_some(),
+            "DoesNotExist" => has.is_none(),
+            _ => true,
+        };
+        if !met {
+            return match requirement.operator.as_str() {
+                "In" => format!("the label {key}, one of {}", values.join(", ")),
+                "Exists" => format!("the label {key}"),
+                _ => format!("what the selector asks of the label {key}"),
+            };
+        }
+    }
+    "the labels of the selector".to_owned()
+}
+
+/// The nodes that a volume's node affinity names.
+pub(super) fn hosts(volume: &PersistentVolume) -> Vec<String> {
+    let affinity = volume
+        .spec
+        .node_affinity
+        .as_ref()
+        .and_then(|affinity| affinity.required.as_ref());
+    let terms = affinity.into_iter().flat_map(|selector| &selector.node_selector_terms);
+    let mut hosts: Vec<String> = terms
+        .flat_map(|term| term.match_expressions.iter().chain(&term.match_fields))
+        .filter(|one| one.operator == "In" && (one.key == HOSTNAME || one.key == "metadata.name"))
+        .flat_map(|one| one.values.clone())
+        .collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    hosts
+}
+
+/// A node whose name differs from one that does not exist by a domain alone: `n1` and `n1.example.com`.
+fn near<'o>(objects: &'o Objects, hosts: &[String]) -> Option<&'o str> {
+    let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
+    let hosts: Vec<String> = hosts.iter().map(|host| short(host)).collect();
+    objects
+        .nodes
+        .keys()
+        .map(String::as_str)
+        .find(|node| hosts.contains(&short(node)))
+}

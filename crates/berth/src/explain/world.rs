@@ -1,0 +1,116 @@
+//! The cluster that questions are about: the compact model that decides, and the objects that answers name.
+//!
+//! Decisions read the model alone. Objects are kept beside it for what the model drops (why a volume is not free, who owns a
+//! pod) and for trying advice out.
+
+use super::evidence::Evidence;
+use crate::input::Gaps;
+use berth_core::api::{self, Object};
+use berth_core::names;
+use berth_scheduler::cluster::Cluster;
+use jiff::Timestamp;
+use std::collections::BTreeMap;
+
+/// A cluster as it was read.
+#[derive(Default)]
+pub struct World {
+    /// What decides.
+    pub cluster: Cluster,
+    /// What answers name.
+    pub objects: Objects,
+    /// What components have left behind.
+    pub evidence: Evidence,
+    /// What could not be read.
+    pub gaps: Gaps,
+    /// What time it is there.
+    pub now: Timestamp,
+}
+
+impl World {
+    /// Takes an object in.
+    pub fn upsert(&mut self, object: Object) {
+        self.cluster.upsert(&object);
+        self.objects.keep(object);
+    }
+}
+
+/// Objects by name; those that live in a namespace by `namespace/name`.
+#[derive(Clone, Debug, Default)]
+pub struct Objects {
+    pub(super) nodes: BTreeMap<String, api::Node>,
+    pub(super) csi_nodes: BTreeMap<String, api::CsiNode>,
+    pub(super) volumes: BTreeMap<String, api::PersistentVolume>,
+    pub(super) claims: BTreeMap<String, api::PersistentVolumeClaim>,
+    pub(super) classes: BTreeMap<String, api::StorageClass>,
+    pub(super) drivers: BTreeMap<String, api::CsiDriver>,
+    pub(super) pods: BTreeMap<String, api::Pod>,
+}
+
+impl Objects {
+    /// Keeps an object, if it is of a kind that answers name.
+    pub fn keep(&mut self, object: Object) {
+        let name = object.metadata().full_name();
+        match object {
+            Object::Node(mut node) => {
+                // Images take most of a node's room, and no answer names them.
+                node.status.images.clear();
+                self.nodes.insert(name, *node);
+            }
+            Object::CsiNode(node) => {
+                self.csi_nodes.insert(name, *node);
+            }
+            Object::PersistentVolume(volume) => {
+                self.volumes.insert(name, *volume);
+            }
+            Object::PersistentVolumeClaim(claim) => {
+                self.claims.insert(name, *claim);
+            }
+            Object::StorageClass(class) => {
+                self.classes.insert(name, *class);
+            }
+            Object::CsiDriver(driver) => {
+                self.drivers.insert(name, *driver);
+            }
+            Object::Pod(pod) => {
+                self.pods.insert(name, *pod);
+            }
+            Object::Namespace(_)
+            | Object::CsiStorageCapacity(_)
+            | Object::VolumeAttachment(_)
+            | Object::PriorityClass(_)
+            | Object::Service(_)
+            | Object::ReplicationController(_)
+            | Object::ReplicaSet(_)
+            | Object::StatefulSet(_)
+            | Object::PodDisruptionBudget(_) => {}
+        }
+    }
+
+    /// Whether a class is the default one.
+    pub(super) fn has_default_class(&self) -> bool {
+        let marks = [names::IS_DEFAULT_CLASS, names::IS_DEFAULT_CLASS_BETA];
+        let is_default = |class: &api::StorageClass| {
+            let annotations = &class.metadata.annotations;
+            marks
+                .iter()
+                .any(|mark| annotations.get(*mark).is_some_and(|value| value == "true"))
+        };
+        self.classes.values().any(is_default)
+    }
+
+    /// The pods that use a claim, by name.
+    pub(super) fn users_of<'o>(
+        &'o self,
+        namespace: &'o str,
+        claim: &'o str,
+    ) -> impl Iterator<Item = &'o api::Pod> + 'o {
+        let pods = self
+            .pods
+            .values()
+            .filter(move |pod| pod.metadata.namespace == namespace);
+        pods.filter(move |pod| {
+            let mut volumes = pod.spec.volumes.iter();
+            volumes.any(|volume| volume.claim_name(&pod.metadata.name).as_deref() == Some(claim))
+        })
+    }
+}

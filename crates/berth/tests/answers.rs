@@ -1,0 +1,493 @@
+//! What `berth explain` answers to the questions of three in the morning: why a pod that fits waits, which disk is kept by what,
+//! and advice that holds when it is followed.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use anstream::adapter::strip_str;
+use berth::cli::{Cli, Command};
+use berth::explain::{self, Report, World, explain_pod, render};
+use berth::input::{self, NoProgress, Source};
+use berth_core::api::{self, Object};
+use berth_core::quantity::Quantity;
+use berth_scheduler::profile::Profile;
+use clap::Parser as _;
+
+/// Asks about the pod `default/target` as the command does.
+fn asked(yaml: &str) -> Report {
+    let Command::Explain(args) = Cli::parse_from(["berth", "explain", "--pod", "target"]).command else {
+        panic!()
+    };
+    let source = Source::Text {
+        name: "cluster.yaml".into(),
+        bytes: yaml.as_bytes().to_vec(),
+    };
+    let explained = explain::explain_sources(&args, &[source], &mut std::io::empty(), &mut NoProgress);
+    explained.unwrap_or_else(|error| panic!("{error}")).report
+}
+
+fn table(report: &Report) -> String {
+    strip_str(&render(report, 110)).to_string()
+}
+
+/// Checks the words, and returns the code of why the pod waits.
+fn check(name: &str, yaml: &str) -> (&'static str, Report) {
+    let report = asked(yaml);
+    insta::assert_snapshot!(name, table(&report));
+    let waiting = report.waiting.as_ref().unwrap();
+    (waiting.code.code(), report)
+}
+
+fn node(name: &str, more: &str) -> String {
+    format!(
+        "---\napiVersion: v1\nkind: Node\nmetadata:\n  name: {name}\n  labels: {{kubernetes.io/hostname: {name}}}\n\
+         status: {{allocatable: {{cpu: 4, memory: 8Gi, pods: 10}}}}\n{more}\n"
+    )
+}
+
+fn class(name: &str, provisioner: &str) -> String {
+    format!(
+        "---\n{{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {{name: {name}}}, provisioner: {provisioner}, \
+         volumeBindingMode: WaitForFirstConsumer}}\n"
+    )
+}
+
+const LOCAL: &str = "kubernetes.io/no-provisioner";
+
+fn claim(name: &str, class: &str, gi: u32, annotations: &str, spec: &str) -> String {
+    format!(
+        "---\napiVersion: v1\nkind: PersistentVolumeClaim\nmetadata:\n  name: {name}\n  creationTimestamp: \
+         2026-01-01T00:00:00Z\n  annotations: {{{annotations}}}\nspec:\n  accessModes: [ReadWriteOnce]\n  storageClassName: \
+         {class}\n  resources: {{requests: {{storage: {gi}Gi}}}}\n{spec}\n"
+    )
+}
+
+fn volume(name: &str, node: &str, gi: u32, phase: &str, spec: &str) -> String {
+    format!(
+        "---\napiVersion: v1\nkind: PersistentVolume\nmetadata: {{name: {name}}}\nstatus: {{phase: {phase}}}\nspec:\n  \
+         capacity: {{storage: {gi}Gi}}\n  accessModes: [ReadWriteOnce]\n  storageClassName: local\n  nodeAffinity: \
+         {{required: {{nodeSelectorTerms: [{{matchExpressions: [{{key: kubernetes.io/hostname, operator: In, values: \
+         [{node}]}}]}}]}}}}\n{spec}\n"
+    )
+}
+
+/// A pod as an API server has it, with claims.
+fn target(claims: &[&str], metadata: &str, spec: &str, status: &str) -> String {
+    let mut pod = format!(
+        "---\napiVersion: v1\nkind: Pod\nmetadata:\n  name: target\n  namespace: default\n  uid: u1\n  creationTimestamp: \
+         2026-01-01T00:00:00Z\n{metadata}\nstatus:\n  phase: Pending\n{status}\nspec:\n  containers: [{{name: main, image: app, \
+         resources: {{requests: {{cpu: 1}}}}}}]\n{spec}\n  volumes:\n"
+    );
+    for claim in claims {
+        pod.push_str(&format!(
+            "  - {{name: {claim}, persistentVolumeClaim: {{claimName: {claim}}}}}\n"
+        ));
+    }
+    pod
+}
+
+fn event(kind: &str, name: &str, by: &str, reason: &str, count: u32, message: &str) -> String {
+    format!(
+        "---\napiVersion: v1\nkind: Event\nmetadata: {{name: {kind}-{reason}, namespace: default}}\ninvolvedObject: {{kind: \
+         {kind}, namespace: default, name: {name}}}\nreason: {reason}\nmessage: {message:?}\nsource: {{component: {by}}}\n\
+         firstTimestamp: 2026-01-01T00:00:10Z\nlastTimestamp: 2026-01-01T00:11:00Z\ncount: {count}\n"
+    )
+}
+
+fn lease(name: &str, renewed: &str) -> String {
+    format!(
+        "---\napiVersion: coordination.k8s.io/v1\nkind: Lease\nmetadata: {{name: {name}, namespace: kube-system}}\nspec: \
+         {{holderIdentity: m1_x, leaseDurationSeconds: 15, renewTime: \"{renewed}\"}}\n"
+    )
+}
+
+const NOW: &str = "2026-01-01T00:12:00.000000Z";
+
+#[test]
+fn nobody_serves_the_scheduler_that_the_pod_names() {
+    let ghost = target(&[], "", "  schedulerName: ghost", "");
+    let cluster = node("n1", "");
+    let (code, report) = check(
+        "no_scheduler",
+        &(cluster.clone() + &lease("kube-scheduler", NOW) + &ghost),
+    );
+    assert_eq!(code, "Pod.SchedulerAbsent");
+    assert!(report.schedulable && report.waiting.unwrap().is_kept());
+    let code = |yaml: &str| asked(yaml).waiting.unwrap().code.code();
+    assert_ne!(
+        code(&(cluster.clone() + &lease("ghost", NOW) + &ghost)),
+        "Pod.SchedulerAbsent"
+    );
+    let said = event("Pod", "other", "ghost", "Scheduled", 1, "assigned");
+    let busy = cluster.clone() + &lease("kube-scheduler", NOW) + &said + &ghost;
+    assert_ne!(code(&busy), "Pod.SchedulerAbsent", "it has written an event");
+    assert_ne!(
+        code(&(cluster.clone() + &ghost)),
+        "Pod.SchedulerAbsent",
+        "without leases there is no telling"
+    );
+    let dead = lease("kube-scheduler", "2026-01-01T00:02:00.000000Z") + &lease("other", NOW);
+    let (code, _) = check("scheduler_gone", &(cluster + &dead + &target(&[], "", "", "")));
+    assert_eq!(code, "Pod.SchedulerAbsent");
+}
+
+#[test]
+fn the_provisioner_does_not_answer_or_fails() {
+    let selected = "volume.kubernetes.io/selected-node: n1";
+    let cluster = node("n1", "")
+        + &class("ebs", "ebs.csi.example.com")
+        + &claim("data", "ebs", 5, selected, "")
+        + &target(&["data"], "", "", "");
+    let waits = event(
+        "PersistentVolumeClaim",
+        "data",
+        "persistentvolume-controller",
+        "ExternalProvisioning",
+        9,
+        "Waiting for a volume to be created",
+    );
+    let (code, report) = check("provisioner_silent", &(cluster.clone() + &waits + &lease("any", NOW)));
+    assert_eq!(code, "Pod.ProvisionerSilent");
+    assert!(report.schedulable);
+    let failed = event(
+        "PersistentVolumeClaim",
+        "data",
+        "ebs.csi.example.com_ctrl-0_1",
+        "ProvisioningFailed",
+        4,
+        "quota exceeded",
+    );
+    let (code, _) = check(
+        "provisioning_failed",
+        &(cluster.clone() + &waits + &failed + &lease("any", NOW)),
+    );
+    assert_eq!(code, "Pod.ProvisioningFailed");
+    let (code, report) = check("provisioning", &cluster);
+    assert_eq!(code, "Pod.Provisioning", "without events there is no telling");
+    assert!(!report.waiting.unwrap().is_kept());
+}
+
+#[test]
+fn binding_timed_out() {
+    let message = "running PreBind plugin \"VolumeBinding\": binding volumes: timed out waiting for the condition";
+    let late = event("Pod", "target", "default-scheduler", "FailedScheduling", 3, message);
+    let (code, _) = check("timed_out", &(node("n1", "") + &late + &target(&[], "", "", "")));
+    assert_eq!(code, "Pod.BindingTimedOut");
+}
+
+#[test]
+fn pods_that_no_scheduler_places() {
+    let cluster = node("n1", "");
+    let gated = target(&[], "", "  schedulingGates: [{name: example.com/quota}]", "");
+    assert_eq!(check("gated", &(cluster.clone() + &gated)).0, "Pod.Gated");
+    let deleting = "  deletionTimestamp: 2026-01-01T00:01:00Z\n  finalizers: [example.com/backup]";
+    let clock = lease("any", NOW);
+    let deleting = cluster.clone() + &clock + &target(&[], deleting, "", "");
+    assert_eq!(check("deleting", &deleting).0, "Pod.Deleting");
+    let placed = target(&[], "", "  nodeName: n1", "");
+    assert_eq!(
+        asked(&(cluster.clone() + &placed)).waiting.unwrap().code.code(),
+        "Pod.HasNode"
+    );
+    let victim = "---\n{apiVersion: v1, kind: Pod, metadata: {name: low, namespace: default, deletionTimestamp: \
+                  \"2026-01-01T00:10:00Z\"}, spec: {nodeName: n1, containers: [{name: c, resources: {requests: {cpu: 4}}}]}}\n";
+    let nominated = target(&[], "", "  priority: 1000", "  nominatedNodeName: n1");
+    let yaml = cluster.clone() + victim + &clock + &nominated;
+    assert_eq!(check("nominated", &yaml).0, "Pod.Nominated");
+    let refused = "  conditions: [{type: PodScheduled, status: \"False\", reason: Unschedulable, message: \"0/1 nodes are \
+                   available: 1 Insufficient cpu.\"}]";
+    let (code, _) = check("refused_before", &(cluster.clone() + &target(&[], "", "", refused)));
+    assert_eq!(code, "Pod.RefusedBefore");
+    let young = cluster.clone() + &lease("kube-scheduler", NOW) + &target(&[], "", "", "");
+    assert_eq!(check("not_looked_at", &young).0, "Pod.NotLookedAt");
+    let manifest = "---\n{apiVersion: v1, kind: Pod, metadata: {name: target}, spec: {containers: [{name: c}]}}\n";
+    let report = asked(&(cluster + manifest));
+    assert_eq!(
+        report.waiting.unwrap().code.code(),
+        "Pod.Fits",
+        "of a manifest there is nothing to say"
+    );
+}
+
+#[test]
+fn disks_that_do_not_serve_a_claim_are_named_with_what_keeps_them() {
+    let gone = "  claimRef: {namespace: default, name: old-data, uid: u9}";
+    let reserved = "  claimRef: {namespace: shop, name: web}";
+    let deleting = volume("v-deleting", "n1", 50, "Available", "").replace(
+        "{name: v-deleting}",
+        "{name: v-deleting, deletionTimestamp: \"2026-01-01T00:00:00Z\"}",
+    );
+    let down = "spec: {taints: [{key: node.kubernetes.io/unreachable, effect: NoExecute}]}";
+    let selector = "  selector: {matchLabels: {tier: gold}}";
+    let gold = |yaml: String| yaml.replace("metadata: {name: v", "metadata: {labels: {tier: gold}, name: v");
+    let yaml = node("n1", "")
+        + &node("n2", down)
+        + &class("local", LOCAL)
+        + &gold(volume("v-released", "n1", 50, "Released", gone))
+        + &gold(volume("v-failed", "n1", 50, "Failed", gone))
+        + &gold(deleting)
+        + &gold(volume("v-reserved", "n1", 50, "Available", reserved))
+        + &gold(volume("v-renamed", "n1.example.com", 50, "Available", ""))
+        + &gold(volume("v-down", "n2", 50, "Available", ""))
+        + &gold(volume("v-modes", "n1", 50, "Available", "")).replace("[ReadWriteOnce]", "[ReadOnlyMany]")
+        + &gold(volume("v-block", "n1", 50, "Available", "  volumeMode: Block"))
+        + &volume("v-labels", "n1", 50, "Available", "")
+        + &gold(volume("v-small", "n1", 5, "Available", ""))
+        + &claim("data", "local", 10, "", selector)
+        + &target(&["data"], "", "", "");
+    let (_, report) = check("disks", &yaml);
+    let codes: Vec<&str> = report.claims[0].volumes.iter().map(|unfit| unfit.code.code()).collect();
+    let mut expected = [
+        "Volume.Released",
+        "Volume.Failed",
+        "Volume.Deleting",
+        "Volume.Reserved",
+        "Volume.NodeMissing",
+        "Volume.NodeDown",
+        "Volume.AccessModes",
+        "Volume.VolumeMode",
+        "Volume.Labels",
+        "Volume.TooSmall",
+    ];
+    expected.sort_unstable();
+    let mut found = codes.clone();
+    found.sort_unstable();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn the_node_of_a_bound_volume_is_gone() {
+    let bound = "  volumeName: v1\nstatus: {phase: Bound}";
+    let yaml = node("n1", "")
+        + &class("local", LOCAL)
+        + &volume(
+            "v1",
+            "st-b1",
+            50,
+            "Bound",
+            "  claimRef: {namespace: default, name: data}",
+        )
+        + &claim("data", "local", 10, "pv.kubernetes.io/bind-completed: \"yes\"", bound)
+        + &target(&["data"], "", "", "");
+    let (_, report) = check("node_gone", &yaml);
+    assert_eq!(report.claims[0].code.code(), "Claim.NodeMissing");
+}
+
+#[test]
+fn who_holds_the_claim_and_what_is_attached() {
+    let user = |name: &str, claim: &str| {
+        format!(
+            "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: default}}, status: {{phase: Running}}, spec: \
+             {{nodeName: n1, containers: [{{name: c}}], volumes: [{{name: v, persistentVolumeClaim: {{claimName: {claim}}}}}]}}}}\n"
+        )
+    };
+    let bound = |name: &str| {
+        let disk = format!("  csi: {{driver: d.example.com, volumeHandle: {name}}}");
+        let reference = format!("  claimRef: {{namespace: default, name: {name}}}\n{disk}");
+        let completed = "pv.kubernetes.io/bind-completed: \"yes\"";
+        let spec = format!("  volumeName: {name}\nstatus: {{phase: Bound}}");
+        volume(name, "n1", 5, "Bound", &reference) + &claim(name, "local", 5, completed, &spec)
+    };
+    let only = bound("alone").replace("[ReadWriteOnce]", "[ReadWriteOncePod]");
+    let cluster = node("n1", "") + &class("local", LOCAL);
+    let held = cluster.clone() + &only + &user("owner", "alone") + &target(&["alone"], "", "", "");
+    check("held", &held);
+    let limit = "---\n{apiVersion: storage.k8s.io/v1, kind: CSINode, metadata: {name: n1}, spec: {drivers: [{name: \
+                 d.example.com, nodeID: n1, allocatable: {count: 2}}]}}\n";
+    let full = cluster
+        + limit
+        + &bound("a")
+        + &bound("b")
+        + &bound("c")
+        + &user("first", "a")
+        + &user("second", "b")
+        + &target(&["c"], "", "", "");
+    check("attached", &full);
+}
+
+#[test]
+fn there_is_no_default_class() {
+    let none = claim("data", "local", 5, "", "").replace("  storageClassName: local\n", "");
+    let yaml = node("n1", "") + &class("local", LOCAL) + &none + &target(&["data"], "", "", "");
+    let (_, report) = check("no_default_class", &yaml);
+    assert_eq!(report.claims[0].code.code(), "Claim.NoDefaultClass");
+}
+
+#[test]
+fn a_dead_node_is_to_come_back_and_not_to_be_tolerated() {
+    let down = "spec: {taints: [{key: node.kubernetes.io/unreachable, effect: NoExecute}, {key: \
+                node.kubernetes.io/unreachable, effect: NoSchedule}]}";
+    let cordoned = "spec: {unschedulable: true, taints: [{key: node.kubernetes.io/unschedulable, effect: NoSchedule}]}";
+    let (_, report) = check(
+        "dead_node",
+        &(node("n1", down) + &node("n2", cordoned) + &target(&[], "", "", "")),
+    );
+    assert!(
+        !report.advice.iter().any(|way| way.contains("tolerate")),
+        "{:?}",
+        report.advice
+    );
+}
+
+#[test]
+fn a_pod_of_a_daemon_set_is_advised_for_its_own_node() {
+    let owner = "  ownerReferences: [{apiVersion: apps/v1, kind: DaemonSet, name: ds, uid: d1, controller: true}]";
+    let pinned = |node: &str| {
+        format!(
+            "  affinity: {{nodeAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: {{nodeSelectorTerms: \
+             [{{matchFields: [{{key: metadata.name, operator: In, values: [{node}]}}]}}]}}}}}}"
+        )
+    };
+    let bound = "  volumeName: v1\nstatus: {phase: Bound}";
+    let cluster = node("n1", "")
+        + &node("n2", "")
+        + &node("n3", "")
+        + &class("local", LOCAL)
+        + &volume("v1", "n1", 5, "Bound", "  claimRef: {namespace: default, name: c}")
+        + &volume("v2", "n2", 5, "Available", "")
+        + &claim("c", "local", 5, "pv.kubernetes.io/bind-completed: \"yes\"", bound);
+    check(
+        "daemon_with_disk",
+        &(cluster.clone() + &target(&["c"], owner, &pinned("n2"), "")),
+    );
+    check(
+        "daemon_without_disk",
+        &(cluster.clone() + &target(&["c"], owner, &pinned("n3"), "")),
+    );
+    let report = asked(&(cluster + &target(&["c"], owner, &pinned("n9"), "")));
+    assert!(
+        report.advice[0].starts_with("bring node n9 back"),
+        "{:?}",
+        report.advice
+    );
+}
+
+/// The corner of a claim whose selected node is cordoned.
+#[test]
+fn the_selected_node_is_named_and_is_the_provisioners_to_clear() {
+    let selected = "volume.kubernetes.io/selected-node: n1";
+    let yaml = node("n1", "spec: {unschedulable: true}")
+        + &node("n2", "")
+        + &class("x", "berth.dev/zonal")
+        + &claim("cx", "x", 10, selected, "")
+        + &target(&["cx"], "", "", "");
+    check("selected_node", &yaml);
+}
+
+/// Follows a step of advice as a person would, by its words. `false` if the words are of a sort that this reader does not know.
+fn follow(step: &str, on: &str, world: &mut Vec<Object>, pod: &mut api::Pod) -> bool {
+    let of_node = |world: &mut Vec<Object>, change: &dyn Fn(&mut api::Node)| {
+        for object in world.iter_mut() {
+            if let Object::Node(node) = object
+                && node.metadata.name == on
+            {
+                change(node);
+            }
+        }
+    };
+    if step.starts_with("uncordon it") {
+        of_node(world, &|node| {
+            node.spec.unschedulable = false;
+            node.spec
+                .taints
+                .retain(|taint| taint.key != "node.kubernetes.io/unschedulable");
+        });
+    } else if step.starts_with("bring it back") || step.starts_with("wait until it has recovered") {
+        of_node(world, &|node| {
+            node.spec.taints.retain(|taint| !step.contains(&taint.key));
+        });
+    } else if let Some(rest) = step.strip_prefix("let the pod tolerate ") {
+        let taints = rest.split(", or remove").next().unwrap();
+        for taint in taints.split(", ") {
+            let (key, effect) = taint.rsplit_once(':').unwrap();
+            pod.spec.tolerations.push(api::Toleration {
+                key: key.split('=').next().unwrap().to_owned(),
+                operator: "Exists".to_owned(),
+                effect: effect.to_owned(),
+                ..api::Toleration::default()
+            });
+        }
+    } else if step.starts_with("free cpu") {
+        for container in &mut pod.spec.containers {
+            container
+                .resources
+                .requests
+                .insert("cpu".to_owned(), Quantity::from_milli(1));
+        }
+    } else if let Some(rest) = step.strip_prefix("provide storage for claim ") {
+        let size = rest
+            .split(": ")
+            .nth(1)
+            .unwrap()
+            .split("Gi")
+            .next()
+            .unwrap()
+            .parse()
+            .unwrap();
+        let text = volume(&format!("more-{on}-{}", world.len()), on, size, "Available", "");
+        input::read_text("v", &text, &mut |object| world.push(object)).unwrap();
+    } else {
+        return false;
+    }
+    true
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(150))]
+
+    /// Whoever does what a way says has the pod running on the node that it names.
+    #[test]
+    fn advice_that_is_followed_leads_to_a_placement(
+        obstacles in proptest::collection::vec((0..64_u8, 0..3_u32), 1..5),
+        wants in 1..3_u32,
+    ) {
+        let mut yaml = class("local", LOCAL) + &claim("data", "local", 10, "", "") + &target(&["data"], "", "", "");
+        yaml = yaml.replace("cpu: 1", &format!("cpu: {wants}"));
+        for (index, (bits, disks)) in obstacles.iter().enumerate() {
+            let name = format!("n{index}");
+            let mut taints = Vec::new();
+            if bits & 1 > 0 {
+                taints.push("{key: gpu, value: a, effect: NoSchedule}");
+            }
+            if bits & 2 > 0 {
+                taints.push("{key: node.kubernetes.io/not-ready, effect: NoExecute}");
+            }
+            if bits & 4 > 0 {
+                taints.push("{key: node.kubernetes.io/disk-pressure, effect: NoSchedule}");
+            }
+            let more = format!("spec: {{unschedulable: {}, taints: [{}]}}", bits & 8 > 0, taints.join(", "));
+            yaml += &node(&name, &more);
+            if bits & 16 > 0 {
+                yaml += &format!("---\n{{apiVersion: v1, kind: Pod, metadata: {{name: busy-{index}}}, spec: {{nodeName: {name}, \
+                                  containers: [{{name: c, resources: {{requests: {{cpu: 3500m}}}}}}]}}}}\n");
+            }
+            for disk in 0..*disks {
+                yaml += &volume(&format!("v{index}-{disk}"), &name, 5, "Available", "");
+            }
+        }
+        let report = asked(&yaml);
+        let mut objects = Vec::new();
+        input::read_text("cluster.yaml", &yaml, &mut |object| objects.push(object)).unwrap();
+        let at = objects.iter().position(|object| matches!(object, Object::Pod(pod) if pod.metadata.name == "target")).unwrap();
+        let Object::Pod(pod) = objects.remove(at) else { panic!() };
+        proptest::prop_assert!(report.schedulable || !report.advice.is_empty());
+        for way in report.advice.iter().filter(|way| way.starts_with("on ")) {
+            let (on, steps) = way.split_once(": ").unwrap();
+            let steps: Vec<&str> = match on.strip_suffix(", all of") {
+                Some(_) => steps.split("; ").collect(),
+                None => vec![steps],
+            };
+            let on = on.trim_end_matches(", all of").trim_start_matches("on one of ").trim_start_matches("on ");
+            for name in on.split(", ") {
+                let name = name.split(" and ").next().unwrap();
+                let (mut objects, mut pod) = (objects.clone(), pod.clone());
+                for step in &steps {
+                    proptest::prop_assert!(follow(step, name, &mut objects, &mut pod), "{}", step);
+                }
+                let mut world = World::default();
+                objects.into_iter().for_each(|object| world.upsert(object));
+                let after = explain_pod(&mut world, &pod, &Profile::default());
+                let fits = after.nodes.iter().any(|node| node.name == name && node.fits);
+                proptest::prop_assert!(fits, "{way}\n{}", table(&after));
+            }
+        }
+    }
+}
