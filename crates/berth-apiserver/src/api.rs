@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use berth_kinds::admission::Features;
 use jiff::Timestamp;
+use tokio::sync::Semaphore;
 
+use crate::call::HELD_BYTES_MAX;
 use crate::clock::Clock;
 use crate::collector::Collector;
 use crate::ids::Identifiers;
@@ -14,6 +16,9 @@ use crate::types::{Served, Types};
 
 /// The table that holds the definitions of custom resources.
 pub(crate) const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
+
+/// Changes of large objects that are worked out at a time. Each takes a thread and many times its size in memory.
+const HEAVY_TURNS: usize = 2;
 
 /// The state behind the service.
 pub(crate) struct Api {
@@ -28,6 +33,10 @@ pub(crate) struct Api {
     pub(crate) body_bytes_max: usize,
     /// What admission is told to do. With service accounts, each namespace has one for pods that name none.
     pub(crate) features: Features,
+    /// What is left of the bytes that bodies may take together.
+    pub(crate) body_room: Arc<Semaphore>,
+    /// Turns of those changes that take long: see [`crate::service`].
+    pub(crate) heavy_turns: Semaphore,
     /// The token that stands for the one user.
     pub(crate) token: Arc<str>,
     /// `host:port` as clients see it, once there is a listener.
@@ -54,6 +63,8 @@ impl Api {
             allocation: Mutex::default(),
             body_bytes_max,
             features: Features::default(),
+            body_room: Arc::new(Semaphore::new(HELD_BYTES_MAX)),
+            heavy_turns: Semaphore::new(HEAVY_TURNS),
             token,
             address: RwLock::new(String::new()),
             stopping: tokio::sync::watch::Sender::new(false),

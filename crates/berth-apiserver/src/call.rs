@@ -1,10 +1,14 @@
 //! A request with its body, before anybody looks at what it asks.
 
+use std::sync::Arc;
+
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http::{HeaderMap, Method, Request};
 use http_body_util::BodyExt;
 use serde_json::Value;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::bounds;
 use crate::error::ApiError;
 use crate::protobuf;
 use crate::request::{self, Parameters};
@@ -12,6 +16,9 @@ use crate::request::{self, Parameters};
 /// How much of a body is read only to be thrown away: ten times what kube-apiserver takes, which is more than any client
 /// sends by mistake, and little enough that nobody keeps the server busy with it.
 const DISCARDED_BYTES_MAX: usize = 32 << 20;
+
+/// The most bytes of bodies that are held at a time, by all requests together: some forty of the largest.
+pub(crate) const HELD_BYTES_MAX: usize = 128 << 20;
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -22,31 +29,51 @@ pub(crate) struct Call {
     pub(crate) parameters: Parameters,
     pub(crate) headers: HeaderMap,
     body: Bytes,
+    /// The share of what bodies may take together, given back with the request.
+    _room: Option<OwnedSemaphorePermit>,
 }
 
 impl Call {
-    /// Reads the body of a request, up to a limit.
-    pub(crate) async fn read<B>(request: Request<B>, parameters: Parameters, bytes_max: usize) -> Result<Self, ApiError>
+    /// Reads the body of a request, up to a limit and as long as there is room.
+    pub(crate) async fn read<B>(
+        request: Request<B>,
+        parameters: Parameters,
+        bytes_max: usize,
+        room: &Arc<Semaphore>,
+    ) -> Result<Self, ApiError>
     where
         B: http_body::Body + Send,
         B::Data: Send,
         B::Error: Into<BoxError>,
     {
         let (head, body) = request.into_parts();
-        let body = read_body(body, bytes_max).await?;
+        let (body, room) = read_body(body, bytes_max, room).await?;
         Ok(Self {
             method: head.method,
             path: head.uri.path().to_owned(),
             parameters,
             headers: head.headers,
             body,
+            _room: room,
         })
     }
 
+    /// How long the body is.
+    pub(crate) fn body_bytes(&self) -> usize {
+        self.body.len()
+    }
+
+    /// The value that the body holds, no deeper and no denser than objects may be.
     pub(crate) fn json(&self) -> Result<Value, ApiError> {
         if self.body.is_empty() {
             return Ok(Value::Null);
         }
+        let value = self.parse()?;
+        bounds::check_body(&value)?;
+        Ok(value)
+    }
+
+    fn parse(&self) -> Result<Value, ApiError> {
         if request::media_type(&self.headers) == protobuf::CONTENT_TYPE {
             return protobuf::decode(&self.body).map_err(|error| ApiError::bad_request(error.to_string()));
         }
@@ -78,7 +105,11 @@ fn yaml(body: &[u8]) -> Result<Value, ApiError> {
 
 /// Reads a body up to a limit. One that is larger is read to its end all the same, within bounds: a client that is still
 /// sending would take the refusal for a broken connection.
-async fn read_body<B>(body: B, bytes_max: usize) -> Result<Bytes, ApiError>
+async fn read_body<B>(
+    body: B,
+    bytes_max: usize,
+    room: &Arc<Semaphore>,
+) -> Result<(Bytes, Option<OwnedSemaphorePermit>), ApiError>
 where
     B: http_body::Body,
     B::Error: Into<BoxError>,
@@ -86,6 +117,7 @@ where
     let mut body = std::pin::pin!(body);
     let mut read = BytesMut::new();
     let mut bytes = 0;
+    let mut held: Option<OwnedSemaphorePermit> = None;
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| {
             let error: BoxError = error.into();
@@ -96,6 +128,14 @@ where
         };
         bytes += data.remaining();
         if bytes <= bytes_max {
+            // What has not arrived takes no room, so that requests which are sent by halves keep nobody out.
+            let share = u32::try_from(data.remaining()).unwrap_or(u32::MAX);
+            let share = room.clone().try_acquire_many_owned(share);
+            let share = share.map_err(|_| ApiError::too_many_requests())?;
+            match &mut held {
+                Some(held) => held.merge(share),
+                none => *none = Some(share),
+            }
             read.put(data);
         } else if bytes > DISCARDED_BYTES_MAX {
             break;
@@ -104,7 +144,7 @@ where
     if bytes > bytes_max {
         return Err(ApiError::body_too_large(bytes_max));
     }
-    Ok(read.freeze())
+    Ok((read.freeze(), held))
 }
 
 #[cfg(test)]
@@ -126,18 +166,32 @@ mod tests {
     /// A client over HTTP/2 that is still sending sees the refusal only if somebody takes what it sends.
     #[tokio::test]
     async fn a_large_body_is_read_to_its_end() {
+        let room = Arc::new(Semaphore::new(HELD_BYTES_MAX));
         let mut read = 0;
-        let refused = read_body(body(4, 1 << 20, &mut read), 3 << 20).await;
-        assert_eq!(refused.map_err(|error| error.code.as_u16()), Err(413));
+        let refused = read_body(body(4, 1 << 20, &mut read), 3 << 20, &room).await;
+        assert_eq!(refused.map_err(|error| error.code.as_u16()).err(), Some(413));
         assert_eq!(read, 4 << 20);
         let mut read = 0;
-        let refused = read_body(body(1000, 1 << 20, &mut read), 3 << 20).await;
+        let refused = read_body(body(1000, 1 << 20, &mut read), 3 << 20, &room).await;
         assert!(
             refused.is_err() && read < 40 << 20,
             "{read} bytes were read: there is a bound"
         );
         let mut read = 0;
-        let taken = read_body(body(3, 1 << 20, &mut read), 3 << 20).await;
-        assert_eq!(taken.map(|bytes| bytes.len()), Ok(3 << 20));
+        let taken = read_body(body(3, 1 << 20, &mut read), 3 << 20, &room).await;
+        assert_eq!(taken.map(|(bytes, _)| bytes.len()), Ok(3 << 20));
+        assert_eq!(room.available_permits(), HELD_BYTES_MAX, "all of it was given back");
+    }
+
+    #[tokio::test]
+    async fn bodies_share_a_bound() {
+        let room = Arc::new(Semaphore::new(5 << 20));
+        let mut read = 0;
+        let first = read_body(body(3, 1 << 20, &mut read), 3 << 20, &room).await;
+        let second = read_body(body(3, 1 << 20, &mut read), 3 << 20, &room).await;
+        assert_eq!(second.map_err(|error| error.code.as_u16()).err(), Some(429));
+        drop(first);
+        let third = read_body(body(3, 1 << 20, &mut read), 3 << 20, &room).await;
+        assert!(third.is_ok());
     }
 }

@@ -163,7 +163,12 @@ impl ApiError {
 
     /// 413: the body is larger than the limit.
     pub(crate) fn body_too_large(limit_bytes: usize) -> Self {
-        let message = format!("Request entity too large: limit is {limit_bytes}");
+        Self::too_large(format_args!("limit is {limit_bytes}"))
+    }
+
+    /// 413: what would be stored, or the way there, is larger than the limit.
+    pub(crate) fn too_large(why: impl std::fmt::Display) -> Self {
+        let message = format!("Request entity too large: {why}");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
     }
 
@@ -227,6 +232,12 @@ impl ApiError {
         Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message).with_causes(vec![cause])
     }
 
+    /// 429: the bodies of other requests take all the room there is.
+    pub(crate) fn too_many_requests() -> Self {
+        let message = "the server has received too many requests and has asked us to try again later";
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message).with_retry_after(1)
+    }
+
     /// 500 without a reason: what Kubernetes makes of errors that it did not foresee.
     pub(crate) fn unforeseen(message: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
@@ -239,6 +250,11 @@ impl ApiError {
             .get_or_insert_default()
             .insert("retryAfterSeconds".into(), seconds.into());
         self
+    }
+
+    /// When the client may try again, if it was told so.
+    pub(crate) fn retry_after_seconds(&self) -> Option<u64> {
+        self.details.as_ref()?.get("retryAfterSeconds")?.as_u64()
     }
 
     /// 500: the server's own fault.

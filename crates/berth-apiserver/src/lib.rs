@@ -21,6 +21,7 @@ pub mod table;
 mod admission;
 mod api;
 mod body;
+mod bounds;
 mod call;
 mod clock;
 mod collector;

@@ -30,6 +30,9 @@ use crate::types::{self, Served};
 use crate::watching;
 use crate::write::{Change, DeleteOptions, Outcome, PatchKind};
 
+/// Changes of no more than these bytes, body and object together, are worked out at once: it takes milliseconds.
+const LIGHT_BYTES_MAX: usize = 64 << 10;
+
 /// The API as a `tower` service. Clones share everything.
 ///
 /// Requests are trusted: it is the listener that asks for a token.
@@ -71,12 +74,16 @@ impl ApiService {
         let known = types.by_plural(group, version, &resource_path.plural);
         let plural = known.map_or(String::new(), |served| served.resource.plural.clone());
         let answer = async {
-            let call = Call::read(request, parameters, self.api.body_bytes_max).await?;
+            let call = Call::read(request, parameters, self.api.body_bytes_max, &self.api.body_room).await?;
             self.route(&call, resource_path).await
         };
         let mut response = answer.instrument(span.clone()).await.unwrap_or_else(|error| {
             tracing::debug!(parent: &span, code = error.code.as_u16(), "{error}");
-            json_response(error.code, &error.status())
+            let mut response = json_response(error.code, &error.status());
+            if let Some(seconds) = error.retry_after_seconds() {
+                response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+            }
+            response
         });
         if is_head {
             // HTTP/2 takes a body here for a breach of the protocol.
@@ -229,7 +236,12 @@ impl ApiService {
         let is_scale = path.subresource == "scale";
         let is_status_only = matches!(path.subresource.as_str(), "binding" | "eviction");
         let mut change = self.change(call, served.clone(), path, verb)?;
-        let (outcome, created) = perform(&mut change, call, verb)?;
+        let (outcome, created) = if self.is_heavy(call, &change) {
+            let _turn = self.api.heavy_turns.acquire().await;
+            off_the_runtime(|| perform(&mut change, call, verb))?
+        } else {
+            perform(&mut change, call, verb)?
+        };
         let code = if created || verb == "create" {
             StatusCode::CREATED
         } else {
@@ -252,6 +264,13 @@ impl ApiService {
         };
         warnings.iter().for_each(|warning| warn(&mut response, warning));
         Ok(response)
+    }
+
+    /// Whether a change may take so long that others would wait for it.
+    fn is_heavy(&self, call: &Call, change: &Change<'_>) -> bool {
+        let key = meta::key(&change.namespace, &change.name);
+        let stored = self.api.store.latest(&change.served.table, &key);
+        call.body_bytes() + stored.map_or(0, |object| object.body().len()) > LIGHT_BYTES_MAX
     }
 
     /// Waits for a change to be durable and lets what follows from it begin.
@@ -391,6 +410,15 @@ impl Shown {
             Self::Stored(object) => served.present(object.value()),
             Self::Value(value) => value.clone(),
         }
+    }
+}
+
+/// Does work that takes long where it keeps no other request waiting, if there is such a place.
+fn off_the_runtime<R>(work: impl FnOnce() -> R) -> R {
+    use tokio::runtime::{Handle, RuntimeFlavor};
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        _ => work(),
     }
 }
 

@@ -190,17 +190,20 @@ fn merge_objects(live: &Value, applied: &Value, schema: Cursor<'_>) -> Value {
 /// Applied elements stand in the order in which they were applied; the others stay before those that
 /// they stood before.
 fn merge_lists(live: &[Child<'_, '_>], applied: &[Child<'_, '_>]) -> Vec<Value> {
-    let position =
-        |list: &[Child<'_, '_>], wanted: &Child<'_, '_>| list.iter().position(|child| child.element == wanted.element);
+    let is_applied: HashSet<_> = applied.iter().map(|child| &child.element).collect();
+    let mut places = HashMap::with_capacity(live.len());
+    for (place, child) in live.iter().enumerate() {
+        places.entry(&child.element).or_insert(place);
+    }
     let mut merged = Vec::with_capacity(live.len() + applied.len());
     let mut next_live = 0;
     for child in applied {
-        let before = position(live, child);
+        let before = places.get(&child.element).copied();
         if let Some(before) = before {
             let others = live.iter().take(before).skip(next_live);
             merged.extend(
                 others
-                    .filter(|other| position(applied, other).is_none())
+                    .filter(|other| !is_applied.contains(&other.element))
                     .map(|other| other.value.clone()),
             );
             next_live = next_live.max(before + 1);
@@ -213,7 +216,7 @@ fn merge_lists(live: &[Child<'_, '_>], applied: &[Child<'_, '_>]) -> Vec<Value> 
     let rest = live
         .iter()
         .skip(next_live)
-        .filter(|other| position(applied, other).is_none());
+        .filter(|other| !is_applied.contains(&other.element));
     merged.extend(rest.map(|other| other.value.clone()));
     merged
 }
@@ -294,7 +297,7 @@ pub(super) fn list_errors(value: &Value, schema: Cursor<'_>, path: &str, errors:
             }
         }
         Value::Array(items) if is_granular_list(schema) => {
-            let mut seen: Vec<PathElement> = Vec::new();
+            let mut seen: HashSet<PathElement> = HashSet::new();
             for (index, item) in items.iter().enumerate() {
                 let Some(element) = list_element(item, schema) else {
                     errors.push(omitted_key(item, schema, path, index));
@@ -304,7 +307,7 @@ pub(super) fn list_errors(value: &Value, schema: Cursor<'_>, path: &str, errors:
                 if seen.contains(&element) {
                     errors.push(format!("{path}: duplicate entries for key {}", element.display()));
                 }
-                seen.push(element);
+                seen.insert(element);
             }
         }
         _ => {}

@@ -1,24 +1,44 @@
 //! JSON patch (RFC 6902, `application/json-patch+json`).
+//!
+//! A patch can make far more of an object than it holds itself: forty copies of a parent into its own child double it
+//! forty times. So each operation is measured before it is done.
 
+use json_patch::PatchOperation;
+use json_patch::jsonptr::Pointer;
 use serde_json::Value;
 
+use crate::bounds::{DEPTH_MAX, Measure};
 use crate::schema::json_type;
 
 /// The most operations that one patch may hold: what kube-apiserver allows.
 const OPERATIONS_MAX: usize = 10_000;
+/// The most bytes that the operations of one patch may copy or move: the largest body, as in kube-apiserver.
+const COPIED_BYTES_MAX: usize = 3 << 20;
+/// The most elements that may have to make room or close up in lists. 10,000 operations on a list of 5,000 elements; it
+/// takes a fraction of a second.
+const SHIFTED_MAX: usize = 50_000_000;
 
 /// Why a JSON patch cannot be applied.
 #[derive(Debug, thiserror::Error)]
 pub enum JsonPatchError {
     /// The patch is not a list.
-    #[error("error decoding patch: json: cannot unmarshal {} into Go value of type []handlers.jsonPatchOp", json_type(.0))]
-    Decode(Value),
+    #[error("error decoding patch: json: cannot unmarshal {0} into Go value of type []handlers.jsonPatchOp")]
+    Decode(&'static str),
     /// The list does not hold operations.
     #[error("the server rejected our request due to an error in our request")]
     Unknown(#[source] serde_json::Error),
     /// The patch is too long.
     #[error("The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {0}")]
     TooManyOperations(usize),
+    /// The operations copy or move more than they may.
+    #[error("operation {0} of the JSON patch: more than {COPIED_BYTES_MAX} bytes would be copied or moved")]
+    TooMuchCopied(usize),
+    /// An operation would nest the object too deeply.
+    #[error("operation {0} of the JSON patch: the object would be nested more than {DEPTH_MAX} levels deep")]
+    TooDeep(usize),
+    /// The operations work at the beginning of a large list too often.
+    #[error("operation {0} of the JSON patch: more than {SHIFTED_MAX} elements of lists would change places")]
+    TooManyShifted(usize),
     /// An operation fails on this object; the object is as it was.
     #[error("the server rejected our request due to an error in our request")]
     Operation(#[source] json_patch::PatchError),
@@ -26,16 +46,73 @@ pub enum JsonPatchError {
 
 /// Applies the patch to a copy of the object.
 pub fn apply(object: &Value, patch: &Value) -> Result<Value, JsonPatchError> {
-    if !patch.is_array() {
-        return Err(JsonPatchError::Decode(patch.clone()));
+    let Value::Array(list) = patch else {
+        return Err(JsonPatchError::Decode(json_type(patch)));
+    };
+    if list.len() > OPERATIONS_MAX {
+        return Err(JsonPatchError::TooManyOperations(list.len()));
     }
     let operations: json_patch::Patch = serde_json::from_value(patch.clone()).map_err(JsonPatchError::Unknown)?;
-    if operations.len() > OPERATIONS_MAX {
-        return Err(JsonPatchError::TooManyOperations(operations.len()));
-    }
     let mut patched = object.clone();
-    json_patch::patch(&mut patched, &operations).map_err(JsonPatchError::Operation)?;
+    let mut effort = Effort::default();
+    for (index, operation) in operations.iter().enumerate() {
+        effort.count(index, &patched, operation)?;
+        // The copy is thrown away if an operation fails, so none has to be undone.
+        json_patch::patch_unsafe(&mut patched, std::slice::from_ref(operation)).map_err(JsonPatchError::Operation)?;
+    }
     Ok(patched)
+}
+
+/// What the operations of a patch have cost so far.
+#[derive(Default)]
+struct Effort {
+    copied_bytes: usize,
+    shifted: usize,
+}
+
+impl Effort {
+    /// Counts an operation before it is done.
+    fn count(&mut self, index: usize, document: &Value, operation: &PatchOperation) -> Result<(), JsonPatchError> {
+        let brought = match operation {
+            PatchOperation::Add(add) => Measure::of(&add.value),
+            PatchOperation::Replace(replace) => Measure::of(&replace.value),
+            PatchOperation::Copy(copy) => self.copy(index, document, &copy.from)?,
+            PatchOperation::Move(change) => {
+                self.shift(index, document, &change.from)?;
+                self.copy(index, document, &change.from)?
+            }
+            PatchOperation::Remove(_) | PatchOperation::Test(_) => Measure::default(),
+        };
+        if operation.path().count() + brought.depth > DEPTH_MAX {
+            return Err(JsonPatchError::TooDeep(index));
+        }
+        match operation {
+            PatchOperation::Test(_) | PatchOperation::Replace(_) => Ok(()),
+            _ => self.shift(index, document, operation.path()),
+        }
+    }
+
+    fn copy(&mut self, index: usize, document: &Value, from: &Pointer) -> Result<Measure, JsonPatchError> {
+        let source = document.pointer(from.as_str()).map(Measure::of).unwrap_or_default();
+        self.copied_bytes += source.bytes;
+        if self.copied_bytes > COPIED_BYTES_MAX {
+            return Err(JsonPatchError::TooMuchCopied(index));
+        }
+        Ok(source)
+    }
+
+    /// Counts the elements of the list that an element comes into or goes from.
+    fn shift(&mut self, index: usize, document: &Value, path: &Pointer) -> Result<(), JsonPatchError> {
+        let list = path
+            .split_back()
+            .and_then(|(parent, _)| document.pointer(parent.as_str()))
+            .and_then(Value::as_array);
+        self.shifted += list.map_or(0, Vec::len);
+        if self.shifted > SHIFTED_MAX {
+            return Err(JsonPatchError::TooManyShifted(index));
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -84,5 +161,30 @@ mod tests {
         );
         let long = vec![json!({"op": "test", "path": "/a", "value": 1}); OPERATIONS_MAX + 1];
         check(Value::Array(long), "got 10001");
+    }
+
+    /// Each of these would take all memory, all stack or all time.
+    #[test]
+    fn patches_that_would_grow_without_bound_are_refused() {
+        let check = |object: Value, patch: Vec<Value>, expect: &str| {
+            let error = apply(&object, &Value::Array(patch)).expect_err("fails").to_string();
+            assert!(error.contains(expect), "{error}");
+        };
+        let object = json!({"data": {"a": "b"}});
+        let doubling = |from: &str| -> Vec<Value> {
+            let copy = |number| json!({"op": "copy", "from": from, "path": format!("/data/c{number}")});
+            (0..40).map(copy).collect()
+        };
+        check(object.clone(), doubling(""), "bytes would be copied");
+        check(object.clone(), doubling("/data"), "bytes would be copied");
+        let deeper: Vec<_> = (0..200)
+            .map(|n| json!({"op": "add", "path": format!("/data{}", "/a".repeat(n + 1)), "value": {}}))
+            .collect();
+        check(object, deeper, "levels deep");
+        let long = json!({"l": vec![0; 10_000]});
+        let shifting = json!({"op": "add", "path": "/l/0", "value": 0});
+        check(long.clone(), vec![shifting; 10_000], "elements of lists");
+        let turning = json!({"op": "move", "from": "/l", "path": "/l"});
+        check(long, vec![turning; 10_000], "bytes would be copied or moved");
     }
 }

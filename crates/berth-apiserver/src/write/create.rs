@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Change, Outcome, ROUNDS_MAX, Sent};
 use crate::admission;
+use crate::bounds;
 use crate::clock;
 use crate::error::{ApiError, FieldError};
 use crate::meta;
@@ -92,6 +93,7 @@ impl Change<'_> {
         if !errors.is_empty() {
             return Err(ApiError::invalid(&self.served.resource, &self.name, &errors));
         }
+        bounds::check_stored(&value)?;
         self.warnings.extend(admission::warnings(&self.served, &value));
         if self.dry_run || (self.restores && super::update::is_finished(&value)) {
             return Ok(Outcome::Tried(value));

@@ -6,7 +6,8 @@ use super::{Change, Outcome, Sent};
 use crate::apply::{self, ApplyError};
 use crate::error::ApiError;
 use crate::meta;
-use crate::patch::{json, merge, strategic};
+use crate::patch::json::{self, JsonPatchError};
+use crate::patch::{merge, strategic};
 use crate::schema;
 
 /// How a patch is to be read.
@@ -82,8 +83,12 @@ impl Change<'_> {
         let bad = |message: String| ApiError::bad_request(message);
         let mut patched = match kind {
             PatchKind::Json => json::apply(old, patch).map_err(|error| match error {
-                json::JsonPatchError::Operation(_) | json::JsonPatchError::Unknown(_) => ApiError::unprocessable(),
-                other => bad(other.to_string()),
+                JsonPatchError::Operation(_) | JsonPatchError::Unknown(_) => ApiError::unprocessable(),
+                JsonPatchError::Decode(_) => bad(error.to_string()),
+                JsonPatchError::TooManyOperations(_)
+                | JsonPatchError::TooMuchCopied(_)
+                | JsonPatchError::TooDeep(_)
+                | JsonPatchError::TooManyShifted(_) => ApiError::too_large(error),
             })?,
             PatchKind::Merge | PatchKind::Apply => {
                 if !patch.is_object() {

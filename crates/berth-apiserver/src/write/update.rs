@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::{Change, Outcome, ROUNDS_MAX, Sent};
 use crate::admission;
+use crate::bounds;
 use crate::error::{ApiError, FieldError};
 use crate::meta;
 use crate::store::{Expect, Object, WriteError};
@@ -87,6 +88,7 @@ impl Change<'_> {
             if !errors.is_empty() {
                 return Err(ApiError::invalid(&self.served.resource, &self.name, &errors));
             }
+            bounds::check_stored(&new)?;
             if self.subresource.is_empty() {
                 self.warnings.extend(admission::warnings(&self.served, &new));
             }

@@ -3,6 +3,8 @@
 //! Like merge patch, but lists merge by key or by value where the schema says so, and a patch can carry
 //! directives: `$patch: replace|delete`, `$retainKeys`, `$deleteFromPrimitiveList/FIELD` and `$setElementOrder/FIELD`.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::{Map, Value};
 
 use crate::schema::{Cursor, Schema};
@@ -115,7 +117,8 @@ fn retain_keys(original: &mut Object, patch: &Object) -> Result<()> {
         return Ok(());
     };
     let keys = keys.as_array().ok_or(StrategicPatchError::BadRetainKeys)?;
-    let is_named = |name: &String| keys.iter().any(|key| key == name);
+    let keys: HashSet<&str> = keys.iter().filter_map(Value::as_str).collect();
+    let is_named = |name: &String| keys.contains(name.as_str());
     // A key that is removed anyway need not be named.
     let mut set = patch
         .iter()
@@ -134,6 +137,7 @@ fn delete_from_lists(original: &mut Object, patch: &Object) -> Result<()> {
             continue;
         };
         let values = values.as_array().ok_or(StrategicPatchError::BadPrimitiveList)?;
+        let values: HashSet<&Value> = values.iter().collect();
         if let Some(Value::Array(list)) = original.get_mut(field) {
             list.retain(|item| !values.contains(item));
         }
@@ -173,10 +177,11 @@ fn after_deletions(before: Vec<Value>, merged: &[Value], patch: Option<&Value>, 
         return before;
     };
     let places = before.len();
+    let (was, is) = (Places::of(&before, Some(key)), Places::of(merged, Some(key)));
     let added = patch
         .iter()
-        .filter(|item| item.get(PATCH).is_none() && position(&before, item, Some(key)).is_none());
-    let left = before.iter().filter(|item| position(merged, item, Some(key)).is_some());
+        .filter(|item| item.get(PATCH).is_none() && was.of_item(item).is_none());
+    let left = before.iter().filter(|item| is.of_item(item).is_some());
     left.chain(added).take(places).cloned().collect()
 }
 
@@ -225,15 +230,14 @@ fn merge_list(original: Vec<Value>, patch: &[Value], schema: Cursor<'_>, name: &
     let key = schema
         .patch_merge_key()
         .ok_or_else(|| StrategicPatchError::ListWithoutMergeKey(name.to_owned()))?;
-    let mut merged = original.clone();
+    let mut deleted = HashSet::new();
     let mut changes = Vec::new();
     let mut replace = false;
     for item in patch {
         match item[PATCH].as_str() {
             Some("replace") => replace = true,
             Some("delete") => {
-                let wanted = merge_key(item, key)?;
-                merged.retain(|other| &other[key] != wanted);
+                deleted.insert(merge_key(item, key)?);
             }
             None => changes.push(item),
             Some("merge") => return Err(StrategicPatchError::MergeInList),
@@ -245,14 +249,28 @@ fn merge_list(original: Vec<Value>, patch: &[Value], schema: Cursor<'_>, name: &
     if replace {
         return Ok(changes.into_iter().filter_map(unmerged).collect());
     }
+    let mut merged: Vec<Value> = original
+        .iter()
+        .filter(|item| !deleted.contains(&item[key]))
+        .cloned()
+        .collect();
+    let mut places: HashMap<Value, usize> = HashMap::with_capacity(merged.len());
+    for (place, item) in merged.iter().enumerate() {
+        places.entry(item[key].clone()).or_insert(place);
+    }
     for item in &changes {
         let wanted = merge_key(item, key)?;
         let change = item.as_object().cloned().unwrap_or_default();
-        match merged.iter_mut().find(|other| &other[key] == wanted) {
+        match places.get(wanted).and_then(|place| merged.get_mut(*place)) {
             Some(Value::Object(found)) => {
                 *found = merge_object(std::mem::take(found), &change, schema.items())?;
             }
-            _ => merged.extend(unmerged(item)),
+            _ => {
+                if let Some(new) = unmerged(item) {
+                    places.insert(wanted.clone(), merged.len());
+                    merged.push(new);
+                }
+            }
         }
     }
     let order: Vec<Value> = changes.into_iter().cloned().collect();
@@ -260,12 +278,9 @@ fn merge_list(original: Vec<Value>, patch: &[Value], schema: Cursor<'_>, name: &
 }
 
 fn merge_scalars(original: Vec<Value>, patch: &[Value]) -> Vec<Value> {
-    let mut merged: Vec<Value> = Vec::with_capacity(original.len() + patch.len());
-    for item in original.iter().chain(patch) {
-        if !merged.contains(item) {
-            merged.push(item.clone());
-        }
-    }
+    let mut seen = HashSet::with_capacity(original.len() + patch.len());
+    let all = original.iter().chain(patch);
+    let merged = all.filter(|item| seen.insert(*item)).cloned().collect();
     interleaved(merged, patch, &original, None)
 }
 
@@ -276,25 +291,44 @@ fn merge_key<'a>(item: &'a Value, key: &str) -> Result<&'a Value> {
     })
 }
 
-fn position(list: &[Value], item: &Value, key: Option<&str>) -> Option<usize> {
-    match key {
-        Some(key) => list.iter().position(|other| other[key] == item[key]),
-        None => list.iter().position(|other| other == item),
+/// Where the elements of a list stand. The first of those that are the same counts.
+struct Places<'a> {
+    key: Option<&'a str>,
+    places: HashMap<&'a Value, usize>,
+}
+
+impl<'a> Places<'a> {
+    fn of(list: &'a [Value], key: Option<&'a str>) -> Self {
+        let mut places = HashMap::with_capacity(list.len());
+        for (place, item) in list.iter().enumerate() {
+            places.entry(identity(item, key)).or_insert(place);
+        }
+        Self { key, places }
     }
+
+    fn of_item(&self, item: &Value) -> Option<usize> {
+        self.places.get(identity(item, self.key)).copied()
+    }
+}
+
+/// What tells an element of a list apart: its merge key, or its value.
+fn identity<'a>(item: &'a Value, key: Option<&str>) -> &'a Value {
+    key.map_or(item, |key| &item[key])
 }
 
 /// Merges two ordered runs, the elements that `order` names and the others, so that elements which both
 /// stood in the list `before` keep their relation. Elements that are new come first.
 fn interleaved(list: Vec<Value>, order: &[Value], before: &[Value], key: Option<&str>) -> Vec<Value> {
+    let (order, before) = (Places::of(order, key), Places::of(before, key));
     let (mut named, mut others): (Vec<Value>, Vec<Value>) =
-        list.into_iter().partition(|item| position(order, item, key).is_some());
-    named.sort_by_key(|item| position(order, item, key));
-    others.sort_by_key(|item| position(before, item, key));
+        list.into_iter().partition(|item| order.of_item(item).is_some());
+    named.sort_by_key(|item| order.of_item(item));
+    others.sort_by_key(|item| before.of_item(item));
     let mut result = Vec::with_capacity(named.len() + others.len());
     let mut named = named.into_iter().peekable();
     let mut others = others.into_iter().peekable();
     while let (Some(first_named), Some(first_other)) = (named.peek(), others.peek()) {
-        let other_first = match (position(before, first_other, key), position(before, first_named, key)) {
+        let other_first = match (before.of_item(first_other), before.of_item(first_named)) {
             (Some(other), Some(named)) => other < named,
             _ => false,
         };
@@ -311,7 +345,8 @@ fn check_order(patch: Option<&Value>, order: &[Value], key: Option<&str>) -> Res
         return Ok(());
     };
     let items = items.iter().filter(|item| item[PATCH] != "delete");
-    let positions: Vec<_> = items.map(|item| position(order, item, key)).collect();
+    let places = Places::of(order, key);
+    let positions: Vec<_> = items.map(|item| places.of_item(item)).collect();
     if positions.iter().all(Option::is_some) && positions.is_sorted() {
         return Ok(());
     }
