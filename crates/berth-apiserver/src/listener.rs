@@ -1,4 +1,4 @@
-//! The API on a socket: TLS, a bearer token, and an orderly end.
+//! The API on a socket: TLS, a bearer token, bounds on what connections hold, and an orderly end.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -11,14 +11,15 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::{Request, Response, header};
 use hyper::body::Incoming;
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
 use subtle::ConstantTimeEq;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 
-use crate::body::ResponseBody;
+use crate::connection::{Outgoing, Paced, Strangers, Timely, Visitor, Watched};
 use crate::error::ApiError;
 use crate::server::Server;
 use crate::service::{ApiService, json_response};
@@ -28,8 +29,37 @@ use crate::tls::Tls;
 const DRAIN: Duration = Duration::from_secs(5);
 /// How long a client may take to shake hands.
 const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Connections at a time. Each of them takes tens of kilobytes, so this is some hundred megabytes.
+const CONNECTIONS_MAX: usize = 16_384;
+/// Requests at a time on one connection: what kube-apiserver allows.
+const STREAMS_MAX: u32 = 250;
 /// How long to wait when the system has no more file descriptors, so as not to spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long a listener waits for its clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// For the token, from when the connection was made.
+    pub token: Duration,
+    /// For the whole body of a request.
+    pub body: Duration,
+    /// For a client to take what is ready for it.
+    pub reading: Duration,
+    /// For the next request, or the answer to a ping.
+    pub idle: Duration,
+}
+
+impl Default for Patience {
+    /// The times that kube-apiserver takes, or near them.
+    fn default() -> Self {
+        Self {
+            token: Duration::from_secs(30),
+            body: Duration::from_secs(60),
+            reading: Duration::from_secs(60),
+            idle: Duration::from_secs(90),
+        }
+    }
+}
 
 /// The server cannot listen.
 #[derive(Debug, thiserror::Error)]
@@ -60,7 +90,9 @@ impl Server {
         let guarded = Guarded {
             service: self.service(),
             token: self.token.clone(),
+            patience: self.patience,
         };
+        let (strangers, room) = (Arc::default(), Arc::new(Semaphore::new(CONNECTIONS_MAX)));
         let graceful = GracefulShutdown::new();
         let mut stopping = self.api.stopping.subscribe();
         let mut stop = std::pin::pin!(stop);
@@ -69,7 +101,10 @@ impl Server {
         loop {
             tokio::select! {
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => accept(stream, &acceptor, &guarded, graceful.watcher()),
+                    Ok((stream, _)) => match room.clone().try_acquire_owned() {
+                        Ok(place) => accept(stream, place, &strangers, &acceptor, &guarded, graceful.watcher()),
+                        Err(_) => tracing::warn!("there are {CONNECTIONS_MAX} connections: one more was refused"),
+                    },
                     Err(error) => {
                         tracing::warn!(%error, "cannot accept a connection");
                         tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -116,26 +151,61 @@ impl Server {
 /// Serves one connection in a task of its own, which ends with the connection or the server.
 fn accept(
     stream: TcpStream,
+    place: OwnedSemaphorePermit,
+    strangers: &Arc<Strangers>,
     acceptor: &TlsAcceptor,
     guarded: &Guarded,
     watcher: hyper_util::server::graceful::Watcher,
 ) {
     let (acceptor, guarded) = (acceptor.clone(), guarded.clone());
+    let (visitor, eviction) = strangers.enter();
     tokio::spawn(async move {
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "cannot set TCP_NODELAY");
+        let (patience, outgoing) = (guarded.patience, Arc::new(Outgoing::default()));
+        tokio::select! {
+            () = converse(stream, acceptor, guarded, visitor, &outgoing, watcher) => {}
+            () = eviction.due(patience.token) => tracing::debug!("a connection showed no token in time"),
+            () = outgoing.stuck(patience.reading) => tracing::debug!("a client does not read its answers"),
         }
-        let stream = match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
-            Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return tracing::debug!(%error, "no TLS"),
-            Err(_) => return tracing::debug!("the TLS handshake took too long"),
-        };
-        let builder = auto::Builder::new(TokioExecutor::new());
-        let connection = builder.serve_connection(TokioIo::new(stream), guarded).into_owned();
-        if let Err(error) = watcher.watch(connection).await {
-            tracing::debug!(error, "a connection ended");
-        }
+        drop(place);
     });
+}
+
+/// Answers requests until the client goes.
+async fn converse(
+    stream: TcpStream,
+    acceptor: TlsAcceptor,
+    guarded: Guarded,
+    visitor: Arc<Visitor>,
+    outgoing: &Arc<Outgoing>,
+    watcher: hyper_util::server::graceful::Watcher,
+) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "cannot set TCP_NODELAY");
+    }
+    let stream = Watched::new(stream, outgoing.clone());
+    let stream = match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return tracing::debug!(%error, "no TLS"),
+        Err(_) => return tracing::debug!("the TLS handshake took too long"),
+    };
+    let idle = guarded.patience.idle;
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(idle);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(idle / 2)
+        .keep_alive_timeout(idle / 2)
+        .max_concurrent_streams(STREAMS_MAX);
+    let service = Conversation {
+        guarded,
+        visitor,
+        outgoing: outgoing.clone(),
+    };
+    let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+    if let Err(error) = watcher.watch(connection).await {
+        tracing::debug!(error, "a connection ended");
+    }
 }
 
 /// The service behind a token.
@@ -143,32 +213,65 @@ fn accept(
 struct Guarded {
     service: ApiService,
     token: Arc<str>,
+    patience: Patience,
+}
+
+/// What a request needs to get in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Entry {
+    /// It has the token.
+    Token,
+    /// Whether the server is alive is no secret, and probes have no token.
+    Probe,
+    /// It has neither.
+    Refused,
 }
 
 impl Guarded {
     /// Compares in constant time, so that the time of an answer tells nothing of the token.
-    fn admits<B>(&self, request: &Request<B>) -> bool {
-        // Whether the server is alive is no secret, and probes have no token.
-        if matches!(request.uri().path(), "/healthz" | "/livez" | "/readyz") {
-            return true;
-        }
+    fn entry<B>(&self, request: &Request<B>) -> Entry {
         let given = request.headers().get(header::AUTHORIZATION);
         let given = given.and_then(|value| value.to_str().ok()).unwrap_or_default();
         let given = given.strip_prefix("Bearer ").unwrap_or_default();
-        given.as_bytes().ct_eq(self.token.as_bytes()).into()
+        if given.as_bytes().ct_eq(self.token.as_bytes()).into() {
+            Entry::Token
+        } else if matches!(request.uri().path(), "/healthz" | "/livez" | "/readyz") {
+            Entry::Probe
+        } else {
+            Entry::Refused
+        }
     }
 }
 
-impl hyper::service::Service<Request<Incoming>> for Guarded {
-    type Response = Response<ResponseBody>;
+/// The service for one connection.
+#[derive(Clone)]
+struct Conversation {
+    guarded: Guarded,
+    visitor: Arc<Visitor>,
+    outgoing: Arc<Outgoing>,
+}
+
+impl hyper::service::Service<Request<Incoming>> for Conversation {
+    type Response = Response<Paced>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        if self.admits(&request) {
-            return tower_service::Service::call(&mut self.service.clone(), request);
+        let outgoing = self.outgoing.clone();
+        let paced = |response: Response<_>| response.map(|body| Paced::new(body, outgoing));
+        match self.guarded.entry(&request) {
+            Entry::Token => self.visitor.is_admitted(),
+            Entry::Probe => {}
+            Entry::Refused => {
+                // The body is not even asked for.
+                let error = ApiError::unauthorized();
+                let response = paced(json_response(error.code, &error.status()));
+                return Box::pin(std::future::ready(Ok(response)));
+            }
         }
-        let error = ApiError::unauthorized();
-        Box::pin(std::future::ready(Ok(json_response(error.code, &error.status()))))
+        let body_patience = self.guarded.patience.body;
+        let request = request.map(|body| Timely::new(body, body_patience));
+        let answer = tower_service::Service::call(&mut self.guarded.service.clone(), request);
+        Box::pin(async { answer.await.map(paced) })
     }
 }

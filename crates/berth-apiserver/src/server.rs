@@ -11,6 +11,7 @@ use crate::api::Api;
 use crate::clock::{Clock, SystemClock};
 use crate::error::ApiError;
 use crate::ids;
+use crate::listener::Patience;
 use crate::meta;
 use crate::private_file;
 use crate::service::ApiService;
@@ -63,6 +64,7 @@ pub struct Builder {
     seed: Option<u64>,
     body_bytes_max: usize,
     service_accounts: bool,
+    patience: Patience,
 }
 
 impl std::fmt::Debug for Builder {
@@ -118,6 +120,13 @@ impl Builder {
         self
     }
 
+    /// How long the listener waits for its clients.
+    #[must_use]
+    pub fn patience(mut self, patience: Patience) -> Self {
+        self.patience = patience;
+        self
+    }
+
     /// Gives each namespace a service account `default`, and lets pods have it that name none, as the controllers and the
     /// admission of a cluster do. Without this, pods have what they say.
     #[must_use]
@@ -154,7 +163,12 @@ impl Builder {
         make_basics(&api)?;
         api.recover_work();
         let api = Arc::new(api);
-        Ok(Server { api, token, own_token })
+        Ok(Server {
+            api,
+            token,
+            own_token,
+            patience: self.patience,
+        })
     }
 }
 
@@ -227,6 +241,7 @@ pub struct Server {
     pub(crate) api: Arc<Api>,
     pub(crate) token: Arc<str>,
     pub(crate) own_token: bool,
+    pub(crate) patience: Patience,
 }
 
 impl std::fmt::Debug for Server {
@@ -249,6 +264,7 @@ impl Server {
             seed: None,
             body_bytes_max: BODY_BYTES_MAX,
             service_accounts: false,
+            patience: Patience::default(),
         }
     }
 

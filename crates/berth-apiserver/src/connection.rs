@@ -1,0 +1,344 @@
+//! What one connection may hold: how long it may stay without a token, and how long it may leave what it asked for unread.
+//!
+//! Nobody who connects is trusted with more than a slot in a list. A stranger that shows no token in time goes, and the
+//! oldest stranger goes when there are too many, so that those who have a token always get in. Whoever has one may stay,
+//! but not sit on answers: what is ready to be sent and does not go out for a while ends the connection.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, Sleep};
+
+use crate::body::ResponseBody;
+use crate::call::BoxError;
+
+/// The most connections without a token at a time. A client with one is a stranger for some milliseconds.
+const STRANGERS_MAX: usize = 256;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The connections that have shown no token yet, oldest first.
+#[derive(Default)]
+pub(crate) struct Strangers {
+    next: AtomicU64,
+    waiting: Mutex<BTreeMap<u64, oneshot::Sender<Infallible>>>,
+}
+
+impl Strangers {
+    /// Lets one more in. The oldest goes if there are too many.
+    pub(crate) fn enter(self: &Arc<Self>) -> (Arc<Visitor>, Eviction) {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let (sender, evicted) = oneshot::channel();
+        let visitor = Arc::new(Visitor {
+            strangers: self.clone(),
+            number,
+            is_known: AtomicBool::new(false),
+        });
+        let mut waiting = lock(&self.waiting);
+        waiting.insert(number, sender);
+        if waiting.len() > STRANGERS_MAX {
+            waiting.pop_first();
+        }
+        drop(waiting);
+        let eviction = Eviction {
+            visitor: visitor.clone(),
+            evicted,
+        };
+        (visitor, eviction)
+    }
+}
+
+/// Somebody at the other end of a connection.
+pub(crate) struct Visitor {
+    strangers: Arc<Strangers>,
+    number: u64,
+    is_known: AtomicBool,
+}
+
+impl Visitor {
+    /// Notes that the token was shown.
+    pub(crate) fn is_admitted(&self) {
+        if !self.is_known.swap(true, Ordering::AcqRel) {
+            lock(&self.strangers.waiting).remove(&self.number);
+        }
+    }
+}
+
+impl Drop for Visitor {
+    fn drop(&mut self) {
+        lock(&self.strangers.waiting).remove(&self.number);
+    }
+}
+
+/// The end of a stranger's time.
+pub(crate) struct Eviction {
+    visitor: Arc<Visitor>,
+    evicted: oneshot::Receiver<Infallible>,
+}
+
+impl Eviction {
+    /// Completes when the stranger has to go. Never, if the token was shown by then.
+    pub(crate) async fn due(self, patience: Duration) {
+        let _ = tokio::time::timeout(patience, self.evicted).await;
+        if self.visitor.is_known.load(Ordering::Acquire) {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// What is ready to go out on a connection and has not gone, by who waits for it.
+#[derive(Default)]
+pub(crate) struct Outgoing {
+    next: AtomicU64,
+    waiting: Mutex<BTreeMap<u64, Instant>>,
+}
+
+impl Outgoing {
+    fn number(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Notes that something waits; for how long is counted from the first time.
+    fn waits(&self, number: u64) {
+        lock(&self.waiting).entry(number).or_insert_with(Instant::now);
+    }
+
+    /// Notes that it goes on.
+    fn goes_on(&self, number: u64) {
+        lock(&self.waiting).remove(&number);
+    }
+
+    /// Completes when something has waited for too long.
+    pub(crate) async fn stuck(&self, patience: Duration) {
+        loop {
+            tokio::time::sleep(patience / 2).await;
+            let now = Instant::now();
+            if lock(&self.waiting)
+                .values()
+                .any(|since| now.duration_since(*since) >= patience)
+            {
+                return;
+            }
+        }
+    }
+}
+
+/// A stream that notes when the other end does not take what is written.
+pub(crate) struct Watched<S> {
+    stream: S,
+    outgoing: Arc<Outgoing>,
+    number: u64,
+}
+
+impl<S> Watched<S> {
+    pub(crate) fn new(stream: S, outgoing: Arc<Outgoing>) -> Self {
+        let number = outgoing.number();
+        Self {
+            stream,
+            outgoing,
+            number,
+        }
+    }
+
+    fn note<T>(&self, written: &Poll<io::Result<T>>) {
+        match written {
+            Poll::Pending => self.outgoing.waits(self.number),
+            Poll::Ready(_) => self.outgoing.goes_on(self.number),
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.note(&written);
+        written
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.note(&written);
+        written
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+/// The body of an answer that notes when nobody asks for its next piece: over HTTP/2 a client can stop one answer and
+/// read on.
+pub(crate) struct Paced {
+    body: ResponseBody,
+    outgoing: Arc<Outgoing>,
+    number: u64,
+}
+
+impl Paced {
+    pub(crate) fn new(body: ResponseBody, outgoing: Arc<Outgoing>) -> Self {
+        let number = outgoing.number();
+        Self { body, outgoing, number }
+    }
+}
+
+impl Drop for Paced {
+    fn drop(&mut self) {
+        self.outgoing.goes_on(self.number);
+    }
+}
+
+impl Body for Paced {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.outgoing.goes_on(self.number);
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        if matches!(frame, Poll::Ready(Some(_))) && !self.body.is_end_stream() {
+            self.outgoing.waits(self.number);
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// The body of a request that has to be there in time.
+pub(crate) struct Timely<B> {
+    body: B,
+    due: Pin<Box<Sleep>>,
+}
+
+impl<B> Timely<B> {
+    pub(crate) fn new(body: B, patience: Duration) -> Self {
+        let due = Box::pin(tokio::time::sleep(patience));
+        Self { body, due }
+    }
+}
+
+impl<B> Body for Timely<B>
+where
+    B: Body + Unpin,
+    B::Error: Into<BoxError>,
+{
+    type Data = B::Data;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, BoxError>>> {
+        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) {
+            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+        }
+        let due = self.due.as_mut().poll(context);
+        due.map(|()| Some(Err("it did not arrive in time".into())))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stranger_goes_in_time_and_a_guest_stays() {
+        let strangers = Arc::new(Strangers::default());
+        let (_visitor, eviction) = strangers.enter();
+        let began = Instant::now();
+        eviction.due(PATIENCE).await;
+        assert_eq!(began.elapsed(), PATIENCE);
+
+        let (visitor, eviction) = strangers.enter();
+        visitor.is_admitted();
+        let forever = tokio::time::timeout(PATIENCE * 100, eviction.due(PATIENCE));
+        assert!(forever.await.is_err(), "a guest is never shown out");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_oldest_stranger_makes_room_and_guests_do_not() {
+        let strangers = Arc::new(Strangers::default());
+        let (guest, _guest_eviction) = strangers.enter();
+        guest.is_admitted();
+        let mut crowd: Vec<_> = (0..STRANGERS_MAX).map(|_| strangers.enter()).collect();
+        let (_first, first_eviction) = crowd.remove(0);
+        let mut first_due = Box::pin(first_eviction.due(PATIENCE));
+        assert_eq!(first_due.as_mut().now_or_never(), None);
+        let _one_more = strangers.enter();
+        assert_eq!(first_due.as_mut().now_or_never(), Some(()), "the oldest goes");
+        let (_second, second_eviction) = crowd.remove(0);
+        assert_eq!(second_eviction.due(PATIENCE).now_or_never(), None);
+        crowd.clear();
+        assert!(lock(&strangers.waiting).len() <= 2, "who left takes no place");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_what_waits_for_long_is_stuck() {
+        let outgoing = Arc::new(Outgoing::default());
+        let quiet = tokio::time::timeout(PATIENCE * 10, outgoing.stuck(PATIENCE));
+        assert!(quiet.await.is_err(), "nothing waits");
+        let mut answer = Paced::new(ResponseBody::chunks(["a".into(), "b".into()]), outgoing.clone());
+        let mut context = Context::from_waker(futures_util::task::noop_waker_ref());
+        let _ = Pin::new(&mut answer).poll_frame(&mut context);
+        let began = Instant::now();
+        outgoing.stuck(PATIENCE).await;
+        assert!(began.elapsed() <= PATIENCE * 2);
+        let _ = Pin::new(&mut answer).poll_frame(&mut context);
+        let read = tokio::time::timeout(PATIENCE * 10, outgoing.stuck(PATIENCE));
+        assert!(read.await.is_err(), "all of it was taken");
+    }
+}
