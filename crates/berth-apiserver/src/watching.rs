@@ -25,6 +25,8 @@ const BATCH_EVENTS: usize = 512;
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 /// How long a watch lives if the client does not say: Kubernetes takes 30 to 60 minutes.
 const TIMEOUT_SECONDS: u64 = 45 * 60;
+/// How long a watch lives at most, whatever the client says: a day. It goes on with the next one.
+const TIMEOUT_SECONDS_MAX: u64 = 24 * 60 * 60;
 
 /// What a client wants to see.
 struct WatchOptions {
@@ -61,7 +63,7 @@ impl WatchOptions {
             initial,
             mark_initial: wants_initial == Some(true) && bookmarks,
             bookmarks,
-            timeout: Duration::from_secs(timeout.unwrap_or(TIMEOUT_SECONDS)),
+            timeout: Duration::from_secs(timeout.unwrap_or(TIMEOUT_SECONDS).min(TIMEOUT_SECONDS_MAX)),
         })
     }
 }
