@@ -1,7 +1,6 @@
 //! What the schema of a CustomResourceDefinition may say. One that says what cannot be kept is refused, so that it
 //! does not stay silent later.
 
-use regex::Regex;
 use serde_json::Value;
 
 use crate::error::FieldError;
@@ -123,12 +122,9 @@ impl Walk<'_> {
 
     fn check_pattern(&mut self, schema: &Value, path: &str) {
         let pattern = &schema["pattern"];
-        // One that is merely too large to be used here is not wrong.
-        if let Some(Err(regex::Error::Syntax(error))) = pattern.as_str().map(Regex::new) {
-            let why = error.lines().last().unwrap_or_default().trim_start_matches("error: ");
-            let detail = format!("must be a valid regular expression, but isn't: error parsing regexp: {why}");
-            self.errors
-                .push(FieldError::invalid(format!("{path}.pattern"), pattern, &detail));
+        if let Some(Err(error)) = pattern.as_str().map(schema::compile_pattern) {
+            let path = format!("{path}.pattern");
+            self.errors.push(FieldError::invalid(path, pattern, &error.to_string()));
         }
     }
 

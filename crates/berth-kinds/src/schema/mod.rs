@@ -1,7 +1,9 @@
 //! Custom resources by the schema of their definition: defaults and validation.
 
 mod format;
+mod pattern;
 mod validate;
 
 pub(crate) use format::is_known as is_known_format;
+pub(crate) use pattern::compile as compile_pattern;
 pub use validate::{apply_defaults, validate};

@@ -3,20 +3,52 @@
 //! Built-in kinds have rules of their own, which a schema cannot say; this is for the others. The
 //! messages are those of a Kubernetes API server. Rules written in CEL are not evaluated.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use regex::Regex;
 use serde_json::{Map, Value};
 
 use super::format;
+use super::pattern::{self, PatternError};
 use crate::error::FieldError;
 
 /// Checks an object against `openAPIV3Schema`.
 #[must_use]
 pub fn validate(object: &Value, schema: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    validate_value(object, schema, "", &mut errors);
-    errors
+    let mut findings = Findings::default();
+    validate_value(object, schema, "", &mut findings);
+    findings.errors
+}
+
+/// What was found so far, and the patterns that were made ready for it: a list of texts has one pattern for all of them.
+#[derive(Default)]
+struct Findings<'s> {
+    errors: Vec<FieldError>,
+    patterns: HashMap<&'s str, Result<Regex, PatternError>>,
+}
+
+impl<'s> Findings<'s> {
+    fn push(&mut self, error: FieldError) {
+        self.errors.push(error);
+    }
+
+    /// What a value is told for by a schema that need not hold.
+    fn aside(&mut self, value: &Value, schema: &'s Value, path: &str) -> Vec<FieldError> {
+        let before = std::mem::take(&mut self.errors);
+        validate_value(value, schema, path, self);
+        std::mem::replace(&mut self.errors, before)
+    }
+
+    /// Why a text does not match a pattern, if so.
+    fn mismatch(&mut self, text: &str, pattern: &'s str) -> Option<String> {
+        let compiled = self.patterns.entry(pattern);
+        match compiled.or_insert_with(|| pattern::compile(pattern)) {
+            Ok(regex) if regex.is_match(text) => None,
+            Ok(_) => Some(format!("should match '{pattern}'")),
+            // Definitions with such a pattern are refused, so this one is older. It does not hold for anything.
+            Err(error) => Some(format!("should match a pattern that {error}")),
+        }
+    }
 }
 
 /// Fills in the defaults that `openAPIV3Schema` names, also where the object has null for a field that
@@ -60,7 +92,7 @@ fn join(path: &str, name: &str) -> String {
     }
 }
 
-fn validate_value(value: &Value, schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
+fn validate_value<'s>(value: &Value, schema: &'s Value, path: &str, findings: &mut Findings<'s>) {
     if value.is_null() && (schema["nullable"] == true || schema["type"].is_null()) {
         return;
     }
@@ -68,27 +100,27 @@ fn validate_value(value: &Value, schema: &Value, path: &str, errors: &mut Vec<Fi
         let found = type_name(value);
         let wanted = schema["type"].as_str().unwrap_or("integer or string");
         let detail = format!("{path} in body must be of type {wanted}: \"{found}\"");
-        errors.push(FieldError::type_invalid(path, &found.into(), &detail));
+        findings.push(FieldError::type_invalid(path, &found.into(), &detail));
         return;
     }
     if let Some(allowed) = schema["enum"].as_array().filter(|allowed| !allowed.contains(value)) {
         let allowed: Vec<_> = allowed.iter().map(Value::to_string).collect();
-        errors.push(FieldError::not_among(path, &value.to_string(), &allowed));
+        findings.push(FieldError::not_among(path, &value.to_string(), &allowed));
     }
     match value {
-        Value::String(text) => validate_text(text, schema, path, errors),
+        Value::String(text) => validate_text(text, schema, path, findings),
         Value::Number(number) => {
-            validate_number(number.as_f64().unwrap_or(0.0), value, schema, path, errors);
+            validate_number(number.as_f64().unwrap_or(0.0), value, schema, path, &mut findings.errors);
             if let Some(name) = schema["format"].as_str().filter(|name| !format::fits(value, name)) {
                 let message = format!("Checked value must be of type integer with format {name} in {path}");
-                errors.push(about_the_whole(&message));
+                findings.push(about_the_whole(&message));
             }
         }
-        Value::Array(items) => validate_list(items, schema, path, errors),
-        Value::Object(fields) => validate_object(fields, schema, path, errors),
+        Value::Array(items) => validate_list(items, schema, path, findings),
+        Value::Object(fields) => validate_object(fields, schema, path, findings),
         Value::Null | Value::Bool(_) => {}
     }
-    validate_combinations(value, schema, path, errors);
+    validate_combinations(value, schema, path, findings);
 }
 
 /// What Kubernetes says of a value as a whole names no field.
@@ -97,49 +129,42 @@ fn about_the_whole(message: &str) -> FieldError {
 }
 
 /// `oneOf`, `anyOf`, `allOf` and `not`. Where none of several holds, the errors of the one that comes closest are told.
-fn validate_combinations(value: &Value, schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
-    let outcomes = |name: &str| -> Option<Vec<Vec<FieldError>>> {
-        let check = |schema: &Value| {
-            let mut errors = Vec::new();
-            validate_value(value, schema, path, &mut errors);
-            errors
-        };
+fn validate_combinations<'s>(value: &Value, schema: &'s Value, path: &str, findings: &mut Findings<'s>) {
+    let outcomes = |name: &str, findings: &mut Findings<'s>| -> Option<Vec<Vec<FieldError>>> {
         let schemas = schema[name].as_array().filter(|schemas| !schemas.is_empty())?;
+        let check = |schema| findings.aside(value, schema, path);
         Some(schemas.iter().map(check).collect())
     };
     let closest = |outcomes: Vec<Vec<FieldError>>| outcomes.into_iter().min_by_key(Vec::len).unwrap_or_default();
-    if let Some(outcomes) = outcomes("anyOf")
+    if let Some(outcomes) = outcomes("anyOf", findings)
         && outcomes.iter().all(|errors| !errors.is_empty())
     {
         let message = format!("{path:?} must validate at least one schema (anyOf)");
-        errors.push(about_the_whole(&message));
-        errors.extend(closest(outcomes));
+        findings.push(about_the_whole(&message));
+        findings.errors.extend(closest(outcomes));
     }
-    if let Some(outcomes) = outcomes("oneOf") {
+    if let Some(outcomes) = outcomes("oneOf", findings) {
         let rule = format!("{path:?} must validate one and only one schema (oneOf)");
         match outcomes.iter().filter(|errors| errors.is_empty()).count() {
             1 => {}
             0 => {
-                errors.push(about_the_whole(&format!("{rule}. Found none valid")));
-                errors.extend(closest(outcomes));
+                findings.push(about_the_whole(&format!("{rule}. Found none valid")));
+                findings.errors.extend(closest(outcomes));
             }
-            valid => errors.push(about_the_whole(&format!("{rule}. Found {valid} valid alternatives"))),
+            valid => findings.push(about_the_whole(&format!("{rule}. Found {valid} valid alternatives"))),
         }
     }
-    if let Some(outcomes) = outcomes("allOf") {
-        let before = errors.len();
-        errors.extend(outcomes.into_iter().flatten());
-        if errors.len() > before {
+    if let Some(outcomes) = outcomes("allOf", findings) {
+        let broken: Vec<_> = outcomes.into_iter().flatten().collect();
+        if !broken.is_empty() {
+            findings.errors.extend(broken);
             let message = format!("{path:?} must validate all the schemas (allOf)");
-            errors.push(about_the_whole(&message));
+            findings.push(about_the_whole(&message));
         }
     }
-    if schema["not"].is_object() {
-        let mut refused = Vec::new();
-        validate_value(value, &schema["not"], path, &mut refused);
-        if refused.is_empty() {
-            errors.push(about_the_whole(&format!("{path:?} must not validate the schema (not)")));
-        }
+    if schema["not"].is_object() && findings.aside(value, &schema["not"], path).is_empty() {
+        let message = format!("{path:?} must not validate the schema (not)");
+        findings.push(about_the_whole(&message));
     }
 }
 
@@ -170,25 +195,24 @@ fn type_name(value: &Value) -> &'static str {
     }
 }
 
-fn validate_text(text: &str, schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
+fn validate_text<'s>(text: &str, schema: &'s Value, path: &str, findings: &mut Findings<'s>) {
     let length = text.chars().count() as u64;
     if let Some(max) = schema["maxLength"].as_u64().filter(|max| length > *max) {
-        errors.push(FieldError::too_long_for_schema(path, max));
+        findings.push(FieldError::too_long_for_schema(path, max));
     }
     if let Some(min) = schema["minLength"].as_u64().filter(|min| length < *min) {
         let body = format!("{path} in body should be at least {min} chars long");
-        errors.push(FieldError::invalid_text(path, &format!("\"{text}\""), &body));
+        findings.push(FieldError::invalid_text(path, &format!("\"{text}\""), &body));
     }
-    if let Some(pattern) = schema["pattern"].as_str() {
-        // A pattern that cannot be read restricts nothing: the definition should not have been accepted.
-        if Regex::new(pattern).is_ok_and(|regex| !regex.is_match(text)) {
-            let body = format!("{path} in body should match '{pattern}'");
-            errors.push(FieldError::invalid_text(path, &format!("\"{text}\""), &body));
-        }
+    if let Some(pattern) = schema["pattern"].as_str()
+        && let Some(why) = findings.mismatch(text, pattern)
+    {
+        let body = format!("{path} in body {why}");
+        findings.push(FieldError::invalid_text(path, &format!("\"{text}\""), &body));
     }
     if let Some(name) = schema["format"].as_str().filter(|name| !format::has(text, name)) {
         let body = format!("{path} in body must be of type {name}: \"{text}\"");
-        errors.push(FieldError::type_invalid(path, &text.into(), &body));
+        findings.push(FieldError::type_invalid(path, &text.into(), &body));
     }
 }
 
@@ -216,19 +240,19 @@ fn validate_number(number: f64, value: &Value, schema: &Value, path: &str, error
     }
 }
 
-fn validate_list(items: &[Value], schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
+fn validate_list<'s>(items: &[Value], schema: &'s Value, path: &str, findings: &mut Findings<'s>) {
     let count = items.len() as u64;
     if let Some(max) = schema["maxItems"].as_u64().filter(|max| count > *max) {
-        errors.push(FieldError::too_many(path, count, max));
+        findings.push(FieldError::too_many(path, count, max));
     }
     if let Some(min) = schema["minItems"].as_u64().filter(|min| count < *min) {
         let detail = format!("{path} in body should have at least {min} items");
-        errors.push(FieldError::invalid(path, &count.into(), &detail));
+        findings.push(FieldError::invalid(path, &count.into(), &detail));
     }
     for (index, item) in items.iter().enumerate() {
-        validate_value(item, &schema["items"], &format!("{path}[{index}]"), errors);
+        validate_value(item, &schema["items"], &format!("{path}[{index}]"), findings);
     }
-    validate_uniqueness(items, schema, path, errors);
+    validate_uniqueness(items, schema, path, &mut findings.errors);
 }
 
 /// In a set each value stands once, in a map each key.
@@ -259,14 +283,14 @@ fn validate_uniqueness(items: &[Value], schema: &Value, path: &str, errors: &mut
     }
 }
 
-fn validate_object(fields: &Map<String, Value>, schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
+fn validate_object<'s>(fields: &Map<String, Value>, schema: &'s Value, path: &str, findings: &mut Findings<'s>) {
     let count = fields.len() as u64;
     if let Some(max) = schema["maxProperties"].as_u64().filter(|max| count > *max) {
-        errors.push(FieldError::too_many(path, count, max));
+        findings.push(FieldError::too_many(path, count, max));
     }
     if let Some(min) = schema["minProperties"].as_u64().filter(|min| count < *min) {
         let detail = format!("{path} in body should have at least {min} properties");
-        errors.push(FieldError::invalid(path, &count.into(), &detail));
+        findings.push(FieldError::invalid(path, &count.into(), &detail));
     }
     for required in schema["required"]
         .as_array()
@@ -275,7 +299,7 @@ fn validate_object(fields: &Map<String, Value>, schema: &Value, path: &str, erro
         .filter_map(Value::as_str)
     {
         if !fields.contains_key(required) {
-            errors.push(FieldError::required(join(path, required), ""));
+            findings.push(FieldError::required(join(path, required), ""));
         }
     }
     for (name, value) in fields {
@@ -284,7 +308,7 @@ fn validate_object(fields: &Map<String, Value>, schema: &Value, path: &str, erro
             .get("additionalProperties")
             .filter(|elements| elements.is_object());
         if let Some(schema) = property.or(element) {
-            validate_value(value, schema, &join(path, name), errors);
+            validate_value(value, schema, &join(path, name), findings);
         }
     }
 }
