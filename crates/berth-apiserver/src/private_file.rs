@@ -4,7 +4,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Makes a directory, and those above it, unless it is there. One that is there is the user's: it stays as it is.
+/// Makes a directory, and those above it, unless it is there. One that is there stays as it is, and is refused if others
+/// may put files into it: a token or a key that somebody planted would be taken for our own.
 pub(crate) fn create_directory(path: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
@@ -13,7 +14,10 @@ pub(crate) fn create_directory(path: &Path) -> io::Result<()> {
         use std::os::unix::fs::DirBuilderExt;
         builder.mode(0o700);
     }
-    builder.create(path)
+    builder.create(path)?;
+    #[cfg(unix)]
+    ownership::check_directory(path)?;
+    Ok(())
 }
 
 /// Makes a new, empty file.
@@ -46,7 +50,7 @@ pub(crate) fn read_or_make<E: From<io::Error>>(
     path: &Path,
     make: impl FnOnce() -> Result<String, E>,
 ) -> Result<String, E> {
-    match fs::read_to_string(path) {
+    match read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         found => return Ok(found?),
     }
@@ -61,4 +65,99 @@ pub(crate) fn read_or_make<E: From<io::Error>>(
     file.sync_all()?;
     fs::rename(&unfinished, path)?;
     Ok(text)
+}
+
+/// What a file of our own holds.
+fn read(path: &Path) -> io::Result<String> {
+    #[cfg(unix)]
+    ownership::check_file(path)?;
+    fs::read_to_string(path)
+}
+
+/// Who may have written a file, or may put one into a directory.
+#[cfg(unix)]
+mod ownership {
+    use std::fs::Metadata;
+    use std::io;
+    use std::os::unix::fs::MetadataExt;
+    use std::path::Path;
+
+    const WRITABLE_BY_OTHERS: u32 = 0o002;
+    const WRITABLE_BY_GROUP_OR_OTHERS: u32 = 0o022;
+
+    /// A group may write, as that of a volume in Kubernetes may. What its members plant is still theirs: see `check_file`.
+    pub(super) fn check_directory(path: &Path) -> io::Result<()> {
+        check_owner(path, &path.metadata()?, WRITABLE_BY_OTHERS)
+    }
+
+    pub(super) fn check_file(path: &Path) -> io::Result<()> {
+        let metadata = path.symlink_metadata()?;
+        if !metadata.is_file() {
+            return Err(refusal(path, "is not a regular file"));
+        }
+        check_owner(path, &metadata, WRITABLE_BY_GROUP_OR_OTHERS)
+    }
+
+    fn check_owner(path: &Path, metadata: &Metadata, forbidden: u32) -> io::Result<()> {
+        let own = rustix::process::geteuid().as_raw();
+        if ![own, 0].contains(&metadata.uid()) {
+            return Err(refusal(path, "belongs to another user"));
+        }
+        if metadata.mode() & forbidden != 0 {
+            return Err(refusal(path, "may be written by others"));
+        }
+        Ok(())
+    }
+
+    fn refusal(path: &Path, why: &str) -> io::Error {
+        let path = path.display();
+        io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!("{path} {why}, so its content is not trusted: take that right away, or choose another directory"),
+        )
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn allow(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn taken(path: &Path) -> Result<String, String> {
+        read_or_make(path, || Ok::<_, io::Error>("made".to_owned())).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn only_our_own_files_are_trusted() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("token");
+        assert_eq!(taken(&path).as_deref(), Ok("made"));
+        fs::write(&path, "kept").unwrap();
+        assert_eq!(taken(&path).as_deref(), Ok("kept"));
+        allow(&path, 0o622);
+        assert!(taken(&path).unwrap_err().contains("may be written by others"));
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(taken(&link).unwrap_err().contains("not a regular file"));
+    }
+
+    #[test]
+    fn a_directory_that_anybody_may_write_to_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        for (mode, accepted) in [
+            (0o700, true),
+            (0o755, true),
+            (0o2770, true),
+            (0o777, false),
+            (0o1777, false),
+        ] {
+            allow(directory.path(), mode);
+            assert_eq!(create_directory(directory.path()).is_ok(), accepted, "{mode:o}");
+        }
+    }
 }
