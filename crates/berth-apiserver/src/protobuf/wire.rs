@@ -1,5 +1,8 @@
 //! The wire format: numbered fields of four kinds, one after another.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
 /// A body that ends in the middle of a field, or a kind that does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Broken;
@@ -115,22 +118,7 @@ pub(super) fn varints(mut bytes: &[u8]) -> impl Iterator<Item = Result<u64, Brok
 
 /// Bytes as JSON holds them.
 pub(super) fn base64(bytes: &[u8]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let byte = |index: usize| u32::from(chunk.get(index).copied().unwrap_or(0));
-        let group = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for index in 0..4 {
-            // A chunk of n bytes makes n + 1 letters; the rest is padding.
-            let letter = ALPHABET[(group >> (18 - 6 * index)) as usize & 63];
-            text.push(if index as usize <= chunk.len() {
-                char::from(letter)
-            } else {
-                '='
-            });
-        }
-    }
-    text
+    STANDARD.encode(bytes)
 }
 
 #[cfg(test)]
