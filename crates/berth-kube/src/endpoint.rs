@@ -1,5 +1,8 @@
 //! Answers `/metrics`, `/healthz` (also `/livez`), `/readyz` and, where there is something to show, `/configz` over
 //! plain HTTP.
+//!
+//! Health is answered whatever else happens. A connection carries one request and ends soon, read or unread; when there
+//! are too many, the oldest goes and the new one is heard; and the work of the component is done by other threads.
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
@@ -10,22 +13,29 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
+use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::net::TcpListener;
-use tokio::task::JoinSet;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// A client that does not send its request in this time is cut off.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// A connection is over after this time, whatever it is in the middle of: also a client that never reads its answer.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
 /// Connections at a time: a scraper, the kubelet's probes, and room for people.
-const MAX_CONNECTIONS: usize = 64;
+const CONNECTIONS_MAX: usize = 64;
 
 /// An owner of a state that has not come round for so long hangs. One turn takes far less, also of a large cluster.
 const STALL: Duration = Duration::from_secs(60);
+/// A kind whose watch has failed for so long is not known any more. A failure that passes takes less.
+const STALE: Duration = Duration::from_secs(60);
 /// How often an owner of a state comes round at least.
 pub(crate) const PULSE: Duration = Duration::from_secs(10);
 
@@ -42,6 +52,8 @@ struct Told {
     ready: AtomicBool,
     /// Kinds that are not read yet.
     missing: Mutex<Vec<&'static str>>,
+    /// Kinds whose watches fail, and since when.
+    failing: Mutex<BTreeMap<&'static str, Instant>>,
     /// Until when the lease holds, while it leads.
     lease: Mutex<Option<Instant>>,
     /// When the owner of the state last came round, while there is one.
@@ -67,6 +79,16 @@ impl Health {
     /// Says which kinds are not read yet.
     pub(crate) fn set_missing(&self, kinds: Vec<&'static str>) {
         *lock(&self.told.missing) = kinds;
+    }
+
+    /// Says whether the watch of a kind brings what happens.
+    pub(crate) fn set_watching(&self, kind: &'static str, works: bool) {
+        let mut failing = lock(&self.told.failing);
+        if works {
+            failing.remove(kind);
+        } else {
+            failing.entry(kind).or_insert_with(Instant::now);
+        }
     }
 
     /// Says until when the lease holds, if the component leads.
@@ -105,6 +127,16 @@ impl Health {
     }
 
     fn unreadiness(&self) -> Option<String> {
+        let now = Instant::now();
+        let stale: Vec<_> = lock(&self.told.failing)
+            .iter()
+            .map(|(kind, since)| (kind, now.duration_since(*since)))
+            .filter(|(_, time)| *time > STALE)
+            .map(|(kind, time)| format!("{kind} (for {} s)", time.as_secs()))
+            .collect();
+        if !stale.is_empty() {
+            return Some(format!("watches fail: {}", stale.join(", ")));
+        }
         if self.is_ready() {
             return None;
         }
@@ -122,7 +154,7 @@ pub async fn serve(listener: TcpListener, health: Health, registry: Arc<Registry
     serve_with(listener, health, registry, None, cancel).await;
 }
 
-/// Serves until cancelled, with the configuration at `/configz`.
+/// Serves until cancelled, with the configuration at `/configz`, in a thread of its own.
 pub async fn serve_with(
     listener: TcpListener,
     health: Health,
@@ -130,16 +162,45 @@ pub async fn serve_with(
     configuration: Option<Arc<str>>,
     cancel: CancellationToken,
 ) {
-    let mut connections = JoinSet::new();
-    loop {
-        while connections.try_join_next().is_some() {}
-        if connections.len() >= MAX_CONNECTIONS {
-            let _ = connections.join_next().await;
-            continue;
+    let answers = Answers {
+        health,
+        registry,
+        configuration,
+    };
+    let (ended, end) = oneshot::channel::<Infallible>();
+    // The thread ends also if nobody waits for it any more.
+    let stop = cancel.child_token();
+    let _stop = stop.clone().drop_guard();
+    let thread = std::thread::Builder::new().name("endpoint".to_owned());
+    let spawned = thread.spawn(move || {
+        let _ended = ended;
+        if let Err(error) = serve_here(listener, answers, stop) {
+            tracing::error!(%error, "the endpoint cannot be served");
         }
-        let Some(accepted) = cancel.run_until_cancelled(listener.accept()).await else {
-            return;
-        };
+    });
+    match spawned {
+        // Nothing is ever sent: the channel closes when the thread ends.
+        Ok(_) => drop(end.await),
+        Err(error) => tracing::error!(%error, "the endpoint has no thread"),
+    }
+}
+
+/// Serves in this thread.
+fn serve_here(listener: TcpListener, answers: Answers, cancel: CancellationToken) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // A listener belongs to the runtime in which it was made.
+    let listener = listener.into_std()?;
+    runtime.block_on(async {
+        let listener = TcpListener::from_std(listener)?;
+        accept(&listener, &answers, &cancel).await;
+        Ok(())
+    })
+}
+
+async fn accept(listener: &TcpListener, answers: &Answers, cancel: &CancellationToken) {
+    let mut connections = JoinSet::new();
+    let mut oldest_first: VecDeque<AbortHandle> = VecDeque::new();
+    while let Some(accepted) = cancel.run_until_cancelled(listener.accept()).await {
         let stream = match accepted {
             Ok((stream, _)) => stream,
             Err(error) => {
@@ -149,64 +210,82 @@ pub async fn serve_with(
                 continue;
             }
         };
-        let (health, registry, configuration) = (health.clone(), Arc::clone(&registry), configuration.clone());
-        connections.spawn(async move {
-            let service = service_fn(move |request| {
-                let answer = answer(&request, &health, &registry, configuration.as_deref());
-                async move { Ok::<_, Infallible>(answer) }
-            });
-            let mut server = http1::Builder::new();
-            let server = server.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
-            if let Err(error) = server.serve_connection(TokioIo::new(stream), service).await {
-                tracing::debug!(%error, "a connection to the endpoint failed");
-            }
-        });
+        while connections.try_join_next().is_some() {}
+        oldest_first.retain(|connection| !connection.is_finished());
+        if oldest_first.len() >= CONNECTIONS_MAX
+            && let Some(oldest) = oldest_first.pop_front()
+        {
+            oldest.abort();
+        }
+        let connection = tokio::time::timeout(CONNECTION_TIMEOUT, converse(stream, answers.clone()));
+        oldest_first.push_back(connections.spawn(connection));
     }
 }
 
-fn answer(
-    request: &Request<Incoming>,
-    health: &Health,
-    registry: &Registry,
-    configuration: Option<&str>,
-) -> Response<Full<Bytes>> {
-    let state = |problem: Option<String>| {
-        let status = match &problem {
-            None => StatusCode::OK,
-            Some(_) => StatusCode::SERVICE_UNAVAILABLE,
-        };
-        let body = problem.unwrap_or_else(|| "ok".to_owned());
-        (status, "text/plain; charset=utf-8", body)
-    };
-    let (status, content_type, body) = match (request.uri().path(), configuration) {
-        ("/healthz" | "/livez", _) => state(health.ailment().map(str::to_owned)),
-        ("/readyz", _) => state(health.unreadiness()),
-        ("/configz", Some(text)) => (StatusCode::OK, "application/json", text.to_owned()),
-        ("/metrics", _) => {
-            let mut text = String::new();
-            let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            match encode(&mut text, registry) {
-                Ok(()) => (StatusCode::OK, content_type, text),
-                Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, "text/plain", error.to_string()),
-            }
-        }
-        _ => (
-            StatusCode::NOT_FOUND,
-            "text/plain; charset=utf-8",
-            "not found".to_owned(),
-        ),
-    };
-    let mut response = Response::new(Full::new(Bytes::from(body)));
-    *response.status_mut() = status;
-    if let Ok(value) = content_type.parse() {
-        response.headers_mut().insert(http::header::CONTENT_TYPE, value);
+/// Answers one request.
+async fn converse(stream: TcpStream, answers: Answers) {
+    let service = service_fn(move |request: Request<Incoming>| {
+        let answer = answers.answer(request.uri().path());
+        async move { Ok::<_, Infallible>(answer) }
+    });
+    let mut server = http1::Builder::new();
+    let server = server
+        .keep_alive(false)
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT);
+    if let Err(error) = server.serve_connection(TokioIo::new(stream), service).await {
+        tracing::debug!(%error, "a connection to the endpoint failed");
     }
-    response
+}
+
+/// What the endpoint tells.
+#[derive(Clone)]
+struct Answers {
+    health: Health,
+    registry: Arc<Registry>,
+    configuration: Option<Arc<str>>,
+}
+
+impl Answers {
+    fn answer(&self, path: &str) -> Response<Full<Bytes>> {
+        let state = |problem: Option<String>| {
+            let status = match &problem {
+                None => StatusCode::OK,
+                Some(_) => StatusCode::SERVICE_UNAVAILABLE,
+            };
+            let body = problem.unwrap_or_else(|| "ok".to_owned());
+            (status, "text/plain; charset=utf-8", body)
+        };
+        let (status, content_type, body) = match (path, &self.configuration) {
+            ("/healthz" | "/livez", _) => state(self.health.ailment().map(str::to_owned)),
+            ("/readyz", _) => state(self.health.unreadiness()),
+            ("/configz", Some(text)) => (StatusCode::OK, "application/json", text.to_string()),
+            ("/metrics", _) => {
+                let mut text = String::new();
+                let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+                match encode(&mut text, &self.registry) {
+                    Ok(()) => (StatusCode::OK, content_type, text),
+                    Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, "text/plain", error.to_string()),
+                }
+            }
+            _ => (
+                StatusCode::NOT_FOUND,
+                "text/plain; charset=utf-8",
+                "not found".to_owned(),
+            ),
+        };
+        let mut response = Response::new(Full::new(Bytes::from(body)));
+        *response.status_mut() = status;
+        if let Ok(value) = content_type.parse() {
+            response.headers_mut().insert(http::header::CONTENT_TYPE, value);
+        }
+        response
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Health, STALL};
+    use super::{Health, STALE, STALL};
     use tokio::time::{Duration, Instant, advance};
 
     #[tokio::test(start_paused = true)]
@@ -225,6 +304,20 @@ mod tests {
         assert_eq!(health.ailment(), Some("the owner of the state hangs"));
         health.set_beating(true);
         assert!(health.is_healthy());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_has_not_heard_of_a_kind_for_long_is_not_ready() {
+        let health = Health::default();
+        health.set_ready(true);
+        health.set_watching("Node", false);
+        advance(STALE).await;
+        assert_eq!(health.unreadiness(), None, "it may pass");
+        health.set_watching("Node", false);
+        advance(Duration::from_secs(1)).await;
+        assert_eq!(health.unreadiness().as_deref(), Some("watches fail: Node (for 61 s)"));
+        health.set_watching("Node", true);
+        assert_eq!(health.unreadiness(), None);
     }
 
     #[test]

@@ -125,6 +125,7 @@ impl<O> Inbox<O> {
 pub(crate) struct Forward<T> {
     sender: mpsc::Sender<Message>,
     metrics: RunMetrics,
+    health: Health,
     kind: PhantomData<fn() -> T>,
 }
 
@@ -136,6 +137,7 @@ impl<T> Forward<T> {
         let forward = Self {
             sender,
             metrics: RunMetrics::default(),
+            health: Health::default(),
             kind: PhantomData,
         };
         (forward, messages)
@@ -144,6 +146,7 @@ impl<T> Forward<T> {
 
 impl<T: Watched> Sink<T> for Forward<T> {
     async fn take(&mut self, difference: Difference<T>) -> bool {
+        self.health.set_watching(T::KIND.name(), true);
         if difference.relisted {
             self.metrics.relisted(T::KIND);
         }
@@ -176,10 +179,12 @@ impl<T: Watched> Sink<T> for Forward<T> {
 
     fn problem(&mut self, _problem: &str) {
         self.metrics.watch_failed(T::KIND);
+        self.health.set_watching(T::KIND.name(), false);
     }
 
     /// Nothing has changed but that the server answers: a message without changes.
     async fn recovered(&mut self) {
+        self.health.set_watching(T::KIND.name(), true);
         let message = Message {
             resource: Resource::of(T::KIND),
             difference: Difference::nothing(),
@@ -201,6 +206,7 @@ pub(crate) fn open(
     let mut opener = Opener {
         api,
         metrics,
+        health,
         cancel,
         tasks,
         sender,
@@ -219,6 +225,7 @@ pub(crate) fn open(
 struct Opener<'a> {
     api: &'a Api,
     metrics: &'a RunMetrics,
+    health: &'a Health,
     cancel: &'a CancellationToken,
     tasks: &'a mut JoinSet<&'static str>,
     sender: mpsc::Sender<Message>,
@@ -231,6 +238,7 @@ impl Opener<'_> {
         Forward {
             sender: self.sender.clone(),
             metrics: self.metrics.clone(),
+            health: self.health.clone(),
             kind: PhantomData,
         }
     }

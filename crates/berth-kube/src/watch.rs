@@ -1,8 +1,8 @@
 //! Keeps up with the objects of one kind.
 //!
 //! A watch lists once and then follows changes. When the connection ends it goes on from where it
-//! was; when the server no longer knows that place it lists again, and hands over what differs from
-//! what it had handed over before, as one difference. An object that cannot be decoded is reported
+//! was; when the server no longer knows that place, or refuses to go on from it for whatever reason, it
+//! lists again, and hands over what differs from what it had handed over before, as one difference. An object that cannot be decoded is reported
 //! and set aside: it neither stops the watch nor counts as deleted.
 
 use crate::api::{Api, ApiError, Status};
@@ -32,6 +32,8 @@ const SILENCE: Duration = Duration::from_secs(WATCH_SECONDS + 20);
 const SILENCE_BETWEEN_BOOKMARKS: Duration = Duration::from_secs(100);
 /// A watch that ends sooner than this without a word was not opened in earnest.
 const SHORTEST_WATCH: Duration = Duration::from_secs(5);
+/// Failures in a row after which the place to follow from is doubted, whatever they were.
+const FAILURES_MAX: u32 = 3;
 /// A line longer than this is no object: etcd holds at most 1.5 MiB, and JSON is at most some times longer.
 const MAX_LINE_BYTES: usize = 64 << 20;
 
@@ -276,6 +278,11 @@ impl<T: Watchable> Watcher<T> {
                         // A server that is back may refuse once more before it has read who may do what.
                         (self.unreachable, self.failures) = (unreachable, 0);
                     }
+                    if !error.is_outage() {
+                        // The server does not like the question, which holds nothing but the place to follow from; or
+                        // nobody can tell what its answer left out.
+                        self.version = None;
+                    }
                     self.wait(&mut sink, &error.to_string()).await;
                 }
             }
@@ -285,6 +292,9 @@ impl<T: Watchable> Watcher<T> {
     /// Tells of a problem and waits, the longer the more there were in a row.
     async fn wait(&mut self, sink: &mut impl Sink<T>, problem: &str) {
         self.failures = self.failures.saturating_add(1);
+        if self.failures.is_multiple_of(FAILURES_MAX) && !self.unreachable {
+            self.version = None;
+        }
         let max = if self.unreachable {
             Backoff::OUTAGE_MAX
         } else {
@@ -423,8 +433,9 @@ impl<T: Watchable> Watcher<T> {
     async fn follow(&mut self, version: &str, sink: &mut impl Sink<T>) -> Result<Ended, ApiError> {
         let collection = self.resource.collection(None);
         let path = format!(
-            "{collection}?watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}{}&resourceVersion={version}",
-            self.selector
+            "{collection}?watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}{}&resourceVersion={}",
+            self.selector,
+            escape(version)
         );
         let mut lines = Lines::new(self.api.stream(&path).await?);
         if self.failures > 0 {

@@ -380,3 +380,37 @@ async fn a_watch_that_falls_silent_is_opened_anew() {
         assert_eq!((opened[1] - opened[0]).as_secs(), seconds, "{brings:?}");
     }
 }
+
+/// Each of these used to be asked for ever, while nothing new was heard.
+#[tokio::test(start_paused = true)]
+async fn a_place_from_which_the_server_does_not_go_on_is_given_up() {
+    let refused = |code: u16| {
+        let status = json!({"kind": "Status", "code": code, "reason": "BadRequest", "message": "invalid version"});
+        (StatusCode::from_u16(code).unwrap(), status.to_string())
+    };
+    let nonsense = || (StatusCode::OK, "nonsense\n".to_owned());
+    for refusals in [
+        vec![refused(400)],
+        vec![refused(422)],
+        vec![nonsense()],
+        vec![refused(500); 3],
+        vec![lines(&[]); 3],
+    ] {
+        let before = vec![list(7, &[volume("a", 3)])];
+        let after = vec![list(9, &[volume("a", 9)])];
+        let asked = check([before, refusals, after].concat(), &[&["a@3"], &["a@9"]]).await;
+        assert!(!asked.last().unwrap().contains("watch=true"), "{asked:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_may_be_any_text() {
+    let metadata = json!({"resourceVersion": "7 #\u{1}ä"});
+    let page = json!({"metadata": metadata, "items": [volume("a", 3)]}).to_string();
+    let asked = check(
+        vec![(StatusCode::OK, page), lines(&[("ADDED", volume("b", 8))])],
+        &[&["a@3"], &["b@8"]],
+    )
+    .await;
+    assert!(asked[1].ends_with("resourceVersion=7%20%23%01%C3%A4"), "{}", asked[1]);
+}
