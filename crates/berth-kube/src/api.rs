@@ -2,6 +2,7 @@
 //!
 //! Objects are sent as JSON and received as bytes, so that callers decode just the fields they need.
 
+use crate::lease::Gate;
 use crate::resource::Resource;
 use berth_core::effect::Merge;
 use bytes::Bytes;
@@ -58,6 +59,12 @@ pub enum ApiError {
         /// The request's path.
         path: String,
     },
+    /// It was not sent: this copy does not lead any more.
+    #[error("{path}: not sent, because the lease has run out and another copy may lead")]
+    NotLeading {
+        /// The request's path.
+        path: String,
+    },
     /// The request or the answer is not what the API defines.
     #[error("{path}: {problem}")]
     Malformed {
@@ -73,7 +80,7 @@ impl ApiError {
     pub(crate) fn code(&self) -> Option<u16> {
         match self {
             Self::Refused { code, .. } => Some(*code),
-            Self::Transport { .. } | Self::TimedOut { .. } | Self::Malformed { .. } => None,
+            Self::Transport { .. } | Self::TimedOut { .. } | Self::NotLeading { .. } | Self::Malformed { .. } => None,
         }
     }
 
@@ -135,7 +142,7 @@ impl ApiError {
         match self {
             Self::Transport { .. } | Self::TimedOut { .. } => true,
             Self::Refused { code, .. } => matches!(code, 401 | 403 | 429) || *code >= 500,
-            Self::Malformed { .. } => false,
+            Self::NotLeading { .. } | Self::Malformed { .. } => false,
         }
     }
 
@@ -165,7 +172,7 @@ impl ApiError {
     /// Whether the request may have been carried out all the same: the answer was lost, or the server gave up on it.
     #[must_use]
     pub fn is_in_doubt(&self) -> bool {
-        self.code().is_none_or(|code| code >= 500)
+        !matches!(self, Self::NotLeading { .. }) && self.code().is_none_or(|code| code >= 500)
     }
 
     /// The version asked for is too old: list again.
@@ -250,6 +257,8 @@ pub struct Api {
     field_manager: String,
     /// Who asks, for the logs of API servers.
     agent: HeaderValue,
+    /// What every write has to pass.
+    gate: Gate,
 }
 
 impl Api {
@@ -262,7 +271,15 @@ impl Api {
             client,
             agent: HeaderValue::try_from(agent).unwrap_or(HeaderValue::from_static("berth")),
             field_manager,
+            gate: Gate::default(),
         }
+    }
+
+    /// Writes only while a lease holds.
+    #[must_use]
+    pub fn gated(mut self, gate: Gate) -> Self {
+        self.gate = gate;
+        self
     }
 
     /// Sends a request and gives the answer's body as it streams in.
@@ -318,6 +335,9 @@ impl Api {
             path: path.to_owned(),
             source: Box::new(source),
         };
+        if method != Method::GET && !self.gate.is_open() {
+            return Err(ApiError::NotLeading { path: path.to_owned() });
+        }
         let sent = timeout(REQUEST_TIMEOUT, self.client.send(request)).await;
         sent.map_err(|_| timed_out(path))?.map_err(transport)
     }

@@ -185,6 +185,7 @@ pub(crate) async fn run<C: Component>(
         while tasks.join_next().await.is_some() {}
         return Ok(());
     }
+    let api = api.gated(lead.gate.clone());
     component.prepare(&api).await;
     let owner = start(api, component, &cancel, &mut tasks);
     tracing::info!("{} started", C::NAME);

@@ -13,13 +13,70 @@ use jiff::Timestamp;
 use prometheus_client::metrics::gauge::Gauge;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 /// How long giving up the lease may take. Without it the next leader waits for the lease to run out.
 const RELEASE: Duration = Duration::from_secs(2);
+
+/// Whether this copy may write at this moment. Clones ask about the same lease.
+///
+/// A process that was stopped goes on where it was, in the middle of whatever it was about to do, before any of its timers
+/// has had a turn. So the clock is asked right before each write, and not only the task that renews the lease.
+#[derive(Clone, Debug, Default)]
+pub struct Gate {
+    /// Without an election everybody may write.
+    term: Option<Arc<Mutex<Option<Term>>>>,
+}
+
+/// For how long the lease is believed in.
+#[derive(Clone, Copy, Debug)]
+struct Term {
+    /// By the clock that tells how much time has passed.
+    until: Instant,
+    /// By the clock on the wall, which goes on while a machine sleeps.
+    until_on_the_wall: SystemTime,
+}
+
+impl Gate {
+    /// A gate that is shut until there is a lease.
+    fn shut() -> Self {
+        Self {
+            term: Some(Arc::default()),
+        }
+    }
+
+    /// Whether the lease holds.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        let Some(term) = &self.term else {
+            return true;
+        };
+        let term = *term.lock().unwrap_or_else(PoisonError::into_inner);
+        term.is_some_and(|term| Instant::now() < term.until && SystemTime::now() < term.until_on_the_wall)
+    }
+
+    /// Opens it for a time that began at two moments which are the same.
+    fn open_for(&self, time: Duration, since: Instant, since_on_the_wall: SystemTime) {
+        self.set(Some(Term {
+            until: since + time,
+            until_on_the_wall: since_on_the_wall + time,
+        }));
+    }
+
+    fn close(&self) {
+        self.set(None);
+    }
+
+    fn set(&self, new: Option<Term>) {
+        if let Some(term) = &self.term {
+            *term.lock().unwrap_or_else(PoisonError::into_inner) = new;
+        }
+    }
+}
 
 /// Which lease, and how patient.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +133,8 @@ pub struct Lease {
     observed: Option<(Value, Instant)>,
     /// When the request was sent by which we last took or renewed it.
     renewed: Instant,
+    /// Lets writes through while it is ours.
+    gate: Gate,
     /// Who tells whether this copy can work.
     health: Option<Health>,
 }
@@ -89,8 +148,15 @@ impl Lease {
             options,
             observed: None,
             renewed: Instant::now(),
+            gate: Gate::shut(),
             health: None,
         }
+    }
+
+    /// What writes have to pass that only the leader may do.
+    #[must_use]
+    pub fn gate(&self) -> Gate {
+        self.gate.clone()
     }
 
     /// The same, telling of itself: who stands by is ready once the lease could be read, and who leads is alive while it
@@ -109,11 +175,11 @@ impl Lease {
     pub async fn acquire(&mut self, cancel: &CancellationToken) -> bool {
         let attempts = async {
             loop {
-                let sent = Instant::now();
+                let (sent, on_the_wall) = (Instant::now(), SystemTime::now());
                 let tried = timeout(self.patience(), self.try_once()).await;
                 match &tried {
                     Ok(Ok(true)) => {
-                        self.renew(sent);
+                        self.renew(sent, on_the_wall);
                         return;
                     }
                     Ok(Ok(false)) => {}
@@ -131,8 +197,9 @@ impl Lease {
         cancel.run_until_cancelled(attempts).await.is_some()
     }
 
-    fn renew(&mut self, sent: Instant) {
+    fn renew(&mut self, sent: Instant, on_the_wall: SystemTime) {
         self.renewed = sent;
+        self.gate.open_for(self.options.renew_deadline, sent, on_the_wall);
         if let Some(health) = &self.health {
             health.set_lease(Some(sent + self.options.duration));
         }
@@ -141,6 +208,10 @@ impl Lease {
     /// Renews the lease until it is lost. Ends early, giving it up, when cancelled: `true`.
     pub async fn hold(&mut self, cancel: &CancellationToken) -> bool {
         let given_up = self.hold_on(cancel).await;
+        if !given_up {
+            // Another one may lead. After an orderly end there is nothing left to write but what was seen.
+            self.gate.close();
+        }
         if let Some(health) = &self.health {
             health.set_lease(None);
         }
@@ -159,12 +230,13 @@ impl Lease {
                 }
                 return true;
             }
+            let on_the_wall = SystemTime::now();
             sent = Instant::now();
             if sent >= deadline {
                 return false;
             }
             match timeout_at(deadline.min(sent + self.patience()), self.try_once()).await {
-                Ok(Ok(true)) => self.renew(sent),
+                Ok(Ok(true)) => self.renew(sent, on_the_wall),
                 // Somebody else holds it now.
                 Ok(Ok(false)) => return false,
                 // Somebody else wrote it: who holds it now, the next try tells.
@@ -292,6 +364,8 @@ pub(crate) struct Lead {
     pub(crate) lost: CancellationToken,
     /// To be cancelled when the work is done: until then the lease is renewed, or another copy would begin.
     pub(crate) done: CancellationToken,
+    /// What every write has to pass.
+    pub(crate) gate: Gate,
 }
 
 /// Waits to become the leader, if there is an election.
@@ -303,13 +377,14 @@ pub(crate) async fn lead(
     cancel: &CancellationToken,
     tasks: &mut JoinSet<&'static str>,
 ) -> Lead {
-    let lead = Lead::default();
+    let mut lead = Lead::default();
     let Some(election) = election else {
         leader.set(1);
         return lead;
     };
     health.set_missing(vec![Resource::LEASES.kind]);
     let mut lease = Lease::new(api.clone(), election).telling(health);
+    lead.gate = lease.gate();
     if lease.acquire(cancel).await {
         tracing::info!("leading");
         health.set_ready(false);

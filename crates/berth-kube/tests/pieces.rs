@@ -7,7 +7,7 @@ mod common;
 
 use berth_core::api::Kind;
 use berth_core::effect::{Event, EventType, ObjectKey, Target};
-use berth_kube::api::Api;
+use berth_kube::api::{Api, ApiError};
 use berth_kube::component::ProcessOptions;
 use berth_kube::endpoint::{Health, serve};
 use berth_kube::lease::{Lease, LeaseOptions};
@@ -44,6 +44,36 @@ async fn holder(cluster: &Cluster) -> String {
         .unwrap();
     let lease: Value = serde_json::from_slice(&bytes.unwrap()).unwrap();
     lease["spec"]["holderIdentity"].as_str().unwrap().to_owned()
+}
+
+/// As a process that was stopped and goes on: none of its tasks has had a turn, and it is about to write.
+#[tokio::test(start_paused = true)]
+async fn who_was_stopped_while_it_led_writes_nothing_when_it_goes_on() {
+    let cluster = Cluster::new();
+    let mut leading = lease(&cluster, "first");
+    let api = cluster.api.clone().gated(leading.gate());
+    let name = |name: &str| serde_json::json!({"metadata": {"name": name}});
+    let early = api.create(Resource::of(Kind::Namespace), "", &name("early")).await;
+    assert!(matches!(early, Err(ApiError::NotLeading { .. })), "{early:?}");
+    assert!(leading.acquire(&CancellationToken::new()).await);
+    api.create(Resource::of(Kind::Namespace), "", &name("now"))
+        .await
+        .unwrap();
+    tokio::time::advance(Duration::from_millis(701)).await;
+    let late = api.create(Resource::of(Kind::Namespace), "", &name("late")).await;
+    assert!(matches!(late, Err(ApiError::NotLeading { .. })), "{late:?}");
+    assert!(cluster.get(Kind::Namespace, "", "late").await.is_none());
+    assert!(
+        api.get(Resource::of(Kind::Namespace), "", "now")
+            .await
+            .unwrap()
+            .is_some(),
+        "it may look"
+    );
+    assert!(leading.acquire(&CancellationToken::new()).await);
+    api.create(Resource::of(Kind::Namespace), "", &name("again"))
+        .await
+        .unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -300,6 +330,49 @@ async fn the_endpoint_tells_health_and_metrics() {
     assert!(get(address, "/readyz").await.starts_with("HTTP/1.1 200"));
     assert!(get(address, "/metrics").await.contains("claims_bound_total 1"));
     assert!(get(address, "/else").await.starts_with("HTTP/1.1 404"));
+    cancel.cancel();
+    serving.await.unwrap();
+}
+
+/// More of them than there are connections at a time, each with an answer that no socket can hold.
+#[tokio::test]
+async fn clients_that_never_read_keep_nobody_from_health_and_from_the_end() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut registry = Registry::default();
+    registry.register("large", "x".repeat(8 << 20), Counter::<u64>::default());
+    let cancel = CancellationToken::new();
+    let serving = tokio::spawn(serve(listener, Health::default(), Arc::new(registry), cancel.clone()));
+    let mut idle = Vec::new();
+    for _ in 0..80 {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request = b"GET /metrics HTTP/1.1\r\nhost: test\r\n\r\n";
+        stream.write_all(request).await.unwrap();
+        idle.push(stream);
+    }
+    let deadline = Duration::from_secs(60);
+    let health = tokio::time::timeout(deadline, get(address, "/healthz")).await;
+    assert!(health.unwrap().starts_with("HTTP/1.1 200"));
+    cancel.cancel();
+    tokio::time::timeout(deadline, serving).await.unwrap().unwrap();
+}
+
+/// One core has one thread for the work of a component. A turn that takes long must not look like a process that hangs.
+#[tokio::test]
+async fn health_is_told_while_the_component_is_busy() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let cancel = CancellationToken::new();
+    let registry = Arc::new(Registry::default());
+    let serving = tokio::spawn(serve(listener, Health::default(), registry, cancel.clone()));
+    assert!(get(address, "/healthz").await.starts_with("HTTP/1.1 200"));
+    // From here on nothing else runs in this thread, which is the only one of the runtime.
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    std::io::Write::write_all(&mut stream, b"GET /healthz HTTP/1.1\r\nhost: test\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    std::io::Read::read_to_string(&mut stream, &mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     cancel.cancel();
     serving.await.unwrap();
 }

@@ -111,6 +111,7 @@ impl ListError {
             }
             ApiError::Refused { code, message, .. } => format!("{message} ({code})"),
             ApiError::Malformed { problem, .. } => problem.clone(),
+            ApiError::NotLeading { .. } => error.to_string(),
         };
         Self::Refused {
             server,
