@@ -7,7 +7,7 @@
 use crate::cli::{ComponentArgs, ControllerArgs, SchedulerArgs};
 use crate::config::{Configuration, Election};
 use crate::input;
-use crate::terminal::Color;
+use crate::terminal::{Clean, Color};
 use anyhow::Context;
 use berth_controller::{Protection, Settings, ZoneUpgrade};
 use berth_kube::announce::{RequiredScheduler, announcing};
@@ -281,13 +281,13 @@ pub(crate) async fn interrupted() {
 /// Logs to standard error from a level on; without one, only what goes wrong.
 pub(crate) fn log(level: Option<Level>, color: Color) {
     let colored = match color {
-        Color::Auto => color.stderr().current_choice() != anstream::ColorChoice::Never,
+        Color::Auto => color.stderr().get_ref().current_choice() != anstream::ColorChoice::Never,
         Color::Always => true,
         Color::Never => false,
     };
     let level = level.unwrap_or(Level::WARN);
     let subscriber = tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
+        .with_writer(|| Clean::new(std::io::stderr()))
         .with_ansi(colored)
         .with_max_level(level);
     // The client tells of every attempt that failed, thousands while an API server is away. Those who asked tell once

@@ -156,9 +156,8 @@ fn simulate(args: &SimulateArgs, color: Color) -> anyhow::Result<u8> {
 
 /// Writes a value as one line of JSON.
 pub(crate) fn write_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
-    let mut text = serde_json::to_string(value).context("the answer cannot be written as JSON")?;
-    text.push('\n');
-    io::stdout().write_all(text.as_bytes())?;
+    let text = serde_json::to_string(value).context("the answer cannot be written as JSON")?;
+    writeln!(io::stdout(), "{}", terminal::clean_json(&text))?;
     Ok(())
 }
 

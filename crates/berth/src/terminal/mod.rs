@@ -1,7 +1,10 @@
 //! The terminal: colour, width, progress. Everything here degrades quietly when there is none.
 
+mod clean;
+
 use crate::input::Progress;
 use anstream::{AutoStream, ColorChoice};
+pub use clean::{Clean, clean_json};
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
@@ -28,18 +31,18 @@ pub enum Color {
 }
 
 impl Color {
-    /// Standard output with this choice.
+    /// Standard output with this choice, for text that may hold what others wrote.
     #[must_use]
-    pub fn stdout(self) -> AutoStream<io::Stdout> {
+    pub fn stdout(self) -> Clean<AutoStream<io::Stdout>> {
         let choice = self.choice(|| AutoStream::choice(&io::stdout()));
-        AutoStream::new(io::stdout(), choice)
+        Clean::new(AutoStream::new(io::stdout(), choice))
     }
 
-    /// Standard error with this choice.
+    /// Standard error with this choice, for text that may hold what others wrote.
     #[must_use]
-    pub fn stderr(self) -> AutoStream<io::Stderr> {
+    pub fn stderr(self) -> Clean<AutoStream<io::Stderr>> {
         let choice = self.choice(|| AutoStream::choice(&io::stderr()));
-        AutoStream::new(io::stderr(), choice)
+        Clean::new(AutoStream::new(io::stderr(), choice))
     }
 
     fn choice(self, auto: impl FnOnce() -> ColorChoice) -> ColorChoice {
