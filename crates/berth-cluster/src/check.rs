@@ -8,6 +8,10 @@ use berth_core::api::{DecodeError, LabelSelector, Object, StringMap};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+/// The most pods of one workload: as many as a whole cluster is meant to have, by the limits that Kubernetes names. More of
+/// them are a slip of the finger, and would take all memory before anybody could tell.
+pub const PODS_MAX: u32 = 150_000;
+
 /// The kinds that make pods, and what those keep of their past, with the group of each.
 const KINDS: [(&str, &str); 7] = [
     ("ControllerRevision", "apps"),
@@ -91,9 +95,10 @@ pub fn workload(object: &Value) -> Result<(), Wrong> {
         ));
     }
     check_selector(kind, object)?;
-    for count in ["replicas", "parallelism", "completions", "minReadySeconds"] {
-        check_count(count, &spec[count])?;
+    for count in ["replicas", "parallelism", "completions"] {
+        check_count(count, &spec[count], PODS_MAX)?;
     }
+    check_count("minReadySeconds", &spec["minReadySeconds"], i32::MAX.unsigned_abs())?;
     check_template(kind, object)?;
     let templates = spec["volumeClaimTemplates"].as_array().into_iter().flatten();
     for (index, template) in templates.enumerate() {
@@ -136,10 +141,10 @@ fn check_selector(kind: &str, object: &Value) -> Result<(), Wrong> {
     Ok(())
 }
 
-fn check_count(name: &str, found: &Value) -> Result<(), Wrong> {
+fn check_count(name: &str, found: &Value, max: u32) -> Result<(), Wrong> {
     let is_count = found
         .as_i64()
-        .is_some_and(|count| (0..=i64::from(i32::MAX)).contains(&count));
+        .is_some_and(|count| (0..=i64::from(max)).contains(&count));
     if found.is_null() || is_count {
         return Ok(());
     }
@@ -147,7 +152,7 @@ fn check_count(name: &str, found: &Value) -> Result<(), Wrong> {
         Value::String(text) if text.parse::<u32>().is_ok() => {
             format!("found the text {found}, expected a number; take the quotes away")
         }
-        found => format!("found {found}, expected a whole number from 0 to {}", i32::MAX),
+        found => format!("found {found}, expected a whole number from 0 to {max}"),
     };
     Err(Wrong::new(format!("spec.{name}"), problem))
 }
@@ -278,6 +283,10 @@ mod tests {
             (
                 deployment(|spec| spec["replicas"] = json!(-1)),
                 "spec.replicas: found -1, expected a whole number",
+            ),
+            (
+                deployment(|spec| spec["replicas"] = json!(1_000_000)),
+                "spec.replicas: found 1000000, expected a whole number from 0 to 150000",
             ),
             (
                 deployment(|spec| spec["replicas"] = json!("3")),

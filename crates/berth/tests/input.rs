@@ -276,6 +276,18 @@ fn what_cannot_be_read_is_said() {
     );
 }
 
+/// Reading it would wait for a writer that never comes.
+#[cfg(unix)]
+#[test]
+fn a_pipe_in_a_directory_is_not_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = directory.path().join("pipe.yaml");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let error = read_paths(&[directory.path()]).unwrap_err();
+    assert!(error.contains("pipe.yaml: it is not a regular file"), "{error}");
+}
+
 #[test]
 fn standard_input_is_a_source() {
     let mut objects = Vec::new();

@@ -273,11 +273,24 @@ fn file(path: &Path, gather: &mut Gather<'_>) {
     contents(display(path), format, std::fs::read(path), gather);
 }
 
+/// Reads a file that was found in a directory. Whoever names a pipe waits for its writer; nobody has named this one.
+fn regular_file(path: &Path, gather: &mut Gather<'_>) {
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_file() => file(path, gather),
+        found => gather.problem(Problem::Unreadable {
+            file: display(path),
+            error: found.err().unwrap_or_else(|| {
+                io::Error::other("it is not a regular file; to read a pipe or a device, name it with -f itself")
+            }),
+        }),
+    }
+}
+
 fn directory(path: &Path, gather: &mut Gather<'_>) {
     let mut files = Vec::new();
     match files_below(path, &mut files) {
         Ok(()) if files.is_empty() => gather.problem(Problem::EmptyDirectory { file: display(path) }),
-        Ok(()) => files.iter().for_each(|path| file(path, gather)),
+        Ok(()) => files.iter().for_each(|path| regular_file(path, gather)),
         Err((path, error)) => gather.problem(Problem::Unreadable {
             file: display(&path),
             error,

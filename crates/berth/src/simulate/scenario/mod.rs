@@ -17,6 +17,7 @@
 mod shape;
 
 use crate::input::{self, NoProgress, ReadError, Source};
+use berth_cluster::check::PODS_MAX;
 use berth_cluster::simulation::scenario::{Action, Apply, Nodes, Scenario, Step};
 use berth_core::quantity::Quantity;
 use jiff::SignedDuration;
@@ -244,11 +245,15 @@ impl Reader<'_> {
             }
             Action::Scale(scale) => {
                 let known = ["Deployment", "StatefulSet", "ReplicaSet", "ReplicationController"];
-                if known.contains(&scale.kind.as_str()) {
-                    return Ok(());
+                if !known.contains(&scale.kind.as_str()) {
+                    let problem = format!("found {:?}, expected {}", scale.kind, known.join(", "));
+                    return Err(self.broken(field("kind"), problem));
                 }
-                let problem = format!("found {:?}, expected {}", scale.kind, known.join(", "));
-                Err(self.broken(field("kind"), problem))
+                if scale.replicas > PODS_MAX {
+                    let problem = format!("found {}, expected 0 to {PODS_MAX}", scale.replicas);
+                    return Err(self.broken(field("replicas"), problem));
+                }
+                Ok(())
             }
             Action::Delete(_) => Ok(()),
             Action::Apply(apply) => self.read_objects(apply, &format!("{at}.{verb}")),
