@@ -2,13 +2,21 @@
 //!
 //! Names are replaced word by word: `data-db-0` becomes `w1-w2-0`, and `db` becomes `w2` everywhere. So names that are
 //! made from others (a claim of a StatefulSet, say) still belong together, and selectors select what they did. Numbers
-//! stay, as ordinals and comparisons need them. Quantities, kinds, keys of Kubernetes' own labels, and names of drivers,
+//! stay, as ordinals and comparisons need them, but not those that tell who it is: addresses, also in names such as
+//! `ip-10-0-1-23`, numbers as long as those of accounts, and uids. Quantities, kinds, keys of Kubernetes' own labels, and names of drivers,
 //! resources and schedulers stay as well: decisions depend on them.
 
 use berth_core::names;
 use berth_kube::REPORTS;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// A number of so many digits is that of an account, a project or a time. Ports, ordinals and sizes are shorter.
+const DIGITS_MAX: usize = 7;
+
+/// Fields that hold an address which a server chooses again.
+const CHOSEN_ADDRESSES: &[&str] = &["clusterIP", "clusterIPs"];
 
 /// Words that mean something to decisions, or that every cluster has.
 const COMMON: &[&str] = &[
@@ -96,6 +104,8 @@ pub(super) fn anonymize(objects: &mut [Value]) {
 #[derive(Default)]
 struct Words {
     replaced: BTreeMap<String, String>,
+    uids: BTreeMap<String, String>,
+    addresses: BTreeMap<IpAddr, IpAddr>,
 }
 
 impl Words {
@@ -109,6 +119,11 @@ impl Words {
         let mut rest = text;
         while let Some(first) = rest.chars().next() {
             let in_word = first.is_alphanumeric();
+            if in_word && let Some((whole, after)) = split_whole(rest) {
+                out.push_str(&self.whole(whole));
+                rest = after;
+                continue;
+            }
             let end = rest
                 .find(|c: char| c.is_alphanumeric() != in_word)
                 .unwrap_or(rest.len());
@@ -124,9 +139,41 @@ impl Words {
     }
 
     fn word(&mut self, word: &str) -> String {
-        if word.chars().all(|c| c.is_ascii_digit()) || COMMON.contains(&word) {
+        let is_number = word.len() <= DIGITS_MAX && word.chars().all(|c| c.is_ascii_digit());
+        if is_number || COMMON.contains(&word) {
             return word.to_owned();
         }
+        self.replacement(word)
+    }
+
+    /// What must not be taken apart: its parts would tell.
+    fn whole(&mut self, text: &str) -> String {
+        if is_uid(text) {
+            self.uid(text)
+        } else {
+            self.replacement(text)
+        }
+    }
+
+    /// A uid that looks like one.
+    fn uid(&mut self, uid: &str) -> String {
+        let next = self.uids.len() + 1;
+        let replaced = self.uids.entry(uid.to_owned());
+        replaced
+            .or_insert_with(|| format!("00000000-0000-4000-8000-{next:012}"))
+            .clone()
+    }
+
+    /// An address that nobody has: of the networks for measurements and for documents.
+    fn address(&mut self, address: IpAddr) -> IpAddr {
+        let next = u32::try_from(self.addresses.len() + 1).unwrap_or(u32::MAX);
+        *self.addresses.entry(address).or_insert_with(|| match address {
+            IpAddr::V4(_) => Ipv4Addr::from_bits(Ipv4Addr::new(198, 18, 0, 0).to_bits() | (next & 0x1_ffff)).into(),
+            IpAddr::V6(_) => Ipv6Addr::from_bits((0x2001_0db8 << 96) | u128::from(next)).into(),
+        })
+    }
+
+    fn replacement(&mut self, word: &str) -> String {
         let next = self.replaced.len() + 1;
         let replaced = self.replaced.entry(word.to_owned());
         replaced.or_insert_with(|| format!("w{next}")).clone()
@@ -149,7 +196,10 @@ impl Words {
                 "annotations" => self.annotations(fields),
                 "parameters" => self.parameters(fields),
                 "disruptedPods" => fields.clear(),
-                _ => fields.iter_mut().for_each(|(key, value)| self.field(at, key, value)),
+                _ => {
+                    fields.retain(|key, value| !CHOSEN_ADDRESSES.contains(&key.as_str()) || !holds_address(value));
+                    fields.iter_mut().for_each(|(key, value)| self.field(at, key, value));
+                }
             },
             Value::Array(items) => {
                 for item in items {
@@ -163,7 +213,12 @@ impl Words {
                     }
                 }
             }
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+            Value::String(text) => {
+                if let Ok(address) = text.parse() {
+                    *text = self.address(address).to_string();
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
 
@@ -173,6 +228,7 @@ impl Words {
         let own = group.split_once('.').is_some() && self.label_key(group) != group;
         for (key, value) in owner {
             match value {
+                Value::String(text) if key == "uid" => *text = self.uid(text),
                 Value::String(text) if key == "name" || own && (key == "apiVersion" || key == "kind") => {
                     *text = self.name(text);
                 }
@@ -183,6 +239,7 @@ impl Words {
 
     fn field(&mut self, at: &str, key: &str, value: &mut Value) {
         match value {
+            Value::String(text) if key == "uid" => *text = self.uid(text),
             // The drivers of a node.
             Value::String(_) if at == "drivers" && key == "name" => {}
             Value::String(text) if NAMES.contains(&key) => *text = self.name(text),
@@ -235,6 +292,63 @@ impl Words {
             })
             .collect();
     }
+}
+
+/// Whether a field or the first of a list is an address.
+fn holds_address(value: &Value) -> bool {
+    let first = value.as_array().map_or(Some(value), |items| items.first());
+    first
+        .and_then(Value::as_str)
+        .is_some_and(|text| text.parse::<IpAddr>().is_ok())
+}
+
+fn is_uid(text: &str) -> bool {
+    let is_part = |(part, length): (&str, usize)| part.len() == length && part.bytes().all(|b| b.is_ascii_hexdigit());
+    text.split('-').count() == 5 && text.split('-').zip([8, 4, 4, 4, 12]).all(is_part)
+}
+
+/// The uid or the address that a text begins with, and the rest.
+fn split_whole(text: &str) -> Option<(&str, &str)> {
+    let split = |length: usize| {
+        let (whole, after) = text.split_at_checked(length)?;
+        let ends = after.chars().next().is_none_or(|next| !next.is_alphanumeric());
+        ends.then_some((whole, after))
+    };
+    let end_of = |is_part: fn(char) -> bool| text.find(|c| !is_part(c)).unwrap_or(text.len());
+    let uid = || split(36).filter(|(whole, _)| is_uid(whole));
+    let six = || {
+        let (whole, _) = text.split_at(end_of(|c| c.is_ascii_hexdigit() || c == ':'));
+        // What stands behind a port or a mask belongs to neither.
+        let whole = whole.trim_end_matches(':');
+        let is_address = whole.matches(':').count() >= 2 && whole.parse::<Ipv6Addr>().is_ok();
+        is_address.then(|| text.split_at(whole.len()))
+    };
+    uid()
+        .or_else(|| four(text, '.').and_then(split))
+        .or_else(|| {
+            let length = four(text, '-')?;
+            // Names end in ordinals, and one of four small numbers is no address. Private networks begin with 10 at least.
+            let is_private = text.split('-').next()?.parse::<u8>().is_ok_and(|first| first >= 10);
+            split(length).filter(|_| is_private)
+        })
+        .or_else(six)
+}
+
+/// The length of four numbers of a byte each that a text begins with.
+fn four(text: &str, separator: char) -> Option<usize> {
+    let mut length = 0;
+    for (index, part) in text.splitn(4, separator).enumerate() {
+        let digits = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
+        let is_last = index == 3;
+        if digits == 0 || part[..digits].parse::<u8>().is_err() || !is_last && digits != part.len() {
+            return None;
+        }
+        length += digits + usize::from(!is_last);
+        if is_last {
+            return Some(length);
+        }
+    }
+    None
 }
 
 #[cfg(test)]
@@ -298,5 +412,49 @@ mod tests {
             !["shop", "Basket", "sweep"].iter().any(|word| text.contains(word)),
             "{text}"
         );
+    }
+
+    #[test]
+    fn addresses_accounts_and_uids_tell_nothing() {
+        let uid = "6f1d2c3b-1234-4321-9876-123456789abc";
+        let node = "ip-10-0-1-23.eu-west-1.compute.internal";
+        let handle = "projects/123456789012/zones/z/disks/d";
+        let mut objects = [
+            json!({"kind": "Node", "metadata": {"name": node, "uid": uid, "labels": {"kubernetes.io/hostname": node}},
+                "status": {"addresses": [{"type": "InternalIP", "address": "10.0.1.23"}]}}),
+            json!({"kind": "PersistentVolume", "metadata": {"name": format!("pvc-{uid}"), "uid": "other"},
+                "spec": {"claimRef": {"name": "data-db-0", "uid": uid}, "csi": {"driver": "d.example.com", "volumeHandle": handle}}}),
+            json!({"kind": "Pod", "metadata": {"name": "db-10-0-1", "ownerReferences": [{"kind": "Job", "name": "j-28473920", "uid": uid}]},
+                "spec": {"nodeName": node, "containers": [{"image": "[2001:db8:7::1]:5000/a:1.2"}, {"image": "10.0.1.24:5000/b"}]}}),
+            json!({"kind": "Service", "metadata": {"name": "s"}, "spec": {"clusterIP": "10.96.0.7", "clusterIPs": ["10.96.0.7"]}}),
+            json!({"kind": "Service", "metadata": {"name": "h"}, "spec": {"clusterIP": "None"}}),
+        ];
+        anonymize(&mut objects);
+        let text = serde_json::to_string(&objects).unwrap();
+        for part in [
+            uid,
+            "6f1d2c3b",
+            "10-0-1-23",
+            "10.0.1",
+            "123456789012",
+            "28473920",
+            "2001:db8:7",
+            "10.96.0.7",
+            "eu-west",
+        ] {
+            assert!(!text.contains(part), "{part} is in {text}");
+        }
+        let [node, volume, pod, service, headless] = &objects;
+        assert_eq!(node["metadata"]["name"], pod["spec"]["nodeName"]);
+        assert_eq!(
+            node["metadata"]["name"],
+            node["metadata"]["labels"]["kubernetes.io/hostname"]
+        );
+        assert_eq!(volume["spec"]["claimRef"]["uid"], node["metadata"]["uid"]);
+        assert_eq!(pod["metadata"]["ownerReferences"][0]["uid"], node["metadata"]["uid"]);
+        let name = pod["metadata"]["name"].as_str().unwrap();
+        assert!(name.ends_with("-10-0-1"), "ordinals stay: {name}");
+        assert_eq!(service["spec"], json!({}));
+        assert_eq!(headless["spec"]["clusterIP"], "None");
     }
 }

@@ -4,6 +4,7 @@
 //! and environments, commands, annotations of other programs and the like are left out (`reduce` says what). The cluster
 //! is only read.
 
+mod addresses;
 mod anonymize;
 mod reduce;
 pub(crate) mod yaml;
@@ -163,6 +164,7 @@ impl Snapshot {
 
     fn finish(&mut self, options: Options) {
         self.objects.sort_by_cached_key(place);
+        addresses::hide(&mut self.objects);
         if options.anonymize {
             anonymize::anonymize(&mut self.objects);
             self.objects.sort_by_cached_key(place);
