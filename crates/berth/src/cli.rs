@@ -242,9 +242,13 @@ pub struct UpArgs {
     /// The address to listen on; port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
     pub listen: SocketAddr,
-    /// The bearer token that clients must have. Without this one is made up.
-    #[arg(long, value_name = "TOKEN")]
+    /// The bearer token that clients must have. Others can see it in the list of processes: --token-file and the
+    /// variable BERTH_TOKEN keep it from them. Generated if omitted.
+    #[arg(long, value_name = "TOKEN", conflicts_with = "token_file")]
     pub token: Option<String>,
+    /// A file with the bearer token.
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
     /// A name or address by which clients reach this machine, for the certificate. May be given several times; the
     /// loopback names, the address to listen on and the host name are in it anyway.
     #[arg(long, value_name = "NAME")]

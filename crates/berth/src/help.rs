@@ -115,7 +115,7 @@ Examples:
   berth up
   berth up --listen 127.0.0.1:6443 --data-dir ./cluster
   berth up -f examples/quickstart.yaml
-  berth up --components api,controller --token secret
+  berth up --components api,controller --token-file ./token
 
 Without files a sample cluster is made: 9 nodes in 3 zones and 3 racks, local disks, and classes for local, rack, zonal \
 and regional storage. Node agents stand in for kubelets: no container is started. The kubeconfig is written to \

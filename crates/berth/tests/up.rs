@@ -130,7 +130,12 @@ async fn agents_do_as_annotations_say_and_budgets_are_kept() {
 #[tokio::test]
 async fn components_run_on_a_cluster_of_their_own() {
     let directory = TempDir::new().unwrap();
-    let up = Up::start(directory.path(), &["--components", "api,nodes", "--token", "secret"]).await;
+    let token = directory.path().join("token");
+    std::fs::write(&token, "secret\n").unwrap();
+    let token = ["--token-file", token.to_str().unwrap()];
+    let up = Up::start(directory.path(), &["--components", "api,nodes", token[0], token[1]]).await;
+    let written = std::fs::read_to_string(&up.kubeconfig).unwrap();
+    assert!(written.contains("secret"), "{written}");
     let kubeconfig = up.kubeconfig.to_str().unwrap();
     up.create_pod_with_claim("p", "zonal").await;
     let mut components: Vec<Berth> = ["scheduler", "controller", "provisioner"]

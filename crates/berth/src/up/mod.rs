@@ -39,6 +39,9 @@ use tokio::task::JoinSet;
 /// The name under which writes of `berth up` itself are recorded.
 const FIELD_MANAGER: &str = "berth-up";
 
+/// The variable of the environment that may hold the token.
+const TOKEN_VARIABLE: &str = "BERTH_TOKEN";
+
 type Parts = JoinSet<anyhow::Result<()>>;
 
 /// Runs until interrupted.
@@ -71,6 +74,17 @@ pub fn scheduler_options(args: &UpArgs) -> anyhow::Result<scheduler::Options> {
     Ok(crate::component::scheduler_options(&args.decisions.read()?))
 }
 
+/// The token that the user gave, if any: as an argument, in a file, or in the environment.
+fn token(args: &UpArgs) -> anyhow::Result<Option<String>> {
+    if let Some(path) = &args.token_file {
+        let text = std::fs::read_to_string(path);
+        let text = text.with_context(|| format!("cannot read the token in {}", path.display()))?;
+        return Ok(Some(text.trim().to_owned()));
+    }
+    let from_environment = || std::env::var(TOKEN_VARIABLE).ok().filter(|token| !token.is_empty());
+    Ok(args.token.clone().or_else(from_environment))
+}
+
 async fn run(
     args: &UpArgs,
     chosen: Chosen,
@@ -78,12 +92,13 @@ async fn run(
     scheduling: scheduler::Options,
     color: Color,
 ) -> anyhow::Result<()> {
-    Server::may_listen(args.listen, args.token.is_some())?;
+    let token = token(args)?;
+    Server::may_listen(args.listen, token.is_some())?;
     let mut builder = Server::builder().service_accounts(true);
     if let Some(directory) = &args.data_dir {
         builder = builder.data_dir(directory);
     }
-    if let Some(token) = &args.token {
+    if let Some(token) = token {
         builder = builder.token(token);
     }
     let server = Arc::new(builder.build().context("cannot start the API server")?);
