@@ -92,6 +92,9 @@ pub(crate) fn apply_defaults(served: &Served, object: &mut Value) {
 pub(crate) fn validate_create(served: &Served, object: &Value) -> Vec<FieldError> {
     let mut errors = metadata::validate(name_rule(served), object);
     errors.extend(validate_kind(served, object));
+    if errors.is_empty() {
+        errors.extend(validate_rules(served, object, None));
+    }
     errors
 }
 
@@ -106,7 +109,18 @@ pub(crate) fn validate_update(served: &Served, subresource: &str, old: &Value, n
     if let Some(kind) = served.kind {
         errors.extend((kind.validate_update)(old, new));
     }
+    if errors.is_empty() {
+        errors.extend(validate_rules(served, new, Some(old)));
+    }
     errors
+}
+
+/// Custom resources that have the shape of their schema are checked by its rules.
+fn validate_rules(served: &Served, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let Some(custom) = &served.custom else {
+        return Vec::new();
+    };
+    schema::rules::validate(object, old, &custom.openapi)
 }
 
 fn name_rule(served: &Served) -> NameRule {

@@ -435,10 +435,53 @@ async fn a_definition_says_what_is_not_kept_of_it() {
     );
     let one = definition(json!([version("v1", true)]), &webhook);
     let warnings = warnings_of(&server, path, &one).await;
-    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert_eq!(warnings, [""; 0], "its rules are kept");
+}
+
+#[tokio::test]
+async fn rules_of_a_definition_hold_for_its_objects_and_others_are_refused_with_it() {
+    let server = Server::builder().build().unwrap();
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let definition = |rule: &str| {
+        let spec = json!({"type": "object", "properties": {"a": {"type": "string"}, "size": {"type": "integer"}},
+            "x-kubernetes-validations": [{"rule": rule, "message": "no"}]});
+        let version = json!({"name": "v1", "served": true, "storage": true,
+            "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}});
+        json!({"metadata": {"name": "boats.example.com"}, "spec": {"group": "example.com", "scope": "Cluster",
+            "names": {"plural": "boats", "kind": "Boat"}, "versions": [version]}})
+    };
+    let (code, status) = ask(&server.service(), "POST", path, definition("self.a.isSorted()")).await;
+    let message = status["message"].as_str().unwrap();
     assert!(
-        warnings[0].contains("x-kubernetes-validations are kept but not evaluated"),
-        "{warnings:?}"
+        code == 422 && message.contains("calls isSorted, which this server does not have"),
+        "{status}"
+    );
+    let (code, _) = ask(
+        &server.service(),
+        "POST",
+        path,
+        definition("!has(oldSelf.size) || self.size >= oldSelf.size"),
+    )
+    .await;
+    assert_eq!(code, 201);
+    let boats = "/apis/example.com/v1/boats";
+    let boat = |size: u64| json!({"apiVersion": "example.com/v1", "kind": "Boat", "metadata": {"name": "ada"}, "spec": {"size": size}});
+    let (code, made) = ask(&server.service(), "POST", boats, boat(3)).await;
+    assert_eq!(code, 201, "{made}");
+    let smaller = Bytes::from_static(b"{\"spec\": {\"size\": 2}}");
+    let (code, status) = send(
+        &server.service(),
+        "PATCH",
+        &format!("{boats}/ada"),
+        "application/merge-patch+json",
+        smaller,
+    )
+    .await;
+    let status: Value = serde_json::from_slice(&status).unwrap();
+    assert_eq!(code, 422, "{status}");
+    assert_eq!(
+        status["message"],
+        "Boat.example.com \"ada\" is invalid: spec: Invalid value: \"object\": no"
     );
 }
 

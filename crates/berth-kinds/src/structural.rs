@@ -51,12 +51,6 @@ pub(crate) fn warnings(definition: &Value) -> Vec<String> {
         for format in found.formats {
             warnings.push(format!("unrecognized format {format:?}"));
         }
-        if found.has_rules {
-            let name = meta::text(version, &["name"]);
-            warnings.push(format!(
-                "version {name}: {RULES} are kept but not evaluated by this server"
-            ));
-        }
     }
     warnings.dedup();
     warnings
@@ -73,6 +67,7 @@ impl Walk<'_> {
         };
         self.check_type(schema, path);
         self.check_pattern(schema, path);
+        self.check_rules(schema, path);
         self.check_list(schema, path);
         self.check_default(schema, path);
         let additional = &schema["additionalProperties"];
@@ -125,6 +120,14 @@ impl Walk<'_> {
         if let Some(Err(error)) = pattern.as_str().map(schema::compile_pattern) {
             let path = format!("{path}.pattern");
             self.errors.push(FieldError::invalid(path, pattern, &error.to_string()));
+        }
+    }
+
+    fn check_rules(&mut self, schema: &Value, path: &str) {
+        for (index, error) in schema::rules::check(schema) {
+            let rule = &schema[RULES][index]["rule"];
+            let path = format!("{path}.{RULES}[{index}].rule");
+            self.errors.push(FieldError::invalid(path, rule, &error.to_string()));
         }
     }
 
@@ -181,7 +184,6 @@ impl Walk<'_> {
 #[derive(Default)]
 struct Found {
     formats: Vec<String>,
-    has_rules: bool,
 }
 
 impl Found {
@@ -189,7 +191,6 @@ impl Found {
         let Some(below) = depth.checked_sub(1) else {
             return;
         };
-        self.has_rules |= !meta::items(schema, &[RULES]).is_empty();
         if let Some(format) = schema["format"].as_str()
             && !schema::is_known_format(format)
         {

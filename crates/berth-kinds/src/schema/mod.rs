@@ -2,6 +2,7 @@
 
 mod format;
 mod pattern;
+pub mod rules;
 mod validate;
 
 pub(crate) use format::is_known as is_known_format;

@@ -1,7 +1,7 @@
 //! Validating and defaulting custom resources by the schema of their definition.
 //!
 //! Built-in kinds have rules of their own, which a schema cannot say; this is for the others. The
-//! messages are those of a Kubernetes API server. Rules written in CEL are not evaluated.
+//! messages are those of a Kubernetes API server. Rules written in CEL are evaluated elsewhere (`rules`).
 
 use std::collections::{HashMap, HashSet};
 
@@ -110,7 +110,13 @@ fn validate_value<'s>(value: &Value, schema: &'s Value, path: &str, findings: &m
     match value {
         Value::String(text) => validate_text(text, schema, path, findings),
         Value::Number(number) => {
-            validate_number(number.as_f64().unwrap_or(0.0), value, schema, path, &mut findings.errors);
+            validate_number(
+                number.as_f64().unwrap_or(0.0),
+                value,
+                schema,
+                path,
+                &mut findings.errors,
+            );
             if let Some(name) = schema["format"].as_str().filter(|name| !format::fits(value, name)) {
                 let message = format!("Checked value must be of type integer with format {name} in {path}");
                 findings.push(about_the_whole(&message));
