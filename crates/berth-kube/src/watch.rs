@@ -24,6 +24,8 @@ use tokio_util::sync::CancellationToken;
 
 /// How many objects are asked for in one page of a list.
 const PAGE_SIZE: usize = 1000;
+/// More pages than this are no list: ten million objects are more than any cluster holds.
+const MAX_PAGES: usize = 10_000;
 /// How long the server keeps a watch open. Below the five minutes after which proxies cut connections.
 const WATCH_SECONDS: u64 = 290;
 /// How long a silent connection is believed in: the server ends it before that, or it is dead.
@@ -361,7 +363,7 @@ impl<T: Watchable> Watcher<T> {
         let mut changes = Vec::new();
         let (collection, selector) = (self.resource.collection(None), self.selector.clone());
         let mut path = format!("{collection}?limit={PAGE_SIZE}{selector}");
-        let mut paged = false;
+        let (mut paged, mut pages) = (false, 0);
         let version = loop {
             let body = match self.api.get_path(&path).await {
                 // The pages come from one version of the list, which the server keeps for some minutes only. Who is
@@ -382,7 +384,15 @@ impl<T: Watchable> Watcher<T> {
             match page.metadata.r#continue.filter(|token| !token.is_empty()) {
                 Some(token) => {
                     paged = true;
-                    path = format!("{collection}?limit={PAGE_SIZE}{selector}&continue={}", escape(&token));
+                    let next = format!("{collection}?limit={PAGE_SIZE}{selector}&continue={}", escape(&token));
+                    pages += 1;
+                    if next == path || pages > MAX_PAGES {
+                        return Err(ApiError::Malformed {
+                            path: next,
+                            problem: "a list without an end".to_owned(),
+                        });
+                    }
+                    path = next;
                 }
                 None => break page.metadata.resource_version,
             }

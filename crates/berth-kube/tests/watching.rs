@@ -12,6 +12,7 @@ use http::{Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use kube::client::Body;
+use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -413,4 +414,64 @@ async fn a_version_may_be_any_text() {
     )
     .await;
     assert!(asked[1].ends_with("resourceVersion=7%20%23%01%C3%A4"), "{}", asked[1]);
+}
+
+/// Lines and pages that are right, nearly right, or nothing at all.
+fn answer() -> impl Strategy<Value = (StatusCode, String)> {
+    let version = prop_oneof![
+        any::<u64>().prop_map(Value::from),
+        "[0-9a-z %#]{0,4}".prop_map(Value::from)
+    ];
+    let object = (version, any::<bool>()).prop_map(|(version, is_broken)| {
+        let mut object = if is_broken { broken("a", 1) } else { volume("a", 1) };
+        object["metadata"]["resourceVersion"] = version;
+        object
+    });
+    let kind = prop::sample::select(vec!["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR", "OTHER"]);
+    let line = (kind, object.clone()).prop_map(|(kind, object)| json!({"type": kind, "object": object}).to_string());
+    let page = (prop::collection::vec(object, 0..3), "[a-z]{0,2}").prop_map(|(items, token)| {
+        json!({"metadata": {"resourceVersion": "7", "continue": token}, "items": items}).to_string()
+    });
+    let text = prop_oneof![4 => line, 2 => page, 1 => ".{0,40}"];
+    let cut = (text, any::<prop::sample::Index>(), any::<bool>()).prop_map(|(text, at, is_cut)| {
+        let end = text
+            .char_indices()
+            .map(|(index, _)| index)
+            .nth(at.index(text.chars().count().max(1)));
+        text[..end.filter(|_| is_cut).unwrap_or(text.len())].to_owned()
+    });
+    let status = prop::sample::select(vec![200, 200, 200, 200, 400, 403, 410, 429, 500]);
+    (status, prop::collection::vec(cut, 0..4))
+        .prop_map(|(status, lines)| (StatusCode::from_u16(status).unwrap(), lines.join("\n")))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    /// Whatever a server answers, the next list that can be read is taken.
+    #[test]
+    fn a_watch_gets_over_any_answers(answers in prop::collection::vec(answer(), 0..8)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let mut script: Vec<_> = answers;
+            // A watch that ends at once a few times, or is refused, is listed again.
+            for _ in 0..8 {
+                script.push(list(99, &[volume("last", 99)]));
+            }
+            let script = Script { answers: Arc::new(Mutex::new(script.into())), asked: Arc::default() };
+            let api = Api::new(Client::new(script, "default"), "test");
+            let (sender, mut differences) = mpsc::unbounded_channel();
+            let cancel = CancellationToken::new();
+            let watching = tokio::spawn(watch(api, Collect(sender), cancel.clone()));
+            let seen = async {
+                while let Some(difference) = differences.recv().await {
+                    if difference.changes.iter().any(|change| text(change) == "last@99") {
+                        return;
+                    }
+                }
+            };
+            tokio::time::timeout(std::time::Duration::from_secs(3600), seen).await.unwrap();
+            cancel.cancel();
+            watching.await.unwrap();
+        });
+    }
 }

@@ -117,6 +117,7 @@ impl Effort {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -186,5 +187,52 @@ mod tests {
         check(long.clone(), vec![shifting; 10_000], "elements of lists");
         let turning = json!({"op": "move", "from": "/l", "path": "/l"});
         check(long, vec![turning; 10_000], "bytes would be copied or moved");
+    }
+
+    fn value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<i8>().prop_map(Value::from),
+            "[a-z]{0,4}".prop_map(Value::from)
+        ];
+        leaf.prop_recursive(3, 16, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::btree_map("[a-c]", inner, 0..4)
+                    .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+            ]
+        })
+    }
+
+    fn operation() -> impl Strategy<Value = Value> {
+        let kind = prop::sample::select(vec!["add", "add", "remove", "replace", "move", "copy", "copy", "test"]);
+        let pointer = || {
+            prop::collection::vec("[a-c]|[0-2]|-", 0..4)
+                .prop_map(|parts| -> String { parts.iter().map(|part| format!("/{part}")).collect() })
+        };
+        (kind, pointer(), pointer(), value())
+            .prop_map(|(op, from, path, value)| json!({"op": op, "from": from, "path": path, "value": value}))
+    }
+
+    proptest! {
+        /// Those that can be done one by one can be done together, or would grow too much.
+        #[test]
+        fn patches_do_what_their_operations_do_or_are_refused(object in value(), operations in prop::collection::vec(operation(), 0..60)) {
+            let (mut patched, mut done) = (object.clone(), Vec::new());
+            for operation in operations {
+                if let Ok(next) = apply(&patched, &json!([operation])) {
+                    patched = next;
+                    done.push(operation);
+                }
+                if Measure::of(&patched).bytes > 1 << 20 {
+                    break;
+                }
+            }
+            prop_assert!(Measure::of(&patched).depth <= DEPTH_MAX);
+            match apply(&object, &Value::Array(done)) {
+                Ok(together) => prop_assert_eq!(together, patched),
+                Err(error) => prop_assert!(matches!(error, JsonPatchError::TooMuchCopied(_)), "{}", error),
+            }
+        }
     }
 }

@@ -321,6 +321,7 @@ fn validate_object<'s>(fields: &Map<String, Value>, schema: &'s Value, path: &st
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -402,5 +403,62 @@ mod tests {
         let once = object.clone();
         apply_defaults(&mut object, &schema());
         assert_eq!(object, once);
+    }
+
+    fn value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            "[a-c0-9\\\\d.*+(){}\\[-]{0,6}".prop_map(Value::from),
+            prop::sample::select(vec![
+                "object", "array", "string", "integer", "number", "set", "map", "a"
+            ])
+            .prop_map(Value::from),
+        ];
+        let names = vec![
+            "type",
+            "properties",
+            "items",
+            "additionalProperties",
+            "required",
+            "enum",
+            "pattern",
+            "format",
+            "default",
+            "minimum",
+            "maximum",
+            "multipleOf",
+            "maxLength",
+            "minItems",
+            "maxProperties",
+            "anyOf",
+            "oneOf",
+            "allOf",
+            "not",
+            "nullable",
+            "x-kubernetes-list-type",
+            "x-kubernetes-list-map-keys",
+            "x-kubernetes-int-or-string",
+            "a",
+            "b",
+        ];
+        leaf.prop_recursive(5, 60, 6, move |inner| {
+            let fields = prop::collection::vec((prop::sample::select(names.clone()), inner.clone()), 0..6);
+            let fields = fields.prop_map(|fields| fields.into_iter().map(|(k, v)| (k.to_owned(), v)).collect());
+            prop_oneof![3 => fields.prop_map(Value::Object), 1 => prop::collection::vec(inner, 0..4).prop_map(Value::Array)]
+        })
+    }
+
+    proptest! {
+        /// Whatever a schema and an object hold, and defaults that were filled in stay as they are.
+        #[test]
+        fn any_schema_is_looked_through(object in value(), schema in value()) {
+            let _ = validate(&object, &schema);
+            let mut completed = object;
+            apply_defaults(&mut completed, &schema);
+            let _ = validate(&completed, &schema);
+        }
     }
 }
