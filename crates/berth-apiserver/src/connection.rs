@@ -1,7 +1,7 @@
 //! What one connection may hold: how long it may stay without a token, and how long it may leave what it asked for unread.
 //!
 //! Nobody who connects is trusted with more than a slot in a list. A stranger that shows no token in time goes, and the
-//! oldest stranger goes when there are too many, so that those who have a token always get in. Whoever has one may stay,
+//! oldest strangers go sooner when there are many, so that those who have a token always get in. Whoever has one may stay,
 //! but not sit on answers: what is ready to be sent and does not go out for a while ends the connection.
 
 use std::collections::BTreeMap;
@@ -22,8 +22,10 @@ use tokio::time::{Instant, Sleep};
 use crate::body::ResponseBody;
 use crate::call::BoxError;
 
-/// The most connections without a token at a time. A client with one is a stranger for some milliseconds.
+/// With more connections than this that have shown no token, the oldest of them go.
 const STRANGERS_MAX: usize = 256;
+/// A stranger stays for so long however many there are: thousands of clients that come at once all have to shake hands.
+const GRACE: Duration = Duration::from_secs(5);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -33,11 +35,18 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[derive(Default)]
 pub(crate) struct Strangers {
     next: AtomicU64,
-    waiting: Mutex<BTreeMap<u64, oneshot::Sender<Infallible>>>,
+    waiting: Mutex<BTreeMap<u64, Waiting>>,
+}
+
+/// A stranger in the list.
+struct Waiting {
+    since: Instant,
+    /// Ends the connection when it is dropped.
+    _stay: oneshot::Sender<Infallible>,
 }
 
 impl Strangers {
-    /// Lets one more in. The oldest goes if there are too many.
+    /// Lets one more in. The oldest go if there are too many.
     pub(crate) fn enter(self: &Arc<Self>) -> (Arc<Visitor>, Eviction) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, evicted) = oneshot::channel();
@@ -47,9 +56,13 @@ impl Strangers {
             is_known: AtomicBool::new(false),
         });
         let mut waiting = lock(&self.waiting);
-        waiting.insert(number, sender);
-        if waiting.len() > STRANGERS_MAX {
-            waiting.pop_first();
+        let since = Instant::now();
+        waiting.insert(number, Waiting { since, _stay: sender });
+        while waiting.len() > STRANGERS_MAX
+            && let Some(oldest) = waiting.first_entry()
+            && since.duration_since(oldest.get().since) >= GRACE
+        {
+            oldest.remove();
         }
         drop(waiting);
         let eviction = Eviction {
@@ -57,6 +70,11 @@ impl Strangers {
             evicted,
         };
         (visitor, eviction)
+    }
+
+    /// Makes room where there is none: the oldest goes, however new it is.
+    pub(crate) fn evict_oldest(&self) {
+        lock(&self.waiting).pop_first();
     }
 }
 
@@ -319,11 +337,21 @@ mod tests {
         let mut first_due = Box::pin(first_eviction.due(PATIENCE));
         assert_eq!(first_due.as_mut().now_or_never(), None);
         let _one_more = strangers.enter();
+        assert_eq!(first_due.as_mut().now_or_never(), None, "all of them may shake hands");
+        tokio::time::advance(GRACE).await;
+        let _another = strangers.enter();
         assert_eq!(first_due.as_mut().now_or_never(), Some(()), "the oldest goes");
-        let (_second, second_eviction) = crowd.remove(0);
-        assert_eq!(second_eviction.due(PATIENCE).now_or_never(), None);
+        let (_second, second_eviction) = crowd.remove(1);
+        let mut second_due = Box::pin(second_eviction.due(PATIENCE));
+        assert_eq!(second_due.as_mut().now_or_never(), None);
+        (0..2).for_each(|_| strangers.evict_oldest());
+        assert_eq!(
+            second_due.as_mut().now_or_never(),
+            Some(()),
+            "there is no more room at all"
+        );
         crowd.clear();
-        assert!(lock(&strangers.waiting).len() <= 2, "who left takes no place");
+        assert!(lock(&strangers.waiting).len() <= 3, "who left takes no place");
     }
 
     #[tokio::test(start_paused = true)]

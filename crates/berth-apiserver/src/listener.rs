@@ -92,7 +92,7 @@ impl Server {
             token: self.token.clone(),
             patience: self.patience,
         };
-        let (strangers, room) = (Arc::default(), Arc::new(Semaphore::new(CONNECTIONS_MAX)));
+        let (strangers, room) = (Arc::<Strangers>::default(), Arc::new(Semaphore::new(CONNECTIONS_MAX)));
         let graceful = GracefulShutdown::new();
         let mut stopping = self.api.stopping.subscribe();
         let mut stop = std::pin::pin!(stop);
@@ -103,7 +103,10 @@ impl Server {
                 accepted = listener.accept() => match accepted {
                     Ok((stream, _)) => match room.clone().try_acquire_owned() {
                         Ok(place) => accept(stream, place, &strangers, &acceptor, &guarded, graceful.watcher()),
-                        Err(_) => tracing::warn!("there are {CONNECTIONS_MAX} connections: one more was refused"),
+                        Err(_) => {
+                            strangers.evict_oldest();
+                            tracing::warn!("there are {CONNECTIONS_MAX} connections: one more was refused");
+                        }
                     },
                     Err(error) => {
                         tracing::warn!(%error, "cannot accept a connection");
