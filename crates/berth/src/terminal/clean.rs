@@ -145,7 +145,7 @@ mod tests {
     fn a_sequence_in_pieces_is_one() {
         let mut out = Clean::new(Vec::new());
         let style = anstyle::AnsiColor::Yellow.on_default().bold();
-        write!(out, "{style}{}{style:#}", "warning").unwrap();
+        write!(out, "{style}warning{style:#}").unwrap();
         assert_eq!(out.inner, b"\x1b[1m\x1b[33mwarning\x1b[0m");
     }
 

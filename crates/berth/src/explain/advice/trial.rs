@@ -66,7 +66,12 @@ impl<'w> Trial<'w> {
             Need::StorageTogether | Need::StorageForSome => {
                 let claims = 0..self.report.claims.len();
                 self.drop_inline_sizes();
-                claims.fold(true, |done, index| self.provide(index, node) && done)
+                // Every claim is provided for, even if one of them cannot be.
+                claims
+                    .map(|index| self.provide(index, node))
+                    .filter(|done| !done)
+                    .count()
+                    == 0
             }
             Need::Inline(_) => {
                 self.drop_inline_sizes();
