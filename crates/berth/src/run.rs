@@ -147,7 +147,7 @@ fn simulate(args: &SimulateArgs, color: Color) -> anyhow::Result<u8> {
         SimulateOutput::Json => write_json(&outcome)?,
         SimulateOutput::Html => io::stdout().write_all(simulate::render_html(&outcome).as_bytes())?,
     }
-    Ok(if outcome.summary.pending == 0 {
+    Ok(if outcome.summary.pending == 0 && outcome.summary.not_running == 0 {
         EXIT_DONE
     } else {
         EXIT_REFUSED

@@ -16,6 +16,7 @@ mod announce;
 mod drain;
 mod fill;
 mod fit;
+mod missing;
 mod outcome;
 mod patience;
 mod place;

@@ -5,6 +5,7 @@
 use super::Simulation;
 use super::agents::is_silent;
 use super::fit::{self, Fit, NodeOutcome, ZoneOutcome};
+use super::missing;
 use super::place::VolumePlace;
 use super::steps::StepOutcome;
 use crate::field;
@@ -122,6 +123,8 @@ pub struct Summary {
     pub placed: usize,
     /// How many have none.
     pub pending: usize,
+    /// How many should run but have failed, or are not there at the end although a workload wants them.
+    pub not_running: usize,
     /// How many nodes there are.
     pub nodes: usize,
     /// How many claims there are.
@@ -172,6 +175,8 @@ impl Simulation {
         let volumes = self.volume_outcomes();
         let (zones, nodes) = fit::places(view, &pods, &claims, &volumes);
         let mut summary = summary(&pods, &claims, &volumes, &zones, &nodes);
+        let failed = view.of_kind("Pod").filter(|pod| should_run(pod)).count();
+        summary.not_running = failed + missing::pods(view);
         summary.virtual_seconds = self.moved_for().as_millis() as f64 / 1000.0;
         Outcome {
             pending: pending(&pods),
@@ -303,8 +308,15 @@ fn why_not_running(simulation: &Simulation, said: &Said<'_>, pod: &Value, name: 
     }
     match field::text(pod, "/status/phase") {
         "Pending" => said.event(pod).map_or_else(String::new, |event| event.message.clone()),
+        "Failed" if should_run(pod) => field::text(pod, "/status/message").to_owned(),
         _ => String::new(),
     }
+}
+
+/// Whether a pod has failed whose containers are to run for ever.
+fn should_run(pod: &Value) -> bool {
+    let is_to_end = matches!(field::text(pod, "/spec/restartPolicy"), "Never" | "OnFailure");
+    field::text(pod, "/status/phase") == "Failed" && !is_to_end
 }
 
 /// Why nobody has looked at a pod that waits.
@@ -414,6 +426,6 @@ fn summary(
         fit: fit::overall(claims, volumes),
         pods_per_node,
         pods_per_zone: with_pods.map(|zone| (zone.zone.clone(), zone.pods)).collect(),
-        virtual_seconds: 0.0,
+        ..Summary::default()
     }
 }

@@ -5,6 +5,7 @@ use berth_controller as controller;
 use berth_core::api::{Kind, Object, PersistentVolumeClaim};
 use berth_core::dispute::Disputes;
 use berth_core::effect::{Delete, Effect, Event, EventType, Guard, ObjectKey, When};
+use berth_provisioner::backoff::backoff;
 use berth_provisioner::builtin::{Builtin, Layout};
 use berth_provisioner::effect::Effect as Provisioning;
 use berth_provisioner::reclaim::{self, Reclaim};
@@ -14,8 +15,23 @@ use berth_provisioner::{answer, state};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How long the controller and the provisioners wait before they try once more.
-const RETRY: SignedDuration = SignedDuration::from_secs(1);
+/// How often in a row something failed.
+#[derive(Debug, Default)]
+struct Failures(BTreeMap<ObjectKey, u32>);
+
+impl Failures {
+    /// When to try again: later each time.
+    fn again(&mut self, key: &ObjectKey, now: Timestamp) -> Timestamp {
+        let failures = self.0.entry(key.clone()).or_default();
+        *failures = failures.saturating_add(1);
+        let delay = SignedDuration::try_from(backoff(*failures)).unwrap_or(SignedDuration::MAX);
+        now.checked_add(delay).unwrap_or(Timestamp::MAX)
+    }
+
+    fn forget(&mut self, key: &ObjectKey) {
+        self.0.remove(key);
+    }
+}
 
 /// The volume controller.
 #[derive(Debug)]
@@ -24,6 +40,7 @@ pub(super) struct ControllerRun {
     settings: controller::Settings,
     keys: BTreeSet<ObjectKey>,
     retry: BTreeMap<Timestamp, BTreeSet<ObjectKey>>,
+    failures: Failures,
     disputes: Disputes,
 }
 
@@ -34,6 +51,7 @@ impl Default for ControllerRun {
             settings: controller::Settings::embedded(),
             keys: BTreeSet::new(),
             retry: BTreeMap::new(),
+            failures: Failures::default(),
             disputes: Disputes::default(),
         }
     }
@@ -72,6 +90,7 @@ pub(super) struct ProvisionerRun {
     claims: BTreeSet<(String, String)>,
     volumes: BTreeSet<String>,
     retry: BTreeMap<Timestamp, BTreeSet<(String, String)>>,
+    failures: Failures,
     /// Something changed that the room of built-in pools depends on.
     pub(super) limits_changed: bool,
 }
@@ -155,6 +174,10 @@ impl Simulation {
                 again.push((key, When::Backoff));
             } else {
                 self.controller.disputes.written(&effects, self.now);
+                let fails = |(other, when): &(ObjectKey, When)| *other == key && *when == When::Backoff;
+                if !again.iter().any(fails) {
+                    self.controller.failures.forget(&key);
+                }
             }
             for (other, when) in again {
                 let at = match when {
@@ -162,7 +185,7 @@ impl Simulation {
                         self.controller.keys.insert(other);
                         continue;
                     }
-                    When::Backoff => self.now + RETRY,
+                    When::Backoff => self.controller.failures.again(&other, self.now),
                     When::At(at) => at,
                 };
                 self.controller.retry.entry(at).or_default().insert(other);
@@ -205,10 +228,13 @@ impl Simulation {
             for effect in effects {
                 self.carry_out_one(effect);
             }
+            let key = ObjectKey::of(Kind::PersistentVolumeClaim, &claim.metadata);
             if retry {
-                let at = self.now + RETRY;
-                let again = (claim.metadata.namespace.clone(), claim.metadata.name.clone());
+                let at = self.provisioners.failures.again(&key, self.now);
+                let again = (key.namespace, key.name);
                 self.provisioners.retry.entry(at).or_default().insert(again);
+            } else {
+                self.provisioners.failures.forget(&key);
             }
             self.take_changes();
         }

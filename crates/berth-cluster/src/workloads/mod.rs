@@ -10,6 +10,7 @@ mod daemon_set;
 mod deployment;
 mod job;
 mod pods;
+mod recreated;
 mod replica_set;
 mod revisions;
 mod rollout;
@@ -25,6 +26,7 @@ use super::objects::{View, key_for, key_of};
 use super::step::Step;
 use berth_core::effect::ObjectKey;
 use jiff::Timestamp;
+use recreated::Recreated;
 use serde_json::Value;
 
 /// The kinds that are looked after, owners before what they own.
@@ -42,10 +44,11 @@ pub const KINDS: [&str; 7] = [
 /// brings the workload back for more.
 const BURST: usize = 500;
 
-/// The workload controllers. All that they remember is which names they have given away.
+/// The workload controllers. All that they remember is which names they have given away, and which pods failed.
 #[derive(Clone, Debug)]
 pub struct Workloads {
     suffixes: Suffixes,
+    recreated: Recreated,
 }
 
 impl Workloads {
@@ -54,6 +57,7 @@ impl Workloads {
     pub fn new(seed: u64) -> Self {
         Self {
             suffixes: Suffixes::new(seed),
+            recreated: Recreated::default(),
         }
     }
 
@@ -74,7 +78,11 @@ impl Workloads {
             "ReplicaSet" | "ReplicationController" => replica_set::reconcile(view, workload, &mut self.suffixes, now),
             "DaemonSet" => daemon_set::reconcile(view, workload, &mut self.suffixes, now),
             "CronJob" => not_run(workload),
-            "StatefulSet" => stateful_set::reconcile(view, workload, now),
+            "StatefulSet" => {
+                let step = stateful_set::reconcile(view, workload, &self.recreated, now);
+                self.recreated.note(view, &step, now);
+                step
+            }
             "Job" => job::reconcile(view, workload, &mut self.suffixes, now),
             _ => Step::default(),
         }

@@ -11,6 +11,7 @@
 use super::BURST;
 use super::claims::Claims;
 use super::pods::{self, Availability};
+use super::recreated::Recreated;
 use super::revisions::{self, Revisions};
 use crate::field;
 use crate::names;
@@ -28,6 +29,7 @@ const SOURCE: &str = "statefulset-controller";
 struct Look<'a> {
     view: &'a dyn View,
     set: &'a Value,
+    recreated: &'a Recreated,
     now: Timestamp,
     /// Its pods by ordinal, condemned ones too.
     pods: BTreeMap<i64, &'a Value>,
@@ -40,8 +42,8 @@ struct Look<'a> {
     revisions: Revisions<'a>,
 }
 
-pub(super) fn reconcile(view: &dyn View, set: &Value, now: Timestamp) -> Step {
-    let look = Look::at(view, set, now);
+pub(super) fn reconcile(view: &dyn View, set: &Value, recreated: &Recreated, now: Timestamp) -> Step {
+    let look = Look::at(view, set, recreated, now);
     let mut step = Step::default();
     look.revisions.create(&mut step);
     // Before any pod goes, so that claims that are to go with it know it.
@@ -105,7 +107,7 @@ pub(super) fn ordinal(base: &str, name: &str) -> Option<i64> {
 }
 
 impl<'a> Look<'a> {
-    fn at(view: &'a dyn View, set: &'a Value, now: Timestamp) -> Self {
+    fn at(view: &'a dyn View, set: &'a Value, recreated: &'a Recreated, now: Timestamp) -> Self {
         let selector = pods::Selector::of(set);
         let min_ready_seconds = field::count(set, "/spec/minReadySeconds").unwrap_or(0);
         let pods: BTreeMap<i64, &Value> = view
@@ -119,6 +121,7 @@ impl<'a> Look<'a> {
         Self {
             view,
             set,
+            recreated,
             now,
             available: available.collect(),
             pods,
@@ -173,6 +176,10 @@ impl<'a> Look<'a> {
             return false;
         }
         if pods::is_over(pod) {
+            if let Some(until) = self.recreated.waits_until(&key_of(pod), self.now) {
+                step.wake_at(until);
+                return false;
+            }
             let (namespace, set, name) = (field::namespace(self.set), field::name(self.set), field::name(pod));
             let message = format!("StatefulSet {namespace}/{set} is recreating failed Pod {name}");
             step.warning(SOURCE, self.set, "RecreatingFailedPod", message);

@@ -43,10 +43,11 @@ fn title(out: &mut String, text: &str) {
 
 fn verdict(out: &mut String, outcome: &Outcome, width: usize) {
     let summary = &outcome.summary;
-    let (style, word) = if summary.pending == 0 {
-        (AnsiColor::Green.on_default().bold(), "Every pod has a node")
-    } else {
-        (AnsiColor::Red.on_default().bold(), "Some pods are left pending")
+    let (green, red) = (AnsiColor::Green.on_default().bold(), AnsiColor::Red.on_default().bold());
+    let (style, word) = match (summary.pending, summary.not_running) {
+        (0, 0) => (green, "Every pod has a node"),
+        (0, _) => (red, "Some pods do not run"),
+        (_, _) => (red, "Some pods are left pending"),
     };
     let text = format!(
         "{word}: {} of {} pods placed on {} nodes, {} of {} claims bound, after {} s of virtual time.",

@@ -1,0 +1,41 @@
+//! How soon a pod that failed is made again: later each time, so that a node that refuses a pod is not stormed.
+
+use crate::field;
+use crate::objects::View;
+use crate::step::Step;
+use berth_core::effect::{Effect, ObjectKey};
+use berth_provisioner::backoff::{LONGEST, backoff};
+use jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeMap;
+
+/// Pods that failed and were deleted to be made again: how often in a row, and when last.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Recreated(BTreeMap<ObjectKey, (u32, Timestamp)>);
+
+impl Recreated {
+    /// When a pod may be deleted to be made again, if that is later than now.
+    pub(super) fn waits_until(&self, pod: &ObjectKey, now: Timestamp) -> Option<Timestamp> {
+        let (failures, last) = self.0.get(pod)?;
+        let delay = SignedDuration::try_from(backoff(*failures)).ok()?;
+        let until = last.checked_add(delay).ok()?;
+        (until > now).then_some(until)
+    }
+
+    /// Takes down which failed pods a step deletes. One that ran for long before it failed begins anew.
+    pub(super) fn note(&mut self, view: &dyn View, step: &Step, now: Timestamp) {
+        for effect in &step.effects {
+            let Effect::Delete(delete) = effect else {
+                continue;
+            };
+            let key = &delete.target.key;
+            let found = view.get(&key.kind, &key.namespace, &key.name);
+            if key.kind != "Pod" || !found.is_some_and(|pod| field::text(pod, "/status/phase") == "Failed") {
+                continue;
+            }
+            let (failures, last) = self.0.get(key).copied().unwrap_or((0, now));
+            let is_long_ago = SignedDuration::try_from(LONGEST * 2).is_ok_and(|long| now.duration_since(last) > long);
+            let failures = if is_long_ago { 0 } else { failures };
+            self.0.insert(key.clone(), (failures.saturating_add(1), now));
+        }
+    }
+}
