@@ -5,6 +5,7 @@
 //! each event. Whatever part ends first ends the rest.
 
 mod carry;
+mod clock;
 mod components;
 mod csi;
 mod kubeconfig;
@@ -24,6 +25,7 @@ use berth_cluster::names;
 use berth_kube::api::Api;
 use berth_kube::{CancellationToken, Client, controller, provisioner, scheduler};
 use berth_provisioner::csi::socket_path;
+use clap::ValueEnum;
 use components::Chosen;
 use csi::{Drivers, Root};
 use jiff::Timestamp;
@@ -132,6 +134,24 @@ async fn run(
     server.shutdown();
     writeln!(color.stdout(), "stopped")?;
     result
+}
+
+/// Loads objects into an API server and starts every component on it, without a socket: a whole cluster in this process.
+///
+/// # Errors
+/// If the server refuses an object.
+pub async fn start_on(
+    server: &Server,
+    objects: Vec<Value>,
+    scheduling: scheduler::Options,
+    cancel: &CancellationToken,
+) -> Result<JoinSet<anyhow::Result<()>>, LoadError> {
+    let chosen = Chosen::new(Component::value_variants());
+    load::load(server, &chosen, objects).await?;
+    let mut parts = Parts::new();
+    let client = Client::new(server.service(), "default");
+    start(&client, &chosen, scheduling, None, cancel, &mut parts);
+    Ok(parts)
 }
 
 /// A certificate for all that clients may call this machine. With a data directory the authority is kept there, so that

@@ -4,6 +4,7 @@
 //! are carried out before the next one is looked at: so a step always sees what was written before it.
 
 use super::carry::{Carrier, resources};
+use super::clock::Clock;
 use super::components::{Chosen, Component};
 use super::csi::{Concerned, Drivers};
 use super::{FIELD_MANAGER, Parts};
@@ -101,6 +102,7 @@ pub(super) fn start(
         failures: BTreeMap::new(),
         waiting_pods: BTreeMap::new(),
         modes: BTreeMap::new(),
+        clock: Clock::start(),
     };
     let cancel = cancel.clone();
     parts.spawn(async move {
@@ -126,6 +128,7 @@ struct Owner {
     waiting_pods: BTreeMap<ObjectKey, Timestamp>,
     /// The last mode of each node's agent that was not the usual one.
     modes: BTreeMap<String, Mode>,
+    clock: Clock,
 }
 
 impl Owner {
@@ -150,7 +153,7 @@ impl Owner {
     }
 
     fn bring_due(&mut self) {
-        let now = Timestamp::now();
+        let now = self.clock.now();
         while let Some((at, _)) = self.later.first()
             && *at <= now
         {
@@ -163,7 +166,7 @@ impl Owner {
     fn time_to_next(&self) -> Option<Duration> {
         let (at, _) = self.later.first()?;
         // A little late rather than a little early: a step that is run too early has nothing to do.
-        let wait = Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or_default();
+        let wait = Duration::try_from(at.duration_since(self.clock.now())).unwrap_or_default();
         Some(wait + Duration::from_millis(1))
     }
 
@@ -272,7 +275,7 @@ impl Owner {
         let Some(work) = self.work.pop_first() else {
             return;
         };
-        let now = Timestamp::now();
+        let now = self.clock.now();
         let step = self.step(&work, now);
         if let Some(wake) = step.wake {
             self.later.insert((wake, work.clone()));
