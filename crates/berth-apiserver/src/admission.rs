@@ -103,6 +103,9 @@ pub(crate) fn validate_update(served: &Served, subresource: &str, old: &Value, n
     let mut errors = metadata::validate(name_rule(served), new);
     errors.extend(metadata::validate_update(old, new));
     if !subresource.is_empty() {
+        if let Some(kind) = served.kind.filter(|_| subresource == "status") {
+            errors.extend((kind.validate_status)(new));
+        }
         return errors;
     }
     errors.extend(validate_kind(served, new));

@@ -63,7 +63,7 @@ pub struct Builder {
     clock: Arc<dyn Clock>,
     seed: Option<u64>,
     body_bytes_max: usize,
-    service_accounts: bool,
+    features: Features,
     patience: Patience,
 }
 
@@ -131,7 +131,14 @@ impl Builder {
     /// admission of a cluster do. Without this, pods have what they say.
     #[must_use]
     pub fn service_accounts(mut self, wanted: bool) -> Self {
-        self.service_accounts = wanted;
+        self.features.service_accounts = wanted;
+        self
+    }
+
+    /// Gives new volumes that say where they are by zone labels alone a node affinity that says the same.
+    #[must_use]
+    pub fn zone_affinity(mut self, wanted: bool) -> Self {
+        self.features.zone_affinity = wanted;
         self
     }
 
@@ -156,10 +163,7 @@ impl Builder {
         let token: Arc<str> = token.into();
         let (seed, bytes_max) = (self.seed, self.body_bytes_max);
         let mut api = Api::new(store, self.clock, seed, bytes_max, token.clone());
-        api.features = Features {
-            service_accounts: self.service_accounts,
-            ..Features::default()
-        };
+        api.features = self.features;
         make_basics(&api)?;
         api.recover_work();
         let api = Arc::new(api);
@@ -263,7 +267,7 @@ impl Server {
             clock: Arc::new(SystemClock),
             seed: None,
             body_bytes_max: BODY_BYTES_MAX,
-            service_accounts: false,
+            features: Features::default(),
             patience: Patience::default(),
         }
     }

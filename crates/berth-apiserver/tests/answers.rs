@@ -506,3 +506,85 @@ async fn an_answer_to_head_has_no_body() {
         assert_eq!((code, body.len()), (expected, 0), "{path}");
     }
 }
+
+const CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
+
+fn class(name: &str, rest: Value) -> Value {
+    let mut class = json!({"metadata": {"name": name}, "provisioner": "p"});
+    class.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+    class
+}
+
+/// The first design of delayed binding called the field otherwise, and manifests of that time are still about.
+#[tokio::test]
+async fn the_older_name_of_the_binding_mode_counts() {
+    let server = Server::builder().build().unwrap();
+    for validation in ["Strict", "Warn", "Ignore"] {
+        let path = format!("{CLASSES}?fieldValidation={validation}");
+        let older = class(
+            &validation.to_lowercase(),
+            json!({"bindingMode": "WaitForFirstConsumer"}),
+        );
+        let (code, created) = ask(&server.service(), "POST", &path, older).await;
+        assert_eq!(
+            (code, &created["volumeBindingMode"]),
+            (201, &json!("WaitForFirstConsumer")),
+            "{created}"
+        );
+        assert_eq!(created.get("bindingMode"), None);
+    }
+    let both = class(
+        "both",
+        json!({"bindingMode": "WaitForFirstConsumer", "volumeBindingMode": "Immediate"}),
+    );
+    let (code, refused) = ask(&server.service(), "POST", CLASSES, both).await;
+    assert_eq!(
+        (code, &refused["details"]["causes"][0]["field"]),
+        (422, &json!("bindingMode")),
+        "{refused}"
+    );
+}
+
+/// What decisions cannot read is refused under its name, and not passed over.
+#[tokio::test]
+async fn values_that_decisions_cannot_read_are_refused() {
+    let server = Server::builder().build().unwrap();
+    let refused = async |method: &str, path: &str, object: Value| {
+        let (code, status) = ask(&server.service(), method, path, object).await;
+        assert_eq!(code, 422, "{status}");
+        status["details"]["causes"][0]["field"].as_str().unwrap().to_owned()
+    };
+    let heavy = json!({"metadata": {"name": "heavy", "annotations": {"storageclass.kubernetes.io/weight": "heavy"}}});
+    let field = refused("POST", CLASSES, class("heavy", heavy)).await;
+    assert!(field.contains("storageclass.kubernetes.io/weight"), "{field}");
+
+    let drivers = "/apis/storage.k8s.io/v1/csidrivers";
+    let driver = json!({"metadata": {"name": "d.example.com"}, "spec": {}});
+    let (code, created) = ask(&server.service(), "POST", drivers, driver).await;
+    assert_eq!(code, 201, "{created}");
+    let pool = |rest: Value| {
+        let mut pool = json!({"name": "a"});
+        pool.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        pool
+    };
+    let near =
+        json!({"nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": "Near", "values": ["a"]}]}]});
+    let anywhere = json!({"nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": "Exists"}]}]});
+    for (pools, wanted) in [
+        (json!([pool(json!({})), pool(json!({}))]), "pools[1].name"),
+        (json!([pool(json!({"capacity": "-1Gi"}))]), "pools[0].capacity"),
+        (json!([pool(json!({"nodeTopology": near}))]), "operator"),
+        (
+            json!([pool(json!({"nodeTopology": anywhere, "nodeList": ["n1"]}))]),
+            "nodeList",
+        ),
+    ] {
+        let mut driver = created.clone();
+        driver["status"] = json!({"storage": [{"storageClassName": "c", "pools": pools}]});
+        let field = refused("PUT", &format!("{drivers}/d.example.com/status"), driver).await;
+        assert!(
+            field.starts_with("status.storage[0]") && field.contains(wanted),
+            "{field}"
+        );
+    }
+}

@@ -26,3 +26,4 @@ pub mod score;
 mod slots;
 pub mod symbols;
 pub mod zone;
+pub mod zone_affinity;

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::error::Refusal;
 use crate::kind::Kind;
-use crate::{kind_of, meta};
+use crate::kind_of;
 
 /// Where admission looks up other objects.
 pub trait Lookup {
@@ -118,13 +118,16 @@ impl std::fmt::Debug for Admission<'_> {
 /// # Ok::<(), berth_kinds::error::Refusal>(())
 /// ```
 pub fn complete(object: &mut Value, admission: &Admission<'_>) -> Result<(), Refusal> {
-    let Some(kind) = kind_of(object) else {
-        return Ok(());
-    };
-    // What is no object at all is for whoever reads it to refuse.
-    if meta::map_mut(object, &["metadata"]).is_none() {
-        return Ok(());
+    match apply_defaults(object) {
+        Some(kind) => (kind.admit)(admission, object),
+        None => Ok(()),
     }
+}
+
+/// Fills in what depends on no other object, and says of which kind the object is. For readers that see one object at a time.
+pub fn apply_defaults(object: &mut Value) -> Option<&'static Kind> {
+    // What is no object at all is for whoever reads it to refuse.
+    let kind = kind_of(object).filter(|_| object["metadata"].is_object())?;
     (kind.defaults)(object);
-    (kind.admit)(admission, object)
+    Some(kind)
 }

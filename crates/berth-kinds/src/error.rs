@@ -100,6 +100,11 @@ impl FieldError {
         Self::new(field, Problem::Invalid, Some(value.to_owned()), detail)
     }
 
+    /// The field's value is not what decisions expect. The problem says what was found, and what is right.
+    pub(crate) fn unreadable(field: impl Into<String>, problem: &str) -> Self {
+        Self::new(field, Problem::Invalid, None, problem)
+    }
+
     /// The field's value is of another type, or not of the format that the schema names.
     pub fn type_invalid(field: impl Into<String>, value: &Value, detail: &str) -> Self {
         Self::new(field, Problem::TypeInvalid, Some(value.to_string()), detail)

@@ -1,7 +1,8 @@
 //! Small rules that several kinds share.
 
-use berth_core::quantity::Quantity;
-use serde_json::Value;
+use berth_core::api::{DecodeError, Object};
+use berth_core::quantity::{self, Quantity};
+use serde_json::{Map, Value};
 
 use crate::error::FieldError;
 use crate::meta;
@@ -118,6 +119,40 @@ pub(crate) fn check_fixed_content(old: &Value, new: &Value) -> Vec<FieldError> {
         }
     }
     errors
+}
+
+/// Brings the quantities of the map at a path into the form in which they are kept, so that two that are the same read alike.
+pub(crate) fn canonicalize(object: &mut Value, path: &[&str]) {
+    let found = path.iter().try_fold(object, |value, key| value.get_mut(*key));
+    for value in found
+        .and_then(Value::as_object_mut)
+        .into_iter()
+        .flat_map(Map::values_mut)
+    {
+        canonicalize_value(value);
+    }
+}
+
+/// Brings one quantity into the form in which it is kept.
+pub(crate) fn canonicalize_value(value: &mut Value) {
+    let canonical = match &*value {
+        Value::String(text) => quantity::canonical(text).filter(|canonical| canonical != text),
+        Value::Number(number) => quantity::canonical(&number.to_string()),
+        _ => None,
+    };
+    if let Some(canonical) = canonical {
+        *value = canonical.into();
+    }
+}
+
+/// What decisions read of an object must be as they expect it. Asked last: where the rules of Kubernetes speak, they speak alone.
+pub(crate) fn check_readable(object: &Value, errors: &mut Vec<FieldError>) {
+    if !errors.is_empty() {
+        return;
+    }
+    if let Err(DecodeError::Field { field, problem, .. }) = Object::decode(object.clone()) {
+        errors.push(FieldError::unreadable(field, &problem));
+    }
 }
 
 /// Whether a value is a quantity above zero.

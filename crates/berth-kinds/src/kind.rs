@@ -48,6 +48,8 @@ pub struct Kind {
     pub admit_update: fn(&Admission<'_>, &Value, &mut Value) -> Result<(), Refusal>,
     /// What is wrong with an object.
     pub validate: fn(&Value) -> Vec<FieldError>,
+    /// What is wrong with an object whose status is written.
+    pub validate_status: fn(&Value) -> Vec<FieldError>,
     /// What is wrong with a change, besides what is wrong with its result.
     pub validate_update: fn(&Value, &Value) -> Vec<FieldError>,
     /// What the user should be told of an object that is otherwise fine.
@@ -194,6 +196,7 @@ impl Kind {
             admit: |_, _| Ok(()),
             admit_update: |_, _, _| Ok(()),
             validate: |_| Vec::new(),
+            validate_status: |_| Vec::new(),
             validate_update: |_, _| Vec::new(),
             warnings: |_| Vec::new(),
         }

@@ -1,10 +1,19 @@
-//! What volumes and claims print alike.
+//! What claims, templates of claims and volumes share.
 
 use berth_core::names;
 use serde_json::Value;
 
 use crate::columns::joined;
+use crate::fields;
 use crate::meta;
+
+/// The defaults of a claim's spec, wherever it stands: in a claim, or in the template of one.
+pub(crate) fn default_claim_spec(claim: &mut Value) {
+    meta::default(claim, &["spec", "volumeMode"], "Filesystem");
+    for list in ["limits", "requests"] {
+        fields::canonicalize(claim, &["spec", "resources", list]);
+    }
+}
 
 /// The phase, or that the object is being deleted.
 pub(crate) fn phase(object: &Value) -> &str {

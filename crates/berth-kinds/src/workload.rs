@@ -33,8 +33,14 @@ pub(crate) fn default_spec(object: &mut Value, defaults: &Value) {
 
 /// Fills in the pod template at a path.
 pub(crate) fn default_template(object: &mut Value, template: &[&str]) {
-    if meta::at(object, template).is_object() {
-        pod_spec::apply_defaults(object, &[template, &["spec"]].concat());
+    if !meta::at(object, template).is_object() {
+        return;
+    }
+    pod_spec::apply_defaults(object, &[template, &["spec"]].concat());
+    // Older servers and `kubectl create --dry-run` write a time that is none.
+    let created = [template, &["metadata", "creationTimestamp"]].concat();
+    if meta::at(object, &created).is_null() {
+        meta::set(object, &created, Value::Null);
     }
 }
 

@@ -370,8 +370,8 @@ mod tests {
         check(
             "storage.k8s.io",
             "StorageClass",
-            json!({"provisioner": "p", "bindingMode": "x"}),
-            &["bindingMode"],
+            json!({"provisioner": "p", "bindingMode": "x", "bindMode": "y"}),
+            &["bindMode"],
         );
         let crd = json!({"spec": {"versions": [{"schema": {"openAPIV3Schema": {"type": "object", "properties": {
             "spec": {"type": "object", "additionalProperties": {"type": "string"},

@@ -1,5 +1,5 @@
-//! Fields that this API has beyond the published types: storage pools in a CSIDriver's status, and the
-//! size of an inline CSI volume.
+//! Fields that this API has beyond the published types: storage pools in a CSIDriver's status, the size of an inline
+//! CSI volume, and the older name of a class's binding mode.
 
 use std::collections::BTreeMap;
 
@@ -42,6 +42,16 @@ pub(super) fn add_fields(definitions: &mut BTreeMap<String, Value>) {
         json!({
             "description": "status represents the storage that the driver provides at present.",
             "$ref": reference(&format!("{STORAGE}CSIDriverStatus")),
+        }),
+    );
+    add_property(
+        definitions,
+        &format!("{STORAGE}StorageClass"),
+        "bindingMode",
+        json!({
+            "description": "bindingMode is the name that volumeBindingMode had in its first design. It is kept as \
+                            volumeBindingMode.",
+            "type": "string",
         }),
     );
     definitions.insert(format!("{STORAGE}CSIStoragePool"), pool(&quantity));

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::columns::{AGE, NAME, NONE, integer, made};
 use crate::kind::{Generation, Kind};
 use crate::meta;
+use crate::workload;
 
 /// Controller revisions.
 pub const KIND: Kind = Kind {
@@ -15,6 +16,13 @@ pub const KIND: Kind = Kind {
         integer("Revision", &["revision"]),
         AGE,
     ],
+    admit: |admission, revision| {
+        // It holds the template of a set that is completed, too; the two shall still be found to be the same.
+        if admission.restores {
+            workload::default_template(revision, &["data", "spec", "template"]);
+        }
+        Ok(())
+    },
     ..Kind::namespaced("apps", "v1", "ControllerRevision", "controllerrevisions")
 };
 

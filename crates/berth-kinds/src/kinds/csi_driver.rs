@@ -24,6 +24,11 @@ pub const KIND: Kind = Kind {
     ],
     defaults,
     validate,
+    validate_status: |driver| {
+        let mut errors = Vec::new();
+        fields::check_readable(driver, &mut errors);
+        errors
+    },
     validate_update,
     ..Kind::cluster("storage.k8s.io", "v1", "CSIDriver", "csidrivers")
 };
@@ -52,6 +57,7 @@ fn validate(driver: &Value) -> Vec<FieldError> {
             errors.push(FieldError::not_supported("spec.volumeLifecycleModes", mode, &modes));
         }
     }
+    fields::check_readable(driver, &mut errors);
     errors
 }
 

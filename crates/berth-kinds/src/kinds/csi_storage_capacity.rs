@@ -25,5 +25,6 @@ fn validate(capacity: &Value) -> Vec<FieldError> {
             fields::check_quantity(&capacity[field], field, &mut errors);
         }
     }
+    fields::check_readable(capacity, &mut errors);
     errors
 }

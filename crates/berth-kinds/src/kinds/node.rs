@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::columns::{AGE, NAME, NONE, UNKNOWN, made, text, text_of};
 use crate::error::FieldError;
+use crate::fields;
 use crate::kind::{Kind, STATUS, SelectableField, Writes};
 use crate::meta;
 use crate::metadata::check_qualified_name;
@@ -44,6 +45,9 @@ pub const KIND: Kind = Kind {
 };
 
 fn defaults(node: &mut Value) {
+    for list in ["capacity", "allocatable"] {
+        fields::canonicalize(node, &["status", list]);
+    }
     // What a node has can be used, unless it says otherwise.
     let capacity = meta::at(node, &["status", "capacity"]).clone();
     meta::default(node, &["status", "allocatable"], capacity);

@@ -1,7 +1,9 @@
 //! Persistent volumes.
 
+use berth_core::api::{NodeSelectorTerm, Object, Requirement, StringMap};
 use berth_core::names;
 use berth_core::quantity::Quantity;
+use berth_core::zone_affinity::{NodeKeys, Plan, plan};
 use serde_json::{Value, json};
 
 use crate::admission::Admission;
@@ -10,6 +12,7 @@ use crate::error::{FieldError, Refusal};
 use crate::fields;
 use crate::go_form;
 use crate::kind::{Kind, STATUS};
+use crate::kinds::node;
 use crate::meta;
 use crate::selectors;
 use crate::storage;
@@ -68,6 +71,7 @@ fn defaults(volume: &mut Value) {
     meta::default(volume, &["status", "phase"], "Pending");
     meta::default(volume, &["spec", "persistentVolumeReclaimPolicy"], "Retain");
     meta::default(volume, &["spec", "volumeMode"], "Filesystem");
+    fields::canonicalize(volume, &["spec", "capacity"]);
     if volume["spec"]["hostPath"].is_object() {
         meta::default(volume, &["spec", "hostPath", "type"], "");
     }
@@ -77,8 +81,49 @@ fn admit(admission: &Admission<'_>, volume: &mut Value) -> Result<(), Refusal> {
     if !admission.restores {
         note_phase(admission, &Value::Null, volume);
     }
+    if admission.features.zone_affinity {
+        write_zone_affinity(admission, volume);
+    }
     meta::add_finalizer(volume, names::VOLUME_PROTECTION);
     Ok(())
+}
+
+/// A volume that says where it is by zone labels alone says it by node affinity, too. Labels that cannot be read stay as they
+/// are: the controller tells of them.
+fn write_zone_affinity(admission: &Admission<'_>, volume: &mut Value) {
+    let has_label = |(key, older): &(&str, &str)| {
+        let label = |key: &str| !meta::at(volume, &["metadata", "labels", key]).is_null();
+        label(key) || label(older)
+    };
+    let labels = [(names::ZONE, names::ZONE_BETA), (names::REGION, names::REGION_BETA)];
+    if !labels.iter().any(has_label) {
+        return;
+    }
+    let Ok(Some(Object::PersistentVolume(typed))) = Object::decode(volume.clone()) else {
+        return;
+    };
+    let labels = |node: &Value| -> StringMap {
+        let labels = node["metadata"]["labels"].as_object().into_iter().flatten();
+        labels
+            .map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()))
+            .collect()
+    };
+    let nodes: Vec<StringMap> = admission.objects.all(&node::KIND).map(|node| labels(&node)).collect();
+    let Plan::Upgrade(affinity) = plan(&typed, NodeKeys::of(&nodes)) else {
+        return;
+    };
+    let requirement =
+        |found: &Requirement| json!({"key": found.key, "operator": found.operator, "values": found.values});
+    let term = |term: &NodeSelectorTerm| {
+        let expressions: Vec<Value> = term.match_expressions.iter().map(requirement).collect();
+        json!({"matchExpressions": expressions})
+    };
+    let terms: Vec<Value> = affinity.node_selector_terms.iter().map(term).collect();
+    meta::set(
+        volume,
+        &["spec", "nodeAffinity", "required"],
+        json!({"nodeSelectorTerms": terms}),
+    );
 }
 
 /// When the phase changes, the time is noted.
@@ -301,4 +346,33 @@ fn with_stable_labels(affinity: &Value) -> Value {
         }
     }
     affinity
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::{Features, Nothing, complete};
+    use jiff::Timestamp;
+
+    #[test]
+    fn zone_labels_become_affinity_if_that_is_switched_on() {
+        let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume",
+            "metadata": {"name": "v", "labels": {"failure-domain.beta.kubernetes.io/zone": "a__b"}},
+            "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}});
+        let created = |zone_affinity: bool| {
+            let mut admission = Admission::new(&Nothing, Timestamp::UNIX_EPOCH);
+            admission.features = Features {
+                zone_affinity,
+                ..Features::default()
+            };
+            let mut volume = volume.clone();
+            complete(&mut volume, &admission).unwrap();
+            volume["spec"]["nodeAffinity"].clone()
+        };
+        assert_eq!(created(false), Value::Null);
+        let expression =
+            json!({"key": "failure-domain.beta.kubernetes.io/zone", "operator": "In", "values": ["a", "b"]});
+        let terms = json!([{"matchExpressions": [expression]}]);
+        assert_eq!(created(true), json!({"required": {"nodeSelectorTerms": terms}}));
+    }
 }

@@ -46,7 +46,7 @@ const FIXED: &str =
 
 fn defaults(claim: &mut Value) {
     meta::default(claim, &["status", "phase"], "Pending");
-    meta::default(claim, &["spec", "volumeMode"], "Filesystem");
+    storage::default_claim_spec(claim);
 }
 
 /// A claim names its source in both of the fields that there are for it.

@@ -135,8 +135,10 @@ fn request_pod_limits(pod: &mut Value) {
 
 fn default_status(pod: &mut Value) {
     meta::default(pod, &["status", "phase"], "Pending");
-    let class = quality_of_service(pod);
-    meta::default(pod, &["status", "qosClass"], class);
+    if pod["status"]["qosClass"].is_null() {
+        let class = quality_of_service(pod);
+        meta::set(pod, &["status", "qosClass"], class.into());
+    }
     let address = pod["status"]["podIP"].clone();
     if address.is_string() {
         meta::default(pod, &["status", "podIPs"], json!([{"ip": address}]));
@@ -165,18 +167,22 @@ fn admit_update(admission: &Admission<'_>, _: &Value, pod: &mut Value) -> Result
 
 /// A pod stays for a while on a node that is not ready or does not answer, unless it says otherwise.
 fn tolerate_lost_nodes(pod: &mut Value) {
-    let mut tolerations = meta::items(pod, &["spec", "tolerations"]).to_vec();
+    let given = meta::items(pod, &["spec", "tolerations"]);
+    let mut added = Vec::new();
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
         let tolerates = |toleration: &Value| {
             let (found, effect) = (meta::text(toleration, &["key"]), meta::text(toleration, &["effect"]));
             (found == key || found.is_empty()) && ["", "NoExecute"].contains(&effect)
         };
-        if !tolerations.iter().any(tolerates) {
-            tolerations.push(json!({"key": key, "operator": "Exists", "effect": "NoExecute",
+        if !given.iter().any(tolerates) {
+            added.push(json!({"key": key, "operator": "Exists", "effect": "NoExecute",
                 "tolerationSeconds": UNREACHABLE_SECONDS}));
         }
     }
-    meta::set(pod, &["spec", "tolerations"], Value::Array(tolerations));
+    if !added.is_empty() {
+        let all = [given, &added].concat();
+        meta::set(pod, &["spec", "tolerations"], Value::Array(all));
+    }
 }
 
 /// A pod that names no service account gets the one that every namespace has.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::admission::Admission;
+use crate::admission::{Admission, Lookup};
 use crate::columns::{AGE, NAME, flag, integer, text};
 use crate::error::{FieldError, Refusal};
 use crate::fields;
@@ -69,6 +69,39 @@ fn system_class(name: &str) -> Option<Value> {
     Some(class.object())
 }
 
+/// What a pod gets from its priority class.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Priority {
+    /// The class; `None` if the pod names none and there is none for such pods.
+    pub class: Option<String>,
+    /// The priority.
+    pub value: i64,
+    /// Whether the pod evicts others.
+    pub preemption_policy: String,
+}
+
+/// The priority of pods that name this class, or none if it is empty.
+///
+/// # Errors
+/// If there is no such class.
+pub fn priority(objects: &dyn Lookup, name: &str) -> Result<Priority, Refusal> {
+    let class = if name.is_empty() {
+        global_default(objects)
+    } else {
+        let stored = objects.get(&KIND, "", name).map(|class| class.into_owned());
+        let found = stored.or_else(|| system_class(name));
+        let class = name.to_owned();
+        Some(found.ok_or(Refusal::UnknownPriorityClass { class })?)
+    };
+    let class = class.unwrap_or(Value::Null);
+    let policy = class["preemptionPolicy"].as_str().unwrap_or(USUAL_POLICY);
+    Ok(Priority {
+        class: Some(meta::name(&class).to_owned()).filter(|name| !name.is_empty()),
+        value: class["value"].as_i64().unwrap_or(0),
+        preemption_policy: policy.to_owned(),
+    })
+}
+
 /// Gives a pod the priority and the preemption policy of its class. A pod with a past keeps the priority that it got, since its
 /// class may be gone or have changed.
 pub(crate) fn give_priority(admission: &Admission<'_>, pod: &mut Value) -> Result<(), Refusal> {
@@ -76,36 +109,22 @@ pub(crate) fn give_priority(admission: &Admission<'_>, pod: &mut Value) -> Resul
     if admission.restores && given.is_some() {
         return Ok(());
     }
-    let class = class_of(admission, meta::text(pod, &["spec", "priorityClassName"]))?;
-    let computed = class.as_ref().and_then(|class| class["value"].as_i64()).unwrap_or(0);
+    let found = priority(admission.objects, meta::text(pod, &["spec", "priorityClassName"]))?;
+    let computed = found.value;
     if let Some(given) = given.filter(|given| *given != computed) {
         return Err(Refusal::OtherPriority { given, computed });
     }
     meta::set(pod, &["spec", "priority"], computed.into());
-    if let Some(class) = &class {
-        meta::set(pod, &["spec", "priorityClassName"], meta::name(class).into());
+    if let Some(class) = found.class {
+        meta::set(pod, &["spec", "priorityClassName"], class.into());
     }
-    let policy = class.as_ref().and_then(|class| class["preemptionPolicy"].as_str());
-    meta::default(pod, &["spec", "preemptionPolicy"], policy.unwrap_or(USUAL_POLICY));
+    meta::default(pod, &["spec", "preemptionPolicy"], found.preemption_policy);
     Ok(())
 }
 
-/// The class of pods that name this one, or none.
-fn class_of(admission: &Admission<'_>, name: &str) -> Result<Option<Value>, Refusal> {
-    if name.is_empty() {
-        return Ok(global_default(admission));
-    }
-    let stored = admission.objects.get(&KIND, "", name).map(|class| class.into_owned());
-    match stored.or_else(|| system_class(name)) {
-        Some(class) => Ok(Some(class)),
-        None => Err(Refusal::UnknownPriorityClass { class: name.to_owned() }),
-    }
-}
-
 /// The class of pods that name none: of several, the lowest.
-fn global_default(admission: &Admission<'_>) -> Option<Value> {
-    let classes = admission.objects.all(&KIND);
-    let defaults = classes.filter(|class| class["globalDefault"] == true);
+fn global_default(objects: &dyn Lookup) -> Option<Value> {
+    let defaults = objects.all(&KIND).filter(|class| class["globalDefault"] == true);
     let lowest = defaults.min_by_key(|class| class["value"].as_i64());
     lowest.map(|class| class.into_owned())
 }

@@ -7,6 +7,7 @@ use crate::error::FieldError;
 use crate::kind::{Generation, Kind, SCALE, STATUS};
 use crate::meta;
 use crate::pod_spec;
+use crate::storage;
 use crate::workload::{self, CONTAINERS, IMAGES, TEMPLATE};
 
 /// Stateful sets.
@@ -55,7 +56,7 @@ fn defaults(set: &mut Value) {
     for claim in meta::items_mut(set, &["spec", "volumeClaimTemplates"]) {
         meta::default(claim, &["apiVersion"], "v1");
         meta::default(claim, &["kind"], "PersistentVolumeClaim");
-        meta::default(claim, &["spec", "volumeMode"], "Filesystem");
+        storage::default_claim_spec(claim);
         meta::default(claim, &["status", "phase"], "Pending");
     }
 }

@@ -22,10 +22,7 @@ pub const KIND: Kind = Kind {
         flag("AllowVolumeExpansion", &["allowVolumeExpansion"], false).of_type("string"),
         AGE,
     ],
-    defaults: |class| {
-        meta::default(class, &["reclaimPolicy"], "Delete");
-        meta::default(class, &["volumeBindingMode"], "Immediate");
-    },
+    defaults,
     validate,
     validate_update: |old, new| {
         let fixed = ["provisioner", "parameters", "reclaimPolicy", "volumeBindingMode"];
@@ -33,6 +30,20 @@ pub const KIND: Kind = Kind {
     },
     ..Kind::cluster("storage.k8s.io", "v1", "StorageClass", "storageclasses")
 };
+
+fn defaults(class: &mut Value) {
+    meta::default(class, &["reclaimPolicy"], "Delete");
+    // The first design spelled the key otherwise. What is said twice is kept, to be refused if the two differ.
+    let older = class[OLDER_MODE].clone();
+    meta::default(class, &["volumeBindingMode"], older.clone());
+    if class["volumeBindingMode"] == older {
+        meta::set(class, &[OLDER_MODE], Value::Null);
+    }
+    meta::default(class, &["volumeBindingMode"], "Immediate");
+}
+
+/// The name that `volumeBindingMode` had in the first design of delayed binding.
+const OLDER_MODE: &str = "bindingMode";
 
 fn is_default(class: &Value) -> bool {
     [names::IS_DEFAULT_CLASS, names::IS_DEFAULT_CLASS_BETA]
@@ -70,7 +81,12 @@ fn validate(class: &Value) -> Vec<FieldError> {
     fields::check_one_of(class, &["reclaimPolicy"], &policies, &mut errors);
     let modes = ["Immediate", "WaitForFirstConsumer"];
     fields::check_one_of(class, &["volumeBindingMode"], &modes, &mut errors);
+    if !class[OLDER_MODE].is_null() {
+        let detail = "is the older name of volumeBindingMode, which says otherwise; keep one of them";
+        errors.push(FieldError::invalid(OLDER_MODE, &class[OLDER_MODE], detail));
+    }
     validate_topologies(class, &mut errors);
+    fields::check_readable(class, &mut errors);
     errors
 }
 

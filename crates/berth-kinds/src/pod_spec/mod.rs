@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
+use crate::fields;
 use crate::meta;
+use crate::storage;
 
 mod validate;
 
@@ -27,6 +29,8 @@ pub(crate) fn apply_defaults(object: &mut Value, path: &[&str]) {
         meta::default(&mut owned, &[field], value);
     }
     name_account_twice(&mut owned);
+    canonicalize_resources(&mut owned);
+    fields::canonicalize(&mut owned, &["overhead"]);
     for list in CONTAINER_LISTS {
         meta::items_mut(&mut owned, &[list])
             .iter_mut()
@@ -50,6 +54,13 @@ pub(crate) fn name_account_twice(spec: &mut Value) {
     }
 }
 
+/// Requests and limits in the form in which they are kept.
+fn canonicalize_resources(owner: &mut Value) {
+    for list in ["limits", "requests"] {
+        fields::canonicalize(owner, &["resources", list]);
+    }
+}
+
 fn default_container(container: &mut Value) {
     let image = meta::text(container, &["image"]);
     let tag = image.rsplit('/').next().unwrap_or_default();
@@ -59,6 +70,7 @@ fn default_container(container: &mut Value) {
     meta::default(container, &["terminationMessagePath"], "/dev/termination-log");
     meta::default(container, &["terminationMessagePolicy"], "File");
     meta::default(container, &["resources"], json!({}));
+    canonicalize_resources(container);
     for port in meta::items_mut(container, &["ports"]) {
         meta::default(port, &["protocol"], "TCP");
     }
@@ -128,12 +140,11 @@ fn default_volume(volume: &mut Value) {
     if volume["hostPath"].is_object() {
         meta::default(volume, &["hostPath", "type"], "");
     }
-    if volume["ephemeral"]["volumeClaimTemplate"].is_object() {
-        meta::default(volume, &["ephemeral", "volumeClaimTemplate", "metadata"], json!({}));
-        meta::default(
-            volume,
-            &["ephemeral", "volumeClaimTemplate", "spec", "volumeMode"],
-            "Filesystem",
-        );
+    if let Some(limit) = volume.pointer_mut("/emptyDir/sizeLimit") {
+        fields::canonicalize_value(limit);
+    }
+    if let Some(template @ Value::Object(_)) = volume.pointer_mut("/ephemeral/volumeClaimTemplate") {
+        meta::default(template, &["metadata"], json!({}));
+        storage::default_claim_spec(template);
     }
 }
