@@ -16,7 +16,6 @@
 //! puts the object from the answer into its [`Objects`] at once and does not wait for the watch. A step that does
 //! not see the pod it has just created would create another.
 
-pub mod admission;
 pub mod agent;
 pub mod check;
 pub mod disruption;

@@ -4,11 +4,12 @@
 //! keeps objects with finalizers, deletes dependents with their owner, and tells what changed. A write that changes
 //! nothing is no change. What may be written is checked elsewhere: manifests where they are read, guards in `executor`.
 
-use super::admission::{self, Priority, PriorityClasses};
 use super::field;
 use super::garbage;
-use super::objects::{Objects, View, key_of};
+use super::objects::{Objects, key_of};
 use berth_core::effect::{Event, Merge, ObjectKey, Refusal};
+use berth_kinds::admission::{Admission, apply_defaults, complete};
+use berth_kinds::kinds::persistent_volume;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -71,7 +72,6 @@ impl MemoryCluster {
         if self.objects.find(&key).is_some() {
             return Err(Refusal::AlreadyExists(key));
         }
-        self.admit(&key, &mut object)?;
         if field::uid(&object).is_empty() {
             let uid = format!("00000000-0000-4000-8000-{:012x}", self.version + 1);
             field::set(&mut object, &["metadata", "uid"], json!(uid));
@@ -84,26 +84,22 @@ impl MemoryCluster {
                 field::set(&mut object, &["metadata", name], value);
             }
         }
-        let has_phase = matches!(&*key.kind, "Pod" | "PersistentVolumeClaim");
-        if has_phase && object["status"]["phase"].is_null() {
-            field::set(&mut object, &["status", "phase"], json!("Pending"));
-        }
+        self.admit(&key, &mut object, now)?;
         self.put(key, object);
         Ok(())
     }
 
-    /// Fills in what an API server fills in.
-    fn admit(&self, key: &ObjectKey, object: &mut Value) -> Result<(), Refusal> {
-        admission::complete(object);
-        match object.get_mut("spec") {
-            Some(spec) if key.kind == "Pod" => {
-                admission::give_priority(spec, &self.objects).map_err(|missing| Refusal::Invalid {
-                    key: key.clone(),
-                    message: missing.to_string(),
-                })
-            }
-            Some(_) | None => Ok(()),
+    /// Fills in what an API server fills in. Objects may come from a dump, so what a system noted of them stays.
+    fn admit(&self, key: &ObjectKey, object: &mut Value, now: Timestamp) -> Result<(), Refusal> {
+        let admission = Admission::new(&self.objects, now).restoring();
+        complete(object, &admission).map_err(|why| Refusal::Invalid {
+            key: key.clone(),
+            message: why.to_string(),
+        })?;
+        if key.kind == persistent_volume::KIND.name {
+            persistent_volume::settle(object);
         }
+        Ok(())
     }
 
     fn put(&mut self, key: ObjectKey, mut object: Value) {
@@ -134,6 +130,8 @@ impl MemoryCluster {
             is_new_generation |= changes && !matches!(part.as_str(), "metadata" | "status" | "apiVersion" | "kind");
         }
         if is_new_generation {
+            // As on creation: what a template does not say would be filled in below it, in every pod and revision made from it.
+            apply_defaults(&mut object);
             let generation = field::number(&object, "/metadata/generation").unwrap_or_default();
             let next = json!(generation.saturating_add(1));
             field::set(&mut object, &["metadata", "generation"], next);
@@ -205,19 +203,6 @@ impl MemoryCluster {
     }
 }
 
-impl PriorityClasses for Objects {
-    fn find(&self, name: &str) -> Option<Priority> {
-        self.get("PriorityClass", "", name).and_then(Priority::of_object)
-    }
-
-    fn default_class(&self) -> Option<Priority> {
-        let defaults = self
-            .of_kind("PriorityClass")
-            .filter(|class| class["globalDefault"] == true);
-        defaults.filter_map(Priority::of_object).min_by_key(|class| class.value)
-    }
-}
-
 /// Whether a pod has containers that an agent must stop first.
 fn runs_on_a_node(object: &Value) -> bool {
     let is_over = matches!(field::text(object, "/status/phase"), "Succeeded" | "Failed");
@@ -227,6 +212,7 @@ fn runs_on_a_node(object: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::View;
     use crate::step;
 
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;

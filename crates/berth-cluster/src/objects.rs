@@ -2,6 +2,7 @@
 
 use super::field;
 use berth_core::effect::ObjectKey;
+use berth_kinds::Kind;
 use serde_json::Value;
 use std::borrow::{Borrow, Cow};
 use std::collections::{BTreeMap, BTreeSet};
@@ -239,6 +240,17 @@ impl View for Objects {
         let pods = self.kinds.get("Pod");
         let names = self.pods_by_node.get(node).into_iter().flatten();
         Box::new(names.filter_map(move |(namespace, name)| pods?.get(namespace)?.get(name)))
+    }
+}
+
+// Not imported: a view has a `get` of its own.
+impl berth_kinds::admission::Lookup for Objects {
+    fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Cow<'_, Value>> {
+        View::get(self, kind.name, namespace, name).map(Cow::Borrowed)
+    }
+
+    fn all<'a>(&'a self, kind: &Kind) -> Box<dyn Iterator<Item = Cow<'a, Value>> + 'a> {
+        Box::new(self.of_kind(kind.name).map(Cow::Borrowed))
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::cluster::ClusterError;
 use crate::config::ConfigError;
 use crate::input::ReadError;
-use berth_cluster::admission::UnknownClass;
+use berth_kinds::error::Refusal;
 
 /// Why what a command was given cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -21,13 +21,16 @@ pub enum GivenError {
     #[error(transparent)]
     Object(#[from] berth_core::effect::Refusal),
     /// A pod or workload names a priority class that is not there.
-    #[error("{kind} {name:?}: {missing}")]
+    #[error(
+        "{kind} {name:?}: spec.priorityClassName: {why}; add it to the input, as `kubectl get priorityclasses -o yaml` prints \
+         it, or take the field away"
+    )]
     Priority {
         /// Its kind.
         kind: String,
         /// Its name with its namespace.
         name: String,
-        /// What is missing.
-        missing: UnknownClass,
+        /// What an API server says.
+        why: Refusal,
     },
 }

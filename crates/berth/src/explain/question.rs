@@ -5,8 +5,13 @@ use super::{ExplainError, World, layout};
 use crate::cli::ExplainArgs;
 use crate::given::GivenError;
 use crate::input::{self, Progress, Source, Summary};
-use berth_cluster::admission::{self, Priority, PriorityClasses};
 use berth_core::api::{self, Object};
+use berth_kinds::Kind;
+use berth_kinds::admission::Lookup;
+use berth_kinds::error::Refusal;
+use berth_kinds::kinds::priority_class;
+use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::Read;
 
@@ -116,16 +121,16 @@ impl Question {
         world.evidence = evidence;
         for mut pod in unranked {
             // What is asked is not about a pod that no API server would have taken; it has the least priority.
-            let _ = admission::give_pod_priority(&mut pod, &classes);
+            let _ = give_priority(&mut pod, &classes);
             world.upsert(Object::Pod(pod));
         }
         world.gaps = summary.gaps.clone();
         match found {
             Some(mut pod) => {
-                admission::give_pod_priority(&mut pod, &classes).map_err(|missing| GivenError::Priority {
+                give_priority(&mut pod, &classes).map_err(|why| GivenError::Priority {
                     kind: "Pod".to_owned(),
                     name: pod.metadata.full_name(),
-                    missing,
+                    why,
                 })?;
                 Ok(Self { world, pod, summary })
             }
@@ -137,44 +142,56 @@ impl Question {
     }
 }
 
+/// Gives a pod the priority of its class, unless it has one.
+fn give_priority(pod: &mut api::Pod, classes: &Classes) -> Result<(), Refusal> {
+    let spec = &mut pod.spec;
+    if spec.priority.is_some() {
+        return Ok(());
+    }
+    let found = priority_class::priority(classes, &spec.priority_class_name)?;
+    // Whoever read the class has checked that its value is one of 32 bits.
+    spec.priority = Some(i32::try_from(found.value).unwrap_or_default());
+    spec.priority_class_name = found.class.unwrap_or_default();
+    spec.preemption_policy = spec.preemption_policy.take().or(Some(found.preemption_policy));
+    Ok(())
+}
+
 /// The priority classes of the input. A pod from an API server has its priority; one from a manifest only names the class.
 #[derive(Default)]
 struct Classes {
-    by_name: BTreeMap<String, Priority>,
-    default: Option<Priority>,
+    by_name: BTreeMap<String, Value>,
     /// Those that are not in the input, but that pods tell of.
-    learned: BTreeMap<String, Priority>,
+    learned: BTreeMap<String, Value>,
 }
 
 impl Classes {
     fn add(&mut self, class: &api::PriorityClass) {
-        let own = Priority::of_class(class);
-        if class.global_default && self.default.as_ref().is_none_or(|known| own.value < known.value) {
-            self.default = Some(own.clone());
-        }
-        self.by_name.insert(own.class.clone(), own);
+        let name = &class.metadata.name;
+        let object = json!({"metadata": {"name": name}, "value": class.value, "globalDefault": class.global_default,
+            "preemptionPolicy": class.preemption_policy});
+        self.by_name.insert(name.clone(), object);
     }
 
     fn learn(&mut self, pod: &api::Pod) {
         let name = &pod.spec.priority_class_name;
         if let Some(value) = pod.spec.priority.filter(|_| !name.is_empty()) {
-            let learned = Priority {
-                class: name.clone(),
-                value,
-                preemption_policy: pod.spec.preemption_policy.clone(),
-            };
+            let learned = json!({"metadata": {"name": name}, "value": value,
+                "preemptionPolicy": pod.spec.preemption_policy});
             self.learned.entry(name.clone()).or_insert(learned);
         }
     }
 }
 
-impl PriorityClasses for Classes {
-    fn find(&self, name: &str) -> Option<Priority> {
-        self.by_name.get(name).or_else(|| self.learned.get(name)).cloned()
+impl Lookup for Classes {
+    fn get(&self, kind: &Kind, _: &str, name: &str) -> Option<Cow<'_, Value>> {
+        let found = self.by_name.get(name).or_else(|| self.learned.get(name));
+        found
+            .filter(|_| kind.name == priority_class::KIND.name)
+            .map(Cow::Borrowed)
     }
 
-    fn default_class(&self) -> Option<Priority> {
-        self.default.clone()
+    fn all<'a>(&'a self, _: &Kind) -> Box<dyn Iterator<Item = Cow<'a, Value>> + 'a> {
+        Box::new(self.by_name.values().map(Cow::Borrowed))
     }
 }
 

@@ -4,8 +4,10 @@ use super::fields::UnknownFields;
 use super::place::{Place, Problem, ReadError};
 use super::reported::{Reported, is_report};
 use super::{Progress, Summary};
-use berth_cluster::{admission, check};
+use berth_cluster::check;
 use berth_core::api::{DecodeError, Kind, Object};
+use berth_kinds::admission;
+use berth_kinds::kinds::persistent_volume;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -225,7 +227,11 @@ impl<'a> Gather<'a> {
             name_namespace(&mut value, self.namespace);
         }
         if self.completes {
-            admission::complete(&mut value);
+            let completed = admission::apply_defaults(&mut value);
+            // There is no controller that would look at a new volume first.
+            if completed.is_some_and(|kind| kind.name == persistent_volume::KIND.name) {
+                persistent_volume::settle(&mut value);
+            }
         }
         if is_report(&value) {
             return self.report(value);

@@ -6,16 +6,19 @@ use crate::cluster::WORKLOADS;
 use crate::given::GivenError;
 use crate::input::{self, Progress, Summary};
 use crate::overlay;
-use berth_cluster::admission::{self, Priority, PriorityClasses};
 use berth_cluster::agent::Mode;
 use berth_cluster::field;
 use berth_cluster::names::AGENT_MODE;
 use berth_cluster::simulation::scenario::Scenario;
 use berth_cluster::simulation::{Options, Simulation};
 use berth_cluster::workloads::KINDS;
+use berth_kinds::Kind;
+use berth_kinds::admission::Lookup;
+use berth_kinds::kinds::priority_class;
 use berth_scheduler::profile::Profile;
 use berth_scheduler::scheduler::DEFAULT_SCHEDULER_NAME;
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 
@@ -157,10 +160,10 @@ fn learned_classes(objects: &[Value]) -> Result<Vec<Value>, GivenError> {
         };
         let name = field::text(spec, "/priorityClassName");
         if !known.classes.contains(name) {
-            admission::priority(name, &known).map_err(|missing| GivenError::Priority {
+            priority_class::priority(&known, name).map_err(|why| GivenError::Priority {
                 kind: field::kind(object).to_owned(),
                 name: format!("{}/{}", field::namespace(object), field::name(object)),
-                missing,
+                why,
             })?;
         }
     }
@@ -187,12 +190,12 @@ impl Learned {
     }
 }
 
-impl PriorityClasses for Learned {
-    fn find(&self, name: &str) -> Option<Priority> {
-        self.objects.get(name).and_then(Priority::of_object)
+impl Lookup for Learned {
+    fn get(&self, _: &Kind, _: &str, name: &str) -> Option<Cow<'_, Value>> {
+        self.objects.get(name).map(Cow::Borrowed)
     }
 
-    fn default_class(&self) -> Option<Priority> {
-        None
+    fn all<'a>(&'a self, _: &Kind) -> Box<dyn Iterator<Item = Cow<'a, Value>> + 'a> {
+        Box::new(std::iter::empty())
     }
 }
