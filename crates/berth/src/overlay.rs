@@ -1,11 +1,17 @@
 //! What a command reads: files, the cluster of a kubeconfig, or files on top of either.
 //!
-//! On top means what `kubectl apply` would do: an object of a file that is below too is laid over it, so that its uid, its
-//! status and what others filled in stay. Nothing is written to the cluster.
+//! On top means what `kubectl apply` would do: an object of a file that is below too is merged into it, so that its uid, its
+//! status and what others filled in stay. A manifest that is applied already changes nothing. Nothing is written to the
+//! cluster.
 
 use crate::cluster::{ClusterArgs, ClusterError};
 use crate::input::{self, Progress, Source, Summary};
+use crate::snapshot;
+use berth_apiserver::apply::{Writer, apply};
+use berth_apiserver::patch::merge;
+use berth_apiserver::schema::Schema;
 use berth_kube::resource::Resource;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -126,11 +132,15 @@ fn identity(object: &Value) -> Identity {
 }
 
 /// Lays objects over those that are below them.
-fn lay(top: Vec<Value>, mut objects: Vec<Value>) -> Vec<Value> {
+#[must_use]
+pub fn lay(top: Vec<Value>, mut objects: Vec<Value>) -> Vec<Value> {
     let mut places: HashMap<Identity, usize> = objects.iter().map(identity).zip(0..).collect();
     for object in top {
         match places.entry(identity(&object)) {
-            Entry::Occupied(place) => merge(&mut objects[*place.get()], object),
+            Entry::Occupied(place) => {
+                let below = &mut objects[*place.get()];
+                *below = applied(below, object);
+            }
             Entry::Vacant(place) => {
                 place.insert(objects.len());
                 objects.push(object);
@@ -140,19 +150,97 @@ fn lay(top: Vec<Value>, mut objects: Vec<Value>) -> Vec<Value> {
     objects
 }
 
-/// A JSON merge: objects field by field, `null` takes a field away, everything else replaces.
-fn merge(below: &mut Value, top: Value) {
-    match (below, top) {
-        (Value::Object(below), Value::Object(top)) => {
-            for (key, value) in top {
-                if value.is_null() {
-                    below.remove(&key);
-                } else {
-                    merge(below.entry(key).or_insert(Value::Null), value);
-                }
-            }
+/// Who applies, as far as `kubectl apply` leaves a note of it in objects.
+const MANAGER: &str = "kubectl";
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// What `kubectl apply` would make of an object: it sets what the manifest names, takes away what the manifest that was
+/// applied last named and this one does not, and leaves the rest. `null` takes a field away.
+fn applied(below: &Value, mut top: Value) -> Value {
+    if is_reduced(below)
+        && let Ok(reduced) = snapshot::reduce(top.clone())
+    {
+        top = reduced;
+    }
+    let Some(schema) = schema_of(below) else {
+        return merge::apply(below, &top);
+    };
+    let removed = top.clone();
+    drop_nulls(&mut top);
+    let writer = |api_version| Writer {
+        manager: MANAGER,
+        api_version,
+        subresource: "",
+        time: Timestamp::UNIX_EPOCH,
+        reset: &[],
+    };
+    let api_version = below["apiVersion"].as_str().unwrap_or_default();
+    let mut noted = below.clone();
+    // What was applied last is what the one who applies now owns; of others nothing is asked.
+    let fields = last_applied(below)
+        .and_then(|last| apply(None, &last, writer(api_version), true, schema).ok())
+        .map(|last| last["metadata"]["managedFields"].clone());
+    set(&mut noted, "managedFields", fields.unwrap_or_default());
+    let Ok(mut merged) = apply(Some(&noted), &top, writer(api_version), true, schema) else {
+        // It cannot be told how its lists belong together: a broken object, which is refused where it is read.
+        return merge::apply(below, &removed);
+    };
+    set(&mut merged, "managedFields", below["metadata"]["managedFields"].clone());
+    remove_nulls(&mut merged, &removed);
+    merged
+}
+
+/// Whether the template of a workload lacks what every API server fills in: then it was reduced to what decisions read, or never
+/// was in a cluster, and what it does not say of other fields means nothing.
+fn is_reduced(object: &Value) -> bool {
+    let template = object.pointer("/spec/template/spec");
+    template.is_some_and(|template| template["dnsPolicy"].is_null())
+}
+
+fn schema_of(object: &Value) -> Option<&'static Schema> {
+    let api_version = object["apiVersion"].as_str()?;
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    Schema::builtin(group, version, object["kind"].as_str()?)
+}
+
+fn last_applied(object: &Value) -> Option<Value> {
+    let note = object["metadata"]["annotations"][LAST_APPLIED].as_str()?;
+    serde_json::from_str(note).ok().filter(Value::is_object)
+}
+
+/// Sets a field of an object's metadata; null takes it away.
+fn set(object: &mut Value, field: &str, value: Value) {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        if value.is_null() {
+            metadata.remove(field);
+        } else {
+            metadata.insert(field.to_owned(), value);
         }
-        (below, top) => *below = top,
+    }
+}
+
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, field| !field.is_null());
+            fields.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Takes away the fields that a manifest sets to null.
+fn remove_nulls(object: &mut Value, manifest: &Value) {
+    let (Value::Object(fields), Value::Object(manifest)) = (object, manifest) else {
+        return;
+    };
+    for (name, value) in manifest {
+        if value.is_null() {
+            fields.remove(name);
+        } else if let Some(field) = fields.get_mut(name) {
+            remove_nulls(field, value);
+        }
     }
 }
 
@@ -163,19 +251,55 @@ mod tests {
 
     #[test]
     fn what_a_file_does_not_say_stays() {
-        let pod = |name: &str| json!({"kind": "Pod", "metadata": {"namespace": "shop", "name": name}});
+        let pod =
+            |name: &str| json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "shop", "name": name}});
         let mut below = pod("web");
         below["metadata"]["uid"] = json!("u");
         below["metadata"]["labels"] = json!({"a": "1", "b": "2"});
-        below["spec"] = json!({"nodeName": "n1", "tolerations": [1, 2]});
+        below["spec"] = json!({"nodeName": "n1", "tolerations": [{"key": "a"}, {"key": "b"}]});
         let mut top = pod("web");
         top["metadata"]["labels"] = json!({"a": "3", "b": null});
-        top["spec"] = json!({"tolerations": [3]});
+        top["spec"] = json!({"tolerations": [{"key": "c"}]});
         let mut expected = pod("web");
         expected["metadata"]["uid"] = json!("u");
         expected["metadata"]["labels"] = json!({"a": "3"});
-        expected["spec"] = json!({"nodeName": "n1", "tolerations": [3]});
+        expected["spec"] = json!({"nodeName": "n1", "tolerations": [{"key": "c"}]});
         let laid = lay(vec![top, pod("new")], vec![below, pod("other")]);
         assert_eq!(laid, [expected, pod("other"), pod("new")]);
+    }
+
+    fn deployment(container: serde_json::Value) -> serde_json::Value {
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"namespace": "shop", "name": "web"},
+            "spec": {"template": {"spec": {"containers": [container]}}}})
+    }
+
+    #[test]
+    fn containers_keep_what_a_server_filled_in() {
+        let mut below = deployment(json!({"name": "c", "image": "x", "imagePullPolicy": "Always", "ports":
+            [{"containerPort": 80, "protocol": "TCP"}]}));
+        below["spec"]["template"]["spec"]["dnsPolicy"] = json!("ClusterFirst");
+        let top = deployment(json!({"name": "c", "image": "x", "ports": [{"containerPort": 80}]}));
+        assert_eq!(lay(vec![top], vec![below.clone()]), [below]);
+    }
+
+    #[test]
+    fn what_was_applied_before_and_is_gone_is_taken_away() {
+        let last = deployment(json!({"name": "c", "image": "x", "tty": true, "stdin": true}));
+        let mut below = last.clone();
+        below["spec"]["template"]["spec"]["dnsPolicy"] = json!("ClusterFirst");
+        below["metadata"]["annotations"] =
+            json!({"kubectl.kubernetes.io/last-applied-configuration": last.to_string(), "other": "kept"});
+        let top = deployment(json!({"name": "c", "image": "y", "stdin": true}));
+        let laid = lay(vec![top], vec![below]);
+        let container = &laid[0]["spec"]["template"]["spec"]["containers"][0];
+        assert_eq!(container, &json!({"name": "c", "image": "y", "stdin": true}));
+        assert_eq!(laid[0]["metadata"]["annotations"]["other"], "kept");
+    }
+
+    #[test]
+    fn what_snapshots_leave_out_is_no_change() {
+        let below = deployment(json!({"name": "c", "image": "x"}));
+        let top = deployment(json!({"name": "c", "image": "x", "env": [{"name": "A", "value": "b"}], "tty": true}));
+        assert_eq!(lay(vec![top], vec![below.clone()]), [below]);
     }
 }

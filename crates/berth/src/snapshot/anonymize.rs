@@ -6,6 +6,7 @@
 //! `ip-10-0-1-23`, numbers as long as those of accounts, and uids. Quantities, kinds, keys of Kubernetes' own labels, and names of drivers,
 //! resources and schedulers stay as well: decisions depend on them.
 
+use berth_cluster::names as workload_names;
 use berth_core::names;
 use berth_kube::REPORTS;
 use serde_json::{Map, Value};
@@ -40,6 +41,15 @@ const COMMON: &[&str] = &[
     "true",
     "windows",
     "yes",
+];
+
+/// Label keys without a domain that Kubernetes itself puts on pods. Workloads find their revisions by them.
+const PUBLIC_KEYS: &[&str] = &[
+    "metadata.name",
+    workload_names::POD_TEMPLATE_HASH,
+    workload_names::CONTROLLER_REVISION_HASH,
+    workload_names::JOB_NAME_LEGACY,
+    workload_names::CONTROLLER_UID_LEGACY,
 ];
 
 /// Domains whose label and taint keys are public.
@@ -182,7 +192,7 @@ impl Words {
     fn label_key(&mut self, key: &str) -> String {
         let domain = key.split_once('/').map_or("", |(domain, _)| domain);
         let is_below = |public: &&str| domain == *public || domain.ends_with(&format!(".{public}"));
-        if key == "metadata.name" || PUBLIC_DOMAINS.iter().any(is_below) {
+        if PUBLIC_KEYS.contains(&key) || PUBLIC_DOMAINS.iter().any(is_below) {
             return key.to_owned();
         }
         self.name(key)

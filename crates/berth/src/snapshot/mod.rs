@@ -149,7 +149,28 @@ pub async fn take(connection: &Connection, options: Options) -> Result<Snapshot,
     Ok(snapshot)
 }
 
+/// The object with nothing in it that decisions and simulations do not read.
+pub(crate) fn reduce(object: Value) -> Result<Value, reduce::Unreadable> {
+    reduce::reduce(object)
+}
+
 impl Snapshot {
+    /// A snapshot of objects that are at hand. Kinds that nothing reads are left out.
+    #[must_use]
+    pub fn of(objects: impl IntoIterator<Item = Value>, options: Options) -> Self {
+        let mut snapshot = Self::default();
+        let read = Kind::ALL.iter().map(|kind| Resource::of(*kind));
+        let resources: Vec<Resource> = read.chain(WORKLOADS).chain([REPORTS]).collect();
+        for object in objects {
+            let known = resources.iter().find(|resource| object["kind"] == resource.kind);
+            if let Some(resource) = known {
+                snapshot.add(*resource, object);
+            }
+        }
+        snapshot.finish(options);
+        snapshot
+    }
+
     fn add(&mut self, resource: Resource, mut object: Value) {
         if let Value::Object(fields) = &mut object {
             // The items of a list do not say what they are.

@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 /// Why an object cannot be reduced.
 #[derive(Debug, thiserror::Error)]
 #[error("{kind} {name:?}: {problem}")]
-pub(super) struct Unreadable {
+pub(crate) struct Unreadable {
     kind: String,
     name: String,
     problem: String,
