@@ -53,8 +53,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use volumes::{ControllerRun, ProvisionerRun};
 
-/// When every simulation begins: fixed, so that outcomes can be compared.
-const START: Timestamp = Timestamp::constant(1_767_225_600, 0);
+/// When every simulation begins, and the time of a file that is explained: fixed, so that outcomes can be compared, and one
+/// for all commands, so that none takes a report for expired that another counts.
+pub const START: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
 /// Who speaks for the workload controllers where none of them does.
 const SOURCE: &str = "workload-controller";

@@ -185,7 +185,11 @@ fn answer(
         // Without a configuration, Berth's defaults speak for whichever scheduler the pod names.
         None => &configuration.profiles[0],
     };
-    let now = jiff::Timestamp::now();
+    let now = match given.is_live {
+        true => jiff::Timestamp::now(),
+        // A file knows no time of day. All commands take it for the same one.
+        false => berth_cluster::simulation::START,
+    };
     question.world.cluster.set_now(now.as_second());
     let taken = question.world.evidence.latest().filter(|_| !given.is_live);
     question.world.now = taken.unwrap_or(now);
