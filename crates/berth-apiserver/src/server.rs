@@ -267,7 +267,10 @@ impl Server {
             clock: Arc::new(SystemClock),
             seed: None,
             body_bytes_max: BODY_BYTES_MAX,
-            features: Features::default(),
+            features: Features {
+                service_addresses: true,
+                ..Features::default()
+            },
             patience: Patience::default(),
         }
     }

@@ -55,6 +55,9 @@ pub struct Admission<'a> {
 pub struct Features {
     /// Pods that name no service account get the one that every namespace has.
     pub service_accounts: bool,
+    /// Services get addresses, and ports of the nodes, that no other service has. Without this they have what they say: where
+    /// nothing routes to them it is not worth a look at all of them.
+    pub service_addresses: bool,
     /// A volume with zone labels and without a node affinity gets one on creation.
     pub zone_affinity: bool,
 }

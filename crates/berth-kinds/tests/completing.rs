@@ -46,6 +46,7 @@ fn completed(object: &Value, restores: bool) -> Option<Value> {
         restores,
         features: Features {
             service_accounts: true,
+            service_addresses: true,
             zone_affinity: true,
         },
         ..Admission::new(&classes, Timestamp::UNIX_EPOCH)

@@ -133,6 +133,9 @@ fn keep_allocations(old: &Value, new: &mut Value) {
 /// Gives a service the address and the ports that it needs, and refuses those that another one has. Nobody else may write a
 /// service from now until this one is stored.
 fn allocate(admission: &Admission<'_>, service: &mut Value) -> Result<(), Refusal> {
+    if !admission.features.service_addresses {
+        return Ok(());
+    }
     let is_same =
         |other: &Value| meta::name(other) == meta::name(service) && meta::namespace(other) == meta::namespace(service);
     let others = admission.objects.all(&KIND).filter(|other| !is_same(other));
