@@ -31,7 +31,7 @@ pub struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Say where a pod can run, with which volumes, and why not elsewhere.
+    /// Say where a pod can run, with which volumes, why not elsewhere, and why it waits.
     ///
     /// Reads a cluster, or files, and asks every plugin of the scheduler about every node, without stopping at the
     /// first refusal. Nothing is changed anywhere.
@@ -139,9 +139,16 @@ pub struct ExplainArgs {
     /// Which cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// The pod, as kubectl names it: pod/NAME, pod NAME, or NAME.
-    #[arg(value_name = "POD", num_args = 1..=2, required_unless_present = "pod", conflicts_with = "pod")]
+    /// What to explain, as kubectl names it: pod/NAME or NAME, sts/NAME (ds, rs, job), pvc/NAME, pv/NAME or node/NAME.
+    /// Without it: all pods that wait for a node, by cause.
+    #[arg(value_name = "KIND/NAME", num_args = 0..=2, conflicts_with = "pod")]
     pub target: Vec<String>,
+    /// All pods that wait for a node, by cause: what is explained if nothing is named.
+    #[arg(long, conflicts_with_all = ["pod", "target"])]
+    pub pending: bool,
+    /// Pods of all namespaces, also if the command line names one.
+    #[arg(short = 'A', long, conflicts_with_all = ["pod", "target"])]
+    pub all_namespaces: bool,
     /// The pod, with its namespace.
     #[arg(long, value_name = "[NAMESPACE/]NAME")]
     pub pod: Option<String>,

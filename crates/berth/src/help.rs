@@ -21,7 +21,10 @@ something other than room keeps it waiting.";
 
 pub(crate) const EXPLAIN_AFTER_HELP: &str = "\
 Examples:
+  berth explain
   berth explain pod/db-0 -n shop
+  berth explain sts/db -n shop
+  berth explain pvc/data-db-0 -n shop
   berth explain pod/db-0 --context staging -o json
   berth explain pod/new -f new-pod.yaml --on-cluster
   berth explain -f cluster/ --pod default/db-0

@@ -101,20 +101,18 @@ fn dispatch(cli: &Cli) -> anyhow::Result<u8> {
 }
 
 fn explain(args: &ExplainArgs, color: Color) -> anyhow::Result<u8> {
-    let explanation = explain::explain(args, &mut io::stdin().lock(), &mut ProgressLine::new())?;
-    for remark in &explanation.remarks {
+    let (answer, remarks) = explain::answer_asked(args, &mut io::stdin().lock(), &mut ProgressLine::new())?;
+    for remark in &remarks {
         writeln!(color.stderr(), "{remark}")?;
     }
-    let report = &explanation.report;
     match args.output {
-        Output::Table => write!(color.stdout(), "{}", explain::render(report, terminal::width()))?,
-        Output::Json => write_json(report)?,
+        Output::Table => write!(color.stdout(), "{}", answer.render(terminal::width()))?,
+        Output::Json => write_json(&answer)?,
     }
-    let is_kept = report.waiting.as_ref().is_some_and(explain::waiting::Waiting::is_kept);
-    Ok(match report.schedulable {
-        true if is_kept => EXIT_KEPT,
-        true => EXIT_DONE,
-        false => EXIT_REFUSED,
+    Ok(match (answer.is_refused(), answer.is_kept()) {
+        (true, _) => EXIT_REFUSED,
+        (false, true) => EXIT_KEPT,
+        (false, false) => EXIT_DONE,
     })
 }
 

@@ -372,6 +372,81 @@ fn the_selected_node_is_named_and_is_the_provisioners_to_clear() {
     check("selected_node", &yaml);
 }
 
+/// Runs the command on a file, and returns what it prints and its exit status.
+fn run(yaml: &str, arguments: &[&str]) -> (String, i32) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("cluster.yaml");
+    std::fs::write(&path, yaml).unwrap();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_berth"))
+        .arg("explain")
+        .args(arguments)
+        .arg("-f")
+        .arg(&path)
+        .env("NO_COLOR", "1")
+        .env("COLUMNS", "110")
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+    (text, output.status.code().unwrap())
+}
+
+/// Three pods of a StatefulSet that are too large, one with a gate, and one that runs.
+fn busy_cluster() -> String {
+    let owner = "ownerReferences: [{apiVersion: apps/v1, kind: StatefulSet, name: db, uid: s1, controller: true}]";
+    let pod = |name: &str, metadata: &str, spec: &str| {
+        format!(
+            "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: shop, {metadata}}}, status: {{phase: \
+             Pending}}, spec: {{containers: [{{name: c, resources: {{requests: {{cpu: 9}}}}}}]{spec}}}}}\n"
+        )
+    };
+    let mut yaml = node("n1", "") + &class("local", LOCAL) + &volume("v1", "n1", 5, "Available", "");
+    for index in 0..3 {
+        yaml += &pod(&format!("db-{index}"), owner, "");
+    }
+    yaml += &pod("gated", "uid: g", ", schedulingGates: [{name: quota}]").replace("cpu: 9", "cpu: 1");
+    yaml += &pod("runs", "uid: r", ", nodeName: n1").replace("cpu: 9", "cpu: 1");
+    yaml + &claim("data", "local", 5, "", "")
+}
+
+#[test]
+fn everything_that_waits_is_told_by_cause() {
+    let yaml = busy_cluster();
+    let (text, status) = run(&yaml, &[]);
+    insta::assert_snapshot!("all_waiting", text);
+    assert_eq!(status, 1, "some fit nowhere");
+    let (text, status) = run(&yaml, &["-n", "default"]);
+    assert_eq!((text.as_str(), status), ("there are no pods of namespace default\n", 0));
+    let (json, _) = run(&yaml, &["-A", "-o", "json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["waiting"][0]["code"], "Pod.Unschedulable");
+    assert_eq!(json["waiting"][0]["pods"].as_array().unwrap().len(), 3);
+    assert_eq!(json["waiting"][1]["code"], "Pod.Gated");
+    let only_gated = yaml.replace("cpu: 9", "cpu: 1");
+    assert_eq!(
+        run(&only_gated, &["--pending"]).1,
+        3,
+        "what fits is kept by something else"
+    );
+}
+
+#[test]
+fn workloads_claims_volumes_and_nodes_are_explained() {
+    let yaml = busy_cluster();
+    for (name, arguments) in [
+        ("of_set", &["sts/db", "-n", "shop"][..]),
+        ("of_claim", &["pvc/data"]),
+        ("of_volume", &["pv", "v1"]),
+        ("of_node", &["node/n1"]),
+    ] {
+        let (text, _) = run(&yaml, arguments);
+        insta::assert_snapshot!(name, text);
+    }
+    let (text, status) = run(&yaml, &["pv/none"]);
+    assert!(text.contains("there is no pv/none") && status == 2, "{text}");
+    let (text, status) = run(&yaml, &["svc/web"]);
+    assert!(text.contains("expected pod/NAME") && status == 2, "{text}");
+}
+
 /// Follows a step of advice as a person would, by its words. `false` if the words are of a sort that this reader does not know.
 fn follow(step: &str, on: &str, world: &mut Vec<Object>, pod: &mut api::Pod) -> bool {
     let of_node = |world: &mut Vec<Object>, change: &dyn Fn(&mut api::Node)| {

@@ -126,6 +126,30 @@ causes! {
     VolumeTooSmall = "Volume.TooSmall", "The volume is smaller than the claim asks for.", "Ask for less, or provide a larger volume.";
 }
 
+impl Cause {
+    /// What the cause means, without a full stop.
+    #[must_use]
+    pub fn heading(self) -> &'static str {
+        let known = Self::TABLE.iter().find(|(code, ..)| *code == self.code());
+        known.map_or("", |(_, meaning, _)| meaning.trim_end_matches('.'))
+    }
+
+    /// Whether something other than room keeps a pod waiting, which no amount of waiting need change.
+    #[must_use]
+    pub fn keeps_pods(self) -> bool {
+        matches!(
+            self,
+            Self::PodDeleting
+                | Self::PodGated
+                | Self::PodSchedulerAbsent
+                | Self::PodNominated
+                | Self::PodBindingTimedOut
+                | Self::PodProvisionerSilent
+                | Self::PodProvisioningFailed
+        )
+    }
+}
+
 impl Serialize for Cause {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.code())

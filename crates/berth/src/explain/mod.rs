@@ -9,6 +9,8 @@ pub mod details;
 mod evidence;
 mod layout;
 mod made;
+pub mod object;
+pub mod pending;
 mod preemption;
 mod question;
 pub mod report;
@@ -38,8 +40,11 @@ use berth_scheduler::profile::Profile;
 use berth_scheduler::reason::Reason;
 use details::Detail;
 use made::Made;
-use question::{AskedPod, PodName, Question, as_if_new};
+use object::ObjectReport;
+use pending::WaitingReport;
+use question::{Asked, AskedPod, PodName, Question, Reading, as_if_new};
 use report::{Found, NodeReport, NodeVolumes, Refusal, TooSmall};
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Read;
 
@@ -52,9 +57,14 @@ pub enum ExplainError {
     /// The pod's name is broken.
     #[error("--pod: found {0:?}, expected NAMESPACE/NAME, or NAME for the namespace default")]
     PodName(String),
-    /// What is asked about is not a pod.
-    #[error("found {0:?}, expected pod/NAME: only pods can be explained; -n names the namespace")]
-    NotPod(String),
+    /// What is asked about is of a kind that is not explained.
+    #[error(
+        "found {0:?}, expected pod/NAME, sts/NAME, ds/NAME, rs/NAME, job/NAME, pvc/NAME, pv/NAME or node/NAME; -n names the namespace"
+    )]
+    NotExplained(String),
+    /// The object is not there.
+    #[error("there is no {0}; -n names the namespace")]
+    NoObject(String),
     /// The pod is not in the input.
     #[error("there is no pod {pod} in the input; {hint}")]
     NoPod {
@@ -80,6 +90,123 @@ pub struct Explanation {
     pub report: Report,
     /// Remarks, each a line.
     pub remarks: Vec<String>,
+}
+
+/// An answer to whatever was asked.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum Answer {
+    /// About a pod.
+    Pod(Box<Report>),
+    /// About all pods that wait, or those of a workload.
+    Waiting(WaitingReport),
+    /// About another object.
+    Object(Box<ObjectReport>),
+}
+
+impl Answer {
+    /// The answer for a person. The text has colours; whoever writes it to something other than a terminal strips them.
+    #[must_use]
+    pub fn render(&self, width: usize) -> String {
+        match self {
+            Self::Pod(report) => render(report, width),
+            Self::Waiting(report) => pending::render(report, width),
+            Self::Object(report) => object::render(report, width),
+        }
+    }
+
+    /// Whether a pod fits nowhere, or the object is not as it should be.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        match self {
+            Self::Pod(report) => !report.schedulable,
+            Self::Waiting(report) => report.is_refused(),
+            Self::Object(report) => !report.is_well(),
+        }
+    }
+
+    /// Whether something other than room keeps a pod waiting.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        match self {
+            Self::Pod(report) => report.waiting.as_ref().is_some_and(waiting::Waiting::is_kept),
+            Self::Waiting(report) => report.is_kept(),
+            Self::Object(_) => false,
+        }
+    }
+}
+
+/// Reads the input and answers what is asked, with remarks for standard error, each a line.
+///
+/// # Errors
+/// If the input, the configuration or the arguments are broken, or what is asked about is not there.
+pub fn answer_asked(
+    args: &ExplainArgs,
+    standard_input: &mut dyn Read,
+    progress: &mut dyn Progress,
+) -> Result<(Answer, Vec<String>), ExplainError> {
+    let asked = match Asked::of(args)? {
+        Asked::Pod(_) => {
+            let Explanation { report, remarks } = explain(args, standard_input, progress)?;
+            return Ok((Answer::Pod(Box::new(report)), remarks));
+        }
+        asked => asked,
+    };
+    let gathered = overlay::gather(&args.cluster, &args.filename, &[], standard_input, progress);
+    let gathered = gathered.map_err(GivenError::from)?;
+    let is_live = args.filename.is_empty() || args.cluster.on_cluster;
+    let evidence = match is_live {
+        true => args.cluster.evidence().map_err(GivenError::from)?,
+        false => Vec::new(),
+    };
+    let all = [gathered.sources, evidence].concat();
+    let Reading { mut world, summary, .. } = Reading::read(None, &all, standard_input, progress)?;
+    let now = jiff::Timestamp::now();
+    world.cluster.set_now(now.as_second());
+    world.now = world.evidence.latest().filter(|_| !is_live).unwrap_or(now);
+    let told = [gathered.summary.to_string(), summary.to_string()];
+    let remarks = told
+        .into_iter()
+        .filter(|told| !told.is_empty())
+        .chain(summary.gaps.told())
+        .collect();
+    let answer = answer_about(args, &asked, &gathered.namespace, &mut world)?;
+    Ok((answer, remarks))
+}
+
+fn answer_about(args: &ExplainArgs, asked: &Asked, namespace: &str, world: &mut World) -> Result<Answer, ExplainError> {
+    let configuration = args.decisions.read().map_err(GivenError::from)?;
+    let profile_of = |pod: &api::Pod| match &args.decisions.config {
+        Some(_) => configuration.profile_for(pod).ok().map(|found| &found.profile),
+        // Without a configuration, Berth's defaults speak for whichever scheduler the pod names.
+        None => configuration.profiles.first().map(|first| &first.profile),
+    };
+    let about = |report: Option<ObjectReport>, name: String| match report {
+        Some(report) => Ok(Answer::Object(Box::new(report))),
+        None => Err(ExplainError::NoObject(name)),
+    };
+    match asked {
+        Asked::Pod(_) | Asked::Waiting => {
+            let only = args.cluster.namespace.as_deref().filter(|_| !args.all_namespaces);
+            let of = only.map_or(String::new(), |name| format!("namespace {name}"));
+            let which = |pod: &api::Pod| only.is_none_or(|name| pod.metadata.namespace == name);
+            Ok(Answer::Waiting(pending::report(world, of, &which, &profile_of)))
+        }
+        Asked::Workload(kind, name) => {
+            let is_owner = |owner: &api::OwnerReference| owner.kind == *kind && owner.name == *name;
+            let which = |pod: &api::Pod| {
+                pod.metadata.namespace == namespace && pod.metadata.owner_references.iter().any(is_owner)
+            };
+            if !world.objects.pods.values().any(&which) {
+                return Err(ExplainError::NoObject(format!("pod of {kind} {namespace}/{name}")));
+            }
+            let of = format!("{kind} {namespace}/{name}");
+            Ok(Answer::Waiting(pending::report(world, of, &which, &profile_of)))
+        }
+        Asked::Claim(name) => about(object::claim(world, namespace, name), format!("pvc/{namespace}/{name}")),
+        Asked::Volume(name) => about(object::volume(world, name), format!("pv/{name}")),
+        Asked::Node(name) => about(object::node(world, name, &profile_of), format!("node/{name}")),
+    }
 }
 
 /// Reads the input and explains the pod.

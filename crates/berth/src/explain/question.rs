@@ -34,6 +34,51 @@ pub(super) struct PodName {
     pub(super) name: String,
 }
 
+/// What is asked about.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// A pod.
+    Pod(AskedPod),
+    /// All pods that wait; those of one namespace if one is named.
+    Waiting,
+    /// The pods of a workload, by its kind.
+    Workload(&'static str, String),
+    /// A claim.
+    Claim(String),
+    /// A volume.
+    Volume(String),
+    /// A node.
+    Node(String),
+}
+
+impl Asked {
+    /// Takes what kubectl takes: `KIND/NAME`, `KIND NAME`, or the name of a pod. Nothing means all that wait.
+    pub(super) fn of(args: &ExplainArgs) -> Result<Self, ExplainError> {
+        let words: Vec<&str> = args.target.iter().flat_map(|word| word.split('/')).collect();
+        if args.pod.is_none() && words.is_empty() {
+            return Ok(Self::Waiting);
+        }
+        let [kind, name] = words.as_slice() else {
+            return AskedPod::of(args).map(Self::Pod);
+        };
+        let name = (*name).to_owned();
+        if name.is_empty() {
+            return Err(ExplainError::NotExplained(args.target.join(" ")));
+        }
+        Ok(match *kind {
+            "pod" | "pods" | "po" => Self::Pod(AskedPod::of(args)?),
+            "sts" | "statefulset" | "statefulsets" => Self::Workload("StatefulSet", name),
+            "ds" | "daemonset" | "daemonsets" => Self::Workload("DaemonSet", name),
+            "rs" | "replicaset" | "replicasets" => Self::Workload("ReplicaSet", name),
+            "job" | "jobs" => Self::Workload("Job", name),
+            "pvc" | "persistentvolumeclaim" | "persistentvolumeclaims" => Self::Claim(name),
+            "pv" | "persistentvolume" | "persistentvolumes" => Self::Volume(name),
+            "no" | "node" | "nodes" => Self::Node(name),
+            _ => return Err(ExplainError::NotExplained(args.target.join(" "))),
+        })
+    }
+}
+
 impl AskedPod {
     /// Takes `--pod [NAMESPACE/]NAME`, or what kubectl takes: `pod/NAME`, `pod NAME` or `NAME`.
     pub(super) fn of(args: &ExplainArgs) -> Result<Self, ExplainError> {
@@ -50,7 +95,7 @@ impl AskedPod {
             ["pod" | "pods" | "po", name] => Self::new(None, name),
             _ => None,
         };
-        named.ok_or_else(|| ExplainError::NotPod(args.target.join(" ")))
+        named.ok_or_else(|| ExplainError::NotExplained(args.target.join(" ")))
     }
 
     fn new(namespace: Option<&str>, name: &str) -> Option<Self> {
@@ -86,20 +131,62 @@ impl Question {
         progress: &mut dyn Progress,
     ) -> Result<Self, ExplainError> {
         let PodName { namespace, name } = pod;
+        let Reading {
+            world,
+            found,
+            classes,
+            summary,
+        } = Reading::read(Some(pod), sources, standard_input, progress)?;
+        match found {
+            Some(mut pod) => {
+                give_priority(&mut pod, &classes).map_err(|why| GivenError::Priority {
+                    kind: "Pod".to_owned(),
+                    name: pod.metadata.full_name(),
+                    why,
+                })?;
+                Ok(Self { world, pod, summary })
+            }
+            None => Err(ExplainError::NoPod {
+                hint: near_matches(namespace, name, &world.objects.pods.keys().cloned().collect::<Vec<_>>()),
+                pod: format!("{namespace}/{name}"),
+            }),
+        }
+    }
+}
+
+/// An input that was read.
+pub(super) struct Reading {
+    /// All of it but the pod that was to be set apart.
+    pub(super) world: World,
+    /// That pod.
+    found: Option<api::Pod>,
+    classes: Classes,
+    pub(super) summary: Summary,
+}
+
+impl Reading {
+    /// Reads the input, and sets a pod apart from the rest, if one is named.
+    pub(super) fn read(
+        apart: Option<&PodName>,
+        sources: &[Source],
+        standard_input: &mut dyn Read,
+        progress: &mut dyn Progress,
+    ) -> Result<Self, ExplainError> {
         let mut world = World::default();
         let mut found = None;
-        let mut others = Vec::new();
         let mut unranked = Vec::new();
         let mut classes = Classes::default();
         let mut evidence = Evidence::default();
+        let is_apart = |pod: &api::Pod| {
+            apart.is_some_and(|apart| pod.metadata.name == apart.name && pod.metadata.namespace == apart.namespace)
+        };
         let mut sink = |object| match object {
-            Object::Pod(pod) if pod.metadata.name == *name && pod.metadata.namespace == *namespace => {
+            Object::Pod(pod) if is_apart(&pod) => {
                 classes.learn(&pod);
                 found = Some(*pod);
             }
             Object::Pod(pod) => {
                 classes.learn(&pod);
-                others.push(pod.metadata.full_name());
                 // Its class may stand further down.
                 if pod.spec.priority.is_none() {
                     unranked.push(pod);
@@ -125,20 +212,12 @@ impl Question {
             world.upsert(Object::Pod(pod));
         }
         world.gaps = summary.gaps.clone();
-        match found {
-            Some(mut pod) => {
-                give_priority(&mut pod, &classes).map_err(|why| GivenError::Priority {
-                    kind: "Pod".to_owned(),
-                    name: pod.metadata.full_name(),
-                    why,
-                })?;
-                Ok(Self { world, pod, summary })
-            }
-            None => Err(ExplainError::NoPod {
-                hint: near_matches(namespace, name, &others),
-                pod: format!("{namespace}/{name}"),
-            }),
-        }
+        Ok(Self {
+            world,
+            found,
+            classes,
+            summary,
+        })
     }
 }
 

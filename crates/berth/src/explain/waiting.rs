@@ -50,16 +50,7 @@ impl Waiting {
     /// Whether something other than room keeps the pod waiting, which no amount of waiting need change.
     #[must_use]
     pub fn is_kept(&self) -> bool {
-        matches!(
-            self.code,
-            Cause::PodDeleting
-                | Cause::PodGated
-                | Cause::PodSchedulerAbsent
-                | Cause::PodNominated
-                | Cause::PodBindingTimedOut
-                | Cause::PodProvisionerSilent
-                | Cause::PodProvisioningFailed
-        )
+        self.code.keeps_pods()
     }
 }
 

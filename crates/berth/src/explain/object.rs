@@ -1,0 +1,278 @@
+//! Answers about a claim, a volume or a node: what it is, what keeps it, and which pods it concerns.
+
+use super::cause::Cause;
+use super::claims;
+use super::evidence::ago;
+use super::layout::{count, names, wrap};
+use super::report::ClaimReport;
+use super::volumes::hosts;
+use super::world::World;
+use berth_core::api;
+use berth_core::binder::PodVolumes;
+use berth_core::nodes::NodeId;
+use berth_core::quantity::Bytes;
+use berth_scheduler::examine::examine;
+use berth_scheduler::profile::Profile;
+use serde::Serialize;
+use std::fmt::Write as _;
+
+/// How many names are listed.
+const NAMES_SHOWN: usize = 5;
+/// How many events are shown.
+const EVENTS_SHOWN: usize = 5;
+
+/// What there is to say about an object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ObjectReport {
+    /// Its kind and name, as kubectl writes them: `pvc/shop/data`.
+    pub object: String,
+    /// Where it stands, if there is a code for that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<Cause>,
+    /// What there is to say, each a line.
+    pub text: Vec<String>,
+    /// The pods that it concerns, each with a word about it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pods: Vec<String>,
+    /// What a claim needs, and what nodes have to offer to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub claim: Option<ClaimReport>,
+}
+
+impl ObjectReport {
+    fn new(object: String) -> Self {
+        Self {
+            object,
+            code: None,
+            text: Vec::new(),
+            pods: Vec::new(),
+            claim: None,
+        }
+    }
+
+    /// Whether it is as it should be.
+    #[must_use]
+    pub fn is_well(&self) -> bool {
+        matches!(self.code, None | Some(Cause::ClaimBound | Cause::ClaimDelayed))
+    }
+}
+
+/// A claim. None if it does not exist.
+pub(super) fn claim(world: &mut World, namespace: &str, name: &str) -> Option<ObjectReport> {
+    let full = format!("{namespace}/{name}");
+    world.objects.claims.get(&full)?;
+    // Asked for a pod that has this claim and nothing else.
+    let mut pod = api::Pod::default();
+    namespace.clone_into(&mut pod.metadata.namespace);
+    pod.spec.volumes.push(api::PodVolume {
+        persistent_volume_claim: Some(api::ClaimSource {
+            claim_name: name.to_owned(),
+            read_only: false,
+        }),
+        ..api::PodVolume::default()
+    });
+    let volumes = PodVolumes::new(world.cluster.symbols_mut(), &pod);
+    let nodes: Vec<NodeId> = world.cluster.nodes().ids().collect();
+    let found = claims::report(world, &volumes, &nodes).into_iter().next()?;
+    let mut report = ObjectReport::new(format!("pvc/{full}"));
+    report.text.push(found.summary.clone());
+    if let Some(node) = &found.selected_node {
+        report.text.push(format!(
+            "node {node} is selected for its volume: its provisioner makes the volume there, or clears that"
+        ));
+    }
+    for offer in &found.offers {
+        report
+            .text
+            .push(format!("{}: {}", names(&offer.nodes, NAMES_SHOWN), offer.text));
+    }
+    let unfit = found.volumes.iter().filter(|unfit| unfit.code != Cause::VolumeTooSmall);
+    report
+        .text
+        .extend(unfit.flat_map(|unfit| &unfit.text).map(|text| format!("volume {text}")));
+    report
+        .text
+        .extend(events(world, "PersistentVolumeClaim", namespace, name));
+    report.pods = world.objects.users_of(namespace, name).map(place).collect();
+    if report.pods.is_empty() {
+        report.text.push("no pod uses it".to_owned());
+    }
+    report.code = Some(found.code);
+    report.claim = Some(found);
+    Some(report)
+}
+
+/// A volume. None if it does not exist.
+pub(super) fn volume(world: &World, name: &str) -> Option<ObjectReport> {
+    let volume = world.objects.volumes.get(name)?;
+    let model = world.cluster.binder().volume_named(name)?;
+    let mut report = ObjectReport::new(format!("pv/{name}"));
+    let class = match volume.class_name() {
+        "" => "without a class".to_owned(),
+        class => format!("of class {class}"),
+    };
+    let phase = Some(volume.status.phase.as_str()).filter(|phase| !phase.is_empty());
+    report.text.push(format!(
+        "{} {class} ({}), {}",
+        Bytes(model.capacity),
+        model.access_modes.abbreviated(),
+        phase.unwrap_or("without a phase")
+    ));
+    let all = world.cluster.nodes().ids().count();
+    let reaching = world.cluster.nodes().matching(model.affinity);
+    let named: Vec<String> = reaching
+        .iter()
+        .map(|node| {
+            world
+                .cluster
+                .symbols()
+                .text(world.cluster.nodes().name(NodeId(node)))
+                .to_owned()
+        })
+        .collect();
+    report.text.push(match (named.len(), hosts(volume).as_slice()) {
+        (0, []) => "its node affinity matches no node".to_owned(),
+        (0, hosts) => format!("node {} does not exist", names(hosts, NAMES_SHOWN)),
+        (some, _) if some == all => "every node can reach it".to_owned(),
+        (some, _) => format!(
+            "{} can reach it: {}",
+            count(some, "node", "nodes"),
+            names(&named, NAMES_SHOWN)
+        ),
+    });
+    report.code = match volume.status.phase.as_str() {
+        _ if volume.metadata.is_deleting() => Some(Cause::VolumeDeleting),
+        "Released" => Some(Cause::VolumeReleased),
+        "Failed" => Some(Cause::VolumeFailed),
+        _ if named.is_empty() => Some(Cause::VolumeNodeMissing),
+        _ => None,
+    };
+    if let Some(reference) = &volume.spec.claim_ref {
+        let full = format!("{}/{}", reference.namespace, reference.name);
+        report.text.push(
+            match (volume.status.phase.as_str(), world.objects.claims.contains_key(&full)) {
+                ("Bound", true) => format!("bound to claim {full}"),
+                ("Released", _) => format!("released by claim {full}: remove spec.claimRef if the data may go"),
+                (_, true) => format!("reserved for claim {full}"),
+                (_, false) => format!("reserved for claim {full}, which does not exist"),
+            },
+        );
+        report.pods = world
+            .objects
+            .users_of(&reference.namespace, &reference.name)
+            .map(place)
+            .collect();
+    }
+    report
+        .text
+        .extend(Some(volume.status.message.clone()).filter(|message| !message.is_empty()));
+    Some(report)
+}
+
+/// A node, with the pods that wait and whether it would take them. None if it does not exist.
+pub(super) fn node<'p>(
+    world: &mut World,
+    name: &str,
+    profile_of: &dyn Fn(&api::Pod) -> Option<&'p Profile>,
+) -> Option<ObjectReport> {
+    let node = world.objects.nodes.get(name)?.clone();
+    let id = world.cluster.binder().node(name)?;
+    let mut report = ObjectReport::new(format!("node/{name}"));
+    if node.spec.unschedulable {
+        report.text.push(format!("cordoned (kubectl uncordon {name})"));
+    }
+    for taint in &node.spec.taints {
+        report.text.push(match taint.value.as_str() {
+            "" => format!("taint {}:{}", taint.key, taint.effect),
+            value => format!("taint {}={value}:{}", taint.key, taint.effect),
+        });
+    }
+    let resources = world.cluster.resources();
+    let (cpu, memory, pods) = (&resources.cpu, &resources.memory, &resources.pods);
+    report.text.push(format!(
+        "free: {}m of {}m cpu, {} of {} memory, {} of {} pods",
+        cpu.free(id),
+        cpu.allocatable[id.index()],
+        Bytes(memory.free(id)),
+        Bytes(memory.allocatable[id.index()]),
+        pods.free(id),
+        pods.allocatable[id.index()]
+    ));
+    let binder = world.cluster.binder();
+    let free: Vec<&str> = binder
+        .free_volumes()
+        .filter(|volume| {
+            binder
+                .volume_named(volume)
+                .is_some_and(|volume| binder.nodes().matching(volume.affinity).contains(id.0))
+        })
+        .collect();
+    report.text.push(match free.len() {
+        0 => "no free volume".to_owned(),
+        some => format!(
+            "{}: {}",
+            count(some, "free volume", "free volumes"),
+            names(&free, NAMES_SHOWN)
+        ),
+    });
+    let waits = |pod: &&api::Pod| pod.spec.node_name.is_empty() && !pod.is_finished();
+    let waiting: Vec<api::Pod> = world.objects.pods.values().filter(waits).cloned().collect();
+    for pod in waiting {
+        let Some(profile) = profile_of(&pod) else { continue };
+        let compiled = world.cluster.compile(&profile.adapt(&pod));
+        let examination = examine(&mut world.cluster, &compiled, profile);
+        world.cluster.release(&compiled);
+        let Some(found) = examination.nodes.iter().find(|node| node.name == name) else {
+            continue;
+        };
+        let reasons = examination
+            .refused
+            .iter()
+            .chain(&found.refusals)
+            .flat_map(|refusal| &refusal.reasons);
+        let reasons: Vec<String> = reasons.map(ToString::to_string).collect();
+        report.pods.push(match (found.fits, reasons.as_slice()) {
+            (true, _) => format!("{} waits and fits", pod.metadata.full_name()),
+            (false, []) => format!("{} waits and asks for other nodes", pod.metadata.full_name()),
+            (false, reasons) => format!(
+                "{} waits and does not fit: {}",
+                pod.metadata.full_name(),
+                reasons.join(", ")
+            ),
+        });
+    }
+    Some(report)
+}
+
+fn place(pod: &api::Pod) -> String {
+    match pod.spec.node_name.as_str() {
+        "" => format!("{} uses it and waits for a node", pod.metadata.full_name()),
+        node => format!("{} uses it on {node}", pod.metadata.full_name()),
+    }
+}
+
+fn events(world: &World, kind: &str, namespace: &str, name: &str) -> Vec<String> {
+    let mut events: Vec<_> = world.evidence.about(kind, namespace, name).collect();
+    events.sort_by_key(|event| std::cmp::Reverse(event.last));
+    let told = events.into_iter().take(EVENTS_SHOWN).map(|event| {
+        let when = event
+            .last
+            .map_or(String::new(), |last| format!(" ({} ago)", ago(world.now, last)));
+        format!("{} says {}: {}{when}", event.source, event.reason, event.message)
+    });
+    told.collect()
+}
+
+/// Renders the report.
+pub(super) fn render(report: &ObjectReport, width: usize) -> String {
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    let _ = writeln!(out, "{}", report.object);
+    for text in report.text.iter().chain(&report.pods) {
+        for (index, line) in wrap(text, width.saturating_sub(4).max(20)).into_iter().enumerate() {
+            let lead = if index == 0 { "  - " } else { "    " };
+            let _ = writeln!(out, "{lead}{line}");
+        }
+    }
+    out
+}

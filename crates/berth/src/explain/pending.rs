@@ -1,0 +1,185 @@
+//! All pods that wait, by cause.
+//!
+//! Each pod is decided on once; only the first of a group is examined on every node and gets advice.
+
+use super::cause::Cause;
+use super::layout::{count, names, wrap};
+use super::report::Report;
+use super::waiting::{self, Waiting};
+use super::world::World;
+use super::{claims, explain_pod};
+use anstyle::{AnsiColor, Style};
+use berth_core::api;
+use berth_core::binder::PodVolumes;
+use berth_scheduler::decide::{Decision, Scratch, decide};
+use berth_scheduler::profile::Profile;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// How many groups are examined: a person reads a few, and each costs a look at every node.
+const MAX_EXAMINED: usize = 20;
+/// How many pods are named for a group.
+const NAMES_SHOWN: usize = 4;
+/// How many ways are listed for a group; asking about one of its pods lists more.
+const WAYS_SHOWN: usize = 2;
+
+const CAUSE: Style = AnsiColor::Yellow.on_default().bold();
+
+/// Pods that wait for the same cause.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WaitingPods {
+    /// The cause.
+    pub code: Cause,
+    /// The cause in words, of the first pod.
+    pub text: String,
+    /// The pods, by name.
+    pub pods: Vec<String>,
+    /// What tells so.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub evidence: Vec<String>,
+    /// What would help the first pod.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub advice: Vec<String>,
+}
+
+/// All pods that wait, or those of one namespace or workload.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct WaitingReport {
+    /// Which pods were looked at, if not all: `namespace shop`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub of: String,
+    /// How many pods were looked at, those with a node included.
+    pub pods: usize,
+    /// Those that wait, by cause: the cause of most pods first.
+    pub waiting: Vec<WaitingPods>,
+}
+
+impl WaitingReport {
+    /// Whether some pod fits nowhere.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        let mut codes = self.waiting.iter().map(|group| group.code);
+        codes.any(|code| matches!(code, Cause::PodUnschedulable | Cause::PodNeedsEviction))
+    }
+
+    /// Whether something other than room keeps some pod waiting.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.waiting.iter().any(|group| group.code.keeps_pods())
+    }
+}
+
+/// Looks at all pods of the world that `which` names, and says why those without a node have none.
+pub(super) fn report<'p>(
+    world: &mut World,
+    of: String,
+    which: &dyn Fn(&api::Pod) -> bool,
+    profile_of: &dyn Fn(&api::Pod) -> Option<&'p Profile>,
+) -> WaitingReport {
+    let chosen: Vec<api::Pod> = world.objects.pods.values().filter(|pod| which(pod)).cloned().collect();
+    let mut groups: BTreeMap<(Cause, String), Vec<api::Pod>> = BTreeMap::new();
+    let mut report = WaitingReport {
+        of,
+        pods: chosen.len(),
+        waiting: Vec::new(),
+    };
+    let waits = |pod: &api::Pod| pod.spec.node_name.is_empty() && !pod.is_finished();
+    for pod in chosen.into_iter().filter(waits) {
+        let profile = profile_of(&pod);
+        let brief = profile.map_or_else(Report::default, |profile| brief(world, &pod, profile));
+        let code = match profile {
+            Some(_) => waiting::why(world, &pod, &brief).code,
+            None => Cause::PodSchedulerAbsent,
+        };
+        let message = if brief.schedulable {
+            String::new()
+        } else {
+            brief.message
+        };
+        groups.entry((code, message)).or_default().push(pod);
+    }
+    let mut groups: Vec<((Cause, String), Vec<api::Pod>)> = groups.into_iter().collect();
+    groups.sort_by_key(|(_, pods)| std::cmp::Reverse(pods.len()));
+    for (index, ((code, message), pods)) in groups.into_iter().enumerate() {
+        let mut group = WaitingPods {
+            code,
+            text: message,
+            pods: pods.iter().map(|pod| pod.metadata.full_name()).collect(),
+            evidence: Vec::new(),
+            advice: Vec::new(),
+        };
+        let first = pods.first().filter(|_| index < MAX_EXAMINED);
+        if let Some((pod, profile)) = first.and_then(|pod| Some((pod, profile_of(pod)?))) {
+            let full = explain_pod(world, pod, profile);
+            let Waiting { text, evidence, .. } = waiting::why(world, pod, &full);
+            if !text.is_empty() {
+                group.text = text;
+            }
+            group.evidence = evidence;
+            group.advice = full.advice;
+        }
+        report.waiting.push(group);
+    }
+    report
+}
+
+/// What can be said of a pod without asking every node for its reasons.
+fn brief(world: &mut World, pod: &api::Pod, profile: &Profile) -> Report {
+    let adapted = profile.adapt(pod);
+    let cluster = &mut world.cluster;
+    let compiled = cluster.compile(&adapted);
+    let volumes = PodVolumes::new(cluster.symbols_mut(), &adapted);
+    // The seed has no bearing on whether a pod fits.
+    let mut scratch = Scratch::new(0);
+    let decision = decide(cluster, &compiled, profile, &mut scratch);
+    cluster.release(&compiled);
+    let mut report = Report {
+        pod: pod.metadata.full_name(),
+        ..Report::default()
+    };
+    match decision {
+        Decision::Place(_) => report.schedulable = true,
+        Decision::Refuse(diagnosis) => report.message = diagnosis.message(),
+    }
+    report.claims = claims::report(world, &volumes, &[]);
+    report
+}
+
+/// Renders the report.
+pub(super) fn render(report: &WaitingReport, width: usize) -> String {
+    let mut out = String::new();
+    let of = match report.of.as_str() {
+        "" => String::new(),
+        of => format!(" of {of}"),
+    };
+    let waiting: usize = report.waiting.iter().map(|group| group.pods.len()).sum();
+    // Writing to a string cannot fail.
+    let _ = match (waiting, report.pods) {
+        (0, 0) => writeln!(out, "there are no pods{of}"),
+        (0, all) => writeln!(out, "no pod{of} waits: {} a node", count(all, "pod has", "pods have")),
+        (some, all) => writeln!(out, "{some} of {}{of} wait for a node", count(all, "pod", "pods")),
+    };
+    for group in &report.waiting {
+        let pods = names(&group.pods, NAMES_SHOWN);
+        let head = match group.pods.len() {
+            1 => pods,
+            many => format!("{many} pods: {pods}"),
+        };
+        let _ = writeln!(out, "\n{CAUSE}{}{CAUSE:#}", group.code.heading());
+        let bullets = [(2, head), (2, group.text.clone())];
+        let evidence = group.evidence.iter().map(|text| (4, format!("- {text}")));
+        let ways = group.advice.iter().take(WAYS_SHOWN).map(|way| (4, format!("- {way}")));
+        for (indent, text) in bullets
+            .into_iter()
+            .chain(evidence)
+            .chain(ways)
+            .filter(|(_, text)| !text.is_empty())
+        {
+            for line in wrap(&text, width.saturating_sub(indent).max(20)) {
+                let _ = writeln!(out, "{:indent$}{line}", "");
+            }
+        }
+    }
+    out
+}
