@@ -79,6 +79,9 @@ pub(super) fn by_workload(
         "pod {}/{} is not there yet; it is explained as {owner} would make it",
         pod.namespace, pod.name
     );
+    // The virtual moment at which it was made says nothing about how long it waits.
+    let mut found = found;
+    found.metadata.creation_timestamp = None;
     let question = Question {
         world: world_of(simulation.objects(), pod, summary.gaps.clone()),
         pod: *found,

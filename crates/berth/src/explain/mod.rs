@@ -163,7 +163,10 @@ pub fn answer_asked(
     let Reading { mut world, summary, .. } = Reading::read(None, &all, standard_input, progress)?;
     let now = jiff::Timestamp::now();
     world.cluster.set_now(now.as_second());
-    world.now = world.evidence.latest().filter(|_| !is_live).unwrap_or(now);
+    world.now = match is_live {
+        true => Some(now),
+        false => world.evidence.latest(),
+    };
     let told = [gathered.summary.to_string(), summary.to_string()];
     let remarks = told
         .into_iter()
@@ -318,8 +321,10 @@ fn answer(
         false => berth_cluster::simulation::START,
     };
     question.world.cluster.set_now(now.as_second());
-    let taken = question.world.evidence.latest().filter(|_| !given.is_live);
-    question.world.now = taken.unwrap_or(now);
+    question.world.now = match given.is_live {
+        true => Some(now),
+        false => question.world.evidence.latest(),
+    };
     let mut report = explain_pod(&mut question.world, &question.pod, &profile.profile);
     report.waiting = Some(waiting::why(&question.world, &question.pod, &report));
     Ok(Explanation { report, remarks })

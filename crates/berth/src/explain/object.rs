@@ -255,9 +255,9 @@ fn events(world: &World, kind: &str, namespace: &str, name: &str) -> Vec<String>
     let mut events: Vec<_> = world.evidence.about(kind, namespace, name).collect();
     events.sort_by_key(|event| std::cmp::Reverse(event.last));
     let told = events.into_iter().take(EVENTS_SHOWN).map(|event| {
-        let when = event
-            .last
-            .map_or(String::new(), |last| format!(" ({} ago)", ago(world.now, last)));
+        let when = event.last.map_or(String::new(), |last| {
+            format!(" ({} ago)", ago(world.now.unwrap_or(last), last))
+        });
         format!("{} says {}: {}{when}", event.source, event.reason, event.message)
     });
     told.collect()

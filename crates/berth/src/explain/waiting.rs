@@ -88,11 +88,18 @@ struct Asked<'a> {
 
 impl Asked<'_> {
     fn ago(&self, then: Timestamp) -> String {
-        ago(self.world.now, then)
+        ago(self.now(), then)
+    }
+
+    /// What time it is. Where that is not known, there is no evidence that it is compared with.
+    fn now(&self) -> Timestamp {
+        self.world.now.unwrap_or_default()
     }
 
     fn since(&self, time: Option<&str>) -> String {
-        let then = time.and_then(|time| time.parse().ok());
+        let then = time
+            .and_then(|time| time.parse().ok())
+            .filter(|_| self.world.now.is_some());
         then.map_or(String::new(), |then| format!(" for {}", self.ago(then)))
     }
 
@@ -180,7 +187,7 @@ impl Asked<'_> {
         let serves = |lease: &&Lease| {
             own.contains(&lease.name) || (name == DEFAULT_SCHEDULER_NAME && usual.contains(&lease.name.as_str()))
         };
-        let now = self.world.now;
+        let now = self.now();
         let is_recent = |event: &Event| {
             let last = event.last.map(|last| now.as_second() - last.as_second());
             event.is_of(name) && last.is_some_and(|age| age < RECENT)
@@ -250,11 +257,12 @@ impl Asked<'_> {
             let told = [format!("it says: {}", event.message)];
             return Some(Waiting::new(Cause::PodProvisioningFailed, text).with(told));
         }
-        let age = |time: Option<Timestamp>| time.map(|time| self.world.now.as_second() - time.as_second());
+        let age = |time: Option<Timestamp>| time.map(|time| self.now().as_second() - time.as_second());
         let at_work = latest.is_some_and(|event| age(event.last).is_none_or(|age| age < PATIENCE));
         let asked = about().filter_map(|event| event.first).min();
         let object = self.world.objects.claims.get(&format!("{namespace}/{}", claim.claim));
         let created = object.and_then(|claim| claim.metadata.creation_timestamp.as_deref()?.parse().ok());
+        let created = created.filter(|_| self.world.now.is_some());
         let since = asked.or(created);
         let on = claim
             .selected_node
@@ -385,7 +393,7 @@ impl Asked<'_> {
         if !self.report.schedulable || !matches!(self.pod.status.phase.as_str(), "" | "Pending") {
             return None;
         }
-        let text = format!("has waited{since}, and no scheduler has looked at it yet");
+        let text = format!("waits{since}, and no scheduler has looked at it yet");
         Some(Waiting::new(Cause::PodNotLookedAt, text))
     }
 }

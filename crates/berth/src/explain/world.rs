@@ -22,8 +22,8 @@ pub struct World {
     pub evidence: Evidence,
     /// What could not be read.
     pub gaps: Gaps,
-    /// What time it is there.
-    pub now: Timestamp,
+    /// What time it is there. Not known of files that hold neither events nor leases.
+    pub now: Option<Timestamp>,
 }
 
 impl World {
