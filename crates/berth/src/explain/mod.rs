@@ -161,12 +161,7 @@ pub fn answer_asked(
     };
     let all = [gathered.sources, evidence].concat();
     let Reading { mut world, summary, .. } = Reading::read(None, &all, standard_input, progress)?;
-    let now = jiff::Timestamp::now();
-    world.cluster.set_now(now.as_second());
-    world.now = match is_live {
-        true => Some(now),
-        false => world.evidence.latest(),
-    };
+    set_clock(&mut world, is_live);
     let told = [gathered.summary.to_string(), summary.to_string()];
     let remarks = told
         .into_iter()
@@ -315,19 +310,24 @@ fn answer(
         // Without a configuration, Berth's defaults speak for whichever scheduler the pod names.
         None => &configuration.profiles[0],
     };
-    let now = match given.is_live {
-        true => jiff::Timestamp::now(),
-        // A file knows no time of day. All commands take it for the same one.
-        false => berth_cluster::simulation::START,
-    };
-    question.world.cluster.set_now(now.as_second());
-    question.world.now = match given.is_live {
-        true => Some(now),
-        false => question.world.evidence.latest(),
-    };
+    set_clock(&mut question.world, given.is_live);
     let mut report = explain_pod(&mut question.world, &question.pod, &profile.profile);
     report.waiting = Some(waiting::why(&question.world, &question.pod, &report));
     Ok(Explanation { report, remarks })
+}
+
+/// Sets what time it is: now on a cluster that runs.
+fn set_clock(world: &mut World, is_live: bool) {
+    let (decisions, evidence) = match is_live {
+        true => {
+            let now = jiff::Timestamp::now();
+            (now, Some(now))
+        }
+        // A file knows no time of day. All commands take it for the same one, and waiting is told by what the file holds.
+        false => (berth_cluster::simulation::START, world.evidence.latest()),
+    };
+    world.cluster.set_now(decisions.as_second());
+    world.now = evidence;
 }
 
 /// Explains a pod that is not itself in the cluster.
