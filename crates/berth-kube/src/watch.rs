@@ -144,6 +144,8 @@ struct Watcher<T> {
     version: Option<String>,
     /// Problems in a row.
     failures: u32,
+    /// Those of them that came since the place to follow from was read.
+    doubts: u32,
     /// The last of them was that the server could not be reached.
     unreachable: bool,
     /// Times in a row that the version to follow from was too old.
@@ -242,6 +244,7 @@ impl<T: Watchable> Watcher<T> {
             known: Known::default(),
             version: None,
             failures: 0,
+            doubts: 0,
             unreachable: false,
             expired: 0,
             bookmarked: false,
@@ -259,7 +262,7 @@ impl<T: Watchable> Watcher<T> {
                 Some(version) => self.follow(&version, &mut sink).await,
             };
             match result {
-                Ok(Ended::Listed) => {}
+                Ok(Ended::Listed) => self.doubts = 0,
                 Ok(Ended::Continue { heard }) if heard || started.elapsed() >= SHORTEST_WATCH => {
                     self.succeed();
                     tokio::time::sleep_until(started + Backoff::WATCH.initial).await;
@@ -294,7 +297,8 @@ impl<T: Watchable> Watcher<T> {
     /// Tells of a problem and waits, the longer the more there were in a row.
     async fn wait(&mut self, sink: &mut impl Sink<T>, problem: &str) {
         self.failures = self.failures.saturating_add(1);
-        if self.failures.is_multiple_of(FAILURES_MAX) && !self.unreachable {
+        self.doubts = self.doubts.saturating_add(1);
+        if self.doubts >= FAILURES_MAX && !self.unreachable {
             self.version = None;
         }
         let max = if self.unreachable {
@@ -327,6 +331,7 @@ impl<T: Watchable> Watcher<T> {
     /// A watch does what it should: what went wrong is over.
     fn succeed(&mut self) {
         self.failures = 0;
+        self.doubts = 0;
         self.unreachable = false;
         self.expired = 0;
         self.told_absent = false;
