@@ -3,12 +3,14 @@
 //! The rule that keeps volumes from being lost: the record on the claim goes only after the volume's
 //! object is there, or after it is certain that the backend has no volume for the claim.
 
-use crate::effect::{Effect, Event, EventType, Reason};
+use crate::effect::{Action, Reason};
 use crate::labels;
 use crate::object::persistent_volume;
-use crate::request::{Backing, Failure, FailureKind, Volume};
+use crate::request::{Backing, Failure, FailureKind, Source, Volume};
 use crate::settings::Settings;
-use crate::step::{Attempt, Purpose, class_failed, failed, forget, target};
+use crate::step::{Attempt, Purpose, class_failed, event, failed, forget};
+use berth_core::api::{PersistentVolume, VolumeSource};
+use berth_core::effect::{Effect, Refusal};
 
 /// What a backend answered.
 pub type Answer = Result<Volume, Failure>;
@@ -16,8 +18,8 @@ pub type Answer = Result<Volume, Failure>;
 /// What to do after an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conclusion {
-    /// The effects, in order.
-    pub effects: Vec<Effect>,
+    /// What to do, in order.
+    pub actions: Vec<Action>,
     /// The claim must be looked at again later: nothing else would bring it back.
     pub retry: bool,
 }
@@ -28,36 +30,68 @@ pub fn conclude(attempt: &Attempt, answer: &Answer, settings: &Settings) -> Conc
     match (answer, attempt.purpose) {
         (Ok(volume), Purpose::CleanUp) => clean_up(attempt, volume),
         (Ok(volume), Purpose::Provision) => match unusable(attempt, volume) {
-            Some(problem) => reject(attempt, volume, &problem),
+            Some(problem) => reject(attempt, volume, &problem, settings),
             None => accept(attempt, volume, settings),
         },
-        (Err(failure), _) => fail(attempt, failure),
+        (Err(failure), _) => fail(attempt, failure, settings),
     }
 }
 
-/// What follows if the API server refuses the volume's object for good: the volume must go.
+/// What follows if the API server does not take the volume's object. `found` is the object of that name, if there is one.
+/// `None` if the same is to be tried again.
 #[must_use]
-pub fn refused(attempt: &Attempt, volume: &Volume, problem: &str) -> Conclusion {
-    reject(attempt, volume, problem)
+pub fn object_refused(
+    attempt: &Attempt,
+    answer: &Answer,
+    refusal: &Refusal,
+    found: Option<&PersistentVolume>,
+    settings: &Settings,
+) -> Option<Conclusion> {
+    let volume = answer.as_ref().ok()?;
+    match refusal {
+        // Written before, and the answer was lost.
+        Refusal::AlreadyExists(_) if found.is_some_and(|found| is_object_of(found, attempt, volume)) => {
+            Some(accepted(attempt, settings))
+        }
+        // It will never be taken, so the volume must go.
+        Refusal::Invalid { message, .. } => Some(reject(attempt, volume, message, settings)),
+        // Another's, which the name rules out but for somebody who wants to; or the server is not ready.
+        Refusal::AlreadyExists(_)
+        | Refusal::NotFound(_)
+        | Refusal::Conflict(_)
+        | Refusal::Stale
+        | Refusal::Unavailable { .. } => None,
+    }
+}
+
+/// Whether an object is the one that is written for a volume of this attempt.
+fn is_object_of(found: &PersistentVolume, attempt: &Attempt, volume: &Volume) -> bool {
+    let claim = found.spec.claim_ref.as_ref();
+    let same_volume = match (found.spec.source(), &volume.source) {
+        (VolumeSource::Csi(csi), Source::Csi { .. }) => csi.volume_handle == volume.handle,
+        // Built-in volumes are named after their objects.
+        (_, Source::GcePersistentDisk | Source::Local { .. }) => true,
+        (_, Source::Csi { .. }) => false,
+    };
+    same_volume && claim.is_some_and(|claim| claim.uid == attempt.request.claim.metadata.uid)
 }
 
 fn accept(attempt: &Attempt, volume: &Volume, settings: &Settings) -> Conclusion {
+    let object = persistent_volume(&attempt.request, volume, settings);
+    let mut conclusion = accepted(attempt, settings);
+    let create = Action::Api(Effect::Create(Box::new(object)));
+    conclusion.actions.insert(0, create);
+    conclusion
+}
+
+/// What follows when the volume has its object.
+fn accepted(attempt: &Attempt, settings: &Settings) -> Conclusion {
     let claim = &attempt.request.claim;
-    let mut effects = vec![Effect::CreateVolume(Box::new(persistent_volume(
-        &attempt.request,
-        volume,
-        settings,
-    )))];
-    if settings.record_attempts {
-        effects.push(forget(claim, None));
-    }
-    effects.push(Effect::Emit(Event {
-        about: target(claim),
-        event_type: EventType::Normal,
-        reason: Reason::ProvisioningSucceeded,
-        message: format!("Successfully provisioned volume {}", attempt.request.name),
-    }));
-    Conclusion { effects, retry: false }
+    let message = format!("Successfully provisioned volume {}", attempt.request.name);
+    let succeeded = event(claim, Reason::ProvisioningSucceeded, message, settings);
+    let mut actions = vec![Action::Api(Effect::Event(succeeded))];
+    actions.extend(forget(claim, None));
+    Conclusion { actions, retry: false }
 }
 
 /// Why a volume that was made cannot be used.
@@ -81,62 +115,66 @@ fn unusable(attempt: &Attempt, volume: &Volume) -> Option<String> {
 }
 
 /// Deletes what was made, and then tells the scheduler.
-fn reject(attempt: &Attempt, volume: &Volume, problem: &str) -> Conclusion {
-    let mut effects = Vec::new();
+fn reject(attempt: &Attempt, volume: &Volume, problem: &str, settings: &Settings) -> Conclusion {
+    let mut actions = Vec::new();
     if !volume.handle.is_empty() {
-        effects.push(delete(attempt, volume));
+        actions.push(delete(attempt, volume));
     }
-    effects.extend(give_up(attempt, problem));
-    Conclusion { effects, retry: true }
+    actions.extend(give_up(attempt, problem, settings));
+    Conclusion { actions, retry: true }
 }
 
 fn clean_up(attempt: &Attempt, volume: &Volume) -> Conclusion {
-    let claim = &attempt.request.claim;
-    Conclusion {
-        effects: vec![delete(attempt, volume), forget(claim, None)],
-        retry: false,
-    }
+    let mut actions = vec![delete(attempt, volume)];
+    actions.extend(forget(&attempt.request.claim, None));
+    Conclusion { actions, retry: false }
 }
 
-fn delete(attempt: &Attempt, volume: &Volume) -> Effect {
-    Effect::DeleteBacking(Backing {
+fn delete(attempt: &Attempt, volume: &Volume) -> Action {
+    Action::DeleteBacking(Backing {
         handle: volume.handle.clone(),
         secret: attempt.request.parameters.provisioner_secret.clone(),
     })
 }
 
-fn fail(attempt: &Attempt, failure: &Failure) -> Conclusion {
+fn fail(attempt: &Attempt, failure: &Failure, settings: &Settings) -> Conclusion {
     let claim = &attempt.request.claim;
-    let word = || failed(claim, class_failed(&attempt.request.class, &failure.message));
+    let word = || {
+        let message = class_failed(&attempt.request.class, &failure.message);
+        failed(claim, message, settings)
+    };
     match failure.kind {
         // The claim is to go, each time the backend itself said that it failed, and no answer was lost.
         FailureKind::Unclear if attempt.purpose == Purpose::CleanUp && !attempt.in_doubt => Conclusion {
-            effects: give_up(attempt, &failure.message),
+            actions: give_up(attempt, &failure.message, settings),
             retry: false,
         },
         FailureKind::Final => Conclusion {
             // With a node to reject, the scheduler brings the claim back. Without, time must.
             retry: attempt.node.is_none() && attempt.purpose == Purpose::Provision,
-            effects: give_up(attempt, &failure.message),
+            actions: give_up(attempt, &failure.message, settings),
         },
         // What was asked before is still open, whatever keeps us from asking now.
         FailureKind::NotAsked if attempt.repeated => Conclusion {
-            effects: vec![word()],
+            actions: vec![word()],
             retry: true,
         },
         FailureKind::InDoubt | FailureKind::Unclear => Conclusion {
-            effects: vec![word()],
+            actions: vec![word()],
             retry: true,
         },
-        FailureKind::NotAsked => Conclusion {
-            effects: vec![forget(claim, None), word()],
-            retry: true,
-        },
+        FailureKind::NotAsked => {
+            let mut actions = vec![word()];
+            actions.extend(forget(claim, None));
+            Conclusion { actions, retry: true }
+        }
     }
 }
 
-fn give_up(attempt: &Attempt, problem: &str) -> Vec<Effect> {
+fn give_up(attempt: &Attempt, problem: &str, settings: &Settings) -> Vec<Action> {
     let claim = &attempt.request.claim;
     let message = class_failed(&attempt.request.class, problem);
-    vec![forget(claim, attempt.node.as_deref()), failed(claim, message)]
+    let mut actions = vec![failed(claim, message, settings)];
+    actions.extend(forget(claim, attempt.node.as_deref()));
+    actions
 }

@@ -1,55 +1,35 @@
-//! What a step asks for, as data. Somebody else carries it out.
+//! What a step asks for, as data, and the one place where the changes of a provisioner become [`Effect`]s.
 //!
-//! Effects are carried out in order, and the first one that fails ends the list: the next step on the
-//! same object finds what is left to do. A [`Change`] is made on the object as it is when it is
-//! written, not as it was when it was decided: [`Change::patch`] says what is left of it, and names
-//! the version that it holds for.
+//! Actions are carried out in order, and the first one that is refused ends the list: the next step on the same object
+//! finds what is left to do. A [`Change`] holds for the version of the object that it was decided on. After a
+//! conflict the fresh object goes into the state, and the step is run again.
 
 use crate::request::Backing;
+use crate::settings::Settings;
 use crate::topology::Requirement;
 use berth_core::api::{Kind, ObjectMeta};
+use berth_core::effect::{Delete, Effect, Event, EventType, Guard, Merge, Patch, Target};
 use berth_core::names;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Effect {
-    /// Change an object.
-    Change(Target, Change),
-    /// Create a PersistentVolume. One of that name for the same claim counts as created.
-    CreateVolume(Box<Value>),
-    /// Delete a PersistentVolume object. One that is gone counts as deleted.
-    DeleteVolume(Target),
+pub enum Action {
+    /// Write to the API, or ask it.
+    Api(Effect),
     /// Delete a volume in the backend.
     DeleteBacking(Backing),
-    /// Tell the user.
-    Emit(Event),
 }
 
-/// The object that an effect is about. A namesake with another uid is another object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
-    /// Kind.
-    pub kind: Kind,
-    /// Namespace, empty for objects of the cluster.
-    pub namespace: String,
-    /// Name.
-    pub name: String,
-    /// Uid.
-    pub uid: String,
-}
-
-impl Target {
-    /// The object with this metadata.
-    #[must_use]
-    pub fn of(kind: Kind, metadata: &ObjectMeta) -> Self {
-        Self {
-            kind,
-            namespace: metadata.namespace.clone(),
-            name: metadata.name.clone(),
-            uid: metadata.uid.clone(),
-        }
+impl Action {
+    /// Deletes an object, in whatever state it is by now.
+    pub(crate) fn delete(kind: Kind, metadata: &ObjectMeta) -> Self {
+        Self::Api(Effect::Delete(Delete {
+            target: Target::of(kind, metadata),
+            guard: Guard::Uid,
+            grace_seconds: None,
+        }))
     }
 }
 
@@ -71,7 +51,7 @@ pub struct Intent {
 const MOST_TERMS: usize = 32;
 
 impl Intent {
-    /// The same, small enough to be kept on a claim.
+    /// An intent that is small enough to be kept on a claim.
     #[must_use]
     pub fn bounded(&self) -> Self {
         let mut bounded = self.clone();
@@ -88,14 +68,14 @@ impl Intent {
     }
 }
 
-/// What changes about an object.
+/// What changes about a claim or a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A claim: the backend is about to be asked.
     RecordAttempt(Intent),
     /// A claim: nothing is left in the backend that the cluster does not know.
     ForgetAttempt {
-        /// The scheduler is to choose anew, if this is still the node.
+        /// The scheduler is to choose anew, if this is the node.
         reject_node: Option<String>,
     },
     /// A volume: keep the object until the backend is clean.
@@ -105,40 +85,24 @@ pub enum Change {
 }
 
 impl Change {
-    /// The JSON merge patch that makes the change on an object as it is now. `None` if it is made.
-    ///
-    /// # Errors
-    /// If the object cannot be changed so any more: the step must be run again on what is there now.
-    pub fn patch(&self, current: &Value) -> Result<Option<Value>, TooLate> {
-        let metadata = current.get("metadata").unwrap_or(&Value::Null);
-        if self.adds_finalizer().is_some_and(|finalizer| {
-            // The server refuses new finalizers on an object that is going.
-            let is_deleting = metadata.get("deletionTimestamp").is_some_and(|time| !time.is_null());
-            is_deleting && !finalizers(metadata).contains(&finalizer)
-        }) {
-            return Err(TooLate);
-        }
-        let annotation = |key: &str| {
-            metadata
-                .get("annotations")
-                .and_then(|annotations| annotations.get(key))
-                .and_then(Value::as_str)
-        };
+    /// The write that makes the change on an object in this state. `None` if nothing is to be written.
+    #[must_use]
+    pub fn lower(&self, metadata: &ObjectMeta) -> Option<Effect> {
         let mut annotations = Map::new();
         let finalizers = match self {
             Self::RecordAttempt(intent) => {
                 let text = serde_json::to_string(intent).unwrap_or_default();
-                if annotation(names::ATTEMPT) != Some(text.as_str()) {
+                if metadata.annotation(names::ATTEMPT) != Some(text.as_str()) {
                     annotations.insert(names::ATTEMPT.to_owned(), Value::String(text));
                 }
                 with_finalizer(metadata, names::ATTEMPT_FINALIZER)
             }
             Self::ForgetAttempt { reject_node } => {
-                if annotation(names::ATTEMPT).is_some() {
+                if metadata.annotation(names::ATTEMPT).is_some() {
                     annotations.insert(names::ATTEMPT.to_owned(), Value::Null);
                 }
                 for key in [names::SELECTED_NODE, names::SELECTED_NODE_ALPHA] {
-                    if reject_node.is_some() && annotation(key) == reject_node.as_deref() {
+                    if reject_node.is_some() && metadata.annotation(key) == reject_node.as_deref() {
                         annotations.insert(key.to_owned(), Value::Null);
                     }
                 }
@@ -147,41 +111,36 @@ impl Change {
             Self::ProtectVolume => with_finalizer(metadata, names::PROVISIONER_FINALIZER),
             Self::ReleaseVolume => without_finalizer(metadata, names::PROVISIONER_FINALIZER),
         };
-        let mut patch = Map::new();
+        let mut changed = Map::new();
         if let Some(finalizers) = finalizers {
-            patch.insert("finalizers".to_owned(), json!(finalizers));
+            changed.insert("finalizers".to_owned(), json!(finalizers));
         }
         if !annotations.is_empty() {
-            patch.insert("annotations".to_owned(), Value::Object(annotations));
+            changed.insert("annotations".to_owned(), Value::Object(annotations));
         }
-        if patch.is_empty() {
-            return Ok(None);
+        if changed.is_empty() {
+            return None;
         }
-        for field in ["uid", "resourceVersion"] {
-            if let Some(value) = metadata.get(field) {
-                patch.insert(field.to_owned(), value.clone());
-            }
-        }
-        Ok(Some(json!({"metadata": patch})))
+        Some(Effect::Patch(Patch {
+            target: Target::of(self.kind(), metadata),
+            guard: Guard::Version,
+            subresource: None,
+            merge: Merge::Json,
+            body: json!({"metadata": changed}),
+            name: self.name(),
+        }))
     }
 
-    fn adds_finalizer(&self) -> Option<&'static str> {
+    /// The kind of object that changes.
+    fn kind(&self) -> Kind {
         match self {
-            Self::RecordAttempt(_) => Some(names::ATTEMPT_FINALIZER),
-            Self::ProtectVolume => Some(names::PROVISIONER_FINALIZER),
-            Self::ForgetAttempt { .. } | Self::ReleaseVolume => None,
+            Self::RecordAttempt(_) | Self::ForgetAttempt { .. } => Kind::PersistentVolumeClaim,
+            Self::ProtectVolume | Self::ReleaseVolume => Kind::PersistentVolume,
         }
-    }
-
-    /// Whether an object that is gone is as good as changed.
-    #[must_use]
-    pub fn is_moot_without_object(&self) -> bool {
-        self.adds_finalizer().is_none()
     }
 
     /// A short name for logs and metrics.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
+    fn name(&self) -> &'static str {
         match self {
             Self::RecordAttempt(_) => "record_attempt",
             Self::ForgetAttempt { reject_node: None } => "forget_attempt",
@@ -192,18 +151,9 @@ impl Change {
     }
 }
 
-/// The object is being deleted and can no longer be held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the object is being deleted")]
-pub struct TooLate;
-
-fn finalizers(metadata: &Value) -> Vec<&str> {
-    let list = metadata.get("finalizers").and_then(Value::as_array);
-    list.into_iter().flatten().filter_map(Value::as_str).collect()
-}
-
-fn with_finalizer<'a>(metadata: &'a Value, finalizer: &'a str) -> Option<Vec<&'a str>> {
-    let mut found = finalizers(metadata);
+/// The finalizers of an object with one more; `None` if it has it.
+fn with_finalizer<'a>(metadata: &'a ObjectMeta, finalizer: &'a str) -> Option<Vec<&'a str>> {
+    let mut found: Vec<&str> = metadata.finalizers.iter().map(String::as_str).collect();
     if found.contains(&finalizer) {
         return None;
     }
@@ -211,44 +161,11 @@ fn with_finalizer<'a>(metadata: &'a Value, finalizer: &'a str) -> Option<Vec<&'a
     Some(found)
 }
 
-fn without_finalizer<'a>(metadata: &'a Value, finalizer: &str) -> Option<Vec<&'a str>> {
-    let mut found = finalizers(metadata);
-    let before = found.len();
-    found.retain(|one| *one != finalizer);
-    (found.len() < before).then_some(found)
-}
-
-/// Something that the user should know.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
-    /// What it is about.
-    pub about: Target,
-    /// `Normal` or `Warning`.
-    pub event_type: EventType,
-    /// A word for machines.
-    pub reason: Reason,
-    /// A sentence for people.
-    pub message: String,
-}
-
-/// How an event is meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EventType {
-    /// As it should be.
-    Normal,
-    /// Somebody may have to do something.
-    Warning,
-}
-
-impl EventType {
-    /// As Kubernetes spells it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Normal => "Normal",
-            Self::Warning => "Warning",
-        }
-    }
+/// The finalizers of an object without one of them; `None` if it does not have it.
+fn without_finalizer<'a>(metadata: &'a ObjectMeta, finalizer: &str) -> Option<Vec<&'a str>> {
+    let found = metadata.finalizers.iter().map(String::as_str);
+    let left: Vec<&str> = found.filter(|one| *one != finalizer).collect();
+    (left.len() < metadata.finalizers.len()).then_some(left)
 }
 
 /// Why an event was written.
@@ -273,7 +190,7 @@ impl Reason {
         Self::VolumeFailedDelete,
     ];
 
-    /// As Kubernetes spells it.
+    /// The word of the Kubernetes API.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -283,26 +200,55 @@ impl Reason {
             Self::VolumeFailedDelete => "VolumeFailedDelete",
         }
     }
+
+    /// The event that tells a user about an object, in the name of a provisioner.
+    pub(crate) fn about(self, kind: Kind, metadata: &ObjectMeta, message: String, settings: &Settings) -> Event {
+        Event {
+            about: Target::of(kind, metadata),
+            event_type: match self {
+                Self::Provisioning | Self::ProvisioningSucceeded => EventType::Normal,
+                Self::ProvisioningFailed | Self::VolumeFailedDelete => EventType::Warning,
+            },
+            reason: self.name(),
+            message,
+            source: settings.provisioner.clone().into(),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn metadata(fields: Value) -> ObjectMeta {
+        serde_json::from_value(fields).unwrap()
+    }
+
+    fn patch(change: &Change, metadata: &ObjectMeta) -> Option<Patch> {
+        match change.lower(metadata)? {
+            Effect::Patch(patch) => Some(patch),
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
-    fn a_change_is_made_on_what_is_there() {
-        let claim = json!({"metadata": {"uid": "u", "resourceVersion": "7",
+    fn a_change_holds_for_the_version_it_was_decided_on() {
+        let claim = metadata(
+            json!({"name": "data", "namespace": "default", "uid": "u", "resourceVersion": "7",
             "finalizers": ["kubernetes.io/pvc-protection"],
-            "annotations": {"volume.kubernetes.io/selected-node": "n1"}}});
+            "annotations": {"volume.kubernetes.io/selected-node": "n1"}}),
+        );
         let intent = Intent {
             node: Some("n1".into()),
             requirement: None,
             partial: false,
         };
-        let recorded = Change::RecordAttempt(intent).patch(&claim).unwrap().unwrap();
+        let recorded = patch(&Change::RecordAttempt(intent), &claim).unwrap();
+        assert_eq!(recorded.target, Target::of(Kind::PersistentVolumeClaim, &claim));
+        assert_eq!((recorded.guard, recorded.name), (Guard::Version, "record_attempt"));
         assert_eq!(
-            recorded,
-            json!({"metadata": {"uid": "u", "resourceVersion": "7",
+            recorded.body,
+            json!({"metadata": {
                 "finalizers": ["kubernetes.io/pvc-protection", "provisioner.berth.dev/attempt"],
                 "annotations": {"provisioner.berth.dev/attempt": "{\"node\":\"n1\",\"requirement\":null}"}}})
         );
@@ -310,18 +256,21 @@ mod tests {
             reject_node: Some(node.into()),
         };
         assert_eq!(
-            forget("n1").patch(&claim).unwrap().unwrap(),
-            json!({"metadata": {"uid": "u", "resourceVersion": "7",
-                "annotations": {"volume.kubernetes.io/selected-node": null}}})
+            patch(&forget("n1"), &claim).unwrap().body,
+            json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": null}}})
         );
         // The scheduler has chosen another node meanwhile: its choice stays.
-        assert_eq!(forget("n2").patch(&claim), Ok(None));
+        assert_eq!(patch(&forget("n2"), &claim), None);
     }
 
     #[test]
-    fn a_going_object_gets_no_finalizer() {
-        let volume = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
-        assert_eq!(Change::ProtectVolume.patch(&volume), Err(TooLate));
-        assert_eq!(Change::ReleaseVolume.patch(&volume), Ok(None));
+    fn what_is_made_is_not_written_again() {
+        let volume = metadata(json!({"name": "pv", "finalizers": ["a", names::PROVISIONER_FINALIZER]}));
+        assert_eq!(patch(&Change::ProtectVolume, &volume), None);
+        let released = patch(&Change::ReleaseVolume, &volume).unwrap();
+        assert_eq!(released.body, json!({"metadata": {"finalizers": ["a"]}}));
+        assert_eq!(released.target.key.kind, "PersistentVolume");
+        let bare = metadata(json!({"name": "pv"}));
+        assert_eq!(patch(&Change::ReleaseVolume, &bare), None);
     }
 }

@@ -9,7 +9,7 @@
 //! - [`builtin`]: provisioners as state machines, for an embedded cluster and for simulation;
 //! - [`capacity`]: which capacity is asked for and published.
 //!
-//! Their effects are data ([`effect`]). Doing is left to [`csi`], the client for drivers, and to whoever
+//! What they ask for is data ([`effect`]): effects on the API, and what only a backend can do. Doing is left to [`csi`], the client for drivers, and to whoever
 //! runs the loop: a cluster component, an embedded control plane or a simulation in virtual time.
 //! `driver` is a small CSI driver of our own.
 //!
@@ -17,9 +17,10 @@
 //!
 //! ```
 //! use berth_core::api::Object;
+//! use berth_core::effect::Effect;
 //! use berth_provisioner::answer::conclude;
 //! use berth_provisioner::builtin::Builtin;
-//! use berth_provisioner::effect::Effect;
+//! use berth_provisioner::effect::Action;
 //! use berth_provisioner::settings::Settings;
 //! use berth_provisioner::state::State;
 //! use berth_provisioner::step::{Decision, step};
@@ -47,7 +48,7 @@
 //! if let Decision::Ask(attempt) = step(claim, &state, &settings) {
 //!     let answer = backend.provision(&attempt.request, state.nodes());
 //!     let conclusion = conclude(&attempt, &answer, &settings);
-//!     let Effect::CreateVolume(volume) = &conclusion.effects[0] else { return Err("no volume".into()) };
+//!     let Action::Api(Effect::Create(volume)) = &conclusion.actions[0] else { return Err("no volume".into()) };
 //!     assert_eq!(volume["metadata"]["name"], "pvc-u-1");
 //! }
 //! assert_eq!(backend.volumes(), 1);

@@ -1,11 +1,12 @@
 //! What to do about a volume that this provisioner made: delete it in the backend once it is released.
 
-use crate::effect::{Change, Effect, Event, EventType, Reason, Target};
+use crate::effect::{Action, Change, Reason};
 use crate::parameters::SecretReference;
 use crate::request::{Backing, places_of};
 use crate::settings::Settings;
 use crate::state::State;
 use berth_core::api::{Kind, PersistentVolume, VolumeSource};
+use berth_core::effect::Event;
 use berth_core::names;
 
 /// What to do about a volume.
@@ -14,7 +15,7 @@ pub enum Reclaim {
     /// Nothing.
     Nothing,
     /// Carry these out, in order. If deleting in the backend fails, say so with [`delete_failed`] and try again later.
-    Act(Vec<Effect>),
+    Act(Vec<Action>),
     /// It cannot be deleted yet.
     Wait {
         /// Why, for the user.
@@ -39,15 +40,18 @@ pub fn reclaim(volume: &PersistentVolume, state: &State, settings: &Settings) ->
     let policy = volume.spec.persistent_volume_reclaim_policy.as_deref();
     if policy != Some("Delete") {
         // The administrator changed the policy: the backend is not to be touched any more.
-        return change(volume, protected.then_some(Change::ReleaseVolume));
+        return change(volume, &Change::ReleaseVolume);
     }
     match volume.status.phase.as_str() {
         "Released" | "Failed" => {}
         // Deleted by hand before anyone had it.
         "Available" | "Pending" if volume.metadata.is_deleting() && volume.spec.claim_ref.is_none() => {}
         _ => {
-            let protect = !protected && !volume.metadata.is_deleting();
-            return change(volume, protect.then_some(Change::ProtectVolume));
+            // An object that is going takes no finalizer any more.
+            if volume.metadata.is_deleting() {
+                return Reclaim::Nothing;
+            }
+            return change(volume, &Change::ProtectVolume);
         }
     }
     if volume.metadata.is_deleting() && !protected {
@@ -62,11 +66,12 @@ pub fn reclaim(volume: &PersistentVolume, state: &State, settings: &Settings) ->
             ),
         };
     }
-    Reclaim::Act(vec![
-        Effect::DeleteBacking(backing(volume)),
-        Effect::DeleteVolume(target(volume)),
-        Effect::Change(target(volume), Change::ReleaseVolume),
-    ])
+    let mut actions = vec![
+        Action::DeleteBacking(backing(volume)),
+        Action::delete(Kind::PersistentVolume, &volume.metadata),
+    ];
+    actions.extend(Change::ReleaseVolume.lower(&volume.metadata).map(Action::Api));
+    Reclaim::Act(actions)
 }
 
 /// Whether the driver of a node holds a volume. One that says of no volume where it is, holds none for certain.
@@ -81,15 +86,11 @@ fn is_on(volume: &PersistentVolume, node: &str, state: &State) -> bool {
     places_of(volume).iter().any(|place| place.iter().all(is_here))
 }
 
-fn change(volume: &PersistentVolume, change: Option<Change>) -> Reclaim {
-    match change {
-        Some(change) => Reclaim::Act(vec![Effect::Change(target(volume), change)]),
+fn change(volume: &PersistentVolume, change: &Change) -> Reclaim {
+    match change.lower(&volume.metadata) {
+        Some(effect) => Reclaim::Act(vec![Action::Api(effect)]),
         None => Reclaim::Nothing,
     }
-}
-
-fn target(volume: &PersistentVolume) -> Target {
-    Target::of(Kind::PersistentVolume, &volume.metadata)
 }
 
 /// The volume in the backend.
@@ -118,11 +119,7 @@ pub fn backing(volume: &PersistentVolume) -> Backing {
 
 /// The event that a volume could not be deleted.
 #[must_use]
-pub fn delete_failed(volume: &PersistentVolume, message: &str) -> Event {
-    Event {
-        about: target(volume),
-        event_type: EventType::Warning,
-        reason: Reason::VolumeFailedDelete,
-        message: message.to_owned(),
-    }
+pub fn delete_failed(volume: &PersistentVolume, message: &str, settings: &Settings) -> Event {
+    let message = message.to_owned();
+    Reason::VolumeFailedDelete.about(Kind::PersistentVolume, &volume.metadata, message, settings)
 }

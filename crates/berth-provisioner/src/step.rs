@@ -3,7 +3,7 @@
 //! ```text
 //!                 ┌── Nothing(why) ◄── bound, not ours, waiting for a pod, waiting for a class
 //!   claim ─ step ─┼── Act(effects) ◄── node gone or without driver: clear selected-node
-//!                 └── Ask(attempt) ──► backend ──► answer::conclude ──► effects
+//!                 └── Ask(attempt) ──► backend ──► answer::conclude ──► actions
 //!                        ▲                              │ in doubt: the record stays on the claim
 //!                        └──────────────────────────────┘ and the very same is asked again
 //! ```
@@ -11,13 +11,14 @@
 //! Pure: the same objects always give the same decision. A step may be run at any time and as often
 //! as one likes; it never asks for a second volume for one claim, because the name comes from the uid.
 
-use crate::effect::{Change, Effect, Event, EventType, Intent, Reason, Target};
+use crate::effect::{Action, Change, Intent, Reason};
 use crate::parameters::Parameters;
 use crate::request::{Request, volume_name};
 use crate::settings::Settings;
 use crate::state::State;
 use crate::topology::{Question, RequirementError, requirement};
 use berth_core::api::{Kind, PersistentVolumeClaim, StorageClass};
+use berth_core::effect::{Effect, Event};
 use berth_core::names;
 
 /// What to do about a claim.
@@ -27,8 +28,8 @@ pub enum Decision {
     Nothing(Idle),
     /// Carry these out. The backend is not asked.
     Act {
-        /// The effects.
-        effects: Vec<Effect>,
+        /// What to do, in order.
+        actions: Vec<Action>,
         /// Nothing else would bring the claim back: look at it again later.
         retry: bool,
     },
@@ -60,8 +61,9 @@ pub enum Idle {
 /// A request with what goes before it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attempt {
-    /// To be carried out before the backend is asked; if that fails, it is not.
-    pub before: Vec<Effect>,
+    /// The record on the claim, to be written before the backend is asked; if that fails, it is not. The claim that the
+    /// server answers with goes into [`Self::recorded`].
+    pub record: Option<Effect>,
     /// What the backend is asked for.
     pub request: Request,
     /// The node that it is asked for, even if that is gone by now.
@@ -73,6 +75,13 @@ pub struct Attempt {
     /// An answer to it was lost, or somebody else asked: a volume may be there whatever the backend answers now. Who asks
     /// sets this to false if it has heard every answer since the record was written.
     pub in_doubt: bool,
+}
+
+impl Attempt {
+    /// Takes over the claim with the record on it: what follows from the answer is decided on that version.
+    pub fn recorded(&mut self, claim: PersistentVolumeClaim) {
+        self.request.claim = claim;
+    }
 }
 
 /// Why a backend is asked for a volume.
@@ -105,8 +114,7 @@ pub fn step(claim: &PersistentVolumeClaim, state: &State, settings: &Settings) -
         None
     };
     match settled {
-        Some(_) if recorded => act(vec![forget(claim, None)], false),
-        Some(idle) => Decision::Nothing(idle),
+        Some(idle) => forget(claim, None).map_or(Decision::Nothing(idle), |forget| act(vec![forget], false)),
         None => unsettled(claim, state, settings, recorded),
     }
 }
@@ -124,7 +132,9 @@ fn unsettled(claim: &PersistentVolumeClaim, state: &State, settings: &Settings, 
                 "the class is gone, so the backend cannot be asked about volume {}: it may be left there",
                 volume_name(claim)
             );
-            return act(vec![failed(claim, message), forget(claim, None)], false);
+            let mut actions = vec![failed(claim, message, settings)];
+            actions.extend(forget(claim, None));
+            return act(actions, false);
         }
         return Decision::Nothing(Idle::ClassMissing);
     };
@@ -151,7 +161,7 @@ fn unsettled(claim: &PersistentVolumeClaim, state: &State, settings: &Settings, 
         return Decision::Nothing(Idle::Populator);
     }
     if let Some(message) = unsupported(claim) {
-        return act(vec![failed(claim, class_failed(class, &message))], false);
+        return act(vec![failed(claim, class_failed(class, &message), settings)], false);
     }
     let asked = match place(claim, class, state, settings, node) {
         Ok(requirement) => Intent {
@@ -161,7 +171,9 @@ fn unsettled(claim: &PersistentVolumeClaim, state: &State, settings: &Settings, 
         },
         Err(error) => {
             let message = class_failed(class, &error.to_string());
-            return act(vec![forget(claim, node), failed(claim, message)], node.is_none());
+            let mut actions = vec![failed(claim, message, settings)];
+            actions.extend(forget(claim, node));
+            return act(actions, node.is_none());
         }
     };
     ask(claim, class, state, settings, asked, recorded)
@@ -256,7 +268,7 @@ fn ask(
         Ok(parameters) => parameters,
         Err(error) => {
             let message = class_failed(class, &error.to_string());
-            return act(vec![failed(claim, message)], false);
+            return act(vec![failed(claim, message, settings)], false);
         }
     };
     parameters.fs_type = parameters.fs_type.or_else(|| settings.default_fs_type.clone());
@@ -272,10 +284,9 @@ fn ask(
                 .insert(format!("{}{key}", names::CSI_PREFIX), value.clone());
         }
     }
-    let mut before = Vec::new();
-    if settings.record_attempts && !repeated {
-        before.push(Effect::Change(target(claim), Change::RecordAttempt(intent.bounded())));
-    }
+    let record = settings.record_attempts && !repeated;
+    let record = record.then(|| Change::RecordAttempt(intent.bounded()));
+    let record = record.and_then(|record| record.lower(&claim.metadata));
     let selected_node = intent.node.as_ref().and_then(|node| state.nodes().get(node)).cloned();
     let purpose = if claim.metadata.is_deleting() {
         Purpose::CleanUp
@@ -283,7 +294,7 @@ fn ask(
         Purpose::Provision
     };
     Decision::Ask(Box::new(Attempt {
-        before,
+        record,
         request: Request {
             name,
             claim: claim.clone(),
@@ -300,19 +311,16 @@ fn ask(
     }))
 }
 
-fn act(effects: Vec<Effect>, retry: bool) -> Decision {
-    Decision::Act { effects, retry }
+fn act(actions: Vec<Action>, retry: bool) -> Decision {
+    Decision::Act { actions, retry }
 }
 
-pub(crate) fn target(claim: &PersistentVolumeClaim) -> Target {
-    Target::of(Kind::PersistentVolumeClaim, &claim.metadata)
-}
-
-pub(crate) fn forget(claim: &PersistentVolumeClaim, reject_node: Option<&str>) -> Effect {
+/// Takes the record away from a claim, and the selected node if it is rejected.
+pub(crate) fn forget(claim: &PersistentVolumeClaim, reject_node: Option<&str>) -> Option<Action> {
     let change = Change::ForgetAttempt {
         reject_node: reject_node.map(str::to_owned),
     };
-    Effect::Change(target(claim), change)
+    change.lower(&claim.metadata).map(Action::Api)
 }
 
 pub(crate) fn class_failed(class: &StorageClass, message: &str) -> String {
@@ -322,22 +330,22 @@ pub(crate) fn class_failed(class: &StorageClass, message: &str) -> String {
     )
 }
 
-pub(crate) fn failed(claim: &PersistentVolumeClaim, message: String) -> Effect {
-    Effect::Emit(Event {
-        about: target(claim),
-        event_type: EventType::Warning,
-        reason: Reason::ProvisioningFailed,
+pub(crate) fn failed(claim: &PersistentVolumeClaim, message: String, settings: &Settings) -> Action {
+    Action::Api(Effect::Event(event(
+        claim,
+        Reason::ProvisioningFailed,
         message,
-    })
+        settings,
+    )))
+}
+
+pub(crate) fn event(claim: &PersistentVolumeClaim, reason: Reason, message: String, settings: &Settings) -> Event {
+    reason.about(Kind::PersistentVolumeClaim, &claim.metadata, message, settings)
 }
 
 /// The event that a backend is being asked. Written once for each claim, not for each try.
 #[must_use]
-pub fn started(claim: &PersistentVolumeClaim) -> Event {
-    Event {
-        about: target(claim),
-        event_type: EventType::Normal,
-        reason: Reason::Provisioning,
-        message: format!("provisioning a volume for claim {:?}", claim.metadata.full_name()),
-    }
+pub fn started(claim: &PersistentVolumeClaim, settings: &Settings) -> Event {
+    let message = format!("provisioning a volume for claim {:?}", claim.metadata.full_name());
+    event(claim, Reason::Provisioning, message, settings)
 }

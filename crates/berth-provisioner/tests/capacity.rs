@@ -4,9 +4,8 @@
 mod support;
 
 use berth_core::api::{CsiStorageCapacity, Object, StorageClass};
-use berth_provisioner::capacity::{
-    Available, CapacityEffect, Item, Owner, Producer, ProducerSettings, managed_by, segments,
-};
+use berth_core::effect::Effect;
+use berth_provisioner::capacity::{Available, Item, Owner, Producer, ProducerSettings, managed_by, segments};
 use berth_provisioner::request::{Place, places_of};
 use berth_provisioner::topology::Segment;
 use serde_json::{Value, json};
@@ -50,19 +49,23 @@ fn nodes(count: usize) -> BTreeSet<Segment> {
 struct Objects(BTreeMap<String, Value>);
 
 impl Objects {
-    fn apply(&mut self, effect: &CapacityEffect) {
+    fn apply(&mut self, effect: &Effect) {
         match effect {
-            CapacityEffect::Create(object) => {
+            Effect::Create(object) => {
                 let name = object["metadata"]["name"].as_str().unwrap().to_owned();
-                assert!(self.0.insert(name, object.clone()).is_none(), "created twice");
+                assert!(self.0.insert(name, (**object).clone()).is_none(), "created twice");
             }
-            CapacityEffect::Update { name, patch } => {
-                let object = self.0.get_mut(name).unwrap();
-                for (field, value) in patch.as_object().unwrap() {
+            Effect::Patch(patch) => {
+                let object = self.0.get_mut(&patch.target.key.name).unwrap();
+                for (field, value) in patch.body.as_object().unwrap() {
                     object[field] = value.clone();
                 }
             }
-            CapacityEffect::Delete { name } => assert!(self.0.remove(name).is_some(), "{name} is not there"),
+            Effect::Delete(delete) => {
+                let name = &delete.target.key.name;
+                assert!(self.0.remove(name).is_some(), "{name} is not there");
+            }
+            other => panic!("{other:?}"),
         }
     }
 
@@ -226,22 +229,24 @@ fn a_restart_takes_over_what_is_there() {
 fn objects_of_others_are_left_alone_and_ours_cleaned_up() {
     let mut producer = producer(1, &["fast"]);
     let object = |name: &str, managed_by: &str, class: &str, node: &str| -> CsiStorageCapacity {
-        serde_json::from_value(json!({"metadata": {"name": name, "namespace": "storage", "labels": {
+        serde_json::from_value(
+            json!({"metadata": {"name": name, "uid": format!("uid-{name}"), "namespace": "storage", "labels": {
                 "csi.storage.k8s.io/drivername": "disk.example.com", "csi.storage.k8s.io/managed-by": managed_by}},
-            "storageClassName": class, "nodeTopology": {"matchLabels": {KEY: node}}, "capacity": "1Gi"}))
+            "storageClassName": class, "nodeTopology": {"matchLabels": {KEY: node}}, "capacity": "1Gi"}),
+        )
         .unwrap()
     };
     let mut observe = |name, managed_by, class, node| producer.observe(&object(name, managed_by, class, node));
     assert!(observe("a", "external-provisioner", "gone", "gone").is_empty());
     assert!(observe("b", "berth-provisioner", "fast", "n0000").is_empty());
-    let delete = |name: &str| vec![CapacityEffect::Delete { name: name.into() }];
-    assert_eq!(
-        observe("c", "berth-provisioner", "fast", "n0000"),
-        delete("c"),
-        "a second one of the same"
-    );
-    assert_eq!(observe("d", "berth-provisioner", "gone", "n0000"), delete("d"));
-    assert_eq!(observe("e", "berth-provisioner", "fast", "gone"), delete("e"));
+    let mut deleted = |name, class, node| match observe(name, "berth-provisioner", class, node).as_slice() {
+        [Effect::Delete(delete)] => (delete.target.key.name.clone(), delete.target.uid.clone()),
+        other => panic!("{other:?}"),
+    };
+    let that = |name: &str| (name.to_owned(), format!("uid-{name}"));
+    assert_eq!(deleted("c", "fast", "n0000"), that("c"), "a second one of the same");
+    assert_eq!(deleted("d", "gone", "n0000"), that("d"));
+    assert_eq!(deleted("e", "fast", "gone"), that("e"));
 }
 
 #[test]
@@ -345,10 +350,7 @@ fn a_write_that_failed_is_made_good_once() {
     let mut now = NOW;
     for failures in 1..=8 {
         let effect = ask(&mut producer, now).unwrap().unwrap();
-        assert!(
-            matches!(&effect, CapacityEffect::Update { .. }),
-            "it is there: {effect:?}"
-        );
+        assert!(matches!(&effect, Effect::Patch(_)), "it is there: {effect:?}");
         producer.write_failed(&item, now);
         // A second one, such as of a poll that came between, does not make two of it.
         assert_eq!(producer.queued(), 1, "after {failures} failures");
@@ -370,7 +372,7 @@ fn a_write_that_failed_is_made_good_once() {
     assert_eq!(producer.wake_at(), Some(now + Duration::from_secs(1)));
     // It goes with its class, whatever was written.
     let gone = producer.remove_class("fast");
-    assert!(matches!(gone.as_slice(), [CapacityEffect::Delete { .. }]), "{gone:?}");
+    assert!(matches!(gone.as_slice(), [Effect::Delete(_)]), "{gone:?}");
 }
 
 #[test]
@@ -379,7 +381,7 @@ fn an_object_whose_making_failed_is_made_again_and_not_changed() {
     for _ in 0..2 {
         let query = producer.next(Duration::MAX / 2).unwrap();
         let effect = producer.answered(&query.item, gigabytes(10), NOW);
-        assert!(matches!(effect, Some(CapacityEffect::Create(_))), "{effect:?}");
+        assert!(matches!(effect, Some(Effect::Create(_))), "{effect:?}");
         producer.write_failed(&query.item, NOW);
     }
 }

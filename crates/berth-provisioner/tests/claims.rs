@@ -3,14 +3,17 @@
 
 mod support;
 
+use berth_core::api::{PersistentVolume, PersistentVolumeClaim};
+use berth_core::effect::{Effect, ObjectKey, Patch, Refusal};
 use berth_core::names::{ATTEMPT, ATTEMPT_FINALIZER};
-use berth_provisioner::answer::{Conclusion, conclude};
-use berth_provisioner::effect::{Change, Effect, Intent};
+use berth_provisioner::answer::{Conclusion, conclude, object_refused};
+use berth_provisioner::effect::{Action, Intent};
 use berth_provisioner::reclaim::{Reclaim, reclaim};
 use berth_provisioner::request::{Failure, Source, Volume};
 use berth_provisioner::settings::Settings;
 use berth_provisioner::step::{Attempt, Decision, Idle, Purpose, step};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use support::cluster::{Cluster, node};
 
 const DRIVER: &str = "disk.example.com";
@@ -47,6 +50,22 @@ fn decide(cluster: &mut Cluster, claim: Value) -> Decision {
     cluster.create(claim);
     let state = cluster.state();
     step(state.claims().next().unwrap(), &state, &Settings::csi(DRIVER))
+}
+
+/// The write of this name among actions.
+fn patch<'a>(actions: &'a [Action], name: &str) -> Option<&'a Patch> {
+    actions.iter().find_map(|action| match action {
+        Action::Api(Effect::Patch(patch)) if patch.name == name => Some(patch),
+        _ => None,
+    })
+}
+
+/// The claim as it is when a write has been made.
+fn write(cluster: &mut Cluster, effect: Option<&Effect>) -> PersistentVolumeClaim {
+    if let Some(effect) = effect {
+        cluster.apply(effect, &mut BTreeMap::new()).unwrap();
+    }
+    cluster.claim("default", "data")
 }
 
 fn ask(cluster: &mut Cluster, claim: Value) -> Box<Attempt> {
@@ -103,13 +122,9 @@ fn the_older_names_of_annotations_are_understood() {
     let attempt = ask(&mut cluster(2), older);
     assert_eq!(attempt.node.as_deref(), Some("n1"));
     let failed = Err(Failure::last("full"));
-    let Conclusion { effects, .. } = conclude(&attempt, &failed, &Settings::csi(DRIVER));
-    let Effect::Change(_, change) = &effects[0] else {
-        panic!("{effects:?}")
-    };
-    let current = json!({"metadata": {"annotations": {"volume.alpha.kubernetes.io/selectedNode": "n1"}}});
+    let Conclusion { actions, .. } = conclude(&attempt, &failed, &Settings::csi(DRIVER));
     let cleared = json!({"metadata": {"annotations": {"volume.alpha.kubernetes.io/selectedNode": null}}});
-    assert_eq!(change.patch(&current), Ok(Some(cleared)));
+    assert_eq!(patch(&actions, "reject_node").unwrap().body, cleared);
 }
 
 #[test]
@@ -137,11 +152,11 @@ fn what_is_not_supported_is_said_and_not_made() {
     ];
     for (change, words) in cases {
         let decision = decide(&mut cluster(1), claim(change));
-        let Decision::Act { effects, retry: false } = &decision else {
+        let Decision::Act { actions, retry: false } = &decision else {
             panic!("{decision:?}")
         };
-        let [Effect::Emit(event)] = effects.as_slice() else {
-            panic!("{effects:?}")
+        let [Action::Api(Effect::Event(event))] = actions.as_slice() else {
+            panic!("{actions:?}")
         };
         assert!(event.message.contains(words), "{}", event.message);
     }
@@ -165,10 +180,11 @@ fn what_was_asked_is_recorded_first_and_kept_small() {
         (requirement.requisite.len(), requirement.preferred[0][KEY].as_str()),
         (5000, "n0")
     );
-    let [Effect::Change(_, Change::RecordAttempt(intent))] = attempt.before.as_slice() else {
-        panic!("{:?}", attempt.before)
+    let Some(Effect::Patch(record)) = &attempt.record else {
+        panic!("{:?}", attempt.record)
     };
-    let text = serde_json::to_string(intent).unwrap();
+    let text = record.body["metadata"]["annotations"][ATTEMPT].as_str().unwrap();
+    let intent: Intent = serde_json::from_str(text).unwrap();
     assert!(intent.partial && text.len() < 16 << 10, "{} bytes", text.len());
     assert_eq!(intent.requirement.as_ref().unwrap().preferred[0][KEY], "n0");
 }
@@ -193,7 +209,7 @@ fn recorded(node: &str, partial: bool) -> Value {
 fn what_is_in_doubt_is_asked_again_as_it_was() {
     // The scheduler has chosen n0 since; what was asked for n7, which is gone, is settled first.
     let attempt = ask(&mut cluster(2), recorded("n7", false));
-    assert!(attempt.before.is_empty() && attempt.repeated);
+    assert!(attempt.record.is_none() && attempt.repeated);
     assert_eq!(attempt.node.as_deref(), Some("n7"));
     assert_eq!(attempt.request.requirement.as_ref().unwrap().requisite[0][KEY], "n7");
     // Too many places to record: as long as the node is there, all of them are found again.
@@ -208,10 +224,12 @@ fn a_record_goes_only_when_nothing_is_open() {
     let settings = Settings::csi(DRIVER);
     let forgets = |attempt: &Attempt, failure: Failure| {
         let conclusion = conclude(attempt, &Err(failure), &settings);
-        let forget = |effect: &Effect| matches!(effect, Effect::Change(_, Change::ForgetAttempt { .. }));
-        conclusion.effects.iter().any(forget)
+        let forgets = |name| patch(&conclusion.actions, name).is_some();
+        forgets("forget_attempt") || forgets("reject_node")
     };
-    let first = ask(&mut cluster(1), claim(|_| {}));
+    let mut beginning = cluster(1);
+    let mut first = ask(&mut beginning, claim(|_| {}));
+    first.recorded(write(&mut beginning, first.record.clone().as_ref()));
     assert!(forgets(&first, Failure::last("full")));
     assert!(forgets(&first, Failure::not_asked("no secret")));
     assert!(!forgets(&first, Failure::in_doubt("late")));
@@ -248,21 +266,18 @@ fn a_claim_that_goes_is_cleaned_up_after() {
         source: Source::GcePersistentDisk,
         accessible: vec![],
     };
-    let Conclusion { effects, retry } = conclude(&attempt, &Ok(volume), &Settings::csi(DRIVER));
+    let Conclusion { actions, retry } = conclude(&attempt, &Ok(volume), &Settings::csi(DRIVER));
     assert!(!retry);
-    assert!(matches!(&effects[0], Effect::DeleteBacking(backing) if backing.handle == "vol-1"));
-    assert!(matches!(
-        &effects[1],
-        Effect::Change(_, Change::ForgetAttempt { reject_node: None })
-    ));
+    assert!(matches!(&actions[0], Action::DeleteBacking(backing) if backing.handle == "vol-1"));
+    assert!(patch(&actions[1..], "forget_attempt").is_some());
     // Without its class the driver cannot be asked; the claim is let go, with a word.
     let mut cluster = cluster(1);
     cluster.delete("StorageClass", "", "fast");
-    let Decision::Act { effects, .. } = decide(&mut cluster, going) else {
+    let Decision::Act { actions, .. } = decide(&mut cluster, going) else {
         panic!()
     };
-    assert!(matches!(&effects[0], Effect::Emit(event) if event.message.contains("may be left there")));
-    assert!(matches!(&effects[1], Effect::Change(_, Change::ForgetAttempt { .. })));
+    assert!(matches!(&actions[0], Action::Api(Effect::Event(event)) if event.message.contains("may be left there")));
+    assert!(patch(&actions[1..], "forget_attempt").is_some());
 }
 
 #[test]
@@ -318,4 +333,71 @@ fn what_one_node_has_begun_is_left_to_it() {
         "another node's driver would say that it is gone"
     );
     assert!(!deletes("v1", Some("n0")) && !deletes("v0", Some("no-such-node")));
+}
+
+/// The volume that a backend made for the attempt.
+fn made() -> Volume {
+    Volume {
+        handle: "vol-1".into(),
+        bytes: 1 << 30,
+        source: Source::Csi {
+            driver: DRIVER.into(),
+            attributes: BTreeMap::new(),
+        },
+        accessible: vec![],
+    }
+}
+
+#[test]
+fn a_record_is_forgotten_in_the_version_that_it_left() {
+    let mut cluster = cluster(1);
+    let mut attempt = ask(&mut cluster, claim(|_| {}));
+    attempt.recorded(write(&mut cluster, attempt.record.clone().as_ref()));
+    let Conclusion { actions, .. } = conclude(&attempt, &Err(Failure::last("full")), &Settings::csi(DRIVER));
+    let rejected = Effect::Patch(patch(&actions, "reject_node").unwrap().clone());
+    // The scheduler has looked at the claim meanwhile: whatever it wrote, the step is run again on that.
+    let mut elsewhere = Cluster::with(vec![
+        cluster.get("PersistentVolumeClaim", "default", "data").unwrap().clone(),
+    ]);
+    elsewhere.edit("PersistentVolumeClaim", "default", "data", |claim| {
+        claim["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] = json!("n1");
+    });
+    let refused = elsewhere.apply(&rejected, &mut BTreeMap::new());
+    assert_eq!(refused, Err(support::cluster::WriteError::Conflict));
+    let claim = write(&mut cluster, Some(&rejected));
+    assert_eq!(claim.selected_node(), None);
+    assert!(claim.metadata.finalizers.is_empty() && claim.metadata.annotation(ATTEMPT).is_none());
+}
+
+#[test]
+fn a_volume_object_that_is_there_counts_if_it_is_the_same() {
+    let settings = Settings::csi(DRIVER);
+    let attempt = ask(&mut cluster(1), claim(|_| {}));
+    let answer = Ok(made());
+    let name = ObjectKey::new("PersistentVolume", "", attempt.request.name.clone());
+    let object = |uid: &str, handle: &str| {
+        let object = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pvc-u-1"},
+            "spec": {"csi": {"driver": DRIVER, "volumeHandle": handle},
+                     "claimRef": {"namespace": "default", "name": "data", "uid": uid}}});
+        serde_json::from_value::<PersistentVolume>(object).unwrap()
+    };
+    let exists = Refusal::AlreadyExists(name.clone());
+    let after = |refusal: &Refusal, found: &PersistentVolume| {
+        object_refused(&attempt, &answer, refusal, Some(found), &settings)
+    };
+    let accepted = after(&exists, &object("u-1", "vol-1")).unwrap();
+    assert!(!accepted.retry);
+    let succeeded = |action: &Action| matches!(action, Action::Api(Effect::Event(event)) if event.reason == "ProvisioningSucceeded");
+    assert!(accepted.actions.iter().any(succeeded));
+    // Somebody else's: nothing is deleted, and nothing is taken for made.
+    assert_eq!(after(&exists, &object("u-2", "vol-1")), None);
+    assert_eq!(after(&exists, &object("u-1", "vol-2")), None);
+    // An object that the server will never take does not leave its volume behind.
+    let invalid = Refusal::Invalid {
+        key: name,
+        message: "spec.nodeAffinity: Invalid value".into(),
+    };
+    let rejected = after(&invalid, &object("u-2", "vol-9")).unwrap();
+    assert!(matches!(&rejected.actions[0], Action::DeleteBacking(backing) if backing.handle == "vol-1"));
+    assert!(patch(&rejected.actions, "reject_node").is_some());
 }

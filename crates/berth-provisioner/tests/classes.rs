@@ -5,11 +5,12 @@ mod support;
 
 use berth_provisioner::answer::conclude;
 use berth_provisioner::builtin::Builtin;
-use berth_provisioner::effect::Effect;
+use berth_provisioner::effect::Action;
 use berth_provisioner::reclaim::{Reclaim, reclaim};
 use berth_provisioner::settings::Settings;
 use berth_provisioner::step::{Decision, step};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use support::cluster::{Cluster, claim, claim_of, node};
 use support::yaml;
 
@@ -38,11 +39,12 @@ impl World {
         berth_provisioner::builtin::PROVISIONERS.map(Settings::builtin).into()
     }
 
-    fn carry_out(&mut self, effects: &[Effect]) {
-        for effect in effects {
-            match effect {
-                Effect::DeleteBacking(backing) => self.builtin.delete(&backing.handle),
-                other => self.cluster.apply(other).unwrap(),
+    fn carry_out(&mut self, actions: &[Action]) {
+        let mut written = BTreeMap::new();
+        for action in actions {
+            match action {
+                Action::DeleteBacking(backing) => self.builtin.delete(&backing.handle),
+                Action::Api(effect) => self.cluster.apply(effect, &mut written).unwrap(),
             }
         }
     }
@@ -54,19 +56,19 @@ impl World {
             for claim in state.claims() {
                 match step(claim, &state, &settings) {
                     Decision::Nothing(_) => {}
-                    Decision::Act { effects, .. } => self.carry_out(&effects),
+                    Decision::Act { actions, .. } => self.carry_out(&actions),
                     Decision::Ask(attempt) => {
                         self.calls += 1;
                         let answer = self.builtin.provision(&attempt.request, state.nodes());
                         self.failed += usize::from(answer.is_err());
                         let conclusion = conclude(&attempt, &answer, &settings);
-                        self.carry_out(&conclusion.effects);
+                        self.carry_out(&conclusion.actions);
                     }
                 }
             }
             for volume in state.volumes() {
-                if let Reclaim::Act(effects) = reclaim(volume, &state, &settings) {
-                    self.carry_out(&effects);
+                if let Reclaim::Act(actions) = reclaim(volume, &state, &settings) {
+                    self.carry_out(&actions);
                 }
             }
         }

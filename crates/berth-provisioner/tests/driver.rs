@@ -3,6 +3,7 @@
 
 mod support;
 
+use berth_core::effect::Effect;
 use berth_provisioner::capacity::pools::{Pool, PoolClass, PoolNodes, report};
 use berth_provisioner::csi::{Client, ClientSettings, ConnectError, proto};
 use berth_provisioner::driver::{ControllerService, IdentityService, NAME, NodeService, Server, Store};
@@ -143,9 +144,12 @@ async fn inline_volumes_with_a_size() {
         bytes: free().await << 30,
         expires: None,
     };
-    let patch = report(&PoolClass::Ephemeral, &pool);
-    assert_eq!(patch["status"]["storage"][0]["storageClassName"], "<ephemeral>");
-    assert_eq!(patch["status"]["storage"][0]["pools"][0]["capacity"], "4Gi");
+    let Effect::Patch(patch) = report(NAME, &PoolClass::Ephemeral, &pool) else {
+        panic!("not a patch")
+    };
+    let reported = &patch.body["status"]["storage"][0];
+    assert_eq!(reported["storageClassName"], "<ephemeral>");
+    assert_eq!(reported["pools"][0]["capacity"], "4Gi");
     // Publishing twice is the same as once.
     node.node_publish_volume(inline("csi-redis-1", &target("redis-1"), "6Gi"))
         .await

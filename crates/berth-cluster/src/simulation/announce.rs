@@ -3,7 +3,6 @@
 use super::Simulation;
 use crate::key_for;
 use berth_core::api::StorageClass;
-use berth_core::effect::Effect;
 use berth_core::names::driver_object;
 use berth_provisioner::builtin::Builtin;
 use berth_provisioner::capacity::pools::{self, Pool, PoolClass, PoolNodes};
@@ -36,24 +35,12 @@ impl Simulation {
     fn announce(&mut self, class: &StorageClass, pool: &Pool) -> bool {
         let driver = key_for("CSIDriver", "", &driver_object(&class.provisioner));
         if self.get(&driver).is_none() {
-            let object = Effect::Create(Box::new(pools::driver(&class.provisioner)));
             // Nobody else makes it at the same time.
-            let _ = self.carry_out(&[object]);
+            let _ = self.carry_out(&[pools::driver(&class.provisioner)]);
         }
         let before = self.cluster.version();
-        let everywhere = Pool {
-            name: "unlimited".to_owned(),
-            nodes: PoolNodes::All,
-            bytes: i64::MAX,
-            expires: None,
-        };
         let of_class = PoolClass::Class(class.metadata.name.clone());
-        for report in [
-            pools::report(&PoolClass::Fallback, &everywhere),
-            pools::report(&of_class, pool),
-        ] {
-            self.change(&driver, Some("status"), report);
-        }
+        let _ = self.carry_out(&[pools::announce(&class.provisioner, &of_class, pool)]);
         self.cluster.version() > before
     }
 }

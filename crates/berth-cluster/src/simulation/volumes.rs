@@ -1,13 +1,13 @@
 //! The parts of the volume controller and of the provisioners in a simulation.
 
-use super::{Simulation, seam};
+use super::Simulation;
 use berth_controller as controller;
 use berth_core::api::{Kind, Object, PersistentVolumeClaim};
 use berth_core::dispute::Disputes;
-use berth_core::effect::{Delete, Effect, Event, EventType, Guard, ObjectKey, When};
+use berth_core::effect::{Effect, ObjectKey, When};
 use berth_provisioner::backoff::backoff;
 use berth_provisioner::builtin::{Builtin, Layout};
-use berth_provisioner::effect::Effect as Provisioning;
+use berth_provisioner::effect::Action;
 use berth_provisioner::reclaim::{self, Reclaim};
 use berth_provisioner::settings::Settings;
 use berth_provisioner::step::{self, Attempt, Decision};
@@ -205,9 +205,9 @@ impl Simulation {
             }) else {
                 continue;
             };
-            let (effects, retry) = match step::step(&claim, &self.provisioners.state, &settings) {
+            let (actions, retry) = match step::step(&claim, &self.provisioners.state, &settings) {
                 Decision::Nothing(_) => continue,
-                Decision::Act { effects, retry } => (effects, retry),
+                Decision::Act { actions, retry } => (actions, retry),
                 Decision::Ask(attempt) => {
                     let drawn = match Layout::of(&attempt.request.class) {
                         // Built-in provisioners count what they have themselves.
@@ -219,17 +219,13 @@ impl Simulation {
                         self.give_back(&attempt.request.name);
                     }
                     let conclusion = answer::conclude(&attempt, &answer, &settings);
-                    let mut effects = attempt.before.clone();
-                    effects.extend(conclusion.effects);
-                    (effects, conclusion.retry)
+                    (conclusion.actions, conclusion.retry)
                 }
             };
             moved = true;
-            for effect in effects {
-                self.carry_out_one(effect);
-            }
+            let refused = !self.carry_out_actions(actions);
             let key = ObjectKey::of(Kind::PersistentVolumeClaim, &claim.metadata);
-            if retry {
+            if retry || refused {
                 let at = self.provisioners.failures.again(&key, self.now);
                 let again = (key.namespace, key.name);
                 self.provisioners.retry.entry(at).or_default().insert(again);
@@ -256,51 +252,42 @@ impl Simulation {
             return false;
         }
         let settings = Settings::builtin(provisioner);
-        let Reclaim::Act(effects) = reclaim::reclaim(&volume, &self.provisioners.state, &settings) else {
+        let Reclaim::Act(actions) = reclaim::reclaim(&volume, &self.provisioners.state, &settings) else {
             return false;
         };
-        for effect in effects {
-            self.carry_out_one(effect);
-        }
+        self.carry_out_actions(actions);
         self.take_changes()
     }
 
-    fn carry_out_one(&mut self, effect: Provisioning) {
-        let effect = match effect {
-            Provisioning::Change(target, change) => {
-                let target = seam::target(target.kind, &target.namespace, &target.name, &target.uid, 0);
-                let current = self.get(&target.key);
-                let Some(body) = current.and_then(|current| change.patch(current).ok().flatten()) else {
-                    return;
-                };
-                seam::patch(target, Guard::Uid, None, body)
+    /// Carries out actions in order, until one is refused. Says whether all of them were carried out.
+    fn carry_out_actions(&mut self, actions: Vec<Action>) -> bool {
+        let mut effects = Vec::new();
+        for action in actions {
+            match action {
+                Action::Api(effect) => effects.push(effect),
+                Action::DeleteBacking(backing) => {
+                    if !self.carry_out_effects(&std::mem::take(&mut effects)) {
+                        return false;
+                    }
+                    self.provisioners.builtin.delete(&backing.handle);
+                    self.give_back(&backing.handle);
+                }
             }
-            Provisioning::CreateVolume(volume) => Effect::Create(volume),
-            Provisioning::DeleteVolume(target) => Effect::Delete(Delete {
-                target: seam::target(Kind::PersistentVolume, "", &target.name, &target.uid, 0),
-                guard: Guard::Uid,
-                grace_seconds: None,
-            }),
-            Provisioning::DeleteBacking(backing) => {
-                self.provisioners.builtin.delete(&backing.handle);
-                self.give_back(&backing.handle);
-                return;
-            }
-            Provisioning::Emit(event) => {
-                let about = &event.about;
-                Effect::Event(Event {
-                    about: seam::target(about.kind, &about.namespace, &about.name, &about.uid, 0),
-                    event_type: match event.event_type {
-                        berth_provisioner::effect::EventType::Warning => EventType::Warning,
-                        berth_provisioner::effect::EventType::Normal => EventType::Normal,
-                    },
-                    reason: event.reason.name(),
-                    message: event.message,
-                    source: "provisioner".into(),
-                })
-            }
-        };
-        // A volume of that name was made for the same claim before, and one that is gone counts as deleted.
-        let _ = self.carry_out(&[effect]);
+        }
+        self.carry_out_effects(&effects)
+    }
+
+    fn carry_out_effects(&mut self, effects: &[Effect]) -> bool {
+        let carried = self.carry_out(effects);
+        for (key, when) in carried.again {
+            let at = match when {
+                When::Now => self.now,
+                When::Backoff => self.provisioners.failures.again(&key, self.now),
+                When::At(at) => at,
+            };
+            let again = (key.namespace, key.name);
+            self.provisioners.retry.entry(at).or_default().insert(again);
+        }
+        carried.refused.is_none()
     }
 }

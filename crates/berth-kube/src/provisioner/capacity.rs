@@ -2,12 +2,12 @@
 
 use super::backend::Backend;
 use berth_core::api::{CsiNode, CsiStorageCapacity, ObjectMeta, PersistentVolume, StorageClass};
+use berth_core::effect::Effect;
 use berth_core::names;
 use berth_provisioner::builtin::Builtin;
 use berth_provisioner::capacity::pools::{Pool, PoolClass, PoolNodes};
 use berth_provisioner::capacity::{
-    Available, CapacityEffect, Item, Owner, Producer, ProducerSettings, Query, labelled_segments, managed_by,
-    node_segment, segments,
+    Available, Item, Owner, Producer, ProducerSettings, Query, labelled_segments, managed_by, node_segment, segments,
 };
 use berth_provisioner::request::places_of;
 use berth_provisioner::settings::Settings;
@@ -25,7 +25,7 @@ pub enum CapacityForm {
     Objects,
     /// Pools in the status of the `CSIDriver`, where the server has it.
     DriverStatus,
-    /// The same pools in a custom resource of ours.
+    /// Pools in a custom resource of ours.
     CustomResource,
 }
 
@@ -83,7 +83,7 @@ impl CapacityOptions {
 #[derive(Debug)]
 pub(super) enum Publication {
     /// An object.
-    Object(CapacityEffect),
+    Object(Effect),
     /// A pool of a driver is reported.
     Report(PoolClass, Pool),
     /// A pool of a driver is taken away.
@@ -94,19 +94,21 @@ impl Publication {
     /// What is written to: an object, or a pool of a driver.
     fn subject(&self, driver: &str) -> Subject {
         let (class, name) = match self {
-            Self::Object(CapacityEffect::Create(object)) => {
-                ("", object["metadata"]["name"].as_str().unwrap_or_default())
-            }
-            Self::Object(CapacityEffect::Update { name, .. } | CapacityEffect::Delete { name }) => ("", name.as_str()),
-            Self::Report(class, pool) => (class.name(), pool.name.as_str()),
-            Self::Withdraw(class, pool) => (class.name(), pool.as_str()),
+            Self::Object(effect) => ("", written_name(effect)),
+            Self::Report(class, pool) => (class.name(), pool.name.clone()),
+            Self::Withdraw(class, pool) => (class.name(), pool.clone()),
         };
         Subject {
             driver: driver.to_owned(),
             class: class.to_owned(),
-            name: name.to_owned(),
+            name,
         }
     }
+}
+
+/// The name of the object that an effect writes.
+fn written_name(effect: &Effect) -> String {
+    effect.writes_to().map(|key| key.name).unwrap_or_default()
 }
 
 /// What a write is about. Two writes about the same are never under way together: the older could come last.
@@ -190,16 +192,18 @@ impl Publisher {
         self.epoch.elapsed()
     }
 
-    fn write(&mut self, driver: &str, effects: Vec<CapacityEffect>) {
+    fn write(&mut self, driver: &str, effects: Vec<Effect>) {
         for effect in effects {
             let publication = match (self.options.form, effect) {
                 (CapacityForm::Objects, effect) => Publication::Object(effect),
-                (_, CapacityEffect::Delete { name }) => {
-                    let Some(item) = self.pools.remove(&name) else { continue };
+                (_, effect @ Effect::Delete(_)) => {
+                    let Some(item) = self.pools.remove(&written_name(&effect)) else {
+                        continue;
+                    };
                     Publication::Withdraw(pool_class(&item), self.pool_name(driver, &item))
                 }
                 // Pools are reported when the backend answers.
-                (_, CapacityEffect::Create(_) | CapacityEffect::Update { .. }) => continue,
+                (_, _) => continue,
             };
             self.push(driver, None, publication);
         }
@@ -345,9 +349,8 @@ impl Publisher {
             (CapacityForm::Objects, Some(effect), _) => Publication::Object(effect),
             (CapacityForm::Objects, None, _) | (_, _, None) => return,
             (_, effect, Some(available)) => {
-                if let Some(CapacityEffect::Create(object)) = &effect {
-                    let name = object["metadata"]["name"].as_str().unwrap_or_default();
-                    self.pools.insert(name.to_owned(), item.clone());
+                if let Some(create @ Effect::Create(_)) = &effect {
+                    self.pools.insert(written_name(create), item.clone());
                 }
                 if !is_published {
                     // It is no longer wanted.

@@ -16,6 +16,7 @@ mod effects;
 mod metrics;
 mod owner;
 mod ownership;
+mod publish;
 mod secrets;
 
 pub use backend::Backend;
@@ -28,11 +29,12 @@ pub use crate::component::RunError;
 
 use crate::api::Api;
 use crate::component::{Component, ProcessOptions, RunMetrics};
+use crate::executor::Executor;
 use crate::inbox::Inbox;
 use crate::recorder::Recorder;
 use berth_core::api::Kind;
 use berth_provisioner::settings::Settings;
-use effects::Executor;
+use effects::Worker;
 use owner::Owner;
 use prometheus_client::registry::Registry;
 use std::time::Duration;
@@ -122,13 +124,9 @@ impl Component for Options {
     }
 
     fn owner(self, api: Api, recorder: Recorder, inbox: Inbox) -> Owner {
-        let executor = Executor {
-            api,
-            recorder,
-            backend: self.backend.clone(),
-            metrics: self.metrics.clone(),
-        };
-        Owner::new(executor, self, inbox)
+        let executor = Executor::new(api, recorder);
+        let worker = Worker::new(executor, self.backend.clone(), self.metrics.clone());
+        Owner::new(worker, self, inbox)
     }
 }
 

@@ -2,17 +2,17 @@
 
 use super::Options;
 use super::capacity::{Publisher, Question, Subject, Write};
-use super::effects::{Executor, Outcome};
+use super::effects::{Outcome, Worker};
 use crate::backoff::Backoff;
 use crate::component;
 use crate::endpoint::PULSE;
+use crate::executor::{Answer, Gone};
 use crate::inbox::{Inbox, Message};
 use crate::queue::{Failure, Queue};
 use crate::watch::{Change, ObjectName};
 use berth_core::api::{CsiStorageCapacity, Kind, Object, PersistentVolume, PersistentVolumeClaim};
 use berth_core::names;
 use berth_provisioner::capacity::{Available, Item};
-use berth_provisioner::effect::Target;
 use berth_provisioner::reclaim::{Reclaim, delete_failed, reclaim};
 use berth_provisioner::request::{FailureKind, volume_name};
 use berth_provisioner::settings::Settings;
@@ -47,7 +47,7 @@ enum Finished {
 
 /// The state and everything around it.
 pub(crate) struct Owner {
-    executor: Executor,
+    worker: Worker,
     options: Options,
     settings: BTreeMap<String, Settings>,
     state: State,
@@ -124,14 +124,14 @@ impl component::Owner for Owner {
 }
 
 impl Owner {
-    pub(super) fn new(executor: Executor, options: Options, inbox: Inbox) -> Self {
+    pub(super) fn new(worker: Worker, options: Options, inbox: Inbox) -> Self {
         let settings = options
             .settings
             .iter()
             .map(|one| (one.provisioner.clone(), one.clone()));
         let publisher = options.capacity.clone();
         Self {
-            executor,
+            worker,
             settings: settings.collect(),
             publisher: publisher.map(|capacity| Publisher::new(capacity, &options.settings)),
             options,
@@ -180,7 +180,7 @@ impl Owner {
             }
         }
         self.publish();
-        let metrics = &self.executor.metrics;
+        let metrics = &self.worker.metrics;
         let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
         metrics.queue.set(count(self.queue.len()));
         metrics.in_flight.set(count(self.workers.len()));
@@ -201,32 +201,37 @@ impl Owner {
                 });
                 match decided {
                     None | Some((Decision::Nothing(_), _)) => self.queue.succeeded(&key),
-                    Some((Decision::Act { effects, retry }, _)) => {
-                        self.work(key, move |executor| async move {
-                            executor.act(&effects, retry, |_| None).await
-                        });
+                    Some((Decision::Act { actions, retry }, _)) => {
+                        self.work(
+                            key,
+                            move |worker| async move { worker.act(&actions, retry, |_| None).await },
+                        );
                     }
                     Some((Decision::Ask(attempt), settings)) => self.ask(key, attempt, settings),
                 }
             }
-            Key::Volume(name) => match self.state.volume(name).map(|volume| self.reclaim(volume)) {
-                None | Some(Reclaim::Nothing) => self.queue.succeeded(&key),
-                Some(Reclaim::Wait { because }) => {
-                    if let Some(volume) = self.state.volume(name) {
-                        self.executor.emit(delete_failed(volume, &because));
-                    }
+            Key::Volume(name) => {
+                let volume = self.state.volume(name);
+                let found = volume.and_then(|volume| Some((volume, self.settings_of_volume(volume)?)));
+                let Some((volume, settings)) = found else {
                     self.queue.succeeded(&key);
+                    return;
+                };
+                match reclaim(volume, &self.state, settings) {
+                    Reclaim::Nothing => self.queue.succeeded(&key),
+                    Reclaim::Wait { because } => {
+                        self.worker.executor.tell(delete_failed(volume, &because, settings));
+                        self.queue.succeeded(&key);
+                    }
+                    Reclaim::Act(actions) => {
+                        let (volume, settings) = (volume.clone(), settings.clone());
+                        self.work(key, move |worker| async move {
+                            let failed = |problem: &str| Some(delete_failed(&volume, problem, &settings));
+                            worker.act(&actions, false, failed).await
+                        });
+                    }
                 }
-                Some(Reclaim::Act(effects)) => {
-                    let Some(volume) = self.state.volume(name).cloned() else {
-                        return;
-                    };
-                    self.work(key, move |executor| async move {
-                        let failed = |problem: &str| Some(delete_failed(&volume, problem));
-                        executor.act(&effects, false, failed).await
-                    });
-                }
-            },
+            }
         }
     }
 
@@ -237,18 +242,17 @@ impl Owner {
         }
         let claim = &attempt.request.claim;
         if claim.metadata.annotation(names::ATTEMPT).is_none() {
-            self.executor.emit(started(claim));
+            self.worker.executor.tell(started(claim, &settings));
         }
         let answer = self.options.backend.answer_now(&attempt.request, self.state.nodes());
-        self.work(key, move |executor| async move {
-            executor.attempt(&attempt, answer, &settings).await
+        self.work(key, move |worker| async move {
+            worker.attempt(*attempt, answer, &settings).await
         });
     }
 
-    fn reclaim(&self, volume: &PersistentVolume) -> Reclaim {
-        let driver = volume.metadata.annotation(names::PROVISIONED_BY);
-        let settings = driver.and_then(|driver| self.settings.get(driver));
-        settings.map_or(Reclaim::Nothing, |settings| reclaim(volume, &self.state, settings))
+    fn settings_of_volume(&self, volume: &PersistentVolume) -> Option<&Settings> {
+        let driver = volume.metadata.annotation(names::PROVISIONED_BY)?;
+        self.settings.get(driver)
     }
 
     fn settings_of(&self, claim: &PersistentVolumeClaim) -> Option<&Settings> {
@@ -259,13 +263,13 @@ impl Owner {
     }
 
     /// Gives an object to a worker. Nobody else touches it meanwhile.
-    fn work<F>(&mut self, key: Key, job: impl FnOnce(Executor) -> F)
+    fn work<F>(&mut self, key: Key, job: impl FnOnce(Worker) -> F)
     where
         F: Future<Output = Outcome> + Send + 'static,
     {
         self.queue.lock(std::slice::from_ref(&key));
         self.begun.insert(key.clone(), self.version_of(&key));
-        let job = job(self.executor.clone());
+        let job = job(self.worker.clone());
         self.workers.spawn(async move { Finished::Object(key, job.await) });
     }
 
@@ -273,7 +277,7 @@ impl Owner {
         let Some(publisher) = &mut self.publisher else { return };
         publisher.refresh_segments(&self.state, &self.options.backend);
         while self.publishing.len() < publisher.options.workers.max(1) {
-            let executor = self.executor.clone();
+            let worker = self.worker.clone();
             if let Some(Write {
                 driver,
                 item,
@@ -283,13 +287,13 @@ impl Owner {
             {
                 let options = publisher.options.clone();
                 self.publishing.spawn(async move {
-                    let written = executor.publish(&options, &driver, &publication).await;
+                    let written = worker.publish(&options, &driver, &publication).await;
                     Finished::Written(subject, item, written)
                 });
             } else if let Some(Question { driver, query }) = publisher.next_question() {
                 let class = self.state.class(&query.item.class).cloned();
                 self.publishing.spawn(async move {
-                    let answer = executor.capacity(&query, class.as_ref()).await;
+                    let answer = worker.capacity(&query, class.as_ref()).await;
                     Finished::Asked(driver, query.item, answer)
                 });
             } else {
@@ -332,12 +336,12 @@ impl Owner {
             // Whether the backend was asked is not known here if the step is to be run again.
             None => drop(self.heard.remove(&key)),
         }
-        for target in outcome.gone {
-            self.find_gone(target);
+        for gone in &outcome.gone {
+            self.find_gone(gone);
         }
-        let versions = outcome.fresh.iter().map(|object| &object.metadata().resource_version);
+        let versions = outcome.fresh.iter().map(|answer| &answer.resource_version);
         let own: Vec<String> = versions.chain(&begun).cloned().collect();
-        for object in outcome.fresh {
+        for object in outcome.fresh.iter().filter_map(Answer::object) {
             self.refresh(&object);
         }
         let now = Instant::now();
@@ -358,22 +362,22 @@ impl Owner {
     }
 
     /// An object turned out to be gone.
-    fn find_gone(&mut self, target: Target) {
-        let Target {
-            kind,
-            namespace,
-            name,
-            uid,
-        } = target;
-        let known = match kind {
-            Kind::PersistentVolumeClaim => self.state.claim(&namespace, &name).map(|one| &one.metadata.uid),
-            _ => self.state.volume(&name).map(|one| &one.metadata.uid),
+    fn find_gone(&mut self, gone: &Gone) {
+        let (namespace, name) = (&gone.key.namespace, &gone.key.name);
+        let is_claim = gone.key.kind == Kind::PersistentVolumeClaim.name();
+        let known = if is_claim {
+            self.state.claim(namespace, name).map(|one| &one.metadata.uid)
+        } else {
+            self.state.volume(name).map(|one| &one.metadata.uid)
         };
-        if known == Some(&uid) {
-            if kind == Kind::PersistentVolume {
-                self.volume_vanished(&name);
-            }
-            self.state.remove(kind, &namespace, &name);
+        if known != Some(&gone.uid) {
+            return;
+        }
+        if is_claim {
+            self.state.remove(Kind::PersistentVolumeClaim, namespace, name);
+        } else {
+            self.volume_vanished(name);
+            self.state.remove(Kind::PersistentVolume, "", name);
         }
     }
 

@@ -64,20 +64,13 @@ impl Cluster {
         list["items"].as_array().cloned().unwrap_or_default()
     }
 
+    /// Deletes an object as a user does: in whatever version it is.
     pub async fn delete(&self, kind: Kind, namespace: &str, name: &str) {
         let object = self.get(kind, namespace, name).await.unwrap();
-        let meta = |key: &str| object["metadata"][key].as_str().unwrap().to_owned();
-        let result = self
-            .api
-            .delete(
-                Resource::of(kind),
-                namespace,
-                name,
-                &meta("uid"),
-                &meta("resourceVersion"),
-            )
-            .await;
-        result.unwrap();
+        let uid = &object["metadata"]["uid"];
+        let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}});
+        let deleted = self.api.delete_with(Resource::of(kind), namespace, name, &options).await;
+        deleted.unwrap();
     }
 
     /// Deletes an object that finalizers would keep.

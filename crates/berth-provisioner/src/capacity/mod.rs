@@ -1,7 +1,8 @@
 //! Capacity, published: how much room each class has in each segment of the cluster.
 //!
 //! There are two forms. Today's is one `CSIStorageCapacity` object for each class and segment
-//! ([`Producer`]); the design's own is pools in the status of a `CSIDriver` ([`pools`]). Both are made
+//! ([`Producer`]); that of the first drafts of KEP-1472 (storage capacity) is pools in the status of a `CSIDriver`
+//! ([`pools`]). Both are made
 //! here from the same questions to the driver, as pure differences between what is and what should be.
 //!
 //! This module must not know who asks the driver, nor what time it is: answers and time come in.
@@ -12,7 +13,7 @@ mod producer;
 mod segments;
 
 pub use object::{Owner, driver_label, managed_by};
-pub use producer::{CapacityEffect, Item, Producer, ProducerSettings, Query};
+pub use producer::{Item, Producer, ProducerSettings, Query};
 pub use segments::{labelled_segments, node_segment, segments};
 
 /// What a driver says is free.

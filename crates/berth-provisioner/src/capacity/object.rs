@@ -1,9 +1,11 @@
 //! The object that publishes the room of one class in one segment.
 
 use super::{Available, Item, ProducerSettings};
+use berth_core::api::Kind;
+use berth_core::effect::{Delete, Effect, Guard, Merge, ObjectKey, Patch, Target};
 use berth_core::names::{CAPACITY_DRIVER, CAPACITY_MANAGED_BY};
 use berth_core::quantity::Bytes;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 
 /// The object that the published ones go away with, such as the provisioner's Deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +56,8 @@ pub(super) fn name(settings: &ProducerSettings, item: &Item) -> String {
     format!("csisc-{:016x}", fnv1a(bytes))
 }
 
-pub(super) fn create(settings: &ProducerSettings, item: &Item, available: Available) -> Value {
+/// The write that publishes an object.
+pub(super) fn create(settings: &ProducerSettings, item: &Item, available: Available) -> Effect {
     let mut labels = Map::new();
     labels.insert(CAPACITY_DRIVER.to_owned(), json!(driver_label(&settings.driver)));
     labels.insert(CAPACITY_MANAGED_BY.to_owned(), json!(settings.managed_by));
@@ -83,15 +86,41 @@ pub(super) fn create(settings: &ProducerSettings, item: &Item, available: Availa
     if let Some(largest) = available.maximum_volume_size {
         object["maximumVolumeSize"] = json!(quantity(largest));
     }
-    object
+    Effect::Create(Box::new(object))
 }
 
-/// The merge patch that brings an object up to date.
-pub(super) fn update(available: Available) -> Value {
-    json!({
-        "capacity": quantity(available.bytes),
-        "maximumVolumeSize": available.maximum_volume_size.map(quantity),
+/// The write that brings an object up to date. Nobody else sets these fields, so any version will do.
+pub(super) fn update(settings: &ProducerSettings, name: &str, uid: &str, available: Available) -> Effect {
+    Effect::Patch(Patch {
+        target: target(settings, name, uid),
+        guard: Guard::Uid,
+        subresource: None,
+        merge: Merge::Json,
+        body: json!({
+            "capacity": quantity(available.bytes),
+            "maximumVolumeSize": available.maximum_volume_size.map(quantity),
+        }),
+        name: "update_capacity",
     })
+}
+
+/// The write that takes an object away.
+pub(super) fn delete(settings: &ProducerSettings, name: &str, uid: &str) -> Effect {
+    Effect::Delete(Delete {
+        target: target(settings, name, uid),
+        guard: Guard::Uid,
+        grace_seconds: None,
+    })
+}
+
+fn target(settings: &ProducerSettings, name: &str, uid: &str) -> Target {
+    let kind = Kind::CsiStorageCapacity;
+    Target {
+        api_version: kind.api_version(),
+        key: ObjectKey::new(kind.name(), &settings.namespace, name),
+        uid: uid.to_owned(),
+        resource_version: String::new(),
+    }
 }
 
 fn quantity(bytes: i64) -> String {

@@ -1,10 +1,11 @@
-//! Capacity in the design's own form: pools in the status of a `CSIDriver`.
+//! Capacity as the first drafts of KEP-1472 (storage capacity) publish it: pools in the status of a `CSIDriver`.
 //!
 //! Each writer patches its own pool and nothing else, so writers never meet: lists are merged by class
 //! and by pool name. A pool that its writer no longer renews expires.
 
 use crate::topology::Segment;
-use berth_core::api::CsiDriver;
+use berth_core::api::{CsiDriver, Kind};
+use berth_core::effect::{Effect, Guard, Merge, ObjectKey, Patch, Target};
 use berth_core::names::{EPHEMERAL_CLASS, FALLBACK_CLASS, driver_object};
 use berth_core::quantity::Bytes;
 use jiff::Timestamp;
@@ -89,31 +90,65 @@ pub fn is_tracked(driver: &CsiDriver) -> bool {
     driver.spec.capacity_tracking == Some(true)
 }
 
-/// The object of a driver that has none of its own, such as a built-in provisioner.
+/// Makes the object of a driver that has none of its own, such as a built-in provisioner.
 #[must_use]
-pub fn driver(provisioner: &str) -> Value {
-    json!({
+pub fn driver(provisioner: &str) -> Effect {
+    Effect::Create(Box::new(json!({
         "apiVersion": "storage.k8s.io/v1",
         "kind": "CSIDriver",
         "metadata": {"name": driver_object(provisioner)},
         "spec": {"attachRequired": false, "podInfoOnMount": false, "capacityTracking": true},
+    })))
+}
+
+/// Reports one pool in the status of a driver.
+#[must_use]
+pub fn report(driver: &str, class: &PoolClass, pool: &Pool) -> Effect {
+    patch(driver, "report_pool", &[(class, pool.to_json())])
+}
+
+/// Reports one pool of a driver whose other classes have no limit. That is said with every pool, so that there is no
+/// moment in which only one of the two is known.
+#[must_use]
+pub fn announce(driver: &str, class: &PoolClass, pool: &Pool) -> Effect {
+    let everywhere = Pool {
+        name: "unlimited".to_owned(),
+        nodes: PoolNodes::All,
+        bytes: i64::MAX,
+        expires: None,
+    };
+    let pools = [(&PoolClass::Fallback, everywhere.to_json()), (class, pool.to_json())];
+    patch(driver, "report_pool", &pools)
+}
+
+/// Takes one pool away from the status of a driver.
+#[must_use]
+pub fn withdraw(driver: &str, class: &PoolClass, pool: &str) -> Effect {
+    let gone = json!({"$patch": "delete", "name": pool});
+    patch(driver, "withdraw_pool", &[(class, gone)])
+}
+
+/// Merges pools into the status of a driver. Each writer has pools of its own, so any version will do.
+fn patch(driver: &str, name: &'static str, pools: &[(&PoolClass, Value)]) -> Effect {
+    let kind = Kind::CsiDriver;
+    Effect::Patch(Patch {
+        target: Target {
+            api_version: kind.api_version(),
+            key: ObjectKey::new(kind.name(), "", driver_object(driver)),
+            ..Target::default()
+        },
+        guard: Guard::Uid,
+        subresource: Some("status"),
+        merge: Merge::Strategic,
+        body: json!({"status": storage(pools)}),
+        name,
     })
 }
 
-/// The strategic merge patch of a driver's status that reports one pool.
-#[must_use]
-pub fn report(class: &PoolClass, pool: &Pool) -> Value {
-    status(class, &pool.to_json())
-}
-
-/// The strategic merge patch of a driver's status that takes one pool away.
-#[must_use]
-pub fn withdraw(class: &PoolClass, pool: &str) -> Value {
-    status(class, &json!({"$patch": "delete", "name": pool}))
-}
-
-fn status(class: &PoolClass, pool: &Value) -> Value {
-    json!({"status": {"storage": [{"storageClassName": class.name(), "pools": [pool]}]}})
+fn storage(pools: &[(&PoolClass, Value)]) -> Value {
+    let of_class = |(class, pool): &(&PoolClass, Value)| json!({"storageClassName": class.name(), "pools": [pool]});
+    let storage: Vec<Value> = pools.iter().map(of_class).collect();
+    json!({"storage": storage})
 }
 
 /// The group and version of the custom resource that has the same status, for clusters whose `CSIDriver` has none.
@@ -121,25 +156,29 @@ pub const CUSTOM_API_VERSION: &str = "storage.berth.dev/v1alpha1";
 /// Its kind.
 pub const CUSTOM_KIND: &str = "CSIDriverCapacity";
 
-/// The same as a configuration for server-side apply on the custom resource, which knows no strategic patches.
+/// The configuration for server-side apply that reports a pool on the custom resource, which knows no strategic patches.
 /// Each pool has a field manager of its own; applying no pool takes it away.
 #[must_use]
-pub fn apply(driver: &str, pools: &[(PoolClass, Pool)]) -> Value {
-    let storage: Vec<Value> = pools
-        .iter()
-        .map(|(class, pool)| json!({"storageClassName": class.name(), "pools": [pool.to_json()]}))
-        .collect();
+pub fn apply(driver: &str, class: &PoolClass, pool: Option<&Pool>) -> Value {
+    let pools: Vec<_> = pool.iter().map(|pool| (class, pool.to_json())).collect();
     json!({
         "apiVersion": CUSTOM_API_VERSION,
         "kind": CUSTOM_KIND,
         "metadata": {"name": driver},
-        "status": {"storage": storage},
+        "status": storage(&pools),
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn body(effect: Effect) -> Value {
+        match effect {
+            Effect::Patch(patch) => patch.body,
+            other => panic!("{other:?}"),
+        }
+    }
 
     #[test]
     fn a_writer_patches_its_own_pool_only() {
@@ -150,13 +189,13 @@ mod tests {
             expires: Some("2026-11-15T04:00:00.5Z".parse().unwrap()),
         };
         assert_eq!(
-            report(&PoolClass::Ephemeral, &pool),
+            body(report("d", &PoolClass::Ephemeral, &pool)),
             json!({"status": {"storage": [{"storageClassName": "<ephemeral>", "pools": [
                 {"name": "node-1", "nodeList": ["node-1"], "capacity": "64Gi",
                  "expiryTime": "2026-11-15T04:00:00Z"}]}]}})
         );
         assert_eq!(
-            withdraw(&PoolClass::Fallback, "node-1"),
+            body(withdraw("d", &PoolClass::Fallback, "node-1")),
             json!({"status": {"storage": [{"storageClassName": "<fallback>", "pools": [
                 {"$patch": "delete", "name": "node-1"}]}]}})
         );
@@ -174,7 +213,7 @@ mod tests {
             bytes: 10 << 30,
             expires: None,
         };
-        let mut driver = report(&PoolClass::Class("fast".into()), &pool);
+        let mut driver = body(report("d", &PoolClass::Class("fast".into()), &pool));
         driver["apiVersion"] = json!("storage.k8s.io/v1");
         driver["kind"] = json!("CSIDriver");
         driver["metadata"] = json!({"name": "example.com"});

@@ -16,8 +16,8 @@ use crate::backoff::backoff;
 use crate::request::Place;
 use crate::topology::Segment;
 use berth_core::api::{CsiStorageCapacity, StorageClass};
+use berth_core::effect::Effect;
 use berth_core::names::{CAPACITY_DRIVER, CAPACITY_MANAGED_BY};
-use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,29 +55,12 @@ pub struct Query {
     pub parameters: BTreeMap<String, String>,
 }
 
-/// A write to the API. Names are within the settings' namespace.
-#[derive(Clone, Debug, PartialEq)]
-pub enum CapacityEffect {
-    /// Create an object.
-    Create(Value),
-    /// Change an object by a JSON merge patch.
-    Update {
-        /// Its name.
-        name: String,
-        /// The patch.
-        patch: Value,
-    },
-    /// Delete an object.
-    Delete {
-        /// Its name.
-        name: String,
-    },
-}
-
 /// An object as it was last seen or written.
 #[derive(Clone, Debug)]
 struct Published {
     name: String,
+    /// Empty until it was seen.
+    uid: String,
     /// What it says; not known after a write that may or may not have been made.
     available: Option<Available>,
     /// It is certain to be there: it was seen, or a write of it was answered.
@@ -93,7 +76,7 @@ pub struct Producer {
     /// The segments of classes that have their own.
     own_segments: BTreeMap<String, BTreeSet<Arc<Segment>>>,
     published: BTreeMap<Item, Published>,
-    /// The same by the names of the objects.
+    /// What is published, by the names of the objects.
     names: BTreeMap<String, Item>,
     queue: VecDeque<Item>,
     queued: BTreeSet<Item>,
@@ -126,7 +109,7 @@ impl Producer {
     }
 
     /// The segments have changed: objects of those that are gone go.
-    pub fn set_segments(&mut self, segments: BTreeSet<Segment>) -> Vec<CapacityEffect> {
+    pub fn set_segments(&mut self, segments: BTreeSet<Segment>) -> Vec<Effect> {
         let segments: BTreeSet<Arc<Segment>> = segments.into_iter().map(Arc::new).collect();
         let new: Vec<_> = segments.difference(&self.segments).cloned().collect();
         self.segments = segments;
@@ -138,8 +121,9 @@ impl Producer {
         self.drop_obsolete()
     }
 
-    /// The same for one class whose volumes are placed by labels of their own, such as a built-in provisioner's.
-    pub fn set_class_segments(&mut self, class: &str, segments: BTreeSet<Segment>) -> Vec<CapacityEffect> {
+    /// The segments of one class have changed whose volumes are placed by labels of their own, such as a built-in
+    /// provisioner's: objects of those that are gone go.
+    pub fn set_class_segments(&mut self, class: &str, segments: BTreeSet<Segment>) -> Vec<Effect> {
         let segments: BTreeSet<Arc<Segment>> = segments.into_iter().map(Arc::new).collect();
         let before = self.own_segments.insert(class.to_owned(), segments.clone());
         if self.classes.contains_key(class) {
@@ -172,7 +156,7 @@ impl Producer {
     }
 
     /// A class is new or has changed.
-    pub fn upsert_class(&mut self, class: &StorageClass) -> Vec<CapacityEffect> {
+    pub fn upsert_class(&mut self, class: &StorageClass) -> Vec<Effect> {
         let name = &class.metadata.name;
         let wanted = class.provisioner == self.settings.driver && (self.settings.immediate || class.is_delayed());
         if !wanted {
@@ -187,7 +171,7 @@ impl Producer {
     }
 
     /// A class is gone.
-    pub fn remove_class(&mut self, name: &str) -> Vec<CapacityEffect> {
+    pub fn remove_class(&mut self, name: &str) -> Vec<Effect> {
         self.own_segments.remove(name);
         if self.classes.remove(name).is_none() {
             return Vec::new();
@@ -199,7 +183,7 @@ impl Producer {
         self.classes.contains_key(&item.class) && self.segments_of(&item.class).contains(&item.segment)
     }
 
-    fn drop_obsolete(&mut self) -> Vec<CapacityEffect> {
+    fn drop_obsolete(&mut self) -> Vec<Effect> {
         let mut gone: Vec<Item> = self.published.keys().cloned().collect();
         gone.retain(|item| !self.is_wanted(item));
         let (classes, common, own) = (&self.classes, &self.segments, &self.own_segments);
@@ -212,10 +196,9 @@ impl Producer {
         self.failures.retain(|item, _| wanted(item));
         self.waiting.retain(|(_, item)| wanted(item));
         self.due.retain(|item, _| wanted(item));
-        let deleted = gone.iter().filter_map(|item| self.forget(item));
-        deleted
-            .map(|object| CapacityEffect::Delete { name: object.name })
-            .collect()
+        let objects: Vec<Published> = gone.iter().filter_map(|item| self.forget(item)).collect();
+        let delete = |object: &Published| object::delete(&self.settings, &object.name, &object.uid);
+        objects.iter().map(delete).collect()
     }
 
     fn forget(&mut self, item: &Item) -> Option<Published> {
@@ -226,7 +209,7 @@ impl Producer {
 
     /// An object of the cluster: ours are taken over, those that nobody needs are deleted, and those of
     /// others are left alone.
-    pub fn observe(&mut self, seen: &CsiStorageCapacity) -> Vec<CapacityEffect> {
+    pub fn observe(&mut self, seen: &CsiStorageCapacity) -> Vec<Effect> {
         let labels = &seen.metadata.labels;
         let ours = labels.get(CAPACITY_DRIVER) == Some(&object::driver_label(&self.settings.driver))
             && labels.get(CAPACITY_MANAGED_BY) == Some(&self.settings.managed_by)
@@ -243,11 +226,12 @@ impl Producer {
             class: seen.storage_class_name.clone(),
             segment: Arc::new(segment),
         });
+        let uid = seen.metadata.uid.clone();
         let Some(item) = item.filter(|item| self.is_wanted(item)) else {
-            return vec![CapacityEffect::Delete { name }];
+            return vec![object::delete(&self.settings, &name, &uid)];
         };
         if self.published.get(&item).is_some_and(|known| known.name != name) {
-            return vec![CapacityEffect::Delete { name }];
+            return vec![object::delete(&self.settings, &name, &uid)];
         }
         let available = Available {
             bytes: seen.capacity.map_or(0, |quantity| quantity.value()),
@@ -256,6 +240,7 @@ impl Producer {
         self.names.insert(name.clone(), item.clone());
         let object = Published {
             name,
+            uid,
             available: Some(available),
             seen: true,
         };
@@ -351,7 +336,7 @@ impl Producer {
     }
 
     /// The driver has answered, or not.
-    pub fn answered(&mut self, item: &Item, answer: Option<Available>, now: Duration) -> Option<CapacityEffect> {
+    pub fn answered(&mut self, item: &Item, answer: Option<Available>, now: Duration) -> Option<Effect> {
         let again = self.asking.remove(item).unwrap_or(false);
         if !self.is_wanted(item) {
             return None;
@@ -370,21 +355,19 @@ impl Producer {
             }
             Some(object) => {
                 object.available = Some(available);
-                Some(CapacityEffect::Update {
-                    name: object.name.clone(),
-                    patch: object::update(available),
-                })
+                Some(object::update(&self.settings, &object.name, &object.uid, available))
             }
             None => {
                 let name = object::name(&self.settings, item);
                 self.names.insert(name.clone(), item.clone());
                 let object = Published {
                     name,
+                    uid: String::new(),
                     available: Some(available),
                     seen: false,
                 };
                 self.published.insert(item.clone(), object);
-                Some(CapacityEffect::Create(object::create(&self.settings, item, available)))
+                Some(object::create(&self.settings, item, available))
             }
         }
     }
@@ -403,7 +386,8 @@ impl Producer {
         }
     }
 
-    /// A write was not made, or nobody knows: what is published is not what was thought, so it is asked and written anew.
+    /// A write was not made, or nobody knows: what is published is not what was thought, so it is asked and written anew. An
+    /// object that was there already is one that the watch shows by then.
     pub fn write_failed(&mut self, item: &Item, now: Duration) {
         match self.published.get_mut(item) {
             // It is there, whatever it says: it is changed, and goes when nobody needs it any more.

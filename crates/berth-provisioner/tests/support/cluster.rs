@@ -1,9 +1,9 @@
 //! The API server of the tests, and who else lives there: a scheduler that chooses the next node, a
 //! controller that completes bindings.
 
-use berth_core::api::Object;
+use berth_core::api::{Object, PersistentVolumeClaim};
+use berth_core::effect::{Effect, Event, Fact, Guard, ObjectKey, Target};
 use berth_core::names;
-use berth_provisioner::effect::{Effect, Event, Target};
 use berth_provisioner::state::State;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +15,8 @@ pub enum WriteError {
     Conflict,
     /// The object is not there.
     NotFound,
+    /// What was decided on is not so.
+    Stale,
 }
 
 type Key = (String, String, String);
@@ -129,7 +131,7 @@ impl Cluster {
     }
 
     fn find(&self, target: &Target) -> Result<Key, WriteError> {
-        let key = key(target.kind.name(), &target.namespace, &target.name);
+        let key = key(&target.key.kind, &target.key.namespace, &target.key.name);
         let uid = self.objects.get(&key).map(|object| text(object, "/metadata/uid"));
         if uid == Some(target.uid.as_str()) {
             Ok(key)
@@ -138,26 +140,49 @@ impl Cluster {
         }
     }
 
-    /// Carries out an effect on the API. Effects on the backend are not ours.
-    pub fn apply(&mut self, effect: &Effect) -> Result<(), WriteError> {
+    fn version(&self, key: &Key) -> &str {
+        let object = self.objects.get(key);
+        object.map_or("", |object| text(object, "/metadata/resourceVersion"))
+    }
+
+    /// The claim of this name, as a watcher sees it.
+    pub fn claim(&self, namespace: &str, name: &str) -> PersistentVolumeClaim {
+        self.state().claim(namespace, name).unwrap().clone()
+    }
+
+    /// Carries out an effect. `written` are the versions that earlier effects of the same list left.
+    pub fn apply(&mut self, effect: &Effect, written: &mut BTreeMap<ObjectKey, String>) -> Result<(), WriteError> {
         match effect {
-            Effect::Change(target, change) => {
-                let Ok(key) = self.find(target) else {
-                    return if change.is_moot_without_object() {
-                        Ok(())
-                    } else {
-                        Err(WriteError::NotFound)
-                    };
-                };
-                if let Some(patch) = change.patch(&self.objects[&key]).map_err(|_| WriteError::Conflict)? {
-                    self.write()?;
-                    let mut object = self.objects[&key].clone();
-                    merge(&mut object, &patch);
-                    self.put(key, object);
+            Effect::Confirm(Fact::Unchanged(target)) => {
+                let key = self.find(target)?;
+                if self.version(&key) == target.resource_version {
+                    Ok(())
+                } else {
+                    Err(WriteError::Stale)
                 }
+            }
+            Effect::Confirm(Fact::Gone { key: gone, uid }) => {
+                let found = self.objects.get(&key(&gone.kind, &gone.namespace, &gone.name));
+                match found {
+                    Some(found) if uid.is_empty() || text(found, "/metadata/uid") == uid => Err(WriteError::Stale),
+                    _ => Ok(()),
+                }
+            }
+            Effect::Patch(patch) => {
+                let target = &patch.target;
+                let key = self.find(target)?;
+                self.write()?;
+                let decided = written.get(&target.key).unwrap_or(&target.resource_version);
+                if patch.guard == Guard::Version && self.version(&key) != decided {
+                    return Err(WriteError::Conflict);
+                }
+                let mut object = self.objects[&key].clone();
+                merge(&mut object, &patch.body);
+                self.put(key.clone(), object);
+                written.insert(target.key.clone(), self.version(&key).to_owned());
                 Ok(())
             }
-            Effect::CreateVolume(volume) => {
+            Effect::Create(volume) => {
                 self.write()?;
                 let name = text(volume, "/metadata/name").to_owned();
                 if self.get("PersistentVolume", "", &name).is_none() {
@@ -167,17 +192,20 @@ impl Cluster {
                 }
                 Ok(())
             }
-            Effect::DeleteVolume(target) => {
+            Effect::Delete(delete) => {
+                let target = &delete.target;
+                let key = self.find(target)?;
                 self.write()?;
-                if self.find(target).is_ok() {
-                    self.delete(target.kind.name(), &target.namespace, &target.name);
-                }
+                self.delete(&target.key.kind, &target.key.namespace, &target.key.name);
+                written.insert(target.key.clone(), self.version(&key).to_owned());
                 Ok(())
             }
-            Effect::DeleteBacking(backing) => panic!("{backing:?} is not on the API server"),
-            Effect::Emit(event) => {
+            Effect::Event(event) => {
                 self.events.push(event.clone());
                 Ok(())
+            }
+            Effect::Confirm(Fact::ClaimUnused { .. }) | Effect::Bind { .. } | Effect::LookAgain { .. } => {
+                panic!("{effect:?} is none of a provisioner's")
             }
         }
     }
@@ -273,9 +301,9 @@ impl Cluster {
 
     /// The words of all events about an object.
     pub fn told(&self, name: &str) -> Vec<String> {
-        let about = self.events.iter().filter(|event| event.about.name == name);
+        let about = self.events.iter().filter(|event| event.about.key.name == name);
         about
-            .map(|event| format!("{}: {}", event.reason.name(), event.message))
+            .map(|event| format!("{}: {}", event.reason, event.message))
             .collect()
     }
 }

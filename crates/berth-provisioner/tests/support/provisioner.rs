@@ -5,11 +5,12 @@ use super::faulty::{DriverProcess, nodes_with_room};
 use berth_provisioner::answer::{Answer, conclude};
 use berth_provisioner::csi::{Client, ClientSettings, NoSecrets};
 use berth_provisioner::driver::{NAME, NODE_KEY};
-use berth_provisioner::effect::Effect;
+use berth_provisioner::effect::Action;
 use berth_provisioner::reclaim::{Reclaim, reclaim};
 use berth_provisioner::settings::Settings;
 use berth_provisioner::step::{Attempt, Decision, step};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -19,7 +20,7 @@ pub struct World {
     pub driver: DriverProcess,
     pub settings: Settings,
     client: Client,
-    /// The provisioner stops after so many more effects, as a crash would.
+    /// The provisioner stops after so many more actions, as a crash would.
     pub crash_after: Option<usize>,
     _directory: TempDir,
 }
@@ -62,18 +63,19 @@ impl World {
         &self.client
     }
 
-    /// Carries effects out until one fails. Errors of the API and of the driver end the list.
-    async fn carry_out(&mut self, effects: &[Effect]) -> bool {
-        for effect in effects {
+    /// Carries actions out until one fails. Errors of the API and of the driver end the list.
+    async fn carry_out(&mut self, actions: &[Action]) -> bool {
+        let mut written = BTreeMap::new();
+        for action in actions {
             if let Some(left) = &mut self.crash_after {
                 if *left == 0 {
                     return false;
                 }
                 *left -= 1;
             }
-            let done = match effect {
-                Effect::DeleteBacking(backing) => self.client.delete(backing, &NoSecrets).await.is_ok(),
-                other => self.cluster.apply(other).is_ok(),
+            let done = match action {
+                Action::DeleteBacking(backing) => self.client.delete(backing, &NoSecrets).await.is_ok(),
+                Action::Api(effect) => self.cluster.apply(effect, &mut written).is_ok(),
             };
             if !done {
                 return false;
@@ -101,20 +103,23 @@ impl World {
         for claim in state.claims() {
             match step(claim, &state, &self.settings) {
                 Decision::Nothing(_) => {}
-                Decision::Act { effects, .. } => drop(self.carry_out(&effects).await),
-                Decision::Ask(attempt) => {
-                    if !self.carry_out(&attempt.before).await {
-                        continue;
+                Decision::Act { actions, .. } => drop(self.carry_out(&actions).await),
+                Decision::Ask(mut attempt) => {
+                    if let Some(record) = &attempt.record {
+                        if !self.carry_out(&[Action::Api(record.clone())]).await {
+                            continue;
+                        }
+                        attempt.recorded(self.cluster.claim(&claim.metadata.namespace, &claim.metadata.name));
                     }
                     let answer = self.ask(&attempt).await;
                     let conclusion = conclude(&attempt, &answer, &self.settings);
-                    self.carry_out(&conclusion.effects).await;
+                    self.carry_out(&conclusion.actions).await;
                 }
             }
         }
         for volume in self.cluster.state().volumes() {
-            if let Reclaim::Act(effects) = reclaim(volume, &state, &self.settings) {
-                self.carry_out(&effects).await;
+            if let Reclaim::Act(actions) = reclaim(volume, &state, &self.settings) {
+                self.carry_out(&actions).await;
             }
         }
     }
