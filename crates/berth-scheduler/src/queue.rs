@@ -26,6 +26,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A pod's namespace and name, as `namespace/name`.
+///
+/// One shared text, not an [`ObjectKey`](berth_core::effect::ObjectKey): the queue, bindings and nominations hold several
+/// copies of each key, and hash one for every event that could wake its pod.
 pub type PodKey = Arc<str>;
 
 /// How long pods wait.

@@ -69,7 +69,10 @@ impl Cluster {
         let object = self.get(kind, namespace, name).await.unwrap();
         let uid = &object["metadata"]["uid"];
         let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}});
-        let deleted = self.api.delete_with(Resource::of(kind), namespace, name, &options).await;
+        let deleted = self
+            .api
+            .delete_with(Resource::of(kind), namespace, name, &options)
+            .await;
         deleted.unwrap();
     }
 

@@ -14,12 +14,14 @@ mod binding_index;
 mod cycle;
 mod effects;
 mod hold;
+mod lower;
 mod pods;
 mod preempting;
 mod settings;
 mod watch;
 
 pub use effects::{Effect, PodRef, Write, WriteId, WriteOutcome};
+pub use lower::Context;
 pub use settings::Settings;
 
 use crate::cluster::Cluster;

@@ -1,0 +1,341 @@
+//! The one place where what a scheduler wants becomes writes of the API, and where their answers become outcomes.
+
+use super::effects::{Effect, PodRef, Write, WriteOutcome};
+use berth_core::api::Kind;
+use berth_core::effect::{self, Delete, Event, EventType, Guard, Merge, ObjectKey, Patch, Refusal, Target};
+use berth_core::names;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use std::borrow::Cow;
+
+/// What writes say besides what was decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Context {
+    /// The time that conditions carry.
+    pub now: Timestamp,
+    /// The component that reports events, as `default-scheduler`.
+    pub source: Cow<'static, str>,
+}
+
+impl Effect {
+    /// The writes that carry it out, in order.
+    #[must_use]
+    pub fn lower(&self, context: &Context) -> Vec<effect::Effect> {
+        match self {
+            Self::Write { write, .. } => write.lower(context.now),
+            Self::Condition { pod, reason, message } => {
+                let condition = json!({"type": "PodScheduled", "status": "False", "reason": reason,
+                    "message": message, "lastProbeTime": null, "lastTransitionTime": seconds(context.now)});
+                vec![status(pod, "condition", json!({"conditions": [condition]}))]
+            }
+            Self::Nominate { pod, node } => vec![status(pod, "nominate", json!({"nominatedNodeName": node}))],
+            Self::Event {
+                pod,
+                warning,
+                reason,
+                message,
+            } => vec![effect::Effect::Event(Event {
+                about: pod.target(),
+                event_type: if *warning {
+                    EventType::Warning
+                } else {
+                    EventType::Normal
+                },
+                reason,
+                message: message.clone(),
+                source: context.source.clone(),
+            })],
+        }
+    }
+}
+
+impl PodRef {
+    /// The pod as the target of a write. No version: what a scheduler writes to pods, it alone writes.
+    #[must_use]
+    pub fn target(&self) -> Target {
+        let (namespace, name) = self.key.split_once('/').unwrap_or(("", &self.key));
+        Target {
+            uid: self.uid.clone(),
+            ..target(Kind::Pod, namespace, name, 0)
+        }
+    }
+}
+
+impl Write {
+    /// A short name for logs and metrics.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::ReserveVolume { .. } => "reserve_volume",
+            Self::SelectNode { .. } => "select_node",
+            Self::BindPod { .. } => "bind_pod",
+            Self::EvictPod { .. } => "evict_pod",
+        }
+    }
+
+    fn lower(&self, now: Timestamp) -> Vec<effect::Effect> {
+        match self {
+            Self::ReserveVolume {
+                volume,
+                version,
+                namespace,
+                claim,
+                uid,
+                prebound,
+            } => {
+                let claim_ref = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+                    "namespace": namespace, "name": claim, "uid": uid});
+                let mut body = json!({"spec": {"claimRef": claim_ref}});
+                // What a user reserved is not ours to take back.
+                if !prebound {
+                    body["metadata"] = json!({"annotations": {names::BOUND_BY_CONTROLLER: "yes"}});
+                }
+                let volume = target(Kind::PersistentVolume, "", volume, *version);
+                vec![self.patch(volume, body)]
+            }
+            Self::SelectNode {
+                namespace,
+                claim,
+                version,
+                node,
+            } => {
+                let body = json!({"metadata": {"annotations": {names::SELECTED_NODE: node}}});
+                let claim = target(Kind::PersistentVolumeClaim, namespace, claim, *version);
+                vec![self.patch(claim, body)]
+            }
+            Self::BindPod { pod, node } => vec![effect::Effect::Bind {
+                pod: pod.target(),
+                node: node.clone(),
+            }],
+            // Whoever looks after the pod learns why it goes before it does.
+            Self::EvictPod { pod, by } => {
+                let message = format!("{by}: preempting to accommodate a higher priority pod");
+                let condition = json!({"type": "DisruptionTarget", "status": "True",
+                    "reason": "PreemptionByScheduler", "message": message, "lastTransitionTime": seconds(now)});
+                vec![
+                    status(pod, "disruption_target", json!({"conditions": [condition]})),
+                    effect::Effect::Delete(Delete {
+                        target: pod.target(),
+                        guard: Guard::Uid,
+                        grace_seconds: None,
+                    }),
+                ]
+            }
+        }
+    }
+
+    fn patch(&self, target: Target, body: Value) -> effect::Effect {
+        effect::Effect::Patch(Patch {
+            target,
+            guard: Guard::Version,
+            subresource: None,
+            merge: Merge::Json,
+            body,
+            name: self.name(),
+        })
+    }
+
+    /// How the write went, from what its executor says: the version that it left, or why it was not made.
+    #[must_use]
+    pub fn outcome(&self, result: Result<&str, &Refusal>) -> WriteOutcome {
+        match (result, self) {
+            (Ok(version), _) => WriteOutcome::Done {
+                version: version.parse().unwrap_or(0),
+            },
+            // A pod that is gone made room already.
+            (Err(Refusal::NotFound(_)), Self::EvictPod { .. }) => WriteOutcome::Done { version: 0 },
+            (Err(refusal @ Refusal::Unavailable { in_doubt: true, .. }), _) => WriteOutcome::Unknown {
+                problem: refusal.to_string(),
+            },
+            (Err(refusal), _) => WriteOutcome::Failed {
+                problem: refusal.to_string(),
+            },
+        }
+    }
+}
+
+/// A change to a pod's status that only schedulers make.
+fn status(pod: &PodRef, name: &'static str, status: Value) -> effect::Effect {
+    effect::Effect::Patch(Patch {
+        target: pod.target(),
+        guard: Guard::Uid,
+        subresource: Some("status"),
+        merge: Merge::Strategic,
+        body: json!({"status": status}),
+        name,
+    })
+}
+
+/// An object in a version, 0 if that is not known.
+fn target(kind: Kind, namespace: &str, name: &str, version: u64) -> Target {
+    Target {
+        api_version: kind.api_version(),
+        key: ObjectKey::new(kind.name(), namespace, name),
+        uid: String::new(),
+        resource_version: if version == 0 {
+            String::new()
+        } else {
+            version.to_string()
+        },
+    }
+}
+
+/// Kubernetes keeps times to the second.
+fn seconds(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::effects::WriteId;
+    use super::*;
+
+    fn lower(effect: &Effect) -> Vec<effect::Effect> {
+        effect.lower(&Context {
+            now: "2026-11-15T18:20:00.5Z".parse().unwrap(),
+            source: "default-scheduler".into(),
+        })
+    }
+
+    fn lower_write(write: Write) -> Vec<effect::Effect> {
+        lower(&Effect::Write { id: WriteId(1), write })
+    }
+
+    fn patch(effects: &[effect::Effect]) -> &Patch {
+        match effects.first() {
+            Some(effect::Effect::Patch(patch)) => patch,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn pod() -> PodRef {
+        PodRef {
+            key: "team/web-0".into(),
+            uid: "u-1".into(),
+        }
+    }
+
+    #[test]
+    fn volumes_and_claims_are_written_in_the_version_that_was_decided_on() {
+        let reserve = |prebound| {
+            lower_write(Write::ReserveVolume {
+                volume: "pv-1".into(),
+                version: 7,
+                namespace: "team".into(),
+                claim: "data".into(),
+                uid: "c-1".into(),
+                prebound,
+            })
+        };
+        assert_eq!(patch(&reserve(true)).body["metadata"], Value::Null, "a user's own");
+        let reserved = reserve(false);
+        let reserved = patch(&reserved);
+        assert_eq!(reserved.target.key, ObjectKey::new("PersistentVolume", "", "pv-1"));
+        assert_eq!(
+            (reserved.guard, &*reserved.target.resource_version),
+            (Guard::Version, "7")
+        );
+        assert_eq!(
+            reserved.body,
+            json!({"metadata": {"annotations": {"pv.kubernetes.io/bound-by-controller": "yes"}},
+                "spec": {"claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+                    "namespace": "team", "name": "data", "uid": "c-1"}}})
+        );
+        let selected = lower_write(Write::SelectNode {
+            namespace: "team".into(),
+            claim: "data".into(),
+            version: 0,
+            node: "n1".into(),
+        });
+        let selected = patch(&selected);
+        assert_eq!(
+            selected.target.key,
+            ObjectKey::new("PersistentVolumeClaim", "team", "data")
+        );
+        // Objects of files have no version: then there is nothing to hold on to.
+        assert_eq!(
+            (selected.guard, &*selected.target.resource_version),
+            (Guard::Version, "")
+        );
+        assert_eq!(
+            selected.body,
+            json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "n1"}}})
+        );
+    }
+
+    #[test]
+    fn an_evicted_pod_is_told_why_and_then_deleted() {
+        let write = Write::EvictPod {
+            pod: pod(),
+            by: "team/urgent".into(),
+        };
+        let gone = Refusal::NotFound(pod().target().key);
+        assert_eq!(write.outcome(Err(&gone)), WriteOutcome::Done { version: 0 });
+        let effects = lower_write(write);
+        let condition = &patch(&effects).body["status"]["conditions"][0];
+        assert_eq!(condition["type"], "DisruptionTarget");
+        assert_eq!(condition["lastTransitionTime"], "2026-11-15T18:20:00Z");
+        let [_, effect::Effect::Delete(delete)] = effects.as_slice() else {
+            panic!("{effects:?}")
+        };
+        assert_eq!((&*delete.target.uid, delete.guard), ("u-1", Guard::Uid));
+    }
+
+    #[test]
+    fn what_is_said_about_a_pod_is_said_about_that_very_pod() {
+        let unschedulable = lower(&Effect::Condition {
+            pod: pod(),
+            reason: "Unschedulable",
+            message: "0/1 nodes are available".into(),
+        });
+        let unschedulable = patch(&unschedulable);
+        assert_eq!(
+            (unschedulable.guard, unschedulable.subresource),
+            (Guard::Uid, Some("status"))
+        );
+        assert_eq!(unschedulable.merge, Merge::Strategic);
+        let nominated = lower(&Effect::Nominate {
+            pod: pod(),
+            node: "n1".into(),
+        });
+        assert_eq!(patch(&nominated).body, json!({"status": {"nominatedNodeName": "n1"}}));
+        let told = lower(&Effect::Event {
+            pod: pod(),
+            warning: true,
+            reason: "FailedScheduling",
+            message: "no".into(),
+        });
+        let [effect::Effect::Event(event)] = told.as_slice() else {
+            panic!("{told:?}")
+        };
+        assert_eq!(event.about, pod().target());
+        assert_eq!(
+            (event.event_type, &*event.source),
+            (EventType::Warning, "default-scheduler")
+        );
+    }
+
+    #[test]
+    fn a_write_that_was_refused_failed_with_the_reason() {
+        let bind = Write::BindPod {
+            pod: pod(),
+            node: "n1".into(),
+        };
+        assert_eq!(bind.outcome(Ok("12")), WriteOutcome::Done { version: 12 });
+        let gone = Refusal::NotFound(pod().target().key);
+        let failed = WriteOutcome::Failed {
+            problem: "Pod team/web-0 not found".into(),
+        };
+        assert_eq!(bind.outcome(Err(&gone)), failed);
+        let lost = Refusal::Unavailable {
+            key: pod().target().key,
+            message: "no answer".into(),
+            in_doubt: true,
+        };
+        assert!(matches!(bind.outcome(Err(&lost)), WriteOutcome::Unknown { .. }));
+        let [effect::Effect::Bind { pod: target, node }] = &*lower_write(bind) else {
+            panic!("not a binding")
+        };
+        assert_eq!((target, node.as_str()), (&pod().target(), "n1"));
+    }
+}
