@@ -28,6 +28,8 @@ pub(super) struct Outcome {
     pub(super) again: Vec<(ObjectKey, When)>,
     /// The step must be run again later.
     pub(super) retry: bool,
+    /// What was decided on is not so any more.
+    pub(super) stale: bool,
     /// The reason is that the API server is away or out of order.
     pub(super) outage: bool,
     /// What the backend answered, if it made no volume.
@@ -230,7 +232,7 @@ impl Outcome {
             Stop::Refused(Refused { refusal, outage }) => match refusal {
                 // What was to be done went with the object.
                 Refusal::NotFound(_) => self.retry = false,
-                Refusal::Conflict(_) | Refusal::Stale => {}
+                Refusal::Conflict(_) | Refusal::Stale => self.stale = true,
                 Refusal::AlreadyExists(_) | Refusal::Invalid { .. } | Refusal::Unavailable { .. } => {
                     self.outage = *outage;
                     tracing::warn!(%refusal, "an effect was not carried out, trying again");

@@ -355,6 +355,7 @@ impl Owner {
         match self.version_of(&key) {
             // Somebody else has changed it meanwhile: whatever came of this, the next step starts from there.
             Some(version) if !own.contains(&version) => self.queue.hurry(key),
+            version if outcome.stale && version != begun => self.queue.hurry(key),
             version if version == begun => {}
             // Its own writes come back as echoes, which are passed over.
             _ => self.queue.push(key),

@@ -22,12 +22,13 @@ pub use crate::component::RunError;
 
 use crate::api::Api;
 use crate::component::{Component, ProcessOptions, RunMetrics};
+use crate::executor::Executor;
 use crate::inbox::Inbox;
 use crate::lease::LeaseOptions;
 use crate::recorder::Recorder;
 use berth_core::api::Kind;
 use berth_scheduler::scheduler::Settings;
-use effects::Executor;
+use effects::Worker;
 use owner::Owner;
 use prometheus_client::registry::Registry;
 use std::sync::Arc;
@@ -109,12 +110,9 @@ impl Component for Options {
     }
 
     fn owner(self, api: Api, recorder: Recorder, inbox: Inbox) -> Owner {
-        let executor = Executor {
-            api,
-            recorder,
-            metrics: self.metrics.clone(),
-        };
-        Owner::new(executor, self, inbox)
+        let executor = Executor::new(api, recorder);
+        let worker = Worker::new(executor, self.event_source(), self.metrics.clone());
+        Owner::new(worker, self, inbox)
     }
 }
 

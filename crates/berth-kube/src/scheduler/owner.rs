@@ -1,7 +1,7 @@
 //! The one task that owns the scheduler: it takes in what watches and workers bring, and hands on what it decides.
 
 use super::Options;
-use super::effects::{Executor, Finished};
+use super::effects::{Finished, Worker};
 use super::metrics::Ledger;
 use super::pool::Pool;
 use super::stopwatch::{PluginTimes, Sampler};
@@ -31,7 +31,7 @@ const GRACE: Duration = Duration::from_secs(10);
 
 /// The scheduler and everything around it.
 pub(crate) struct Owner {
-    executor: Executor,
+    worker: Worker,
     options: Options,
     scheduler: Scheduler,
     pool: Pool,
@@ -80,16 +80,16 @@ impl component::Owner for Owner {
 }
 
 impl Owner {
-    pub(super) fn new(executor: Executor, options: Options, inbox: Inbox) -> Self {
+    pub(super) fn new(worker: Worker, options: Options, inbox: Inbox) -> Self {
         let mut announcing = JoinSet::new();
         if let Some(lease) = options.announcement.clone() {
-            announcing.spawn(Lease::new(executor.api.clone(), lease).keep());
+            announcing.spawn(Lease::new(worker.executor.api().clone(), lease).keep());
         }
         Self {
-            pool: Pool::new(executor.clone(), options.workers),
+            pool: Pool::new(worker.clone(), options.workers),
             scheduler: Scheduler::new(options.settings.clone(), options.seed),
             ledger: Ledger::new(options.metrics.clone()),
-            executor,
+            worker,
             options,
             inbox,
             sampler: Sampler::default(),
@@ -178,12 +178,7 @@ impl Owner {
         self.ledger.saw(&effects, self.scheduler.counts(), cause);
         for effect in effects {
             match effect {
-                Effect::Event {
-                    pod,
-                    warning,
-                    reason,
-                    message,
-                } => self.executor.tell(&pod, warning, reason, message),
+                event @ Effect::Event { .. } => self.worker.tell(&event),
                 other => self.pool.push(other),
             }
         }

@@ -3,7 +3,7 @@
 //! What is said about a pod and its binding go out in the order in which they were decided: a condition that says
 //! "unschedulable" must not arrive after the pod was bound. Everything else goes out at once.
 
-use super::effects::{Executor, Finished};
+use super::effects::{Finished, Worker};
 use berth_scheduler::queue::PodKey;
 use berth_scheduler::scheduler::{Effect, Write};
 use rustc_hash::FxHashMap;
@@ -12,7 +12,7 @@ use tokio::task::{JoinError, JoinSet};
 
 /// The effects that wait for a worker, and those under way.
 pub(super) struct Pool {
-    executor: Executor,
+    worker: Worker,
     workers: usize,
     waiting: VecDeque<Effect>,
     running: JoinSet<Finished>,
@@ -21,9 +21,9 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    pub(super) fn new(executor: Executor, workers: usize) -> Self {
+    pub(super) fn new(worker: Worker, workers: usize) -> Self {
         Self {
-            executor,
+            worker,
             workers: workers.max(1),
             waiting: VecDeque::new(),
             running: JoinSet::new(),
@@ -59,9 +59,8 @@ impl Pool {
                 }
                 self.ordered.insert(PodKey::clone(key), VecDeque::new());
             }
-            let executor = self.executor.clone();
-            self.running
-                .spawn(async move { executor.carry_out(effect, order).await });
+            let worker = self.worker.clone();
+            self.running.spawn(async move { worker.carry_out(effect, order).await });
         }
     }
 
