@@ -9,19 +9,41 @@ use crate::object::persistent_volume;
 use crate::request::{Backing, Failure, FailureKind, Source, Volume};
 use crate::settings::Settings;
 use crate::step::{Attempt, Purpose, class_failed, event, failed, forget};
-use berth_core::api::{PersistentVolume, VolumeSource};
+use berth_core::api::{Kind, PersistentVolume, VolumeSource};
 use berth_core::effect::{Effect, Refusal};
 
 /// What a backend answered.
 pub type Answer = Result<Volume, Failure>;
 
-/// What to do after an answer.
+/// What to do about a claim, and what becomes of it then.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conclusion {
     /// What to do, in order.
     pub actions: Vec<Action>,
-    /// The claim must be looked at again later: nothing else would bring it back.
-    pub retry: bool,
+    /// What becomes of the claim if all of that was done.
+    pub then: Then,
+}
+
+/// What becomes of a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// Whoever changes something brings it back.
+    Rest,
+    /// It must be looked at again later: nothing else would bring it back.
+    Retry,
+    /// A node was rejected: the scheduler brings it back. With the same node it waits for a while
+    /// ([`State::concluded`](crate::state::State::concluded)).
+    Rejected {
+        /// The node.
+        node: String,
+    },
+}
+
+impl Then {
+    /// After a failure that the scheduler can get around if it chose the node.
+    pub(crate) fn rejected(node: Option<&str>) -> Self {
+        node.map_or(Self::Retry, |node| Self::Rejected { node: node.to_owned() })
+    }
 }
 
 /// What follows from the answer to an attempt.
@@ -54,9 +76,12 @@ pub fn object_refused(
             Some(accepted(attempt, settings))
         }
         // It will never be taken, so the volume must go.
-        Refusal::Invalid { message, .. } => Some(reject(attempt, volume, message, settings)),
+        Refusal::Invalid { key, message } if key.kind == Kind::PersistentVolume.name() => {
+            Some(reject(attempt, volume, message, settings))
+        }
         // Another's, which the name rules out but for somebody who wants to; or the server is not ready.
         Refusal::AlreadyExists(_)
+        | Refusal::Invalid { .. }
         | Refusal::NotFound(_)
         | Refusal::Conflict(_)
         | Refusal::Stale
@@ -91,7 +116,10 @@ fn accepted(attempt: &Attempt, settings: &Settings) -> Conclusion {
     let succeeded = event(claim, Reason::ProvisioningSucceeded, message, settings);
     let mut actions = vec![Action::Api(Effect::Event(succeeded))];
     actions.extend(forget(claim, None));
-    Conclusion { actions, retry: false }
+    Conclusion {
+        actions,
+        then: Then::Rest,
+    }
 }
 
 /// Why a volume that was made cannot be used.
@@ -121,13 +149,19 @@ fn reject(attempt: &Attempt, volume: &Volume, problem: &str, settings: &Settings
         actions.push(delete(attempt, volume));
     }
     actions.extend(give_up(attempt, problem, settings));
-    Conclusion { actions, retry: true }
+    Conclusion {
+        actions,
+        then: Then::rejected(attempt.node.as_deref()),
+    }
 }
 
 fn clean_up(attempt: &Attempt, volume: &Volume) -> Conclusion {
     let mut actions = vec![delete(attempt, volume)];
     actions.extend(forget(&attempt.request.claim, None));
-    Conclusion { actions, retry: false }
+    Conclusion {
+        actions,
+        then: Then::Rest,
+    }
 }
 
 fn delete(attempt: &Attempt, volume: &Volume) -> Action {
@@ -147,26 +181,32 @@ fn fail(attempt: &Attempt, failure: &Failure, settings: &Settings) -> Conclusion
         // The claim is to go, each time the backend itself said that it failed, and no answer was lost.
         FailureKind::Unclear if attempt.purpose == Purpose::CleanUp && !attempt.in_doubt => Conclusion {
             actions: give_up(attempt, &failure.message, settings),
-            retry: false,
+            then: Then::Rest,
         },
         FailureKind::Final => Conclusion {
-            // With a node to reject, the scheduler brings the claim back. Without, time must.
-            retry: attempt.node.is_none() && attempt.purpose == Purpose::Provision,
             actions: give_up(attempt, &failure.message, settings),
+            // With a node to reject, the scheduler brings the claim back. Without, time must.
+            then: match attempt.purpose {
+                Purpose::Provision => Then::rejected(attempt.node.as_deref()),
+                Purpose::CleanUp => Then::Rest,
+            },
         },
         // What was asked before is still open, whatever keeps us from asking now.
         FailureKind::NotAsked if attempt.repeated => Conclusion {
             actions: vec![word()],
-            retry: true,
+            then: Then::Retry,
         },
         FailureKind::InDoubt | FailureKind::Unclear => Conclusion {
             actions: vec![word()],
-            retry: true,
+            then: Then::Retry,
         },
         FailureKind::NotAsked => {
             let mut actions = vec![word()];
             actions.extend(forget(claim, None));
-            Conclusion { actions, retry: true }
+            Conclusion {
+                actions,
+                then: Then::Retry,
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::request::Backing;
 use crate::settings::Settings;
 use crate::topology::Requirement;
 use berth_core::api::{Kind, ObjectMeta};
-use berth_core::effect::{Delete, Effect, Event, EventType, Guard, Merge, Patch, Target};
+use berth_core::effect::{Delete, Effect, Event, EventType, Fact, Guard, Merge, Patch, Target};
 use berth_core::names;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -23,6 +23,11 @@ pub enum Action {
 }
 
 impl Action {
+    /// Goes on only if an object is still in the state that was decided on.
+    pub(crate) fn confirm(kind: Kind, metadata: &ObjectMeta) -> Self {
+        Self::Api(Effect::Confirm(Fact::Unchanged(Target::of(kind, metadata))))
+    }
+
     /// Deletes an object, in whatever state it is by now.
     pub(crate) fn delete(kind: Kind, metadata: &ObjectMeta) -> Self {
         Self::Api(Effect::Delete(Delete {

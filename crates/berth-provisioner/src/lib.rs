@@ -45,7 +45,8 @@
 //! let settings = Settings::builtin("berth.dev/local");
 //! let mut backend = Builtin::default();
 //! let claim = state.claim("default", "data").ok_or("no claim")?;
-//! if let Decision::Ask(attempt) = step(claim, &state, &settings) {
+//! let now = "2026-11-15T18:00:00Z".parse()?;
+//! if let Decision::Ask(attempt) = step(claim, &state, &settings, now) {
 //!     let answer = backend.provision(&attempt.request, state.nodes());
 //!     let conclusion = conclude(&attempt, &answer, &settings);
 //!     let Action::Api(Effect::Create(volume)) = &conclusion.actions[0] else { return Err("no volume".into()) };
@@ -71,6 +72,7 @@ pub mod node_volume;
 pub mod object;
 pub mod parameters;
 pub mod reclaim;
+mod rejections;
 pub mod request;
 pub mod settings;
 pub mod state;

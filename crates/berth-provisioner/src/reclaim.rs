@@ -67,6 +67,8 @@ pub fn reclaim(volume: &PersistentVolume, state: &State, settings: &Settings) ->
         };
     }
     let mut actions = vec![
+        // What is known may be old, and data that are deleted do not come back: the policy may have changed since.
+        Action::confirm(Kind::PersistentVolume, &volume.metadata),
         Action::DeleteBacking(backing(volume)),
         Action::delete(Kind::PersistentVolume, &volume.metadata),
     ];

@@ -1,8 +1,11 @@
 //! What a provisioner knows of the cluster: the last seen state of each object.
 
+use crate::answer::Then;
+use crate::rejections::Rejections;
 use berth_core::api::{
     CsiNode, Kind, Node, Object, ObjectMeta, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment,
 };
+use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Whether a state of an object is the one that is known, or one from before. Versions of one object grow.
@@ -25,6 +28,7 @@ pub struct State {
     attachments: BTreeMap<String, VolumeAttachment>,
     /// The attachments of each volume, by name.
     attached: BTreeMap<String, BTreeSet<String>>,
+    rejections: Rejections,
 }
 
 impl State {
@@ -49,6 +53,7 @@ impl State {
         if self.knows(object) {
             return;
         }
+        self.forget_rejections(object);
         let name = object.metadata().name.clone();
         match object {
             Object::StorageClass(class) => drop(self.classes.insert(name, (**class).clone())),
@@ -72,8 +77,53 @@ impl State {
         }
     }
 
+    /// What was rejected before this change may do now.
+    fn forget_rejections(&mut self, object: &Object) {
+        let metadata = object.metadata();
+        match object {
+            Object::PersistentVolumeClaim(claim) if !claim.spec.volume_name.is_empty() => {
+                self.rejections.forget_claim(&metadata.namespace, &metadata.name);
+            }
+            Object::StorageClass(class) if self.classes.get(&metadata.name) != Some(&**class) => {
+                self.rejections.clear();
+            }
+            Object::Node(node) => {
+                let known = self.nodes.get(&metadata.name);
+                if known.is_none_or(|known| known.metadata.labels != node.metadata.labels) {
+                    self.rejections.forget_node(&metadata.name);
+                }
+            }
+            Object::CsiNode(csi_node) => {
+                let known = self.csi_nodes.get(&metadata.name);
+                if known.is_none_or(|known| known.spec != csi_node.spec) {
+                    self.rejections.forget_node(&metadata.name);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes in what became of a claim.
+    pub fn concluded(&mut self, claim: &PersistentVolumeClaim, then: &Then, now: Timestamp) {
+        if let Then::Rejected { node } = then {
+            self.rejections.add(claim, node, now);
+        }
+    }
+
+    /// Until when a node is not tried again for a claim that it was rejected for.
+    #[must_use]
+    pub fn rejected_until(&self, claim: &PersistentVolumeClaim, node: &str) -> Option<Timestamp> {
+        self.rejections.until(claim, node)
+    }
+
     /// Forgets an object.
     pub fn remove(&mut self, kind: Kind, namespace: &str, name: &str) {
+        match kind {
+            // Its room is free.
+            Kind::PersistentVolume => self.rejections.clear(),
+            Kind::PersistentVolumeClaim => self.rejections.forget_claim(namespace, name),
+            _ => {}
+        }
         match kind {
             Kind::StorageClass => drop(self.classes.remove(name)),
             Kind::Node => drop(self.nodes.remove(name)),

@@ -11,6 +11,7 @@
 //! Pure: the same objects always give the same decision. A step may be run at any time and as often
 //! as one likes; it never asks for a second volume for one claim, because the name comes from the uid.
 
+use crate::answer::{Conclusion, Then};
 use crate::effect::{Action, Change, Intent, Reason};
 use crate::parameters::Parameters;
 use crate::request::{Request, volume_name};
@@ -18,21 +19,17 @@ use crate::settings::Settings;
 use crate::state::State;
 use crate::topology::{Question, RequirementError, requirement};
 use berth_core::api::{Kind, PersistentVolumeClaim, StorageClass};
-use berth_core::effect::{Effect, Event};
+use berth_core::effect::{Effect, Event, Fact, ObjectKey, When};
 use berth_core::names;
+use jiff::Timestamp;
 
 /// What to do about a claim.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
     /// Nothing, and why.
     Nothing(Idle),
-    /// Carry these out. The backend is not asked.
-    Act {
-        /// What to do, in order.
-        actions: Vec<Action>,
-        /// Nothing else would bring the claim back: look at it again later.
-        retry: bool,
-    },
+    /// Carry this out. The backend is not asked.
+    Act(Conclusion),
     /// Ask the backend.
     Ask(Box<Attempt>),
 }
@@ -95,7 +92,7 @@ pub enum Purpose {
 
 /// Decides about a claim.
 #[must_use]
-pub fn step(claim: &PersistentVolumeClaim, state: &State, settings: &Settings) -> Decision {
+pub fn step(claim: &PersistentVolumeClaim, state: &State, settings: &Settings, now: Timestamp) -> Decision {
     if let Err(idle) = is_ours(claim, settings) {
         return Decision::Nothing(idle);
     }
@@ -114,12 +111,18 @@ pub fn step(claim: &PersistentVolumeClaim, state: &State, settings: &Settings) -
         None
     };
     match settled {
-        Some(idle) => forget(claim, None).map_or(Decision::Nothing(idle), |forget| act(vec![forget], false)),
-        None => unsettled(claim, state, settings, recorded),
+        Some(idle) => forget(claim, None).map_or(Decision::Nothing(idle), |forget| act(vec![forget], Then::Rest)),
+        None => unsettled(claim, state, settings, recorded, now),
     }
 }
 
-fn unsettled(claim: &PersistentVolumeClaim, state: &State, settings: &Settings, recorded: bool) -> Decision {
+fn unsettled(
+    claim: &PersistentVolumeClaim,
+    state: &State,
+    settings: &Settings,
+    recorded: bool,
+    now: Timestamp,
+) -> Decision {
     let class = claim
         .class_name()
         .and_then(|name| state.class(name))
@@ -134,7 +137,7 @@ fn unsettled(claim: &PersistentVolumeClaim, state: &State, settings: &Settings, 
             );
             let mut actions = vec![failed(claim, message, settings)];
             actions.extend(forget(claim, None));
-            return act(actions, false);
+            return act(actions, Then::Rest);
         }
         return Decision::Nothing(Idle::ClassMissing);
     };
@@ -160,8 +163,16 @@ fn unsettled(claim: &PersistentVolumeClaim, state: &State, settings: &Settings, 
     if is_for_populator(claim) {
         return Decision::Nothing(Idle::Populator);
     }
+    let waits = node.and_then(|node| state.rejected_until(claim, node));
+    if let Some(until) = waits.filter(|until| *until > now) {
+        let again = Effect::LookAgain {
+            key: ObjectKey::of(Kind::PersistentVolumeClaim, &claim.metadata),
+            when: When::At(until),
+        };
+        return act(vec![Action::Api(again)], Then::Rest);
+    }
     if let Some(message) = unsupported(claim) {
-        return act(vec![failed(claim, class_failed(class, &message), settings)], false);
+        return give_up(claim, node, class_failed(class, &message), settings);
     }
     let asked = match place(claim, class, state, settings, node) {
         Ok(requirement) => Intent {
@@ -171,12 +182,44 @@ fn unsettled(claim: &PersistentVolumeClaim, state: &State, settings: &Settings, 
         },
         Err(error) => {
             let message = class_failed(class, &error.to_string());
-            let mut actions = vec![failed(claim, message, settings)];
-            actions.extend(forget(claim, node));
-            return act(actions, node.is_none());
+            let mut conclusion = rejection(claim, node, message, settings);
+            conclusion.actions.splice(..0, missing(&error).map(confirm_gone));
+            conclusion.then = Then::rejected(node);
+            return Decision::Act(conclusion);
         }
     };
     ask(claim, class, state, settings, asked, recorded)
+}
+
+/// The object that a node has to have and does not. What was not seen yet may be there all the same.
+fn missing(error: &RequirementError) -> Option<ObjectKey> {
+    match error {
+        RequirementError::NodeGone { node } => Some(ObjectKey::new(Kind::Node.name(), "", node)),
+        RequirementError::NoCsiNode { node } => Some(ObjectKey::new(Kind::CsiNode.name(), "", node)),
+        RequirementError::NoTopologyKeys { .. }
+        | RequirementError::MissingLabel { .. }
+        | RequirementError::NotAllowed { .. }
+        | RequirementError::NotRegistered { .. }
+        | RequirementError::NoLabelledNode { .. } => None,
+    }
+}
+
+fn confirm_gone(key: ObjectKey) -> Action {
+    let uid = String::new();
+    Action::Api(Effect::Confirm(Fact::Gone { key, uid }))
+}
+
+/// Nothing that is asked of a backend would help. The node is free again, and the rest is up to whoever changes claim or
+/// class.
+fn give_up(claim: &PersistentVolumeClaim, node: Option<&str>, message: String, settings: &Settings) -> Decision {
+    Decision::Act(rejection(claim, node, message, settings))
+}
+
+fn rejection(claim: &PersistentVolumeClaim, node: Option<&str>, message: String, settings: &Settings) -> Conclusion {
+    let mut actions = vec![failed(claim, message, settings)];
+    actions.extend(forget(claim, node));
+    let then = node.map_or(Then::Rest, |node| Then::rejected(Some(node)));
+    Conclusion { actions, then }
 }
 
 fn is_ours(claim: &PersistentVolumeClaim, settings: &Settings) -> Result<(), Idle> {
@@ -268,7 +311,11 @@ fn ask(
         Ok(parameters) => parameters,
         Err(error) => {
             let message = class_failed(class, &error.to_string());
-            return act(vec![failed(claim, message, settings)], false);
+            if repeated {
+                // What was asked before is still open.
+                return act(vec![failed(claim, message, settings)], Then::Rest);
+            }
+            return give_up(claim, intent.node.as_deref(), message, settings);
         }
     };
     parameters.fs_type = parameters.fs_type.or_else(|| settings.default_fs_type.clone());
@@ -311,8 +358,8 @@ fn ask(
     }))
 }
 
-fn act(actions: Vec<Action>, retry: bool) -> Decision {
-    Decision::Act { actions, retry }
+fn act(actions: Vec<Action>, then: Then) -> Decision {
+    Decision::Act(Conclusion { actions, then })
 }
 
 /// Takes the record away from a claim, and the selected node if it is rejected.

@@ -3,15 +3,17 @@
 
 mod support;
 
-use berth_core::api::{PersistentVolume, PersistentVolumeClaim};
-use berth_core::effect::{Effect, ObjectKey, Patch, Refusal};
+use berth_core::api::{Kind, Object, PersistentVolume, PersistentVolumeClaim};
+use berth_core::effect::{Effect, Fact, ObjectKey, Patch, Refusal, When};
 use berth_core::names::{ATTEMPT, ATTEMPT_FINALIZER};
-use berth_provisioner::answer::{Conclusion, conclude, object_refused};
+use berth_provisioner::answer::{Conclusion, Then, conclude, object_refused};
 use berth_provisioner::effect::{Action, Intent};
 use berth_provisioner::reclaim::{Reclaim, reclaim};
 use berth_provisioner::request::{Failure, Source, Volume};
 use berth_provisioner::settings::Settings;
+use berth_provisioner::state::State;
 use berth_provisioner::step::{Attempt, Decision, Idle, Purpose, step};
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use support::cluster::{Cluster, node};
@@ -49,7 +51,12 @@ fn claim(change: impl FnOnce(&mut Value)) -> Value {
 fn decide(cluster: &mut Cluster, claim: Value) -> Decision {
     cluster.create(claim);
     let state = cluster.state();
-    step(state.claims().next().unwrap(), &state, &Settings::csi(DRIVER))
+    step(
+        state.claims().next().unwrap(),
+        &state,
+        &Settings::csi(DRIVER),
+        Timestamp::UNIX_EPOCH,
+    )
 }
 
 /// The write of this name among actions.
@@ -152,13 +159,16 @@ fn what_is_not_supported_is_said_and_not_made() {
     ];
     for (change, words) in cases {
         let decision = decide(&mut cluster(1), claim(change));
-        let Decision::Act { actions, retry: false } = &decision else {
+        let Decision::Act(Conclusion { actions, then }) = &decision else {
             panic!("{decision:?}")
         };
-        let [Action::Api(Effect::Event(event))] = actions.as_slice() else {
+        let [Action::Api(Effect::Event(event)), _] = actions.as_slice() else {
             panic!("{actions:?}")
         };
         assert!(event.message.contains(words), "{}", event.message);
+        // The pod is not held to the node by a claim that will never have a volume there.
+        assert!(patch(actions, "reject_node").is_some());
+        assert_eq!(*then, Then::Rejected { node: "n0".into() });
     }
 }
 
@@ -266,14 +276,14 @@ fn a_claim_that_goes_is_cleaned_up_after() {
         source: Source::GcePersistentDisk,
         accessible: vec![],
     };
-    let Conclusion { actions, retry } = conclude(&attempt, &Ok(volume), &Settings::csi(DRIVER));
-    assert!(!retry);
+    let Conclusion { actions, then } = conclude(&attempt, &Ok(volume), &Settings::csi(DRIVER));
+    assert_eq!(then, Then::Rest);
     assert!(matches!(&actions[0], Action::DeleteBacking(backing) if backing.handle == "vol-1"));
     assert!(patch(&actions[1..], "forget_attempt").is_some());
     // Without its class the driver cannot be asked; the claim is let go, with a word.
     let mut cluster = cluster(1);
     cluster.delete("StorageClass", "", "fast");
-    let Decision::Act { actions, .. } = decide(&mut cluster, going) else {
+    let Decision::Act(Conclusion { actions, .. }) = decide(&mut cluster, going) else {
         panic!()
     };
     assert!(matches!(&actions[0], Action::Api(Effect::Event(event)) if event.message.contains("may be left there")));
@@ -290,7 +300,7 @@ fn one_provisioner_for_each_node_serves_its_own() {
             node: Some(node.into()),
             ..Settings::csi(DRIVER)
         };
-        step(state.claims().next().unwrap(), &state, &settings)
+        step(state.claims().next().unwrap(), &state, &settings, Timestamp::UNIX_EPOCH)
     };
     assert!(matches!(on("n0"), Decision::Ask(_)));
     assert_eq!(on("n1"), Decision::Nothing(Idle::OtherNode));
@@ -320,7 +330,10 @@ fn what_one_node_has_begun_is_left_to_it() {
         node: node.map(str::to_owned),
         ..Settings::csi(DRIVER)
     };
-    let on = |node: &str| step(state.claims().next().unwrap(), &state, &settings(Some(node)));
+    let on = |node: &str| {
+        let claim = state.claims().next().unwrap();
+        step(claim, &state, &settings(Some(node)), Timestamp::UNIX_EPOCH)
+    };
     assert!(matches!(on("n0"), Decision::Ask(_)));
     assert_eq!(on("n1"), Decision::Nothing(Idle::OtherNode));
     let deletes = |name: &str, node: Option<&str>| {
@@ -386,7 +399,7 @@ fn a_volume_object_that_is_there_counts_if_it_is_the_same() {
         object_refused(&attempt, &answer, refusal, Some(found), &settings)
     };
     let accepted = after(&exists, &object("u-1", "vol-1")).unwrap();
-    assert!(!accepted.retry);
+    assert_eq!(accepted.then, Then::Rest);
     let succeeded = |action: &Action| matches!(action, Action::Api(Effect::Event(event)) if event.reason == "ProvisioningSucceeded");
     assert!(accepted.actions.iter().any(succeeded));
     // Somebody else's: nothing is deleted, and nothing is taken for made.
@@ -400,4 +413,94 @@ fn a_volume_object_that_is_there_counts_if_it_is_the_same() {
     let rejected = after(&invalid, &object("u-2", "vol-9")).unwrap();
     assert!(matches!(&rejected.actions[0], Action::DeleteBacking(backing) if backing.handle == "vol-1"));
     assert!(patch(&rejected.actions, "reject_node").is_some());
+}
+
+#[test]
+fn a_class_that_cannot_be_used_does_not_hold_the_pod_to_its_node() {
+    let mut cluster = cluster(1);
+    cluster.edit("StorageClass", "", "fast", |class| {
+        class["parameters"] = json!({"csi.storage.k8s.io/no-such-thing": "x"});
+    });
+    let Decision::Act(Conclusion { actions, then }) = decide(&mut cluster, claim(|_| {})) else {
+        panic!()
+    };
+    assert!(patch(&actions, "reject_node").is_some());
+    assert_eq!(then, Then::Rejected { node: "n0".into() });
+    // What is open in the backend stays recorded, whatever the class says by now.
+    let Decision::Act(Conclusion { actions, .. }) = decide(&mut cluster, recorded("n0", false)) else {
+        panic!()
+    };
+    assert!(
+        matches!(actions.as_slice(), [Action::Api(Effect::Event(_))]),
+        "{actions:?}"
+    );
+}
+
+#[test]
+fn a_node_that_was_not_seen_is_asked_about_before_it_is_rejected() {
+    for (kind, name) in [("Node", "n0"), ("CSINode", "n0")] {
+        let mut cluster = cluster(1);
+        cluster.delete(kind, "", name);
+        let Decision::Act(Conclusion { actions, .. }) = decide(&mut cluster, claim(|_| {})) else {
+            panic!()
+        };
+        let Action::Api(Effect::Confirm(Fact::Gone { key, uid })) = &actions[0] else {
+            panic!("{actions:?}")
+        };
+        assert_eq!((&*key.kind, &*key.name, uid.as_str()), (kind, name, ""));
+        assert!(patch(&actions, "reject_node").is_some());
+    }
+}
+
+/// Somebody selects the rejected node again at once: in the first minute that costs a handful of writes, not thousands.
+#[test]
+fn a_rejected_node_that_is_selected_again_waits() {
+    let mut cluster = cluster(2);
+    cluster.create(claim(|claim| {
+        claim["spec"]["selector"] = json!({"matchLabels": {"a": "b"}});
+    }));
+    let mut state = cluster.state();
+    let (mut now, mut rejected) = (Timestamp::UNIX_EPOCH, Vec::new());
+    while now < Timestamp::UNIX_EPOCH + SignedDuration::from_mins(1) {
+        let claim = state.claim("default", "data").unwrap().clone();
+        let Decision::Act(Conclusion { actions, then }) = step(&claim, &state, &Settings::csi(DRIVER), now) else {
+            panic!()
+        };
+        if let [Action::Api(Effect::LookAgain { when: When::At(at), .. })] = actions.as_slice() {
+            assert!(*at > now);
+            now = *at;
+            continue;
+        }
+        // The node is taken away here, and set again before anything else happens.
+        assert!(patch(&actions, "reject_node").is_some());
+        rejected.push(now.as_second());
+        state.concluded(&claim, &then, now);
+    }
+    assert_eq!(rejected, [0, 5, 15, 35]);
+    let rejected = |node: &str| Then::Rejected { node: node.into() };
+    let after = |then: Then, change: fn(&mut State)| {
+        let mut state = state.clone();
+        let claim = state.claim("default", "data").unwrap().clone();
+        state.concluded(&claim, &then, now);
+        change(&mut state);
+        match step(&claim, &state, &Settings::csi(DRIVER), now) {
+            Decision::Act(Conclusion { actions, .. }) => patch(&actions, "reject_node").is_some(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(!after(rejected("n0"), |_| {}));
+    // Another node is looked at at once, and so is the same one when there may be room, or it is another one by now.
+    assert!(after(rejected("n1"), |_| {}));
+    assert!(after(rejected("n0"), |state| state.remove(
+        Kind::PersistentVolume,
+        "",
+        "pv-1"
+    )));
+    assert!(after(rejected("n0"), |state| {
+        state.upsert(&decode(node("n0", &[(KEY, "n0"), ("rack", "7")])));
+    }));
+}
+
+fn decode(object: Value) -> Object {
+    Object::decode(object).unwrap().unwrap()
 }

@@ -9,6 +9,7 @@ use berth_provisioner::effect::Action;
 use berth_provisioner::reclaim::{Reclaim, reclaim};
 use berth_provisioner::settings::Settings;
 use berth_provisioner::step::{Decision, step};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use support::cluster::{Cluster, claim, claim_of, node};
@@ -54,9 +55,9 @@ impl World {
         for settings in self.settings() {
             let state = self.cluster.state();
             for claim in state.claims() {
-                match step(claim, &state, &settings) {
+                match step(claim, &state, &settings, Timestamp::UNIX_EPOCH) {
                     Decision::Nothing(_) => {}
-                    Decision::Act { actions, .. } => self.carry_out(&actions),
+                    Decision::Act(conclusion) => self.carry_out(&conclusion.actions),
                     Decision::Ask(attempt) => {
                         self.calls += 1;
                         let answer = self.builtin.provision(&attempt.request, state.nodes());

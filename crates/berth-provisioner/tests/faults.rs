@@ -5,7 +5,9 @@
 mod support;
 
 use berth_core::names::{ATTEMPT, SELECTED_NODE};
+use berth_provisioner::reclaim::{Reclaim, reclaim};
 use berth_provisioner::topology::Policy;
+use serde_json::json;
 use support::cluster::claim;
 use support::faulty::Fault;
 use support::provisioner::World;
@@ -172,6 +174,39 @@ async fn a_claim_that_goes_takes_its_volume_with_it() {
     assert!(world.cluster.get("PersistentVolumeClaim", "default", "data").is_none());
     assert!(world.driver.volumes().is_empty());
     assert_eq!(world.cluster.of_kind("PersistentVolume").count(), 0);
+}
+
+/// An administrator keeps the data while a deletion is under way, and the watch of volumes is late: the volume is read once
+/// more before anything is deleted.
+#[tokio::test]
+async fn data_are_kept_if_the_policy_says_so_in_the_last_moment() {
+    let mut world = one_claim(&[]).await;
+    world.rounds(1).await;
+    world.cluster.delete("PersistentVolumeClaim", "default", "data");
+    world.cluster.control();
+    let known = world.cluster.state();
+    let volume = known.volumes().next().unwrap().clone();
+    let Reclaim::Act(actions) = reclaim(&volume, &known, &world.settings) else {
+        panic!("a released volume is deleted")
+    };
+    world
+        .cluster
+        .edit("PersistentVolume", "", &volume.metadata.name, |volume| {
+            volume["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
+        });
+    assert!(!world.carry_out(&actions).await);
+    assert_eq!(world.driver.volumes().len(), 1);
+    world.rounds(2).await;
+    assert_eq!(world.driver.volumes().len(), 1);
+    let kept = world
+        .cluster
+        .get("PersistentVolume", "", &volume.metadata.name)
+        .unwrap();
+    assert_eq!(
+        kept["metadata"]["finalizers"],
+        json!([]),
+        "it is not the provisioner's any more"
+    );
 }
 
 /// The provisioner stops after each possible number of effects, and another one takes over.

@@ -5,13 +5,14 @@ use berth_controller as controller;
 use berth_core::api::{Kind, Object, PersistentVolumeClaim};
 use berth_core::dispute::Disputes;
 use berth_core::effect::{Effect, ObjectKey, When};
+use berth_provisioner::answer::{self, Then};
 use berth_provisioner::backoff::backoff;
 use berth_provisioner::builtin::{Builtin, Layout};
 use berth_provisioner::effect::Action;
 use berth_provisioner::reclaim::{self, Reclaim};
 use berth_provisioner::settings::Settings;
+use berth_provisioner::state;
 use berth_provisioner::step::{self, Attempt, Decision};
-use berth_provisioner::{answer, state};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -205,9 +206,9 @@ impl Simulation {
             }) else {
                 continue;
             };
-            let (actions, retry) = match step::step(&claim, &self.provisioners.state, &settings) {
+            let mut conclusion = match step::step(&claim, &self.provisioners.state, &settings, self.now) {
                 Decision::Nothing(_) => continue,
-                Decision::Act { actions, retry } => (actions, retry),
+                Decision::Act(conclusion) => conclusion,
                 Decision::Ask(attempt) => {
                     let drawn = match Layout::of(&attempt.request.class) {
                         // Built-in provisioners count what they have themselves.
@@ -218,14 +219,17 @@ impl Simulation {
                     if answer.is_err() {
                         self.give_back(&attempt.request.name);
                     }
-                    let conclusion = answer::conclude(&attempt, &answer, &settings);
-                    (conclusion.actions, conclusion.retry)
+                    answer::conclude(&attempt, &answer, &settings)
                 }
             };
             moved = true;
-            let refused = !self.carry_out_actions(actions);
+            if self.carry_out_actions(conclusion.actions) {
+                self.provisioners.state.concluded(&claim, &conclusion.then, self.now);
+            } else {
+                conclusion.then = Then::Retry;
+            }
             let key = ObjectKey::of(Kind::PersistentVolumeClaim, &claim.metadata);
-            if retry || refused {
+            if conclusion.then == Then::Retry {
                 let at = self.provisioners.failures.again(&key, self.now);
                 let again = (key.namespace, key.name);
                 self.provisioners.retry.entry(at).or_default().insert(again);

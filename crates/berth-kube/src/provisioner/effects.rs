@@ -9,7 +9,7 @@ use crate::executor::{Answer as Fresh, Executor, Gone, Refused};
 use crate::resource::Resource;
 use berth_core::api::{Kind, Object, PersistentVolume, PersistentVolumeClaim, StorageClass};
 use berth_core::effect::{Effect, Event, ObjectKey, Refusal, When};
-use berth_provisioner::answer::{Answer, Conclusion, conclude, object_refused};
+use berth_provisioner::answer::{Answer, Conclusion, Then, conclude, object_refused};
 use berth_provisioner::capacity::{Available, Query};
 use berth_provisioner::effect::Action;
 use berth_provisioner::request::{Backing, FailureKind, Request};
@@ -26,7 +26,9 @@ pub(super) struct Outcome {
     pub(super) gone: Vec<Gone>,
     /// Steps to be run again.
     pub(super) again: Vec<(ObjectKey, When)>,
-    /// The step must be run again later.
+    /// What becomes of the claim.
+    pub(super) then: Option<Then>,
+    /// The list ended early: the step must be run again later.
     pub(super) retry: bool,
     /// What was decided on is not so any more.
     pub(super) stale: bool,
@@ -117,8 +119,9 @@ impl Worker {
     }
 
     async fn conclude(&self, conclusion: &Conclusion, outcome: &mut Outcome) -> Result<(), Stop> {
-        outcome.retry = conclusion.retry;
-        self.carry_out(&conclusion.actions, outcome).await
+        self.carry_out(&conclusion.actions, outcome).await?;
+        outcome.then = Some(conclusion.then.clone());
+        Ok(())
     }
 
     /// The volume's object that was there already.
@@ -131,24 +134,23 @@ impl Worker {
         serde_json::from_slice(&found.ok()??).ok()
     }
 
-    /// Carries out actions that ask no backend for a volume. Tells `failed` if it does not delete one.
-    pub(super) async fn act(
-        &self,
-        actions: &[Action],
-        retry: bool,
-        failed: impl FnOnce(&str) -> Option<Event>,
-    ) -> Outcome {
-        let mut outcome = Outcome {
-            retry,
-            ..Outcome::default()
-        };
+    /// Carries out what follows about a claim without asking the backend.
+    pub(super) async fn act(&self, conclusion: &Conclusion) -> Outcome {
+        let mut outcome = Outcome::default();
+        match self.conclude(conclusion, &mut outcome).await {
+            Ok(()) => outcome,
+            Err(stop) => outcome.ended(&stop),
+        }
+    }
+
+    /// Carries out what is to be done about a volume. `failed` says what to tell if the backend does not delete it.
+    pub(super) async fn reclaim(&self, actions: &[Action], failed: impl FnOnce(&str) -> Event) -> Outcome {
+        let mut outcome = Outcome::default();
         let Err(stop) = self.carry_out(actions, &mut outcome).await else {
             return outcome;
         };
-        if let Stop::Backend(problem) = &stop
-            && let Some(event) = failed(problem)
-        {
-            self.executor.tell(event);
+        if let Stop::Backend(problem) = &stop {
+            self.executor.tell(failed(problem));
         }
         outcome.ended(&stop)
     }

@@ -11,13 +11,16 @@ use crate::inbox::{Inbox, Message};
 use crate::queue::{Failure, Queue};
 use crate::watch::{Change, ObjectName};
 use berth_core::api::{CsiStorageCapacity, Kind, Object, PersistentVolume, PersistentVolumeClaim};
+use berth_core::effect::When;
 use berth_core::names;
+use berth_provisioner::answer::Then;
 use berth_provisioner::capacity::{Available, Item};
 use berth_provisioner::reclaim::{Reclaim, delete_failed, reclaim};
 use berth_provisioner::request::{FailureKind, volume_name};
 use berth_provisioner::settings::Settings;
 use berth_provisioner::state::State;
 use berth_provisioner::step::{Attempt, Decision, started, step};
+use jiff::Timestamp;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 use tokio::task::JoinSet;
@@ -196,16 +199,13 @@ impl Owner {
                 let claim = self.state.claim(namespace, name);
                 let found = claim.and_then(|claim| Some((claim, self.settings_of(claim)?)));
                 let decided = found.map(|(claim, settings)| {
-                    let decision = step(claim, &self.state, settings);
+                    let decision = step(claim, &self.state, settings, Timestamp::now());
                     (decision, settings.clone())
                 });
                 match decided {
                     None | Some((Decision::Nothing(_), _)) => self.queue.succeeded(&key),
-                    Some((Decision::Act { actions, retry }, _)) => {
-                        self.work(
-                            key,
-                            move |worker| async move { worker.act(&actions, retry, |_| None).await },
-                        );
+                    Some((Decision::Act(conclusion), _)) => {
+                        self.work(key, move |worker| async move { worker.act(&conclusion).await });
                     }
                     Some((Decision::Ask(attempt), settings)) => self.ask(key, attempt, settings),
                 }
@@ -226,8 +226,8 @@ impl Owner {
                     Reclaim::Act(actions) => {
                         let (volume, settings) = (volume.clone(), settings.clone());
                         self.work(key, move |worker| async move {
-                            let failed = |problem: &str| Some(delete_failed(&volume, problem, &settings));
-                            worker.act(&actions, false, failed).await
+                            let failed = |problem: &str| delete_failed(&volume, problem, &settings);
+                            worker.reclaim(&actions, failed).await
                         });
                     }
                 }
@@ -345,12 +345,21 @@ impl Owner {
             self.refresh(&object);
         }
         let now = Instant::now();
-        if outcome.retry {
+        let then = outcome.then.unwrap_or(Then::Rest);
+        if outcome.retry || then == Then::Retry {
             let failure = if outcome.outage { Failure::Outage } else { Failure::Own };
             self.queue.failed(key.clone(), failure, now);
         } else {
             self.queue.succeeded(&key);
             self.queue.recover(now);
+        }
+        if let Key::Claim(namespace, name) = &key
+            && let Some(claim) = self.state.claim(namespace, name).cloned()
+        {
+            self.state.concluded(&claim, &then, Timestamp::now());
+        }
+        for (_, when) in outcome.again {
+            self.look_again(&key, when, now);
         }
         match self.version_of(&key) {
             // Somebody else has changed it meanwhile: whatever came of this, the next step starts from there.
@@ -359,6 +368,19 @@ impl Owner {
             version if version == begun => {}
             // Its own writes come back as echoes, which are passed over.
             _ => self.queue.push(key),
+        }
+    }
+
+    /// A step is to be run again, even if nothing changes. Steps ask for that about their own object alone.
+    fn look_again(&mut self, key: &Key, when: When, now: Instant) {
+        match when {
+            When::Now => self.queue.hurry(key.clone()),
+            When::Backoff => self.queue.failed(key.clone(), Failure::Own, now),
+            When::At(time) => {
+                let wait = time.duration_since(Timestamp::now());
+                let wait = Duration::try_from(wait).unwrap_or_default();
+                self.queue.wait(key.clone(), now + wait);
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use berth_provisioner::effect::Action;
 use berth_provisioner::reclaim::{Reclaim, reclaim};
 use berth_provisioner::settings::Settings;
 use berth_provisioner::step::{Attempt, Decision, step};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -64,7 +65,7 @@ impl World {
     }
 
     /// Carries actions out until one fails. Errors of the API and of the driver end the list.
-    async fn carry_out(&mut self, actions: &[Action]) -> bool {
+    pub async fn carry_out(&mut self, actions: &[Action]) -> bool {
         let mut written = BTreeMap::new();
         for action in actions {
             if let Some(left) = &mut self.crash_after {
@@ -101,9 +102,9 @@ impl World {
     pub async fn provision(&mut self) {
         let state = self.cluster.state();
         for claim in state.claims() {
-            match step(claim, &state, &self.settings) {
+            match step(claim, &state, &self.settings, Timestamp::UNIX_EPOCH) {
                 Decision::Nothing(_) => {}
-                Decision::Act { actions, .. } => drop(self.carry_out(&actions).await),
+                Decision::Act(conclusion) => drop(self.carry_out(&conclusion.actions).await),
                 Decision::Ask(mut attempt) => {
                     if let Some(record) = &attempt.record {
                         if !self.carry_out(&[Action::Api(record.clone())]).await {
