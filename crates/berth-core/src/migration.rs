@@ -3,8 +3,9 @@
 //! On such a node a volume is known under its CSI name, and the node must carry the driver's own
 //! topology label instead of the general zone label.
 
-use crate::api::{self, VolumeSource};
+use crate::api::{self, TopologyRequirement, TopologySelectorTerm, VolumeSource};
 use crate::names;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -98,6 +99,83 @@ impl InTreePlugin {
             Self::Cinder => Some("topology.cinder.csi.openstack.org/zone"),
         }
     }
+}
+
+impl InTreePlugin {
+    /// The parameters of its classes that name zones.
+    fn zone_parameters(self) -> &'static [&'static str] {
+        match self {
+            Self::AwsEbs | Self::GcePd | Self::AzureDisk => &["zone", "zones"],
+            Self::Cinder => &["availability"],
+            Self::AzureFile | Self::Portworx | Self::Vsphere => &[],
+        }
+    }
+}
+
+/// Why a class does not say where its volumes may be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TopologyError {
+    /// Two parameters name zones.
+    #[error("parameters {first:?} and {second:?} both name zones: keep one of them")]
+    TwoParameters {
+        /// One parameter.
+        first: &'static str,
+        /// The other.
+        second: &'static str,
+    },
+    /// A parameter names zones beside allowed topologies.
+    #[error("parameter {parameter:?} names zones, and so do allowedTopologies: keep one of them")]
+    ParameterAndTopologies {
+        /// The parameter.
+        parameter: &'static str,
+    },
+}
+
+/// Where the volumes of a class may be made. In-tree plugins took zones as parameters of a class; whoever serves their
+/// classes today reads them as allowed topologies. The zone goes by any name that nodes have it under.
+///
+/// ```
+/// use berth_core::api::StorageClass;
+/// use berth_core::migration::allowed_topologies;
+///
+/// let class: StorageClass = serde_json::from_str(
+///     r#"{"provisioner": "kubernetes.io/gce-pd", "parameters": {"zones": "a, b"}}"#,
+/// )?;
+/// let terms = allowed_topologies(&class)?;
+/// assert_eq!(terms[0].match_label_expressions[0].values, ["a", "b"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// If the class names zones in two ways.
+pub fn allowed_topologies(class: &api::StorageClass) -> Result<Cow<'_, [TopologySelectorTerm]>, TopologyError> {
+    let plugin = InTreePlugin::from_name(&class.provisioner);
+    let names = plugin.map_or(&[][..], InTreePlugin::zone_parameters);
+    let mut named = names.iter().filter(|name| class.parameters.contains_key(**name));
+    let (Some(plugin), Some(parameter)) = (plugin, named.next()) else {
+        return Ok(Cow::Borrowed(&class.allowed_topologies));
+    };
+    if let Some(second) = named.next() {
+        let first = parameter;
+        return Err(TopologyError::TwoParameters { first, second });
+    }
+    if !class.allowed_topologies.is_empty() {
+        return Err(TopologyError::ParameterAndTopologies { parameter });
+    }
+    let text = class.parameters.get(*parameter).map_or("", String::as_str);
+    let zones = text.split(',').map(str::trim).filter(|zone| !zone.is_empty());
+    let values: Vec<String> = zones.map(str::to_owned).collect();
+    if values.is_empty() {
+        return Ok(Cow::Borrowed(&[]));
+    }
+    let term = |key: &str| TopologySelectorTerm {
+        match_label_expressions: vec![TopologyRequirement {
+            key: key.to_owned(),
+            values: values.clone(),
+        }],
+    };
+    let keys = [names::ZONE, names::ZONE_BETA].into_iter().chain(plugin.zone_key());
+    Ok(Cow::Owned(keys.map(term).collect()))
 }
 
 /// Why a volume has no CSI form.

@@ -68,6 +68,8 @@ pub const DELETION_SECRET_NAME: &str = "volume.kubernetes.io/provisioner-deletio
 pub const DELETION_SECRET_NAMESPACE: &str = "volume.kubernetes.io/provisioner-deletion-secret-namespace";
 /// Class parameters and volume attributes that begin so are Kubernetes' own, not the driver's.
 pub const CSI_PREFIX: &str = "csi.storage.k8s.io/";
+/// The attribute of an inline CSI volume that gives its size, on clusters without a field for it.
+pub const INLINE_SIZE: &str = "csi.storage.k8s.io/size";
 /// Label on published capacity: the driver.
 pub const CAPACITY_DRIVER: &str = "csi.storage.k8s.io/drivername";
 /// Label on published capacity: who keeps the object.

@@ -1,6 +1,6 @@
 //! The interface between deciding and making: what a provisioner is asked for, and what it answers.
 //!
-//! It is the one of the design: a request carries the claim, the class, the selected node with its
+//! A request carries the claim, the class, the selected node with its
 //! labels and the allowed topologies; the answer is a volume with the places it can be reached from,
 //! or a failure that is final or to be tried again.
 
@@ -16,7 +16,7 @@ pub struct Request {
     pub name: String,
     /// The claim.
     pub claim: PersistentVolumeClaim,
-    /// Its class, with the allowed topologies.
+    /// Its class. The allowed topologies are those in effect, in whatever way the class names them.
     pub class: StorageClass,
     /// The class's parameters, sorted out.
     pub parameters: Parameters,

@@ -20,8 +20,10 @@ use crate::state::State;
 use crate::topology::{Question, RequirementError, requirement};
 use berth_core::api::{Kind, PersistentVolumeClaim, StorageClass};
 use berth_core::effect::{Effect, Event, Fact, ObjectKey, When};
+use berth_core::migration::allowed_topologies;
 use berth_core::names;
 use jiff::Timestamp;
+use std::borrow::Cow;
 
 /// What to do about a claim.
 #[derive(Clone, Debug, PartialEq)]
@@ -196,7 +198,8 @@ fn missing(error: &RequirementError) -> Option<ObjectKey> {
     match error {
         RequirementError::NodeGone { node } => Some(ObjectKey::new(Kind::Node.name(), "", node)),
         RequirementError::NoCsiNode { node } => Some(ObjectKey::new(Kind::CsiNode.name(), "", node)),
-        RequirementError::NoTopologyKeys { .. }
+        RequirementError::Class(_)
+        | RequirementError::NoTopologyKeys { .. }
         | RequirementError::MissingLabel { .. }
         | RequirementError::NotAllowed { .. }
         | RequirementError::NotRegistered { .. }
@@ -284,6 +287,7 @@ fn place(
     if let Some(node) = node.filter(|node| !state.nodes().contains_key(*node)) {
         return Err(RequirementError::NodeGone { node: node.to_owned() });
     }
+    let allowed = allowed_topologies(class)?;
     let Some(policy) = settings.topology else {
         return Ok(None);
     };
@@ -291,7 +295,7 @@ fn place(
         driver: &settings.provisioner,
         claim: &claim.metadata.name,
         selected_node: node,
-        allowed: &class.allowed_topologies,
+        allowed: &allowed,
         policy,
         nodes: state.nodes(),
         csi_nodes: state.csi_nodes(),
@@ -334,6 +338,11 @@ fn ask(
     let record = settings.record_attempts && !repeated;
     let record = record.then(|| Change::RecordAttempt(intent.bounded()));
     let record = record.and_then(|record| record.lower(&claim.metadata));
+    let mut class = class.clone();
+    // Backends need not know the ways in which classes name zones.
+    if let Ok(topologies) = allowed_topologies(&class).map(Cow::into_owned) {
+        class.allowed_topologies = topologies;
+    }
     let selected_node = intent.node.as_ref().and_then(|node| state.nodes().get(node)).cloned();
     let purpose = if claim.metadata.is_deleting() {
         Purpose::CleanUp
@@ -345,7 +354,7 @@ fn ask(
         request: Request {
             name,
             claim: claim.clone(),
-            class: class.clone(),
+            class,
             parameters,
             selected_node,
             requirement: intent.requirement,

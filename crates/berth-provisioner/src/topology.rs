@@ -8,6 +8,7 @@
 //! This module must not know what becomes of the answer: CSI and built-in provisioners both read it.
 
 use berth_core::api::{CsiNode, Node, StringMap, TopologySelectorTerm};
+use berth_core::migration::TopologyError;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +20,7 @@ pub type Segment = BTreeMap<String, String>;
 pub struct Requirement {
     /// The volume must be reachable from one of these.
     pub requisite: Vec<Segment>,
-    /// The same, with the best first.
+    /// All of them, with the best first.
     pub preferred: Vec<Segment>,
 }
 
@@ -63,6 +64,9 @@ pub struct Question<'a> {
 /// Why there is no requirement.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequirementError {
+    /// The class does not say where volumes may be.
+    #[error(transparent)]
+    Class(#[from] TopologyError),
     /// Drivers have registered nothing on the selected node.
     #[error("node {node:?} has no CSINode object: no driver is registered there")]
     NoCsiNode {

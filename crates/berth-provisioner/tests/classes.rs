@@ -3,6 +3,8 @@
 
 mod support;
 
+use berth_core::api::Object;
+use berth_core::effect::Effect;
 use berth_provisioner::answer::conclude;
 use berth_provisioner::builtin::Builtin;
 use berth_provisioner::effect::Action;
@@ -488,4 +490,66 @@ fn broken_parameters_are_named() {
     let mut world = World::new(&broken, vec![node("n1", &[])], vec![claim("c", "local", "1Gi")]);
     world.settle();
     assert!(world.cluster.told("c")[0].contains("parameter \"berth.dev/capacity\" of the class: \"plenty\""));
+}
+
+fn gce(parameters: Value, allowed: Value) -> Value {
+    json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "z"},
+        "provisioner": "kubernetes.io/gce-pd", "parameters": parameters, "allowedTopologies": allowed})
+}
+
+/// In-tree plugins took zones as parameters of a class: they count as allowed topologies.
+#[test]
+fn zones_of_parameters_are_obeyed() {
+    for parameters in [
+        json!({"zone": "us-central1-b"}),
+        json!({"zones": "us-central1-b , us-central1-c"}),
+    ] {
+        let nodes = zones(&["us-central1-a", "us-central1-b", "us-central1-c"]);
+        let claims = (0..6).map(|index| claim(&format!("data-{index}"), "z", "1Gi"));
+        let mut world = World::new("", nodes, claims.collect());
+        world.cluster.create(gce(parameters.clone(), json!([])));
+        world.settle();
+        for index in 0..6 {
+            let terms = &world.volume(&format!("data-{index}"))["spec"]["nodeAffinity"]["required"];
+            let zone = &terms["nodeSelectorTerms"][0]["matchExpressions"][0]["values"][0];
+            assert_ne!(zone, "us-central1-a", "{parameters}");
+        }
+    }
+}
+
+#[test]
+fn zones_are_named_in_one_way() {
+    let here = json!([{"matchLabelExpressions": [{"key": BETA_ZONE, "values": ["us-central1-a"]}]}]);
+    for (parameters, allowed, words) in [
+        (
+            json!({"zone": "us-central1-a"}),
+            here,
+            "parameter \"zone\" names zones, and so do allowedTopologies",
+        ),
+        (
+            json!({"zone": "us-central1-a", "zones": "us-central1-a"}),
+            json!([]),
+            "parameters \"zone\" and \"zones\" both name zones",
+        ),
+    ] {
+        let class = gce(parameters, allowed);
+        let error = Object::decode(class.clone()).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+        // An API server takes such a class: the claim learns why it gets no volume.
+        let broken = Object::StorageClass(serde_json::from_value(class).unwrap());
+        let mut world = World::new("", zones(&["us-central1-a"]), vec![claim("data", "z", "1Gi")]);
+        world.cluster.create(gce(json!({}), json!([])));
+        world.cluster.control();
+        let mut state = world.cluster.state();
+        state.upsert(&broken);
+        let settings = Settings::builtin("kubernetes.io/gce-pd");
+        let decision = step(state.claims().next().unwrap(), &state, &settings, Timestamp::UNIX_EPOCH);
+        let Decision::Act(conclusion) = decision else {
+            panic!("{decision:?}")
+        };
+        let Action::Api(Effect::Event(event)) = &conclusion.actions[0] else {
+            panic!("{conclusion:?}")
+        };
+        assert!(event.message.contains(words), "{}", event.message);
+    }
 }

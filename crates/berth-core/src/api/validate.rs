@@ -4,11 +4,12 @@
 //! anyone. What passes here is never the cause of an error later on.
 
 use super::{
-    Affinity, CsiStorage, CsiStoragePool, DecodeError, LabelSelector, NodeSelector, NodeSelectorTerm, Object,
-    PersistentVolumeClaimSpec, Pod, PodAffinity, PodAffinityTerm, Requirement, ResourceList, StorageClass,
+    Affinity, CsiSource, CsiStorage, CsiStoragePool, DecodeError, LabelSelector, NodeSelector, NodeSelectorTerm,
+    Object, PersistentVolumeClaimSpec, Pod, PodAffinity, PodAffinityTerm, Requirement, ResourceList, StorageClass,
     TopologySpreadConstraint,
 };
 
+use crate::migration;
 use crate::names;
 use crate::quantity::Quantity;
 use std::collections::BTreeSet;
@@ -193,6 +194,7 @@ fn validate_class(class: &StorageClass) -> Result<(), Problem> {
             format!("found {found:?}, expected a whole number, zero or more"),
         )
     })?;
+    migration::allowed_topologies(class).map_err(|error| ("parameters".to_owned(), error.to_string()))?;
     each("allowedTopologies", &class.allowed_topologies, |path, term| {
         each(
             &format!("{path}.matchLabelExpressions"),
@@ -282,7 +284,8 @@ fn validate_pod(pod: &Pod) -> Result<(), Problem> {
         let template = volume.ephemeral.as_ref().and_then(|e| e.volume_claim_template.as_ref());
         optional(template, |template| {
             claim_spec(&format!("{path}.ephemeral.volumeClaimTemplate.spec"), &template.spec)
-        })
+        })?;
+        optional(volume.csi.as_ref(), |csi| inline_size(&format!("{path}.csi"), csi))
     })?;
     each("spec.tolerations", &pod.spec.tolerations, |path, toleration| {
         one_of(
@@ -302,6 +305,20 @@ fn validate_pod(pod: &Pod) -> Result<(), Problem> {
         spread_constraint,
     )?;
     optional(pod.spec.affinity.as_ref(), |found| affinity("spec.affinity", found))
+}
+
+/// The size of an inline volume is given once: by its field, or by the attribute that drivers knew before.
+fn inline_size(path: &str, csi: &CsiSource) -> Result<(), Problem> {
+    match (csi.fs_size, csi.volume_attributes.get(names::INLINE_SIZE)) {
+        (Some(_), Some(_)) => Err((
+            format!("{path}.fsSize"),
+            format!(
+                "volumeAttributes[{:?}] gives a size too: keep one of them",
+                names::INLINE_SIZE
+            ),
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn spread_constraint(path: &str, constraint: &TopologySpreadConstraint) -> Result<(), Problem> {

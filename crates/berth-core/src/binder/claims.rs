@@ -3,14 +3,12 @@
 use super::VolumeBinder;
 use crate::api::{self, VolumeSource};
 use crate::model::{Claim, ClaimId};
+use crate::names;
 use crate::quantity::Quantity;
 use crate::reason::VolumeReason;
 use crate::symbols::{Symbol, Symbols};
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
-
-/// The attribute of an inline CSI volume that gives its size, on clusters without a field for it.
-const INLINE_SIZE_ATTRIBUTE: &str = "csi.storage.k8s.io/size";
 
 /// How many claims are told apart by looking through them.
 const FEW_CLAIMS: usize = 16;
@@ -53,7 +51,7 @@ impl PodVolumes {
             let VolumeSource::Csi(csi) = volume.source() else {
                 return None;
             };
-            let attribute = csi.volume_attributes.get(INLINE_SIZE_ATTRIBUTE);
+            let attribute = csi.volume_attributes.get(names::INLINE_SIZE);
             let size = csi.fs_size.or_else(|| attribute?.parse::<Quantity>().ok())?;
             Some((symbols.intern(&csi.driver), size.value()))
         });

@@ -14,6 +14,7 @@ use crate::quantity::Quantity;
 use crate::symbols::Symbol;
 use crate::zone;
 use rustc_hash::FxHashSet;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -286,10 +287,12 @@ impl VolumeBinder {
     /// Adds a class, or replaces what is known of it.
     pub fn upsert_class(&mut self, class: &api::StorageClass) {
         let name = self.symbols.intern(&class.metadata.name);
-        let allowed_topologies = if class.allowed_topologies.is_empty() {
+        // A class that names zones in two ways gets no volume; where, does not matter.
+        let topologies = migration::allowed_topologies(class).unwrap_or(Cow::Borrowed(&class.allowed_topologies));
+        let allowed_topologies = if topologies.is_empty() {
             SelectorId::ALL
         } else {
-            let selector = NodeSelector::with_topologies(&mut self.symbols, &class.allowed_topologies);
+            let selector = NodeSelector::with_topologies(&mut self.symbols, &topologies);
             self.acquire_selector(&selector)
         };
         let known = self.classes.get(&name).map_or(0, |known| known.number);

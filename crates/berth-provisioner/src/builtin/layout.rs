@@ -3,10 +3,11 @@
 use crate::request::Request;
 use crate::topology::{Segment, allowed_segments, describe, spread};
 use berth_core::api::{Node, StorageClass};
+use berth_core::migration::allowed_topologies;
 use berth_core::names::{HOSTNAME, REGION, REGION_BETA, ZONE, ZONE_BETA};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The provisioner of Google's disks, which the design's examples use: zonal or regional.
+/// The provisioner of Google's disks: zonal or regional.
 pub(super) const GCE_PD: &str = "kubernetes.io/gce-pd";
 /// The label that tells racks of a zone apart, if the class names none.
 pub const RACK: &str = "topology.berth.dev/rack";
@@ -99,7 +100,10 @@ pub(super) fn segments(class: &StorageClass, nodes: &BTreeMap<String, Node>) -> 
     let Some(layout) = Layout::of(class) else {
         return Vec::new();
     };
-    let allowed = allowed_segments(&class.allowed_topologies);
+    let Ok(allowed) = allowed_topologies(class) else {
+        return Vec::new();
+    };
+    let allowed = allowed_segments(&allowed);
     cluster_segments(&keys(layout, class, &allowed, None, nodes), &allowed, nodes)
 }
 
