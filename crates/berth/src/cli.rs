@@ -3,9 +3,10 @@
 use crate::cluster::ClusterArgs;
 use crate::config::ConfigArgs;
 use crate::csi_driver::CsiDriverArgs;
+use crate::duration::duration;
 use crate::help;
 use crate::man::ManArgs;
-use crate::provisioner::{ProvisionerArgs, duration};
+use crate::provisioner::ProvisionerArgs;
 use crate::snapshot::SnapshotArgs;
 use crate::terminal::Color;
 use crate::up::Component;

@@ -2,8 +2,8 @@
 //!
 //! Only the kinds that decisions read are listed, page by page; secrets are not among them. Nothing is written.
 
+use crate::duration::duration;
 use crate::input::{ReadError, Source};
-use crate::provisioner::duration;
 use berth_core::api::Kind;
 use berth_kube::REPORTS;
 use berth_kube::api::{Api, ApiError};

@@ -9,6 +9,7 @@ pub mod cluster;
 pub mod component;
 pub mod config;
 pub mod csi_driver;
+mod duration;
 pub mod explain;
 pub mod given;
 pub mod help;

@@ -2,13 +2,13 @@
 
 use crate::cli::ComponentArgs;
 use crate::component::{on_cluster, process, read};
+use crate::duration::duration;
 use crate::terminal::Color;
 use anyhow::Context;
 use berth_kube::Client;
 use berth_kube::provisioner::{self, CapacityForm, CapacityOptions, Options};
 use berth_provisioner::csi::{Client as Driver, ClientSettings};
 use clap::{Args, ValueEnum};
-use jiff::SignedDuration;
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -94,16 +94,6 @@ pub struct CapacityArgs {
     /// Pools only: a report that was not renewed for so long stops counting.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
     pub capacity_expiry: Duration,
-}
-
-/// A length of time as Kubernetes components take it: 15s, 1m30s, 500ms.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let parsed: SignedDuration = text.parse().map_err(|error: jiff::Error| error.to_string())?;
-    let found = Duration::try_from(parsed).map_err(|_| "a length of time cannot be negative".to_owned())?;
-    if found.is_zero() {
-        return Err("it must be longer than nothing".to_owned());
-    }
-    Ok(found)
 }
 
 /// The configuration of `berth provisioner`.
@@ -194,20 +184,4 @@ async fn capacity(
         poll: args.capacity_poll_interval,
         ..CapacityOptions::new(namespace)
     }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::duration;
-    use std::time::Duration;
-
-    #[test]
-    fn lengths_of_time() {
-        assert_eq!(duration("15s"), Ok(Duration::from_secs(15)));
-        assert_eq!(duration("1m30s"), Ok(Duration::from_secs(90)));
-        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
-        for text in ["", "15", "-1s", "0s", "soon"] {
-            assert!(duration(text).is_err(), "{text}");
-        }
-    }
 }

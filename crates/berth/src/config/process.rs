@@ -71,7 +71,7 @@ impl Reader {
         let at = |field: &str| format!("leaderElection.{field}");
         let time = |field: &str, text: &Option<String>, usual: Duration| match given(text) {
             None => Ok(usual),
-            Some(text) => crate::provisioner::duration(text)
+            Some(text) => crate::duration::duration(text)
                 .map_err(|problem| self.error(at(field), format!("found {text:?}: {problem}"))),
         };
         if let Some(lock) = given(&file.resource_lock).filter(|lock| *lock != "leases") {

@@ -10,9 +10,9 @@ mod reduce;
 pub(crate) mod yaml;
 
 use crate::cluster::{self, Connection, ListError, Listed, NOT_ALLOWED, REQUEST_TIMEOUT, WORKLOADS};
+use crate::duration::duration;
 use crate::input::Gaps;
 use crate::input::gaps::{GAP_MARK, SNAPSHOT_MARK};
-use crate::provisioner::duration;
 use anyhow::Context;
 use berth_core::api::Kind;
 use berth_kube::REPORTS;
