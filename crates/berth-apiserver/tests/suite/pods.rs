@@ -216,4 +216,16 @@ pub(crate) async fn inline_volumes_keep_their_size(client: Client) {
     );
     let created = pods.create(&PostParams::default(), &wanted).await.unwrap();
     assert_eq!(created.data["spec"]["volumes"][0]["csi"]["fsSize"], "5Gi");
+    let mut twice = wanted;
+    twice.metadata.name = Some("b".to_owned());
+    twice.data["spec"]["volumes"][0]["csi"]["volumeAttributes"] = json!({"csi.storage.k8s.io/size": "6Gi"});
+    let refused = pods
+        .create(&PostParams::default(), &twice)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refused.contains("volumeAttributes[csi.storage.k8s.io/size]") && refused.contains("fsSize"),
+        "{refused}"
+    );
 }

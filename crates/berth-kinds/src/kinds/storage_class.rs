@@ -113,3 +113,29 @@ fn validate_topologies(class: &Value, errors: &mut Vec<FieldError>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zones_are_named_in_one_way() {
+        let zone = |values: Value| json!([{"matchLabelExpressions": [{"key": names::ZONE, "values": values}]}]);
+        let class = |provisioner: &str, parameters: Value, allowed: Value| {
+            let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "z"},
+                "provisioner": provisioner, "parameters": parameters, "allowedTopologies": allowed});
+            let errors = validate(&class);
+            errors.into_iter().map(|error| error.detail).collect::<Vec<_>>()
+        };
+        let gce = "kubernetes.io/gce-pd";
+        assert_eq!(class(gce, json!({"zone": "a"}), json!([])), [""; 0]);
+        assert_eq!(
+            class("disk.example.com", json!({"zone": "a"}), zone(json!(["b"]))),
+            [""; 0]
+        );
+        let both = class(gce, json!({"zone": "a"}), zone(json!(["b"])));
+        assert!(both[0].contains("parameter \"zone\" names zones"), "{both:?}");
+        let twice = class(gce, json!({"zone": "a", "zones": "b"}), json!([]));
+        assert!(twice[0].contains("\"zone\" and \"zones\""), "{twice:?}");
+    }
+}

@@ -1,5 +1,6 @@
 //! The rules of a pod's spec, wherever it stands: in a pod, or in the template of a workload.
 
+use berth_core::names;
 use serde_json::Value;
 
 use crate::error::FieldError;
@@ -125,6 +126,10 @@ fn validate_volume_source(volume: &Value, path: &str, errors: &mut Vec<FieldErro
         }
         "csi" if !source["fsSize"].is_null() => {
             fields::check_quantity(&source["fsSize"], &format!("{path}.csi.fsSize"), errors);
+            if !source["volumeAttributes"][names::INLINE_SIZE].is_null() {
+                let field = format!("{path}.csi.volumeAttributes[{}]", names::INLINE_SIZE);
+                errors.push(FieldError::forbidden(field, "may not be set together with fsSize"));
+            }
         }
         _ => {}
     }
