@@ -23,7 +23,6 @@ mod place;
 mod placing;
 mod pools;
 pub mod scenario;
-mod seam;
 mod stand_in;
 mod steps;
 mod volumes;

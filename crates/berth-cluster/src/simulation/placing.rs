@@ -1,8 +1,7 @@
 //! The scheduler's part of a simulation.
 
-use super::{Simulation, seam};
-use berth_core::effect::Effect;
-use berth_scheduler::scheduler::{Effect as Scheduling, WriteOutcome};
+use super::Simulation;
+use berth_scheduler::scheduler::{Context, DEFAULT_SCHEDULER_NAME, Effect};
 
 impl Simulation {
     /// Carries out what the scheduler wants, and has it decide about the pods whose turn it is.
@@ -11,7 +10,7 @@ impl Simulation {
         loop {
             for effect in self.scheduler.take_effects() {
                 moved = true;
-                self.carry_out_scheduling(effect);
+                self.carry_out_scheduling(&effect);
             }
             // What the writes changed is shown to the scheduler before it decides again.
             if self.take_changes() {
@@ -25,37 +24,18 @@ impl Simulation {
         }
     }
 
-    fn carry_out_scheduling(&mut self, effect: Scheduling) {
-        let (id, effect) = match effect {
-            Scheduling::Write { id, write } => (Some(id), seam::write(&write)),
-            Scheduling::Condition { pod, reason, message } => (None, seam::condition(&pod, reason, &message)),
-            Scheduling::Nominate { pod, node } => (None, seam::nominate(&pod, &node)),
-            Scheduling::Event {
-                pod,
-                warning,
-                reason,
-                message,
-            } => (None, seam::event(&pod, warning, reason, message)),
+    fn carry_out_scheduling(&mut self, effect: &Effect) {
+        let context = Context {
+            now: self.now,
+            source: DEFAULT_SCHEDULER_NAME.into(),
         };
-        let outcome = self.write(effect);
-        if let Some(id) = id {
-            let now = self.since_start();
-            self.scheduler.written(id, &outcome, now);
-        }
-    }
-
-    fn write(&mut self, effect: Effect) -> WriteOutcome {
-        let carried = self.carry_out(&[effect]);
-        match carried.refused {
-            Some(refusal) => WriteOutcome::Failed {
-                problem: refusal.to_string(),
-            },
-            None => {
-                let version = carried.versions.values().next();
-                WriteOutcome::Done {
-                    version: version.and_then(|version| version.parse().ok()).unwrap_or(0),
-                }
-            }
-        }
+        let carried = self.carry_out(&effect.lower(&context));
+        let Effect::Write { id, write } = effect else {
+            return;
+        };
+        let version = carried.versions.values().next().map_or("", String::as_str);
+        let outcome = write.outcome(carried.refused.as_ref().map_or(Ok(version), Err));
+        let now = self.since_start();
+        self.scheduler.written(*id, &outcome, now);
     }
 }
