@@ -96,8 +96,7 @@ impl<Key: Clone + Eq + Hash + Ord> Queue<Key> {
         }
     }
 
-    /// Brings a key back at a time, and not before unless there is news.
-    pub(crate) fn wait(&mut self, key: Key, until: Instant) {
+    fn wait(&mut self, key: Key, until: Instant) {
         self.end_wait(&key);
         self.queued.remove(&key);
         self.later.insert((until, key.clone()));

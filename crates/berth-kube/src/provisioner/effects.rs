@@ -5,7 +5,7 @@
 
 use super::backend::Backend;
 use super::metrics::{CallLabel, CallLabels, EffectLabels, Metrics};
-use crate::executor::{Answer as Fresh, Executor, Gone, Refused};
+use crate::executor::{Answer as Fresh, Executor, Outcome, Refused};
 use crate::resource::Resource;
 use berth_core::api::{Kind, Object, PersistentVolume, PersistentVolumeClaim, StorageClass};
 use berth_core::effect::{Effect, Event, ObjectKey, Refusal, When};
@@ -15,27 +15,18 @@ use berth_provisioner::effect::Action;
 use berth_provisioner::request::{Backing, FailureKind, Request};
 use berth_provisioner::settings::Settings;
 use berth_provisioner::step::Attempt;
+use jiff::Timestamp;
 use tokio::time::Instant;
 
-/// What is known after a worker has finished.
-#[derive(Debug, Default)]
-pub(super) struct Outcome {
-    /// Objects as the API server answered.
-    pub(super) fresh: Vec<Fresh>,
-    /// Objects that turned out to be gone.
-    pub(super) gone: Vec<Gone>,
-    /// Steps to be run again.
-    pub(super) again: Vec<(ObjectKey, When)>,
-    /// What becomes of the claim.
+/// What a worker brings back beside what the API server answered.
+#[derive(Debug)]
+pub(crate) struct Report {
+    /// What becomes of the claim; nothing if its list ended early.
     pub(super) then: Option<Then>,
-    /// The list ended early: the step must be run again later.
-    pub(super) retry: bool,
-    /// What was decided on is not so any more.
-    pub(super) stale: bool,
-    /// The reason is that the API server is away or out of order.
-    pub(super) outage: bool,
     /// What the backend answered, if it made no volume.
     pub(super) failure: Option<FailureKind>,
+    /// When it was done.
+    pub(super) at: Timestamp,
 }
 
 /// Why a list of actions ended early.
@@ -72,12 +63,18 @@ impl Worker {
     }
 
     /// Asks the backend for a volume and does what follows. Some backends have answered already.
-    pub(super) async fn attempt(&self, mut attempt: Attempt, answer: Option<Answer>, settings: &Settings) -> Outcome {
-        let mut outcome = Outcome::default();
+    pub(super) async fn attempt(
+        &self,
+        key: &ObjectKey,
+        mut attempt: Attempt,
+        answer: Option<Answer>,
+        settings: &Settings,
+    ) -> (Outcome, Report) {
+        let mut run = Run::new(self);
         if let Some(record) = attempt.record.clone() {
-            match self.record(record, &mut outcome).await {
+            match run.record(record).await {
                 Ok(claim) => attempt.recorded(claim),
-                Err(stop) => return outcome.ended(&stop),
+                Err(stop) => return run.ended(key, Some(stop)),
             }
         }
         let answer = match answer {
@@ -87,10 +84,10 @@ impl Worker {
             }
             None => self.create(&attempt.request).await,
         };
-        outcome.failure = answer.as_ref().err().map(|failure| failure.kind);
+        run.failure = answer.as_ref().err().map(|failure| failure.kind);
         let conclusion = conclude(&attempt, &answer, settings);
-        let Err(stop) = self.conclude(&conclusion, &mut outcome).await else {
-            return outcome;
+        let Err(stop) = run.conclude(&conclusion).await else {
+            return run.ended(key, None);
         };
         let next = match &stop {
             Stop::Refused(Refused { refusal, .. }) => {
@@ -99,29 +96,11 @@ impl Worker {
             }
             Stop::Backend(_) | Stop::NoClaim => None,
         };
-        let Some(next) = next else {
-            return outcome.ended(&stop);
+        let stop = match next {
+            Some(next) => run.conclude(&next).await.err(),
+            None => Some(stop),
         };
-        match self.conclude(&next, &mut outcome).await {
-            Ok(()) => outcome,
-            Err(stop) => outcome.ended(&stop),
-        }
-    }
-
-    /// Writes the record of an attempt. Gives the claim as it is with it.
-    async fn record(&self, record: Effect, outcome: &mut Outcome) -> Result<PersistentVolumeClaim, Stop> {
-        self.carry_out(&[Action::Api(record)], outcome).await?;
-        let claim = outcome.fresh.last().and_then(Fresh::object);
-        match claim {
-            Some(Object::PersistentVolumeClaim(claim)) => Ok(*claim),
-            _ => Err(Stop::NoClaim),
-        }
-    }
-
-    async fn conclude(&self, conclusion: &Conclusion, outcome: &mut Outcome) -> Result<(), Stop> {
-        self.carry_out(&conclusion.actions, outcome).await?;
-        outcome.then = Some(conclusion.then.clone());
-        Ok(())
+        run.ended(key, stop)
     }
 
     /// The volume's object that was there already.
@@ -135,46 +114,25 @@ impl Worker {
     }
 
     /// Carries out what follows about a claim without asking the backend.
-    pub(super) async fn act(&self, conclusion: &Conclusion) -> Outcome {
-        let mut outcome = Outcome::default();
-        match self.conclude(conclusion, &mut outcome).await {
-            Ok(()) => outcome,
-            Err(stop) => outcome.ended(&stop),
-        }
+    pub(super) async fn act(&self, key: &ObjectKey, conclusion: &Conclusion) -> (Outcome, Report) {
+        let mut run = Run::new(self);
+        let stop = run.conclude(conclusion).await.err();
+        run.ended(key, stop)
     }
 
     /// Carries out what is to be done about a volume. `failed` says what to tell if the backend does not delete it.
-    pub(super) async fn reclaim(&self, actions: &[Action], failed: impl FnOnce(&str) -> Event) -> Outcome {
-        let mut outcome = Outcome::default();
-        let Err(stop) = self.carry_out(actions, &mut outcome).await else {
-            return outcome;
-        };
-        if let Stop::Backend(problem) = &stop {
+    pub(super) async fn reclaim(
+        &self,
+        key: &ObjectKey,
+        actions: &[Action],
+        failed: impl FnOnce(&str) -> Event,
+    ) -> (Outcome, Report) {
+        let mut run = Run::new(self);
+        let stop = run.carry_out(actions).await.err();
+        if let Some(Stop::Backend(problem)) = &stop {
             self.executor.tell(failed(problem));
         }
-        outcome.ended(&stop)
-    }
-
-    async fn carry_out(&self, actions: &[Action], outcome: &mut Outcome) -> Result<(), Stop> {
-        let mut effects = Vec::new();
-        for action in actions {
-            match action {
-                Action::Api(effect) => effects.push(effect.clone()),
-                Action::DeleteBacking(backing) => {
-                    self.write(&std::mem::take(&mut effects), outcome).await?;
-                    self.delete(backing).await?;
-                }
-            }
-        }
-        self.write(&effects, outcome).await
-    }
-
-    async fn write(&self, effects: &[Effect], outcome: &mut Outcome) -> Result<(), Stop> {
-        let written = self.executor.carry_out(effects).await;
-        outcome.fresh.extend(written.fresh);
-        outcome.gone.extend(written.gone);
-        outcome.again.extend(written.again);
-        written.refused.map_or(Ok(()), |refused| Err(Stop::Refused(refused)))
+        run.ended(key, stop)
     }
 
     async fn create(&self, request: &Request) -> Answer {
@@ -226,24 +184,94 @@ impl Worker {
     }
 }
 
-impl Outcome {
-    /// What is known when a list ended early: whatever is left is found by the next step.
-    fn ended(mut self, stop: &Stop) -> Self {
-        self.retry = true;
-        match stop {
-            Stop::Refused(Refused { refusal, outage }) => match refusal {
-                // What was to be done went with the object.
-                Refusal::NotFound(_) => self.retry = false,
-                Refusal::Conflict(_) | Refusal::Stale => self.stale = true,
-                Refusal::AlreadyExists(_) | Refusal::Invalid { .. } | Refusal::Unavailable { .. } => {
-                    self.outage = *outage;
-                    tracing::warn!(%refusal, "an effect was not carried out, trying again");
-                }
-            },
-            Stop::Backend(problem) => tracing::warn!(problem, "the backend did not delete a volume, trying again"),
-            Stop::NoClaim => tracing::warn!("the API server answered with something that is no claim, trying again"),
+/// One run of a worker.
+struct Run<'a> {
+    worker: &'a Worker,
+    outcome: Outcome,
+    then: Option<Then>,
+    failure: Option<FailureKind>,
+}
+
+impl<'a> Run<'a> {
+    fn new(worker: &'a Worker) -> Self {
+        Self {
+            worker,
+            outcome: Outcome::default(),
+            then: None,
+            failure: None,
         }
-        self
+    }
+
+    /// Writes the record of an attempt. Gives the claim as it is with it.
+    async fn record(&mut self, record: Effect) -> Result<PersistentVolumeClaim, Stop> {
+        self.write(&[record]).await?;
+        let claim = self.outcome.fresh.last().and_then(Fresh::object);
+        match claim {
+            Some(Object::PersistentVolumeClaim(claim)) => Ok(*claim),
+            _ => Err(Stop::NoClaim),
+        }
+    }
+
+    async fn conclude(&mut self, conclusion: &Conclusion) -> Result<(), Stop> {
+        self.carry_out(&conclusion.actions).await?;
+        self.then = Some(conclusion.then.clone());
+        Ok(())
+    }
+
+    async fn carry_out(&mut self, actions: &[Action]) -> Result<(), Stop> {
+        let mut effects = Vec::new();
+        for action in actions {
+            match action {
+                Action::Api(effect) => effects.push(effect.clone()),
+                Action::DeleteBacking(backing) => {
+                    self.write(&std::mem::take(&mut effects)).await?;
+                    self.worker.delete(backing).await?;
+                }
+            }
+        }
+        self.write(&effects).await
+    }
+
+    async fn write(&mut self, effects: &[Effect]) -> Result<(), Stop> {
+        let written = self.worker.executor.carry_out(effects).await;
+        self.outcome.done += written.done;
+        self.outcome.fresh.extend(written.fresh);
+        self.outcome.gone.extend(written.gone);
+        self.outcome.again.extend(written.again);
+        written.refused.map_or(Ok(()), |refused| Err(Stop::Refused(refused)))
+    }
+
+    /// What is known at the end. Whatever is left of a list that ended early is found by the next step.
+    fn ended(mut self, key: &ObjectKey, stop: Option<Stop>) -> (Outcome, Report) {
+        let retry = match stop {
+            None => self.then == Some(Then::Retry),
+            // What was to be done went with the object.
+            Some(Stop::Refused(Refused {
+                refusal: Refusal::NotFound(_),
+                ..
+            })) => false,
+            Some(Stop::Refused(refused)) => {
+                self.outcome.refused = Some(refused);
+                false
+            }
+            Some(Stop::Backend(problem)) => {
+                tracing::warn!(problem, "the backend did not delete a volume, trying again");
+                true
+            }
+            Some(Stop::NoClaim) => {
+                tracing::warn!("the API server answered with something that is no claim, trying again");
+                true
+            }
+        };
+        if retry {
+            self.outcome.again.push((key.clone(), When::Backoff));
+        }
+        let report = Report {
+            then: self.then,
+            failure: self.failure,
+            at: Timestamp::now(),
+        };
+        (self.outcome, report)
     }
 }
 

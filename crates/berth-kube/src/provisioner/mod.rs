@@ -1,23 +1,23 @@
 //! Runs a provisioner against an API server.
 //!
 //! ```text
-//!   watches ──▶ inbox ──▶ ┌───────────┐ ──attempts──▶ workers ──▶ backend (CSI driver or built in)
-//!                         │  owner of │                  │
-//!   poll, delays ───────▶ │ the state │ ◀──answers───────┴──────▶ API server
-//!                         └───────────┘
+//!   watches ──▶ ┌────────────────────┐ ──attempts──▶ workers ──▶ backend (CSI driver or built in)
+//!               │ loop for keyed work │                 │
+//!   delays ───▶ │  (claims, volumes)  │ ◀──answers──────┴──────▶ API server
+//!               └────────────────────┘
 //! ```
 //!
-//! One task owns the state and decides. Workers, of which there is a bounded number, call the backend and write to
-//! the API server. Two of them never work on the same claim or volume.
+//! Its steps are pure (`berth-provisioner`) and run by the loop for keyed work ([`crate::keyed`]). Between two writes of a step the
+//! backend may be called. Capacity is published beside the steps.
 
 mod backend;
 mod capacity;
 mod effects;
 mod metrics;
-mod owner;
 mod ownership;
 mod publish;
 mod secrets;
+mod steps;
 
 pub use backend::Backend;
 pub use capacity::{CapacityForm, CapacityOptions};
@@ -28,17 +28,24 @@ pub use secrets::ClusterSecrets;
 pub use crate::component::RunError;
 
 use crate::api::Api;
+use crate::backoff::Backoff;
 use crate::component::{Component, ProcessOptions, RunMetrics};
 use crate::executor::Executor;
 use crate::inbox::Inbox;
+use crate::keyed::{self, Keyed};
 use crate::recorder::Recorder;
-use berth_core::api::Kind;
+use berth_core::api::{Kind, Object};
 use berth_provisioner::settings::Settings;
 use effects::Worker;
-use owner::Owner;
 use prometheus_client::registry::Registry;
+use publish::Publishing;
 use std::time::Duration;
+use steps::Provisioning;
 use tokio_util::sync::CancellationToken;
+
+/// How long calls and effects in flight may take when the provisioner stops. Pods are given 30 s by default; what is
+/// cut off is recorded on its claim, and the next provisioner goes on from there.
+const GRACE: Duration = Duration::from_secs(15);
 
 /// How a provisioner runs.
 #[derive(Clone, Debug)]
@@ -102,7 +109,7 @@ impl Component for Options {
         Kind::VolumeAttachment,
         Kind::CsiStorageCapacity,
     ];
-    type Owner = Owner;
+    type Owner = Keyed<Provisioning>;
 
     fn process(&self) -> &ProcessOptions {
         &self.process
@@ -123,10 +130,21 @@ impl Component for Options {
         }
     }
 
-    fn owner(self, api: Api, recorder: Recorder, inbox: Inbox) -> Owner {
-        let executor = Executor::new(api, recorder);
-        let worker = Worker::new(executor, self.backend.clone(), self.metrics.clone());
-        Owner::new(worker, self, inbox)
+    fn owner(self, api: Api, recorder: Recorder, inbox: Inbox<Object>) -> Self::Owner {
+        let worker = Worker::new(Executor::new(api, recorder), self.backend, self.metrics);
+        let publishing = self
+            .capacity
+            .map(|capacity| Publishing::new(worker.clone(), capacity, &self.settings));
+        let options = keyed::Options {
+            workers: self.workers,
+            resync: self.resync,
+            backoff: Backoff::CALL,
+            grace: GRACE,
+            health: self.process.health,
+        };
+        let executor = worker.executor.clone();
+        let provisioning = Provisioning::new(worker, &self.settings, publishing);
+        Keyed::new(provisioning, executor, options, inbox)
     }
 }
 

@@ -1,15 +1,126 @@
-//! Writes published capacity, in each of its forms.
+//! Asks the backend about capacity and writes what changed, beside the steps of claims and volumes.
 
-use super::capacity::{CapacityForm, CapacityOptions, Publication};
+use super::capacity::{CapacityForm, CapacityOptions, Publication, Publisher, Question, Subject, Write};
 use super::effects::Worker;
 use super::metrics::EffectLabels;
 use crate::api::ApiError;
+use berth_core::api::CsiStorageCapacity;
 use berth_core::effect::{Effect, Refusal};
 use berth_core::names;
 use berth_provisioner::capacity::pools::{self, Pool, PoolClass};
+use berth_provisioner::capacity::{Available, Item};
+use berth_provisioner::settings::Settings;
+use berth_provisioner::state::State;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until};
 
 /// A field manager has at most so many letters.
 const MANAGER_LENGTH: usize = 128;
+
+/// What a task brings back.
+enum Finished {
+    /// The backend was asked about capacity.
+    Asked(String, Item, Option<Available>),
+    /// Capacity was written, or not.
+    Written(Subject, Option<Item>, bool),
+}
+
+/// What is published, and the questions and writes under way.
+pub(super) struct Publishing {
+    pub(super) publisher: Publisher,
+    worker: Worker,
+    tasks: JoinSet<Finished>,
+    poll: Interval,
+    /// Published capacity that was seen before all objects were known.
+    early: Vec<CsiStorageCapacity>,
+}
+
+impl Publishing {
+    pub(super) fn new(worker: Worker, options: CapacityOptions, settings: &[Settings]) -> Self {
+        let mut poll = interval_at(Instant::now() + options.poll, options.poll);
+        poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self {
+            publisher: Publisher::new(options, settings),
+            worker,
+            tasks: JoinSet::new(),
+            poll,
+            early: Vec::new(),
+        }
+    }
+
+    /// Takes in an object that publishes capacity.
+    pub(super) fn observe(&mut self, object: &CsiStorageCapacity, complete: bool) {
+        if complete {
+            self.publisher.observe(object);
+        } else {
+            self.early.push(object.clone());
+        }
+    }
+
+    /// All objects are known.
+    pub(super) fn begin(&mut self, state: &State) {
+        state.classes().for_each(|class| self.publisher.class_changed(class));
+        self.publisher.refresh_segments(state, &self.worker.backend);
+        self.early.drain(..).for_each(|object| self.publisher.observe(&object));
+    }
+
+    /// Hands out questions and writes, and waits until there is something new. It may be dropped while it waits.
+    pub(super) async fn go_on(&mut self, state: &State) {
+        self.dispatch(state);
+        // While all who could ask are busy, somebody who finishes wakes us.
+        let is_free = self.tasks.len() < self.limit();
+        let due = self.publisher.wake_at().filter(|_| is_free);
+        tokio::select! {
+            Some(finished) = self.tasks.join_next() => match finished {
+                Ok(finished) => self.finish(finished),
+                // A task that panicked leaves its subject behind: only a restart is safe.
+                Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+                Err(_) => {}
+            },
+            () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+            _ = self.poll.tick() => self.publisher.poll(),
+        }
+    }
+
+    fn limit(&self) -> usize {
+        self.publisher.options.workers.max(1)
+    }
+
+    fn dispatch(&mut self, state: &State) {
+        self.publisher.refresh_segments(state, &self.worker.backend);
+        while self.tasks.len() < self.limit() {
+            let worker = self.worker.clone();
+            if let Some(write) = self.publisher.next_write() {
+                let options = self.publisher.options.clone();
+                self.tasks.spawn(async move {
+                    let Write {
+                        driver,
+                        item,
+                        publication,
+                        subject,
+                    } = write;
+                    let written = worker.publish(&options, &driver, &publication).await;
+                    Finished::Written(subject, item, written)
+                });
+            } else if let Some(Question { driver, query }) = self.publisher.next_question() {
+                let class = state.class(&query.item.class).cloned();
+                self.tasks.spawn(async move {
+                    let answer = worker.capacity(&query, class.as_ref()).await;
+                    Finished::Asked(driver, query.item, answer)
+                });
+            } else {
+                break;
+            }
+        }
+    }
+
+    fn finish(&mut self, finished: Finished) {
+        match finished {
+            Finished::Asked(driver, item, answer) => self.publisher.answered(&driver, &item, answer),
+            Finished::Written(subject, item, written) => self.publisher.written(&subject, item.as_ref(), written),
+        }
+    }
+}
 
 impl Worker {
     /// Writes published capacity. `false` if it was not written.

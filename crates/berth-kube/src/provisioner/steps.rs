@@ -1,0 +1,332 @@
+//! The provisioner's state and steps, as the loop for keyed work drives them.
+
+use super::backend::Backend;
+use super::capacity::Publisher;
+use super::effects::{Report, Worker};
+use super::publish::Publishing;
+use crate::executor::Answer;
+use crate::keyed::{Reconciler, Version, Work};
+use berth_core::api::{Kind, Object, ObjectMeta, PersistentVolume, PersistentVolumeClaim};
+use berth_core::effect::{Effect, ObjectKey};
+use berth_core::names;
+use berth_provisioner::answer::Conclusion;
+use berth_provisioner::effect::Action;
+use berth_provisioner::reclaim::{Reclaim, delete_failed, reclaim};
+use berth_provisioner::request::{FailureKind, volume_name};
+use berth_provisioner::settings::Settings;
+use berth_provisioner::state::State;
+use berth_provisioner::step::{Attempt, Decision, started, step};
+use jiff::Timestamp;
+use rustc_hash::FxHashSet;
+use std::collections::BTreeMap;
+
+/// Claims and volumes, and what is known of the rest.
+pub(crate) struct Provisioning {
+    worker: Worker,
+    settings: BTreeMap<String, Settings>,
+    state: State,
+    /// Claims for which every answer of the backend was heard since the record was written.
+    heard: FxHashSet<ObjectKey>,
+    publishing: Option<Publishing>,
+    /// All objects are known.
+    complete: bool,
+}
+
+impl Provisioning {
+    pub(super) fn new(worker: Worker, settings: &[Settings], publishing: Option<Publishing>) -> Self {
+        let named = settings.iter().map(|one| (one.provisioner.clone(), one.clone()));
+        Self {
+            worker,
+            settings: named.collect(),
+            state: State::default(),
+            heard: FxHashSet::default(),
+            publishing,
+            complete: false,
+        }
+    }
+
+    fn backend(&self) -> &Backend {
+        &self.worker.backend
+    }
+
+    fn metadata(&self, key: &ObjectKey) -> Option<&ObjectMeta> {
+        match key.known_kind()? {
+            Kind::PersistentVolumeClaim => Some(&self.state.claim(&key.namespace, &key.name)?.metadata),
+            Kind::PersistentVolume => Some(&self.state.volume(&key.name)?.metadata),
+            _ => None,
+        }
+    }
+
+    fn settings_of_volume(&self, volume: &PersistentVolume) -> Option<&Settings> {
+        let driver = volume.metadata.annotation(names::PROVISIONED_BY)?;
+        self.settings.get(driver)
+    }
+
+    fn settings_of(&self, claim: &PersistentVolumeClaim) -> Option<&Settings> {
+        let annotation = |key| claim.metadata.annotation(key);
+        let provisioner =
+            annotation(names::STORAGE_PROVISIONER).or_else(|| annotation(names::STORAGE_PROVISIONER_BETA))?;
+        self.settings.values().find(|settings| settings.serves(provisioner))
+    }
+
+    fn step_claim(&mut self, key: &ObjectKey, now: Timestamp) -> Option<Work<Report>> {
+        let claim = self.state.claim(&key.namespace, &key.name)?;
+        let settings = self.settings_of(claim)?.clone();
+        match step(claim, &self.state, &settings, now) {
+            Decision::Nothing(_) => None,
+            Decision::Act(conclusion) => Some(self.act(key, conclusion)),
+            Decision::Ask(attempt) => Some(self.ask(key, attempt, settings)),
+        }
+    }
+
+    /// Carries out what asks no backend for a volume.
+    fn act(&self, key: &ObjectKey, conclusion: Conclusion) -> Work<Report> {
+        if let [Action::Api(again @ Effect::LookAgain { .. })] = conclusion.actions.as_slice() {
+            return Work::Effects(vec![again.clone()]);
+        }
+        let (worker, key) = (self.worker.clone(), key.clone());
+        Work::Job(Box::pin(async move { worker.act(&key, &conclusion).await }))
+    }
+
+    fn ask(&mut self, key: &ObjectKey, mut attempt: Box<Attempt>, settings: Settings) -> Work<Report> {
+        attempt.in_doubt = attempt.repeated && !self.heard.contains(key);
+        if !attempt.repeated {
+            self.heard.insert(key.clone());
+        }
+        let claim = &attempt.request.claim;
+        if claim.metadata.annotation(names::ATTEMPT).is_none() {
+            self.worker.executor.tell(started(claim, &settings));
+        }
+        let answer = self.backend().answer_now(&attempt.request, self.state.nodes());
+        let (worker, key) = (self.worker.clone(), key.clone());
+        Work::Job(Box::pin(async move {
+            worker.attempt(&key, *attempt, answer, &settings).await
+        }))
+    }
+
+    fn step_volume(&self, key: &ObjectKey) -> Option<Work<Report>> {
+        let volume = self.state.volume(&key.name)?;
+        let settings = self.settings_of_volume(volume)?;
+        match reclaim(volume, &self.state, settings) {
+            Reclaim::Nothing => None,
+            Reclaim::Wait { because } => {
+                let event = delete_failed(volume, &because, settings);
+                Some(Work::Effects(vec![Effect::Event(event)]))
+            }
+            Reclaim::Act(actions) => {
+                let (volume, settings) = (volume.clone(), settings.clone());
+                let (worker, key) = (self.worker.clone(), key.clone());
+                Some(Work::Job(Box::pin(async move {
+                    let failed = |problem: &str| delete_failed(&volume, problem, &settings);
+                    worker.reclaim(&key, &actions, failed).await
+                })))
+            }
+        }
+    }
+
+    /// A volume is there, by an answer or by a watch, whichever is first: what it takes is no longer free.
+    fn volume_appeared(&mut self, volume: &PersistentVolume) {
+        if self.complete && self.state.volume(&volume.metadata.name).is_none() {
+            let class = self.state.class(volume.class_name());
+            self.backend().observe(volume, class);
+            self.publish(|publisher| publisher.volume_changed(volume));
+        }
+    }
+
+    /// A volume is gone, by an answer or by a watch, whichever is first: what it took is free.
+    fn volume_vanished(&mut self, name: &str) {
+        self.backend().forget(name);
+        if let (Some(publishing), Some(volume)) = (&mut self.publishing, self.state.volume(name)) {
+            publishing.publisher.volume_changed(volume);
+        }
+    }
+
+    fn publish(&mut self, change: impl FnOnce(&mut Publisher)) {
+        if let Some(publishing) = &mut self.publishing {
+            change(&mut publishing.publisher);
+        }
+    }
+
+    fn node_changed(&mut self, node: &str) -> Vec<ObjectKey> {
+        self.publish(Publisher::nodes_changed);
+        self.unbound(|claim| claim.selected_node() == Some(node))
+    }
+
+    fn unbound(&self, wanted: impl Fn(&PersistentVolumeClaim) -> bool) -> Vec<ObjectKey> {
+        let unbound = self.state.claims().filter(|claim| claim.spec.volume_name.is_empty());
+        unbound.filter(|claim| wanted(claim)).map(claim_key).collect()
+    }
+}
+
+impl Reconciler for Provisioning {
+    type Object = Object;
+    type Report = Report;
+
+    fn apply(&mut self, object: Object) -> Vec<ObjectKey> {
+        if self.state.knows(&object) {
+            // An echo of a write, or of a list.
+            return Vec::new();
+        }
+        let keys = match &object {
+            Object::PersistentVolumeClaim(claim) => vec![claim_key(claim)],
+            Object::PersistentVolume(volume) => {
+                self.volume_appeared(volume);
+                vec![ObjectKey::volume(&volume.metadata.name)]
+            }
+            Object::StorageClass(class) => {
+                if self.complete {
+                    self.publish(|publisher| publisher.class_changed(class));
+                }
+                self.unbound(|claim| claim.class_name() == Some(&class.metadata.name))
+            }
+            Object::Node(node) => {
+                let known = self.state.nodes().get(&node.metadata.name);
+                // Nodes report that they are alive; only their labels matter here.
+                if known.is_some_and(|known| known.metadata.labels == node.metadata.labels) {
+                    return Vec::new();
+                }
+                self.node_changed(&node.metadata.name)
+            }
+            Object::CsiNode(csi_node) => {
+                let known = self.state.csi_nodes().get(&csi_node.metadata.name);
+                if known.is_some_and(|known| known.spec == csi_node.spec) {
+                    return Vec::new();
+                }
+                self.node_changed(&csi_node.metadata.name)
+            }
+            Object::CsiStorageCapacity(capacity) => {
+                let complete = self.complete;
+                if let Some(publishing) = &mut self.publishing {
+                    publishing.observe(capacity, complete);
+                }
+                Vec::new()
+            }
+            _ => Vec::new(),
+        };
+        self.state.upsert(&object);
+        keys
+    }
+
+    fn remove(&mut self, key: &ObjectKey) -> Vec<ObjectKey> {
+        let (namespace, name) = (&key.namespace, &key.name);
+        let Some(kind) = key.known_kind() else {
+            return Vec::new();
+        };
+        match kind {
+            Kind::PersistentVolumeClaim => {
+                self.heard.remove(key);
+                // A built-in provisioner may hold a volume that was never written.
+                let volume = self.state.claim(namespace, name).map(volume_name);
+                if let Some(volume) = volume.filter(|volume| self.state.volume(volume).is_none()) {
+                    self.backend().forget(&volume);
+                }
+            }
+            Kind::PersistentVolume => self.volume_vanished(name),
+            Kind::StorageClass => self.publish(|publisher| publisher.class_removed(name)),
+            Kind::CsiStorageCapacity => self.publish(|publisher| publisher.observe_deleted(namespace, name)),
+            // A volume may have waited to be detached.
+            Kind::VolumeAttachment => return self.state.detach(name).map(ObjectKey::volume).into_iter().collect(),
+            _ => {}
+        }
+        self.state.remove(kind, namespace, name);
+        match kind {
+            Kind::Node | Kind::CsiNode => self.node_changed(name),
+            _ => Vec::new(),
+        }
+    }
+
+    fn answered(&mut self, answer: &Answer) -> Vec<ObjectKey> {
+        let Some(object) = answer.object().filter(|object| !self.state.knows(object)) else {
+            return Vec::new();
+        };
+        let wanted = match &object {
+            Object::PersistentVolumeClaim(_) => self.metadata(&answer.key).is_some(),
+            // One that was just made is not known yet; its claim is.
+            Object::PersistentVolume(volume) => volume.spec.claim_ref.as_ref().is_some_and(|claim| {
+                let known = self.state.claim(&claim.namespace, &claim.name);
+                known.is_some_and(|known| known.metadata.uid == claim.uid)
+            }),
+            _ => false,
+        };
+        if !wanted {
+            return Vec::new();
+        }
+        if let Object::PersistentVolume(volume) = &object {
+            self.volume_appeared(volume);
+        }
+        self.state.upsert(&object);
+        vec![answer.key.clone()]
+    }
+
+    fn version(&self, key: &ObjectKey) -> Option<Version> {
+        let metadata = self.metadata(key)?;
+        Some(Version {
+            uid: metadata.uid.clone(),
+            resource_version: metadata.resource_version.clone(),
+        })
+    }
+
+    fn all_keys(&self) -> Vec<ObjectKey> {
+        let volumes = self.state.volumes();
+        let volumes = volumes.map(|volume| ObjectKey::volume(&volume.metadata.name));
+        self.state.claims().map(claim_key).chain(volumes).collect()
+    }
+
+    fn step(&mut self, key: &ObjectKey, now: Timestamp) -> Work<Report> {
+        let work = match key.known_kind() {
+            Some(Kind::PersistentVolumeClaim) => self.step_claim(key, now),
+            Some(Kind::PersistentVolume) => self.step_volume(key),
+            _ => None,
+        };
+        work.unwrap_or_else(|| Work::Effects(Vec::new()))
+    }
+
+    fn reported(&mut self, key: &ObjectKey, report: Report) {
+        match report.failure {
+            // The record is gone, or as it was.
+            Some(FailureKind::Final | FailureKind::Unclear | FailureKind::NotAsked) => {}
+            // Whether the backend was asked is not known here if the step is to be run again.
+            Some(FailureKind::InDoubt) | None => drop(self.heard.remove(key)),
+        }
+        if let Some(then) = report.then
+            && let Some(claim) = self.state.claim(&key.namespace, &key.name).cloned()
+        {
+            self.state.concluded(&claim, &then, report.at);
+        }
+    }
+
+    /// What depends on several kinds can be put together.
+    fn complete(&mut self) {
+        self.complete = true;
+        for volume in self.state.volumes() {
+            let class = self.state.class(volume.class_name());
+            self.worker.backend.observe(volume, class);
+        }
+        if let Some(publishing) = &mut self.publishing {
+            publishing.begin(&self.state);
+        }
+    }
+
+    async fn news(&mut self) -> Vec<ObjectKey> {
+        match &mut self.publishing {
+            Some(publishing) if self.complete => publishing.go_on(&self.state).await,
+            _ => std::future::pending().await,
+        }
+        Vec::new()
+    }
+
+    fn measure(&self, waiting: usize, in_flight: usize) {
+        let metrics = &self.worker.metrics;
+        let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        metrics.queue.set(count(waiting));
+        metrics.in_flight.set(count(in_flight));
+        if let Some(publishing) = &self.publishing {
+            metrics.capacity_queue.set(count(publishing.publisher.queued()));
+            metrics.capacity_published.set(count(publishing.publisher.published()));
+        }
+    }
+}
+
+fn claim_key(claim: &PersistentVolumeClaim) -> ObjectKey {
+    ObjectKey::of(Kind::PersistentVolumeClaim, &claim.metadata)
+}
