@@ -10,7 +10,7 @@ use crate::journal::Journal;
 use crate::label::{LabelRequirement, Labels};
 use crate::matches::{MatchSet, MatchSets};
 use crate::model::{AccessModes, ClaimShape, Volume, VolumeId, VolumeMode};
-use crate::nodes::{NodeId, SelectorId};
+use crate::nodes::{NodeId, Nodes, SelectorId};
 use crate::places::Places;
 use crate::slots::SlotId;
 use crate::symbols::Symbol;
@@ -272,15 +272,32 @@ impl FreeVolumes {
             (zones == SelectorId::ALL || places.nodes.matching(zones).contains(node.0))
                 && !places.full.contains(driver, node)
         };
-        places
-            .nodes
+        self.reached(places.nodes, node).filter(usable)
+    }
+
+    /// The groups whose affinity a node meets.
+    fn reached<'a>(&'a self, nodes: &'a Nodes, node: NodeId) -> impl Iterator<Item = u32> + 'a {
+        nodes
             .selectors_of(node)
             .iter()
             .chain([&SelectorId::ALL])
             .filter_map(|selector| self.by_affinity.get(selector))
             .flatten()
             .copied()
-            .filter(usable)
+    }
+
+    /// How many volumes a node can reach that are of no use there: for their zone labels, and for want of room to attach them.
+    pub(crate) fn withheld(&self, places: Places<'_>, node: NodeId) -> (usize, usize) {
+        let (mut elsewhere, mut full) = (0, 0);
+        for group in self.reached(places.nodes, node) {
+            let Group { key, volumes } = &self.groups[group as usize];
+            if !places.nodes.matching(key.zones).contains(node.0) {
+                elsewhere += volumes.len();
+            } else if places.full.contains(key.driver, node) {
+                full += volumes.len();
+            }
+        }
+        (elsewhere, full)
     }
 
     /// The free volumes that a node can reach and that suit a claim, whatever their size and labels.
@@ -406,7 +423,6 @@ mod tests {
     use super::*;
     use crate::api;
     use crate::model::{Claim, volume_without_selectors};
-    use crate::nodes::Nodes;
     use crate::places::FullNodes;
     use crate::slots::Slots;
     use crate::symbols::Symbols;

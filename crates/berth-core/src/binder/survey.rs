@@ -24,6 +24,10 @@ pub struct ClaimSurvey {
     pub largest_suitable: Option<i64>,
     /// Those that suit the claim and are large enough.
     pub fitting: usize,
+    /// Those that the node could reach if their labels did not name other zones.
+    pub elsewhere: usize,
+    /// Those that the node could reach if it could hold one more volume of their driver.
+    pub full: usize,
     /// Whether a volume could be made for the claim at all.
     pub provisionable: bool,
     /// Whether the class allows volumes to be made for this node.
@@ -59,6 +63,7 @@ impl VolumeBinder {
         let mut survey = ClaimSurvey::default();
         if let Some(free) = self.free.get(&class_name) {
             survey.free_in_cluster = free.all().count();
+            (survey.elsewhere, survey.full) = free.withheld(self.places(), node);
             for volume in free.reachable(self.places(), node, None) {
                 survey.reachable += 1;
                 survey.largest_reachable = survey.largest_reachable.max(Some(volume.capacity));

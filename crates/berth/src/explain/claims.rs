@@ -397,7 +397,12 @@ fn existing_volumes(survey: &ClaimSurvey, request: i64) -> (Cause, String) {
     };
     let size = |bytes: Option<i64>| Bytes(bytes.unwrap_or(0));
     if survey.reachable == 0 {
-        return (Cause::OfferNoVolume, "no free volume".to_owned());
+        let text = match (survey.full, survey.elsewhere) {
+            (0, 0) => "no free volume".to_owned(),
+            (0, elsewhere) => format!("{}, but labelled for other zones", volumes(elsewhere)),
+            (full, _) => format!("{}, but the node can hold no more of that driver", volumes(full)),
+        };
+        return (Cause::OfferNoVolume, text);
     }
     if survey.fitting > 0 {
         let all = volumes(survey.reachable);
