@@ -14,8 +14,9 @@
 //!
 //! Nothing is polled: a write that was answered, a watched object or the deadline moves a binding on.
 //!
-//! Volumes take time, and an autoscaler must not remove the node meanwhile. So the pod's `nominatedNodeName` says where it is
-//! going before its volumes are bound (KEP-5278), and says so no more when the binding fails.
+//! To make a volume takes time, and an autoscaler must not remove the node meanwhile. So the `nominatedNodeName` of a pod for which
+//! volumes are made says where it is going before they are (KEP-5278), and says so no more when the binding fails. Existing
+//! volumes are bound at once: they are not worth another write.
 
 use super::{PodRef, Scheduler, Write, WriteId, WriteOutcome};
 use crate::cluster::AssumedPod;
@@ -105,7 +106,7 @@ impl Scheduler {
                     .push(PodKey::clone(key));
             }
         }
-        if !binding.assumption.decision().is_empty() {
+        if !binding.assumption.decision().provisions.is_empty() {
             let node = self.node_name(binding.assumption.node());
             self.tell_destination(key, &node);
         }

@@ -307,17 +307,20 @@ fn a_pod_says_where_it_is_going_while_its_volumes_are_bound() {
     let mut world = World::of([
         node("n1"),
         class("fast", "disk.example.com"),
+        local_class(),
+        volume("pv1", "local", "n1", 10),
         claim("data", "fast", 5),
+        claim("existing", "local", 5),
         pod("db", &["data"]),
-        pod("plain", &[]),
+        pod("quick", &["existing"]),
     ]);
     world.controller = false;
     world.settle();
     assert_eq!(nominated_in_api(&world, "default/db"), "n1");
     assert_eq!(
-        nominated_in_api(&world, "default/plain"),
+        nominated_in_api(&world, "default/quick"),
         "",
-        "it has nothing to wait for"
+        "an existing volume is bound at once"
     );
     assert_eq!(
         world.scheduler.nominated_node("default/db"),
