@@ -70,7 +70,7 @@ impl MemoryCluster {
             }
             Effect::Patch(patch) => {
                 self.guarded(&patch.target, patch.guard, carried)?;
-                self.patch(&patch.target.key, &patch.body, patch.merge, now);
+                self.patch(&patch.target.key, patch.subresource, &patch.body, patch.merge, now);
                 self.note(&patch.target.key, carried);
             }
             Effect::Delete(delete) => {
@@ -114,7 +114,7 @@ impl MemoryCluster {
         let others = known.filter(|condition| condition["type"] != "PodScheduled").cloned();
         let conditions: Vec<Value> = others.chain([scheduled]).collect();
         let body = json!({"spec": {"nodeName": node}, "status": {"conditions": conditions}});
-        self.patch(&pod.key, &body, Merge::Json, now);
+        self.patch(&pod.key, Some("binding"), &body, Merge::Json, now);
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use super::field;
 use super::garbage;
 use super::objects::{Objects, key_of};
 use berth_core::effect::{Event, Merge, ObjectKey, Refusal};
+use berth_kinds::Generation;
 use berth_kinds::admission::{Admission, apply_defaults, complete};
 use berth_kinds::kinds::persistent_volume;
 use jiff::Timestamp;
@@ -76,11 +77,12 @@ impl MemoryCluster {
             let uid = format!("00000000-0000-4000-8000-{:012x}", self.version + 1);
             field::set(&mut object, &["metadata", "uid"], json!(uid));
         }
+        let first = matches!(generation(&object), Generation::Counted | Generation::Fixed).then(|| json!(1));
         for (name, value) in [
-            ("creationTimestamp", json!(field::seconds(now))),
-            ("generation", json!(1)),
+            ("creationTimestamp", Some(json!(field::seconds(now)))),
+            ("generation", first),
         ] {
-            if object["metadata"][name].is_null() {
+            if let (true, Some(value)) = (object["metadata"][name].is_null(), value) {
                 field::set(&mut object, &["metadata", name], value);
             }
         }
@@ -91,7 +93,9 @@ impl MemoryCluster {
 
     /// Fills in what an API server fills in. Objects may come from a dump, so what a system noted of them stays.
     fn admit(&self, key: &ObjectKey, object: &mut Value, now: Timestamp) -> Result<(), Refusal> {
-        let admission = Admission::new(&self.objects, now).restoring();
+        let mut admission = Admission::new(&self.objects, now).restoring();
+        // As in the cluster of `berth up`.
+        admission.features.service_accounts = true;
         complete(object, &admission).map_err(|why| Refusal::Invalid {
             key: key.clone(),
             message: why.to_string(),
@@ -114,8 +118,16 @@ impl MemoryCluster {
         field::set(object, &["metadata", "resourceVersion"], version);
     }
 
-    /// Merges a patch into an object that is there. A change of anything but metadata and status is a new generation.
-    pub(crate) fn patch(&mut self, key: &ObjectKey, body: &Value, merge: Merge, now: Timestamp) {
+    /// Merges a patch into an object that is there. A change of anything but metadata and status is a new generation, unless
+    /// it is made through a subresource.
+    pub(crate) fn patch(
+        &mut self,
+        key: &ObjectKey,
+        subresource: Option<&str>,
+        body: &Value,
+        merge: Merge,
+        now: Timestamp,
+    ) {
         let Value::Object(parts) = body else {
             return;
         };
@@ -129,12 +141,12 @@ impl MemoryCluster {
             changed |= changes;
             is_new_generation |= changes && !matches!(part.as_str(), "metadata" | "status" | "apiVersion" | "kind");
         }
-        if is_new_generation {
+        if is_new_generation && subresource.is_none() {
             // As on creation: what a template does not say would be filled in below it, in every pod and revision made from it.
             apply_defaults(&mut object);
-            let generation = field::number(&object, "/metadata/generation").unwrap_or_default();
-            let next = json!(generation.saturating_add(1));
-            field::set(&mut object, &["metadata", "generation"], next);
+            if generation(&object) != Generation::Fixed {
+                count_generation(&mut object);
+            }
         }
         let is_free = field::items(&object, "/metadata/finalizers").is_empty();
         let is_over = field::time(&object, "/metadata/deletionTimestamp").is_some_and(|time| time <= now);
@@ -175,13 +187,16 @@ impl MemoryCluster {
             let ends = known.map_or(ends, |known| known.min(ends));
             let metadata =
                 json!({"deletionTimestamp": field::seconds(ends), "deletionGracePeriodSeconds": grace_seconds});
-            self.mark(key, &metadata);
+            self.mark(key, &metadata, known.is_none());
         }
     }
 
-    /// Sets fields of metadata that only the server itself sets.
-    fn mark(&mut self, key: &ObjectKey, metadata: &Value) {
+    /// Sets fields of metadata that only the server itself sets. The first mark of a deletion is a new generation.
+    fn mark(&mut self, key: &ObjectKey, metadata: &Value, is_first: bool) {
         if let Some(mut object) = self.objects.take(key, false) {
+            if is_first && matches!(generation(&object), Generation::Counted | Generation::Fixed) {
+                count_generation(&mut object);
+            }
             field::merge_field(&mut object, "metadata", metadata, Merge::Json);
             self.stamp(&mut object);
             self.objects.give_back(key, object);
@@ -200,6 +215,18 @@ impl MemoryCluster {
             // What another deletion has taken in the meantime needs no second one.
             let _ = self.carry_out(std::slice::from_ref(effect), now);
         }
+    }
+}
+
+/// What the generation of an object does. Custom kinds count theirs.
+fn generation(object: &Value) -> Generation {
+    berth_kinds::kind_of(object).map_or(Generation::Counted, |kind| kind.generation)
+}
+
+fn count_generation(object: &mut Value) {
+    if generation(object) != Generation::Absent {
+        let known = field::number(object, "/metadata/generation").unwrap_or_default();
+        field::set(object, &["metadata", "generation"], json!(known.saturating_add(1)));
     }
 }
 
