@@ -29,7 +29,7 @@ impl Recreated {
             };
             let key = &delete.target.key;
             let found = view.get(&key.kind, &key.namespace, &key.name);
-            if key.kind != "Pod" || !found.is_some_and(|pod| field::text(pod, "/status/phase") == "Failed") {
+            if key.kind != "Pod" || found.is_none_or(|pod| field::text(pod, "/status/phase") != "Failed") {
                 continue;
             }
             let (failures, last) = self.0.get(key).copied().unwrap_or((0, now));
