@@ -21,7 +21,7 @@ fn read(paths: &[PathBuf]) -> Vec<Value> {
     let sources: Vec<Source> = paths.iter().cloned().map(Source::Path).collect();
     let mut objects = Vec::new();
     input::read_values(&sources, &mut std::io::empty(), &mut NoProgress, &mut |object| {
-        objects.push(object)
+        objects.push(object);
     })
     .unwrap_or_else(|error| panic!("{paths:?}: {error}"));
     objects
@@ -35,7 +35,7 @@ fn written(snapshot: &Snapshot) -> Vec<Value> {
         bytes: snapshot.to_yaml().into_bytes(),
     };
     input::read_values(&[text], &mut std::io::empty(), &mut NoProgress, &mut |object| {
-        objects.push(object)
+        objects.push(object);
     })
     .unwrap();
     objects
