@@ -13,7 +13,7 @@ use berth_scheduler::profile::Profile;
 use berth_scheduler::reason::Reason;
 use std::collections::BTreeSet;
 
-/// More volumes than any node holds.
+/// More volumes, or pods, than any node holds.
 const NO_LIMIT: i32 = 1_000_000;
 /// Where a label or a name is needed that nothing else has.
 const NEW: &str = "new";
@@ -116,8 +116,13 @@ impl<'w> Trial<'w> {
             Reason::OtherNodeName => self.pod.spec.node_name.clear(),
             Reason::ConflictingAffinityTerms => self.ask_for_any_node(),
             Reason::PortsTaken => self.use_no_host_ports(),
-            Reason::TooManyPods => return self.stop(|pod| pod.spec.node_name == node, 1),
-            Reason::DiskConflict => return self.stop(|pod| pod.spec.node_name == node, usize::MAX),
+            Reason::TooManyPods => {
+                return self.edit_node(node, |node| {
+                    let pods = Quantity::from_units(NO_LIMIT.into());
+                    node.status.allocatable.insert("pods".to_owned(), pods);
+                });
+            }
+            Reason::DiskConflict => return self.stop(|pod| pod.spec.node_name == node),
             Reason::ClaimInUse => return self.stop_users_of_claims(),
             Reason::TooManyVolumes => {
                 return self.edit_csi_node(node, |csi_node| {
@@ -159,7 +164,7 @@ impl<'w> Trial<'w> {
                             .is_some_and(|anti| !anti.required.is_empty())
                     })
                 };
-                return self.stop(avoids, usize::MAX);
+                return self.stop(avoids);
             }
             Reason::ResourceClaims => self.pod.spec.resource_claims.clear(),
             Reason::Gang => {
@@ -263,15 +268,15 @@ impl<'w> Trial<'w> {
         }
     }
 
-    /// Stops pods, at most so many. `false` if there is none.
-    fn stop(&mut self, which: impl Fn(&api::Pod) -> bool, at_most: usize) -> bool {
+    /// Stops pods that run. `false` if there is none.
+    fn stop(&mut self, which: impl Fn(&api::Pod) -> bool) -> bool {
         let found = self
             .objects
             .pods
             .values()
             .filter(|pod| which(pod) && !pod.spec.node_name.is_empty());
         let mut stopped = false;
-        for pod in found.take(at_most) {
+        for pod in found {
             self.cluster
                 .remove(Kind::Pod, &pod.metadata.namespace, &pod.metadata.name);
             stopped = true;
@@ -282,19 +287,16 @@ impl<'w> Trial<'w> {
     fn stop_users_of_claims(&mut self) -> bool {
         let claims: BTreeSet<String> = self.claim_names().collect();
         let namespace = self.pod.metadata.namespace.clone();
-        self.stop(
-            |pod| {
-                let mut volumes = pod.spec.volumes.iter();
-                let mut uses = || {
-                    volumes.any(|volume| {
-                        let claim = volume.claim_name(&pod.metadata.name);
-                        claim.is_some_and(|claim| claims.contains(&claim))
-                    })
-                };
-                pod.metadata.namespace == namespace && uses()
-            },
-            usize::MAX,
-        )
+        self.stop(|pod| {
+            let mut volumes = pod.spec.volumes.iter();
+            let mut uses = || {
+                volumes.any(|volume| {
+                    let claim = volume.claim_name(&pod.metadata.name);
+                    claim.is_some_and(|claim| claims.contains(&claim))
+                })
+            };
+            pod.metadata.namespace == namespace && uses()
+        })
     }
 
     fn claim_names(&self) -> impl Iterator<Item = String> + '_ {
