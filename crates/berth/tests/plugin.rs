@@ -181,7 +181,6 @@ fn commands_work_on_the_cluster_of_the_context() {
             "there is no pod nowhere/web on the cluster",
         ),
         ("explain pod/web --context nowhere", "nowhere"),
-        ("explain", "required"),
         ("explain pod/web --pod web", "cannot be used with"),
         (
             "explain pod/new -f files.yaml --context shop",
