@@ -251,7 +251,13 @@ impl<'a> Run<'a> {
                 ..
             })) => false,
             Some(Stop::Refused(refused)) => {
-                self.outcome.refused = Some(refused);
+                let changed = matches!(refused.refusal, Refusal::Conflict(_) | Refusal::Stale);
+                if changed && self.outcome.fresh.iter().any(|answer| answer.key == *key) {
+                    // Somebody else was faster. What they made of the object was read: the step is run again on that.
+                    self.outcome.again.push((key.clone(), When::Now));
+                } else {
+                    self.outcome.refused = Some(refused);
+                }
                 false
             }
             Some(Stop::Backend(problem)) => {

@@ -240,7 +240,7 @@ impl Reconciler for Provisioning {
             return Vec::new();
         };
         let wanted = match &object {
-            Object::PersistentVolumeClaim(_) => self.metadata(&answer.key).is_some(),
+            _ if self.metadata(&answer.key).is_some() => true,
             // One that was just made is not known yet; its claim is.
             Object::PersistentVolume(volume) => volume.spec.claim_ref.as_ref().is_some_and(|claim| {
                 let known = self.state.claim(&claim.namespace, &claim.name);
