@@ -523,10 +523,13 @@ fn a_claim_that_takes_the_place_of_a_deleted_one_is_left_alone() {
     assert!(
         matches!(
             &effects[..],
-            [Effect::Write {
-                write: Write::ReserveVolume { .. },
-                ..
-            }]
+            [
+                Effect::Nominate { .. },
+                Effect::Write {
+                    write: Write::ReserveVolume { .. },
+                    ..
+                }
+            ]
         ),
         "{effects:?}"
     );
