@@ -153,7 +153,25 @@ impl Story {
         let mut step = self.control();
         self.schedule();
         step.append(self.run_agents());
+        step.effects.extend(self.release_claims());
         step
+    }
+
+    /// Lets go of deleted claims that no pod uses, as the protection of claims does.
+    fn release_claims(&mut self) -> Vec<Effect> {
+        let objects = self.cluster.objects();
+        let is_used = |claim: &Value| {
+            let uses = |volume: &Value| volume["persistentVolumeClaim"]["claimName"] == field::name(claim);
+            let mut pods = objects.of_kind("Pod");
+            pods.any(|pod| field::items(pod, "/spec/volumes").iter().any(uses))
+        };
+        let claims = objects.of_kind("PersistentVolumeClaim");
+        let unused = claims.filter(|claim| field::is_deleting(claim) && !is_used(claim));
+        let released: Vec<Effect> = unused
+            .map(|claim| step::patch(claim, "release", json!({"metadata": {"finalizers": null}})))
+            .collect();
+        self.carry_out(&released);
+        released
     }
 
     /// Everything, until nothing moves, through time as it is asked for.
@@ -219,6 +237,7 @@ impl Story {
                 };
             }
             self.schedule();
+            self.release_claims();
         }
         panic!("does not settle");
     }

@@ -225,8 +225,11 @@ fn check_twice(object: &Value) -> Result<(), TestCaseError> {
         };
         let twice = completed(&once, restores);
         prop_assert_eq!(twice.as_ref(), Some(&once), "of {}", object);
-        // What was created once is in dumps from then on.
-        prop_assert_eq!(completed(&once, true), Some(once), "restored, of {}", object);
+        // What was created once is in dumps from then on. A server leaves revisions alone that others make; only those of
+        // a dump are completed, with their sets.
+        if object["kind"] != "ControllerRevision" {
+            prop_assert_eq!(completed(&once, true), Some(once), "restored, of {}", object);
+        }
     }
     Ok(())
 }

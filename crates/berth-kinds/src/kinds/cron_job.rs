@@ -53,7 +53,9 @@ fn defaults(cron: &mut Value) {
         "failedJobsHistoryLimit": 1});
     workload::default_spec(cron, &spec);
     meta::default(cron, &["spec", "jobTemplate", "metadata"], json!({}));
-    meta::default(cron, &[TEMPLATE, &["metadata"]].concat(), json!({}));
+    if meta::at(cron, TEMPLATE).is_object() {
+        meta::default(cron, &[TEMPLATE, &["metadata"]].concat(), json!({}));
+    }
     workload::default_status(cron, &[]);
 }
 

@@ -58,13 +58,15 @@ fn own_pods(job: &mut Value) {
         return;
     }
     let (uid, name) = (meta::uid(job).to_owned(), meta::name(job).to_owned());
+    let has_template = job["spec"]["template"].is_object();
     let labels = [
         ("batch.kubernetes.io/controller-uid", &uid),
         ("batch.kubernetes.io/job-name", &name),
         ("controller-uid", &uid),
         ("job-name", &name),
     ];
-    for (key, value) in labels {
+    // A job without a template is refused: labels would only make half a one.
+    for (key, value) in labels.into_iter().filter(|_| has_template) {
         let path = ["spec", "template", "metadata", "labels", key];
         meta::default(job, &path, value.as_str());
     }
