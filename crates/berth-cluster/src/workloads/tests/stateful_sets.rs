@@ -132,15 +132,6 @@ fn scaling_down_goes_backwards_and_keeps_the_claims() {
     );
 }
 
-/// The claims that are not on their way out. What protects them until they are unused has no part in these stories.
-fn staying_claims(story: &Story) -> Vec<&str> {
-    let claims = story.cluster.objects().of_kind("PersistentVolumeClaim");
-    claims
-        .filter(|claim| !field::is_deleting(claim))
-        .map(field::name)
-        .collect()
-}
-
 #[test]
 fn deletion_keeps_claims_unless_the_policy_says_otherwise() {
     for (policy, left) in [("Retain", 2), ("Delete", 0)] {
@@ -152,7 +143,7 @@ fn deletion_keeps_claims_unless_the_policy_says_otherwise() {
         story.delete("StatefulSet", "web");
         settle(&mut story);
         assert_eq!(story.pods(), [""; 0]);
-        assert_eq!(staying_claims(&story).len(), left, "{policy}");
+        assert_eq!(story.names("PersistentVolumeClaim").len(), left, "{policy}");
         assert!(story.names("ControllerRevision").is_empty());
     }
 }
@@ -166,10 +157,10 @@ fn claims_of_replicas_that_are_too_many_go_when_told_so() {
     settle(&mut story);
     story.patch("StatefulSet", "web", json!({"spec": {"replicas": 1}}));
     settle(&mut story);
-    assert_eq!(staying_claims(&story), ["data-web-0"]);
+    assert_eq!(story.names("PersistentVolumeClaim"), ["data-web-0"]);
     story.delete("StatefulSet", "web");
     settle(&mut story);
-    assert_eq!(staying_claims(&story), ["data-web-0"]);
+    assert_eq!(story.names("PersistentVolumeClaim"), ["data-web-0"]);
 }
 
 #[test]
