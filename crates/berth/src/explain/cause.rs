@@ -42,7 +42,7 @@ causes! {
     PodSchedulerAbsent = "Pod.SchedulerAbsent",
         "No scheduler serves the pod's `schedulerName`: it holds no lease, announces nothing and writes no events.",
         "Start that scheduler, or create the pod anew with a `schedulerName` that is served.";
-    PodNominated = "Pod.Nominated", "Room is being made for the pod on a node: the evicted pods are not gone yet.",
+    PodNominated = "Pod.Nominated", "A node is named for the pod: the pods that were evicted there are not gone yet, or its turn comes.",
         "Wait for them to end; look at their finalizers and grace periods if they stay.";
     PodBindingTimedOut = "Pod.BindingTimedOut", "A node was chosen, but the pod's volumes were not bound in time.",
         "Look at the events of its claims, and at the provisioner of their class.";

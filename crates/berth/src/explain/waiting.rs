@@ -57,12 +57,20 @@ impl Waiting {
 /// Finds out why a pod waits.
 pub(super) fn why(world: &World, pod: &api::Pod, report: &Report) -> Waiting {
     let asked = Asked { world, pod, report };
-    let found = asked
-        .deleting()
-        .or_else(|| asked.has_node())
-        .or_else(|| asked.gated())
-        .or_else(|| asked.nominated())
-        .or_else(|| asked.unserved());
+    let found = asked.deleting().or_else(|| asked.has_node());
+    if let Some(found) = found {
+        return found;
+    }
+    if !asked.node().is_empty() {
+        // It runs, and is asked about as if it were to be placed anew: nothing keeps it.
+        let code = if report.schedulable {
+            Cause::PodFits
+        } else {
+            Cause::PodUnschedulable
+        };
+        return Waiting::new(code, "");
+    }
+    let found = asked.gated().or_else(|| asked.nominated()).or_else(|| asked.unserved());
     if let Some(found) = found {
         return found;
     }
@@ -75,6 +83,7 @@ pub(super) fn why(world: &World, pod: &api::Pod, report: &Report) -> Waiting {
     let provisioned = report.claims.iter().find_map(|claim| asked.provisioner(claim));
     let found = provisioned
         .or_else(|| asked.timed_out())
+        .or_else(|| asked.named())
         .or_else(|| asked.refused_before())
         .or_else(|| asked.not_looked_at());
     found.unwrap_or_else(|| Waiting::new(Cause::PodFits, ""))
@@ -117,9 +126,14 @@ impl Asked<'_> {
         Some(Waiting::new(Cause::PodDeleting, text).with(held))
     }
 
+    /// The node that the pod has; empty if it has none.
+    fn node(&self) -> &str {
+        let known = self.world.objects.pods.get(&self.pod.metadata.full_name());
+        known.map_or(&self.pod.spec.node_name, |pod| &pod.spec.node_name)
+    }
+
     fn has_node(&self) -> Option<Waiting> {
-        let node = self.world.objects.pods.get(&self.pod.metadata.full_name());
-        let node = node.map_or(&self.pod.spec.node_name, |pod| &pod.spec.node_name);
+        let node = self.node();
         let waits = matches!(self.pod.status.phase.as_str(), "" | "Pending");
         (waits && !node.is_empty()).then(|| {
             let text = format!("has node {node}: its kubelet has to start it (kubectl describe pod says what it does)");
@@ -144,6 +158,7 @@ impl Asked<'_> {
         })
     }
 
+    /// A node is named for the pod, and pods that were evicted for it are still there.
     fn nominated(&self) -> Option<Waiting> {
         let node = &self.pod.status.nominated_node_name;
         if node.is_empty() {
@@ -164,14 +179,21 @@ impl Asked<'_> {
                 }
             })
             .collect();
-        let text = match victims.len() {
-            0 => format!("is to go to node {node}, where room was made for it; its turn comes"),
-            some => {
-                let pods = count(some, "evicted pod", "evicted pods");
-                format!("is to go to node {node} and waits for {pods} to end there")
-            }
-        };
+        if victims.is_empty() {
+            return None;
+        }
+        let pods = count(victims.len(), "evicted pod", "evicted pods");
+        let text = format!("is to go to node {node} and waits for {pods} to end there");
         Some(Waiting::new(Cause::PodNominated, text).with(victims))
+    }
+
+    /// A node is named for the pod, and nothing else is known to keep it.
+    fn named(&self) -> Option<Waiting> {
+        let node = &self.pod.status.nominated_node_name;
+        (!node.is_empty()).then(|| {
+            let text = format!("is to go to node {node}, which its scheduler has named; its turn comes");
+            Waiting::new(Cause::PodNominated, text)
+        })
     }
 
     /// Nobody serves the pod's `schedulerName`. Without leases there is no telling.
