@@ -289,6 +289,18 @@ impl<'a> Advisor<'a> {
         if self.daemon.is_some() {
             return None;
         }
+        // Where nothing helps on the nodes that are there, a node of its own may.
+        let untried;
+        let ways = if ways.is_empty() {
+            let node = self.report.nodes.first()?;
+            untried = [Way {
+                nodes: vec![&node.name],
+                needs: Needs::new(self.report, false, false).of(node),
+            }];
+            &untried[..]
+        } else {
+            ways
+        };
         let nearest = ways.first()?;
         let is_full = |need: &Need| words::calls_for_a_node(need);
         if !nearest.needs.iter().any(is_full) {

@@ -154,7 +154,10 @@ impl<'w> Trial<'w> {
                 constraints.iter_mut().for_each(|one| one.max_skew = i32::MAX);
             }
             Reason::PodAffinity => affinity(&mut self.pod, |all| all.pod_affinity = None),
-            Reason::PodAntiAffinity => affinity(&mut self.pod, |all| all.pod_anti_affinity = None),
+            Reason::PodAntiAffinity => {
+                affinity(&mut self.pod, |all| all.pod_anti_affinity = None);
+                self.relax_siblings();
+            }
             Reason::ExistingPodsAntiAffinity => {
                 let avoids = |pod: &api::Pod| {
                     let affinity = pod.spec.affinity.as_ref();
@@ -238,6 +241,32 @@ impl<'w> Trial<'w> {
             resources.limits.remove(resource);
         }
         spec.overhead.remove(resource);
+    }
+
+    /// Lets the other pods of the pod's workload stay apart from nobody: they have the rule from the same template.
+    fn relax_siblings(&mut self) {
+        let controller = |pod: &api::Pod| {
+            let mut owners = pod.metadata.owner_references.iter();
+            let owner = owners.find(|owner| owner.controller == Some(true))?;
+            Some((pod.metadata.namespace.clone(), owner.kind.clone(), owner.name.clone()))
+        };
+        let Some(own) = controller(&self.pod) else {
+            return;
+        };
+        let siblings: Vec<api::Pod> = self
+            .objects
+            .pods
+            .values()
+            .filter(|pod| pod.spec.affinity.is_some() && controller(pod).as_ref() == Some(&own))
+            .cloned()
+            .collect();
+        for mut pod in siblings {
+            pod.spec
+                .affinity
+                .iter_mut()
+                .for_each(|all| all.pod_anti_affinity = None);
+            self.put(Object::Pod(Box::new(pod)));
+        }
     }
 
     fn ask_for_any_node(&mut self) {
