@@ -113,7 +113,9 @@ impl MemoryCluster {
         let known = field::items(found, "/status/conditions").iter();
         let others = known.filter(|condition| condition["type"] != "PodScheduled").cloned();
         let conditions: Vec<Value> = others.chain([scheduled]).collect();
-        let body = json!({"spec": {"nodeName": node}, "status": {"conditions": conditions}});
+        // A node is named for pods that wait: this one has got its own.
+        let status = json!({"conditions": conditions, "nominatedNodeName": null});
+        let body = json!({"spec": {"nodeName": node}, "status": status});
         self.patch(&pod.key, Some("binding"), &body, Merge::Json, now);
         Ok(())
     }

@@ -193,6 +193,10 @@ fn bound(pod: &Value, node: &str, annotations: &Value, time: &str) -> Value {
     for (key, value) in annotations.as_object().into_iter().flatten() {
         meta::set(&mut new, &["metadata", "annotations", key], value.clone());
     }
+    // A node is named for pods that wait: this one has got its own.
+    if let Some(status) = new.get_mut("status").and_then(Value::as_object_mut) {
+        status.remove("nominatedNodeName");
+    }
     let condition =
         json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": time});
     with_condition(&new, condition)

@@ -61,8 +61,8 @@ pub(super) fn why(world: &World, pod: &api::Pod, report: &Report) -> Waiting {
     if let Some(found) = found {
         return found;
     }
-    if !asked.node().is_empty() {
-        // It runs, and is asked about as if it were to be placed anew: nothing keeps it.
+    if !asked.is_pending() {
+        // It was started, and is asked about as if it were to be placed anew: nothing keeps it.
         let code = if report.schedulable {
             Cause::PodFits
         } else {
@@ -126,16 +126,14 @@ impl Asked<'_> {
         Some(Waiting::new(Cause::PodDeleting, text).with(held))
     }
 
-    /// The node that the pod has; empty if it has none.
-    fn node(&self) -> &str {
-        let known = self.world.objects.pods.get(&self.pod.metadata.full_name());
-        known.map_or(&self.pod.spec.node_name, |pod| &pod.spec.node_name)
+    fn is_pending(&self) -> bool {
+        matches!(self.pod.status.phase.as_str(), "" | "Pending")
     }
 
     fn has_node(&self) -> Option<Waiting> {
-        let node = self.node();
-        let waits = matches!(self.pod.status.phase.as_str(), "" | "Pending");
-        (waits && !node.is_empty()).then(|| {
+        let known = self.world.objects.pods.get(&self.pod.metadata.full_name());
+        let node = known.map_or(&self.pod.spec.node_name, |pod| &pod.spec.node_name);
+        (self.is_pending() && !node.is_empty()).then(|| {
             let text = format!("has node {node}: its kubelet has to start it (kubectl describe pod says what it does)");
             Waiting::new(Cause::PodHasNode, text)
         })
