@@ -131,7 +131,9 @@ subjects:
   verbs: [create]
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
-  resourceNames: [{{ .lease }}]
+  {{- with .lease }}
+  resourceNames: [{{ . }}]
+  {{- end }}
   verbs: [get, update]
 {{- end -}}
 
