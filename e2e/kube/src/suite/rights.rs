@@ -37,12 +37,13 @@ impl fmt::Display for Grant {
 
 /// What components read one by one only when in doubt: what a lost answer may have written, and what a watch has not shown
 /// before it counts as gone. The suite cuts connections after rights were compared.
-const READ_IN_DOUBT: [&str; 5] = [
+const READ_IN_DOUBT: [&str; 6] = [
     "pods",
     "persistentvolumes",
     "persistentvolumeclaims",
     "nodes",
     "csinodes",
+    "csistoragecapacities",
 ];
 
 impl Grant {
