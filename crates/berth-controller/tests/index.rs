@@ -3,12 +3,10 @@
 // Helpers of tests fail loudly too; the lints spare only the test functions themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod common;
-
 use berth_controller::State;
 use berth_core::api::{Object, PersistentVolume, PersistentVolumeClaim};
 use berth_core::effect::ObjectKey;
-use common::mk::{With, mk_claim, mk_volume};
+use berth_testing::Manifest;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -29,10 +27,9 @@ fn volume() -> impl Strategy<Value = Value> {
         ),
     )
         .prop_map(|((name, size, modes, class), (block, label, reserved, pending))| {
-            let mut volume = mk_volume(&format!("v{name}"), &format!("{size}Gi"))
-                .with("/spec/accessModes", json!(modes))
-                .with("/spec/storageClassName", json!(class))
-                .with("/status/phase", json!(if pending { "Pending" } else { "Available" }));
+            let mut volume = berth_testing::volume(&format!("v{name}"), class, size)
+                .with("/spec/accessModes", modes)
+                .with("/status/phase", if pending { "Pending" } else { "Available" });
             if block {
                 volume = volume.with("/spec/volumeMode", json!("Block"));
             }
@@ -43,10 +40,7 @@ fn volume() -> impl Strategy<Value = Value> {
                 );
             }
             if let Some(claim) = reserved {
-                volume = volume.with(
-                    "/spec/claimRef",
-                    json!({"namespace": "ns", "name": format!("c{claim}")}),
-                );
+                volume = volume.claimed_by(&format!("c{claim}"));
             }
             volume
         })
@@ -61,7 +55,7 @@ fn claim() -> impl Strategy<Value = Value> {
         prop::bool::weighted(0.2),
     )
         .prop_map(|(name, size, modes, label, block)| {
-            let mut claim = mk_claim(&format!("c{name}"), &format!("{size}Gi")).with("/spec/accessModes", json!(modes));
+            let mut claim = berth_testing::claim(&format!("c{name}"), "now", size).with("/spec/accessModes", modes);
             if let Some(label) = label {
                 claim = claim.with("/spec/selector", json!({"matchLabels": {"tier": format!("t{label}")}}));
             }

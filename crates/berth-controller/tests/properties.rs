@@ -8,13 +8,13 @@ mod common;
 
 use berth_controller::Settings;
 use berth_core::api::Kind;
-use common::mk::{With, mk_claim, mk_class, mk_node, mk_pod, mk_volume};
+use berth_testing::{Manifest, claim, class, node, pod, volume};
 use common::{Cluster, Controller, Id};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-const SIZES: [&str; 4] = ["1Gi", "2Gi", "5Gi", "10Gi"];
+const SIZES: [u32; 4] = [1, 2, 5, 10];
 const CLASSES: [&str; 3] = ["now", "wait", "ext"];
 const NAMES: usize = 6;
 
@@ -136,7 +136,7 @@ fn volume_id(name: usize) -> Id {
 }
 
 fn claim_id(name: usize) -> Id {
-    Cluster::id(Kind::PersistentVolumeClaim, "ns", &format!("c{name}"))
+    Cluster::id(Kind::PersistentVolumeClaim, "default", &format!("c{name}"))
 }
 
 fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
@@ -167,10 +167,10 @@ struct World {
 impl World {
     fn new() -> Self {
         let mut cluster = Cluster::default();
-        cluster.create(mk_class("now", "kubernetes.io/no-provisioner", "Immediate"));
-        cluster.create(mk_class("wait", "kubernetes.io/no-provisioner", "WaitForFirstConsumer"));
-        cluster.create(mk_class("ext", "disk.example.com", "Immediate"));
-        cluster.create(mk_node("n0"));
+        cluster.create(class("now", "kubernetes.io/no-provisioner").immediate());
+        cluster.create(class("wait", "kubernetes.io/no-provisioner"));
+        cluster.create(class("ext", "disk.example.com").immediate());
+        cluster.create(node("n0"));
         let controller = || Controller::new(Settings::default());
         Self {
             cluster,
@@ -193,9 +193,8 @@ impl World {
                 reserved,
                 policy,
             } => {
-                let mut volume = mk_volume(&format!("v{name}"), SIZES[*size])
-                    .with("/spec/hostPath/path", json!("/tmp/scratch"))
-                    .with("/spec/storageClassName", json!(CLASSES[*class]))
+                let mut volume = volume(&format!("v{name}"), CLASSES[*class], SIZES[*size])
+                    .with("/spec/hostPath/path", "/tmp/scratch")
                     .with("/spec/accessModes", modes(*many))
                     .with(
                         "/spec/persistentVolumeReclaimPolicy",
@@ -206,10 +205,7 @@ impl World {
                     volume = volume.with("/spec/volumeMode", json!("Block"));
                 }
                 if let Some(claim) = reserved {
-                    volume = volume.with(
-                        "/spec/claimRef",
-                        json!({"namespace": "ns", "name": format!("c{claim}")}),
-                    );
+                    volume = volume.claimed_by(&format!("c{claim}"));
                 }
                 cluster.create(volume);
             }
@@ -221,9 +217,8 @@ impl World {
                 gold,
                 volume,
             } => {
-                let mut claim = mk_claim(&format!("c{name}"), SIZES[*size])
-                    .with("/spec/storageClassName", json!(CLASSES[*class]))
-                    .with("/spec/accessModes", modes(*many));
+                let mut claim =
+                    claim(&format!("c{name}"), CLASSES[*class], SIZES[*size]).with("/spec/accessModes", modes(*many));
                 if *gold {
                     claim = claim.with("/spec/selector", json!({"matchLabels": {"tier": "gold"}}));
                 }
@@ -234,7 +229,7 @@ impl World {
             }
             Action::CreatePod { name, claim } => {
                 let claim = format!("c{claim}");
-                cluster.create(mk_pod(&format!("p{name}"), &[claim.as_str()]).with("/spec/nodeName", json!("n0")));
+                cluster.create(pod(&format!("p{name}"), &[claim.as_str()]).on("n0"));
             }
             Action::DeleteVolume(name) => {
                 self.deleted.insert(format!("v{name}"));
@@ -242,7 +237,7 @@ impl World {
                 cluster.delete(&volume_id(*name));
             }
             Action::DeleteClaim(name) => cluster.delete(&claim_id(*name)),
-            Action::DeletePod(name) => cluster.delete(&Cluster::id(Kind::Pod, "ns", &format!("p{name}"))),
+            Action::DeletePod(name) => cluster.delete(&Cluster::id(Kind::Pod, "default", &format!("p{name}"))),
             Action::ClearReference(name) => {
                 let id = volume_id(*name);
                 if cluster
@@ -260,7 +255,7 @@ impl World {
                     .get(&id)
                     .is_some_and(|volume| volume["spec"].get("claimRef").is_none())
                 {
-                    let reference = json!({"namespace": "ns", "name": format!("c{claim}")});
+                    let reference = json!({"namespace": "default", "name": format!("c{claim}")});
                     cluster.edit(&id, &json!({"spec": {"claimRef": reference}}));
                 }
             }
@@ -431,17 +426,14 @@ proptest! {
 /// Runs a controller that stops after `stop` writes, and a fresh one from there.
 fn stopped_after(stop: usize) -> (usize, World) {
     let mut world = World::new();
-    let reserved = json!({"namespace": "ns", "name": "c1"});
-    world.cluster.create(mk_volume("v0", "5Gi"));
+    world.cluster.create(volume("v0", "now", 5));
+    world.cluster.create(volume("v1", "now", 5).claimed_by("c1"));
+    world.cluster.create(claim("c0", "now", 5));
+    world.cluster.create(claim("c1", "now", 5));
     world
         .cluster
-        .create(mk_volume("v1", "5Gi").with("/spec/claimRef", reserved));
-    world.cluster.create(mk_claim("c0", "5Gi"));
-    world.cluster.create(mk_claim("c1", "5Gi"));
-    world
-        .cluster
-        .create(mk_claim("c2", "5Gi").with("/spec/volumeName", json!("v2")));
-    world.cluster.create(mk_volume("v2", "5Gi"));
+        .create(claim("c2", "now", 5).with("/spec/volumeName", "v2"));
+    world.cluster.create(volume("v2", "now", 5));
     let mut budget = stop;
     let controller = &mut world.controllers[0];
     controller.watch(&world.cluster, usize::MAX);
@@ -462,7 +454,7 @@ fn a_binding_is_continued_from_every_write_it_can_stop_after() {
         world.check_always().unwrap();
         world.check_quiet().unwrap();
         for (claim, volume) in [("c0", "v0"), ("c1", "v1"), ("c2", "v2")] {
-            let claim = world.cluster.claim("ns", claim).unwrap();
+            let claim = world.cluster.claim("default", claim).unwrap();
             assert_eq!(text(claim, "/spec/volumeName"), volume, "stopped after {stop} writes");
             assert_eq!(text(claim, "/status/phase"), "Bound");
         }

@@ -8,11 +8,10 @@ mod common;
 use berth_controller::{Protection, Settings, State, ZoneUpgrade, sync};
 use berth_core::api::Kind;
 use berth_core::effect::{Effect, ObjectKey};
-use common::mk::{With, mk_claim, mk_class, mk_node, mk_pod, mk_volume};
+use berth_core::names::NO_PROVISIONER;
+use berth_testing::{Manifest, claim, class, node, pod, volume};
 use common::{Cluster, Controller};
 use serde_json::{Value, json};
-
-const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
 struct Story {
     cluster: Cluster,
@@ -22,10 +21,10 @@ struct Story {
 impl Story {
     fn with(settings: Settings) -> Self {
         let mut cluster = Cluster::default();
-        cluster.create(mk_class("now", NO_PROVISIONER, "Immediate"));
-        cluster.create(mk_class("wait", NO_PROVISIONER, "WaitForFirstConsumer"));
-        cluster.create(mk_class("extwait", "disk.example.com", "WaitForFirstConsumer"));
-        cluster.create(mk_class("gce", "kubernetes.io/gce-pd", "Immediate"));
+        cluster.create(class("now", NO_PROVISIONER).immediate());
+        cluster.create(class("wait", NO_PROVISIONER));
+        cluster.create(class("extwait", "disk.example.com"));
+        cluster.create(class("gce", "kubernetes.io/gce-pd").immediate());
         Self {
             cluster,
             controller: Controller::new(settings),
@@ -58,7 +57,7 @@ impl Story {
 
     fn delete_claim(mut self, name: &str) -> Self {
         self.cluster
-            .delete(&Cluster::id(Kind::PersistentVolumeClaim, "ns", name));
+            .delete(&Cluster::id(Kind::PersistentVolumeClaim, "default", name));
         self.run()
     }
 
@@ -68,12 +67,12 @@ impl Story {
     }
 
     fn delete_pod(mut self, name: &str) -> Self {
-        self.cluster.delete(&Cluster::id(Kind::Pod, "ns", name));
+        self.cluster.delete(&Cluster::id(Kind::Pod, "default", name));
         self.run()
     }
 
     fn edit(mut self, kind: Kind, name: &str, patch: &Value) -> Self {
-        let namespace = if kind.is_namespaced() { "ns" } else { "" };
+        let namespace = if kind.is_namespaced() { "default" } else { "" };
         self.cluster.edit(&Cluster::id(kind, namespace, name), patch);
         self.run()
     }
@@ -92,7 +91,7 @@ impl Story {
 
     #[track_caller]
     fn claim(self, name: &str, phase: &str, volume: &str) -> Self {
-        let claim = self.cluster.claim("ns", name).expect("the claim is there");
+        let claim = self.cluster.claim("default", name).expect("the claim is there");
         assert_eq!(claim["status"]["phase"], phase, "phase of {name}: {claim:#}");
         let found = claim.pointer("/spec/volumeName").and_then(Value::as_str);
         assert_eq!(found.unwrap_or_default(), volume, "volume of {name}");
@@ -101,7 +100,7 @@ impl Story {
 
     #[track_caller]
     fn annotated(self, name: &str, key: &str, value: Option<&str>) -> Self {
-        let claim = self.cluster.claim("ns", name).expect("the claim is there");
+        let claim = self.cluster.claim("default", name).expect("the claim is there");
         assert_eq!(claim["metadata"]["annotations"][key].as_str(), value, "{key} of {name}");
         self
     }
@@ -132,45 +131,45 @@ impl Story {
 #[test]
 fn the_smallest_volume_with_the_fewest_access_modes_is_taken() {
     Story::new()
-        .create(mk_volume("large", "20Gi"))
-        .create(mk_volume("medium", "10Gi"))
-        .create(mk_volume("small", "1Gi"))
-        .create(mk_volume("many", "6Gi").with("/spec/accessModes", json!(["ReadWriteOnce", "ReadWriteMany"])))
-        .create(mk_claim("c", "5Gi"))
+        .create(volume("large", "now", 20))
+        .create(volume("medium", "now", 10))
+        .create(volume("small", "now", 1))
+        .create(volume("many", "now", 6).with("/spec/accessModes", json!(["ReadWriteOnce", "ReadWriteMany"])))
+        .create(claim("c", "now", 5))
         .claim("c", "Bound", "medium")
         .volume("medium", "Bound", Some("c"))
-        .create(mk_claim("d", "5Gi"))
+        .create(claim("d", "now", 5))
         .claim("d", "Bound", "large")
-        .create(mk_claim("e", "5Gi"))
+        .create(claim("e", "now", 5))
         .claim("e", "Bound", "many");
 }
 
 #[test]
 fn a_claim_waits_until_a_volume_that_fits_comes() {
     Story::new()
-        .create(mk_claim("c", "5Gi"))
+        .create(claim("c", "now", 5))
         .claim("c", "Pending", "")
         .told(
             "c",
             "ProvisioningFailed",
             "no volume plugin matched name: kubernetes.io/no-provisioner",
         )
-        .create(mk_volume("v", "5Gi").with("/spec/volumeMode", json!("Block")))
+        .create(volume("v", "now", 5).with("/spec/volumeMode", "Block"))
         .claim("c", "Pending", "")
-        .create(mk_volume("w", "5Gi"))
+        .create(volume("w", "now", 5))
         .claim("c", "Bound", "w");
 }
 
 #[test]
 fn without_class_and_volume_the_binding_fails() {
     Story::new()
-        .create(mk_claim("c", "1Gi").with("/spec/storageClassName", json!("")))
+        .create(claim("c", "", 1))
         .told(
             "c",
             "FailedBinding",
             "no persistent volumes available for this claim and no storage class is set",
         )
-        .create(mk_claim("d", "1Gi").with("/spec/storageClassName", json!("typo")))
+        .create(claim("d", "typo", 1))
         .told(
             "d",
             "ProvisioningFailed",
@@ -180,16 +179,11 @@ fn without_class_and_volume_the_binding_fails() {
 
 #[test]
 fn a_reservation_by_the_volume_wins_over_class_and_labels_but_not_over_size() {
-    let reserved = json!({"namespace": "ns", "name": "c"});
     Story::new()
-        .create(mk_volume("free", "5Gi"))
-        .create(mk_volume("small", "1Gi").with("/spec/claimRef", reserved.clone()))
-        .create(
-            mk_volume("v", "50Gi")
-                .with("/spec/claimRef", reserved)
-                .with("/spec/storageClassName", json!("other")),
-        )
-        .create(mk_claim("c", "5Gi").with("/spec/selector", json!({"matchLabels": {"a": "b"}})))
+        .create(volume("free", "now", 5))
+        .create(volume("small", "now", 1).claimed_by("c"))
+        .create(volume("v", "other", 50).claimed_by("c"))
+        .create(claim("c", "now", 5).with("/spec/selector", json!({"matchLabels": {"a": "b"}})))
         .claim("c", "Bound", "v")
         .volume("free", "Available", None)
         .volume("small", "Available", Some("c"))
@@ -201,18 +195,18 @@ fn a_reservation_by_the_volume_wins_over_class_and_labels_but_not_over_size() {
 #[test]
 fn a_claim_that_names_its_volume_gets_it_if_it_fits() {
     Story::new()
-        .create(mk_volume("v", "5Gi"))
-        .create(mk_claim("big", "6Gi").with("/spec/volumeName", json!("v")))
+        .create(volume("v", "now", 5))
+        .create(claim("big", "now", 6).with("/spec/volumeName", "v"))
         .claim("big", "Pending", "v")
         .told(
             "big",
             "VolumeMismatch",
             "Cannot bind to requested volume \"v\": requested PV is too small",
         )
-        .create(mk_claim("c", "5Gi").with("/spec/volumeName", json!("v")))
+        .create(claim("c", "now", 5).with("/spec/volumeName", "v"))
         .claim("c", "Bound", "v")
         .annotated("c", "pv.kubernetes.io/bound-by-controller", None)
-        .create(mk_claim("late", "5Gi").with("/spec/volumeName", json!("v")))
+        .create(claim("late", "now", 5).with("/spec/volumeName", "v"))
         .claim("late", "Pending", "v")
         .told(
             "late",
@@ -224,12 +218,12 @@ fn a_claim_that_names_its_volume_gets_it_if_it_fits() {
 #[test]
 fn a_claim_outlives_the_volume_it_lost_and_takes_it_back() {
     Story::new()
-        .create(mk_volume("v", "5Gi"))
-        .create(mk_claim("c", "5Gi"))
+        .create(volume("v", "now", 5))
+        .create(claim("c", "now", 5))
         .delete_volume("v")
         .claim("c", "Lost", "v")
         .told("c", "ClaimLost", "Bound claim has lost its PersistentVolume")
-        .create(mk_volume("v", "5Gi"))
+        .create(volume("v", "now", 5))
         .claim("c", "Bound", "v")
         .volume("v", "Bound", Some("c"));
 }
@@ -238,11 +232,11 @@ fn a_claim_outlives_the_volume_it_lost_and_takes_it_back() {
 fn two_completed_claims_on_one_volume_are_one_too_many() {
     let completed = json!({"pv.kubernetes.io/bind-completed": "yes"});
     Story::new()
-        .create(mk_volume("v", "5Gi"))
-        .create(mk_claim("c", "5Gi"))
+        .create(volume("v", "now", 5))
+        .create(claim("c", "now", 5))
         .create(
-            mk_claim("d", "5Gi")
-                .with("/spec/volumeName", json!("v"))
+            claim("d", "now", 5)
+                .with("/spec/volumeName", "v")
                 .with("/metadata/annotations", completed),
         )
         .claim("c", "Bound", "v")
@@ -253,26 +247,25 @@ fn two_completed_claims_on_one_volume_are_one_too_many() {
 #[test]
 fn a_claim_that_comes_back_with_another_uid_does_not_get_the_data() {
     Story::new()
-        .create(mk_volume("v", "5Gi"))
-        .create(mk_claim("c", "5Gi"))
+        .create(volume("v", "now", 5))
+        .create(claim("c", "now", 5))
         .delete_claim("c")
         .volume("v", "Released", Some("c"))
-        .create(mk_claim("c", "5Gi"))
+        .create(claim("c", "now", 5))
         .claim("c", "Pending", "")
         .volume("v", "Released", Some("c"));
 }
 
 #[test]
 fn reclaim_policies() {
-    let policy =
-        |name: &str, policy: &str| mk_volume(name, "5Gi").with("/spec/persistentVolumeReclaimPolicy", json!(policy));
+    let policy = |name: &str, policy: &str| volume(name, "now", 5).with("/spec/persistentVolumeReclaimPolicy", policy);
     let csi = policy("v", "Delete")
         .with("/spec/csi", json!({"driver": "d", "volumeHandle": "h"}))
         .with("/spec/hostPath", Value::Null);
     let released = |volume| {
         Story::new()
             .create(volume)
-            .create(mk_claim("c", "5Gi"))
+            .create(claim("c", "now", 5))
             .delete_claim("c")
     };
     released(policy("v", "Retain")).volume("v", "Released", Some("c"));
@@ -314,27 +307,23 @@ fn reclaim_policies() {
 #[test]
 fn a_delayed_claim_waits_for_its_pod_to_be_scheduled() {
     Story::new()
-        .create(
-            mk_volume("v", "5Gi")
-                .with("/spec/storageClassName", json!("wait"))
-                .on_node("n1"),
-        )
-        .create(mk_claim("c", "5Gi").with("/spec/storageClassName", json!("wait")))
+        .create(volume("v", "wait", 5).on("n1"))
+        .create(claim("c", "wait", 5))
         .claim("c", "Pending", "")
         .told(
             "c",
             "WaitForFirstConsumer",
             "waiting for first consumer to be created before binding",
         )
-        .create(mk_pod("p", &["c"]))
+        .create(pod("p", &["c"]))
         .told("c", "WaitForPodScheduled", "waiting for pod p to be scheduled")
-        .create(mk_pod("q", &["c"]))
+        .create(pod("q", &["c"]))
         .told("c", "WaitForPodScheduled", "waiting for pods p,q to be scheduled")
         // The scheduler reserves the volume, and the controller completes the binding.
         .edit(
             Kind::PersistentVolume,
             "v",
-            &json!({"spec": {"claimRef": {"namespace": "ns", "name": "c"}}}),
+            &json!({"spec": {"claimRef": {"namespace": "default", "name": "c"}}}),
         )
         .claim("c", "Bound", "v");
 }
@@ -342,7 +331,7 @@ fn a_delayed_claim_waits_for_its_pod_to_be_scheduled() {
 #[test]
 fn a_selected_node_hands_the_claim_to_the_provisioner() {
     Story::new()
-        .create(mk_claim("c", "5Gi").with("/spec/storageClassName", json!("extwait")))
+        .create(claim("c", "extwait", 5))
         .annotated("c", "volume.kubernetes.io/storage-provisioner", None)
         .edit(
             Kind::PersistentVolumeClaim,
@@ -370,11 +359,7 @@ fn a_selected_node_hands_the_claim_to_the_provisioner() {
 fn the_first_designs_annotation_hands_it_over_too() {
     let annotations = json!({"volume.alpha.kubernetes.io/selectedNode": "n1"});
     Story::new()
-        .create(
-            mk_claim("c", "5Gi")
-                .with("/spec/storageClassName", json!("extwait"))
-                .with("/metadata/annotations", annotations),
-        )
+        .create(claim("c", "extwait", 5).with("/metadata/annotations", annotations))
         .annotated(
             "c",
             "volume.kubernetes.io/storage-provisioner",
@@ -385,7 +370,7 @@ fn the_first_designs_annotation_hands_it_over_too() {
 #[test]
 fn an_in_tree_class_goes_to_the_driver_that_took_it_over() {
     Story::new()
-        .create(mk_claim("c", "5Gi").with("/spec/storageClassName", json!("gce")))
+        .create(claim("c", "gce", 5))
         .annotated(
             "c",
             "volume.kubernetes.io/storage-provisioner",
@@ -401,11 +386,11 @@ fn with_the_gate_off_every_claim_is_bound_at_once() {
         ..Settings::default()
     };
     Story::with(settings)
-        .create(mk_volume("v", "5Gi").with("/spec/storageClassName", json!("wait")))
-        .create(mk_claim("c", "5Gi").with("/spec/storageClassName", json!("wait")))
+        .create(volume("v", "wait", 5))
+        .create(claim("c", "wait", 5))
         .claim("c", "Bound", "v")
         .not_told("c", "WaitForFirstConsumer")
-        .create(mk_claim("d", "5Gi").with("/spec/storageClassName", json!("extwait")))
+        .create(claim("d", "extwait", 5))
         .annotated(
             "d",
             "volume.kubernetes.io/storage-provisioner",
@@ -419,39 +404,37 @@ fn a_required_scheduler_must_be_announced_before_claims_are_delayed() {
         require_delayed_binding_scheduler: true,
         ..Settings::default()
     };
-    let class = |object: Value| object.with("/spec/storageClassName", json!("wait"));
     let selected = json!({"volume.kubernetes.io/selected-node": "n1"});
     Story::with(settings)
         .announced(true)
-        .create(class(mk_volume("v", "5Gi")))
-        .create(class(mk_claim("c", "5Gi")))
+        .create(volume("v", "wait", 5))
+        .create(claim("c", "wait", 5))
         .claim("c", "Pending", "")
         .told("c", "WaitForFirstConsumer", "waiting for first consumer")
         // A node was selected: some scheduler is at it, whether it announces itself or not.
-        .create(class(mk_claim("d", "50Gi")).with("/metadata/annotations", selected))
+        .create(claim("d", "wait", 50).with("/metadata/annotations", selected))
         .announced(false)
         .claim("c", "Bound", "v")
         .told("c", "DelayedBindingUnavailable", "bound at once")
         .not_told("d", "DelayedBindingUnavailable")
         .announced(true)
-        .create(class(mk_volume("w", "5Gi")))
-        .create(class(mk_claim("e", "5Gi")))
+        .create(volume("w", "wait", 5))
+        .create(claim("e", "wait", 5))
         .claim("e", "Pending", "")
         .not_told("e", "DelayedBindingUnavailable");
 }
 
 #[test]
 fn a_pod_placed_without_a_scheduler_gets_volumes_of_its_node() {
-    let class = |object: Value, class: &str| object.with("/spec/storageClassName", json!(class));
     Story::new()
-        .create(mk_node("n1"))
-        .create(class(mk_volume("near", "10Gi"), "wait").on_node("n1"))
-        .create(class(mk_volume("far", "5Gi"), "wait").on_node("n2"))
-        .create(class(mk_claim("c", "5Gi"), "wait"))
-        .create(class(mk_claim("d", "5Gi"), "extwait"))
-        .create(class(mk_claim("e", "50Gi"), "wait"))
+        .create(node("n1"))
+        .create(volume("near", "wait", 10).on("n1"))
+        .create(volume("far", "wait", 5).on("n2"))
+        .create(claim("c", "wait", 5))
+        .create(claim("d", "extwait", 5))
+        .create(claim("e", "wait", 50))
         .claim("c", "Pending", "")
-        .create(mk_pod("p", &["c", "d", "e"]).with("/spec/nodeName", json!("n1")))
+        .create(pod("p", &["c", "d", "e"]).on("n1"))
         .claim("c", "Bound", "near")
         .annotated("d", "volume.kubernetes.io/selected-node", Some("n1"))
         .annotated(
@@ -466,13 +449,13 @@ fn a_pod_placed_without_a_scheduler_gets_volumes_of_its_node() {
 #[test]
 fn a_claim_without_class_gets_the_newest_default_one() {
     let default = |name: &str| {
-        mk_class(name, "disk.example.com", "Immediate").with(
+        class(name, "disk.example.com").immediate().with(
             "/metadata/annotations",
             json!({"storageclass.kubernetes.io/is-default-class": "true"}),
         )
     };
     let story = Story::new()
-        .create(mk_claim("c", "5Gi").with("/spec/storageClassName", Value::Null))
+        .create(claim("c", "now", 5).with("/spec/storageClassName", Value::Null))
         .told("c", "FailedBinding", "no storage class is set")
         .create(default("z-older"))
         .annotated(
@@ -481,9 +464,9 @@ fn a_claim_without_class_gets_the_newest_default_one() {
             Some("disk.example.com"),
         )
         .create(default("a-newer"))
-        .create(mk_claim("d", "5Gi").with("/spec/storageClassName", Value::Null))
-        .create(mk_claim("none", "5Gi").with("/spec/storageClassName", json!("")));
-    let class = |name: &str| story.cluster.claim("ns", name).unwrap()["spec"]["storageClassName"].clone();
+        .create(claim("d", "now", 5).with("/spec/storageClassName", Value::Null))
+        .create(claim("none", "", 5));
+    let class = |name: &str| story.cluster.claim("default", name).unwrap()["spec"]["storageClassName"].clone();
     assert_eq!(class("c"), "z-older");
     assert_eq!(class("d"), "a-newer");
     assert_eq!(class("none"), "");
@@ -495,21 +478,21 @@ fn protecting(protection: Protection) -> Story {
         ..Settings::default()
     };
     Story::with(settings)
-        .create(mk_volume("v", "5Gi"))
-        .create(mk_claim("c", "5Gi"))
+        .create(volume("v", "now", 5))
+        .create(claim("c", "now", 5))
 }
 
 #[test]
 fn what_is_in_use_is_protected() {
     for protection in [Protection::UsedByPods, Protection::Bound] {
         let story = protecting(protection)
-            .create(mk_pod("p", &["c"]).with("/spec/nodeName", json!("n1")))
+            .create(pod("p", &["c"]).on("n1"))
             .delete_claim("c")
             .delete_volume("v")
             .claim("c", "Bound", "v")
             .volume("v", "Bound", Some("c"))
             .delete_pod("p");
-        assert_eq!(story.cluster.claim("ns", "c"), None);
+        assert_eq!(story.cluster.claim("default", "c"), None);
         assert_eq!(story.cluster.volume("v"), None);
     }
 }
@@ -535,38 +518,41 @@ fn ephemeral_volumes_get_claims_of_their_own() {
     let template = json!({"metadata": {"labels": {"app": "db"}}, "spec": {"accessModes": ["ReadWriteOnce"],
         "storageClassName": "now", "resources": {"requests": {"storage": "5Gi"}}, "dataSource": {"kind": "X", "name": "y"}}});
     let pod = |name: &str| {
-        mk_pod(name, &[]).with(
+        pod(name, &[]).with(
             "/spec/volumes",
             json!([{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}]),
         )
     };
     let story = Story::with(settings)
-        .create(mk_volume("v", "5Gi"))
+        .create(volume("v", "now", 5))
         .create(pod("p"))
         .claim("p-scratch", "Bound", "v")
-        .create(mk_claim("q-scratch", "1Gi"))
+        .create(claim("q-scratch", "now", 1))
         .create(pod("q"))
         .told(
             "q",
             "FailedBinding",
-            "PVC ns/q-scratch was not created for pod ns/q (pod is not owner)",
+            "PVC default/q-scratch was not created for pod default/q (pod is not owner)",
         );
-    let claim = story.cluster.claim("ns", "p-scratch").unwrap();
+    let claim = story.cluster.claim("default", "p-scratch").unwrap();
     assert_eq!(claim["metadata"]["ownerReferences"][0]["name"], "p");
     assert_eq!(claim["metadata"]["labels"]["app"], "db");
     assert_eq!(
         claim["spec"]["dataSource"]["name"], "y",
         "fields that nobody decides on are kept"
     );
-    let foreign = story.cluster.claim("ns", "q-scratch").unwrap();
+    let foreign = story.cluster.claim("default", "q-scratch").unwrap();
     assert_eq!(foreign["metadata"].get("ownerReferences"), None);
 }
 
 #[test]
 fn a_bound_volume_made_for_a_claim_that_went_elsewhere_is_given_up() {
-    let story = Story::new().create(mk_volume("v", "5Gi")).create(mk_claim("c", "5Gi"));
-    let uid = story.cluster.claim("ns", "c").unwrap()["metadata"]["uid"].clone();
-    let extra = mk_volume("w", "5Gi").with("/spec/claimRef", json!({"namespace": "ns", "name": "c", "uid": uid}));
+    let story = Story::new().create(volume("v", "now", 5)).create(claim("c", "now", 5));
+    let uid = story.cluster.claim("default", "c").unwrap()["metadata"]["uid"].clone();
+    let extra = volume("w", "now", 5).with(
+        "/spec/claimRef",
+        json!({"namespace": "default", "name": "c", "uid": uid}),
+    );
     let by_controller = json!({"pv.kubernetes.io/bound-by-controller": "yes"});
     story
         .create(extra.clone())
@@ -579,7 +565,7 @@ fn a_bound_volume_made_for_a_claim_that_went_elsewhere_is_given_up() {
 
 #[test]
 fn zone_labels_become_node_affinity_only_on_demand() {
-    let zonal = mk_volume("v", "5Gi").with("/metadata/labels", json!({"topology.kubernetes.io/zone": "a__b"}));
+    let zonal = volume("v", "now", 5).zone("a__b");
     for zone_upgrade in [ZoneUpgrade::Off, ZoneUpgrade::DryRun] {
         let settings = Settings {
             zone_upgrade,
@@ -594,7 +580,7 @@ fn zone_labels_become_node_affinity_only_on_demand() {
     };
     let story = Story::with(settings)
         .create(zonal)
-        .create(mk_volume("w", "5Gi").with("/metadata/labels", json!({"topology.kubernetes.io/zone": "a__"})))
+        .create(volume("w", "now", 5).zone("a__"))
         .volume("w", "Available", None)
         .told("w", "ZoneUpgradeSkipped", "topology.kubernetes.io/zone");
     let terms = story
@@ -611,13 +597,13 @@ fn zone_labels_become_node_affinity_only_on_demand() {
 #[test]
 fn a_volume_that_was_reserved_for_a_claim_is_looked_at_when_the_claim_goes_elsewhere() {
     let mut state = State::default();
-    let reserved = json!({"namespace": "ns", "name": "c", "uid": "1"});
+    let reserved = json!({"namespace": "default", "name": "c", "uid": "1"});
     // A scheduler did not hear that its first write went through, and chose anew.
     for name in ["a", "b"] {
-        let volume = mk_volume(name, "5Gi").with("/spec/claimRef", reserved.clone());
+        let volume = volume(name, "now", 5).with("/spec/claimRef", reserved.clone());
         state.apply_volume(serde_json::from_value(volume).unwrap());
     }
-    let claim = mk_claim("c", "5Gi").with("/spec/volumeName", json!("b"));
+    let claim = claim("c", "now", 5).with("/spec/volumeName", "b");
     let keys = state.apply_claim(serde_json::from_value(claim).unwrap());
     for name in ["a", "b"] {
         assert!(keys.contains(&ObjectKey::volume(name)), "{name} in {keys:?}");
@@ -626,30 +612,28 @@ fn a_volume_that_was_reserved_for_a_claim_is_looked_at_when_the_claim_goes_elsew
 
 #[test]
 fn claims_of_a_pod_placed_without_a_scheduler_are_assigned_together() {
-    let class = |object: Value| object.with("/spec/storageClassName", json!("wait"));
     let chosen = json!({"matchLabels": {"k": "x"}});
     let volumes = || {
-        let small = class(mk_volume("small", "5Gi").on_node("n1")).with("/metadata/labels", json!({"k": "x"}));
-        let large = class(mk_volume("large", "10Gi").on_node("n1"));
+        let small = volume("small", "wait", 5).on("n1").label("k", "x");
+        let large = volume("large", "wait", 10).on("n1");
         Story::with(Settings::embedded())
-            .create(mk_node("n1"))
+            .create(node("n1"))
             .create(small)
             .create(large)
     };
-    let placed = |pod: Value| pod.with("/spec/nodeName", json!("n1"));
     // The first claim fits both, the second one only the smaller.
     volumes()
-        .create(class(mk_claim("a", "5Gi")))
-        .create(class(mk_claim("b", "5Gi")).with("/spec/selector", chosen.clone()))
-        .create(placed(mk_pod("p", &["a", "b"])))
+        .create(claim("a", "wait", 5))
+        .create(claim("b", "wait", 5).with("/spec/selector", chosen.clone()))
+        .create(pod("p", &["a", "b"]).on("n1"))
         .claim("a", "Bound", "large")
         .claim("b", "Bound", "small");
     // The second claim comes when the pod is there already.
     volumes()
-        .create(class(mk_claim("a", "5Gi")))
-        .create(placed(mk_pod("p", &["a", "b"])))
+        .create(claim("a", "wait", 5))
+        .create(pod("p", &["a", "b"]).on("n1"))
         .claim("a", "Pending", "")
-        .create(class(mk_claim("b", "5Gi")).with("/spec/selector", chosen.clone()))
+        .create(claim("b", "wait", 5).with("/spec/selector", chosen.clone()))
         .claim("a", "Bound", "large")
         .claim("b", "Bound", "small");
     // Claims of ephemeral volumes are made one after the other.
@@ -660,7 +644,7 @@ fn claims_of_a_pod_placed_without_a_scheduler_are_assigned_together() {
     let ephemeral =
         json!([{"name": "a", "ephemeral": template(Value::Null)}, {"name": "b", "ephemeral": template(chosen)}]);
     volumes()
-        .create(placed(mk_pod("p", &[])).with("/spec/volumes", ephemeral))
+        .create(pod("p", &[]).on("n1").with("/spec/volumes", ephemeral))
         .claim("p-a", "Bound", "large")
         .claim("p-b", "Bound", "small");
 }
@@ -668,7 +652,7 @@ fn claims_of_a_pod_placed_without_a_scheduler_are_assigned_together() {
 #[test]
 fn a_pod_that_is_shut_down_does_not_hold_its_claim() {
     let finalizers = json!(["foregroundDeletion"]);
-    let pod = mk_pod("p", &["c"]).with("/spec/nodeName", json!("n1"));
+    let pod = pod("p", &["c"]).on("n1");
     let story = protecting(Protection::Bound)
         .create(pod.with("/metadata/finalizers", finalizers))
         .delete_claim("c")
@@ -677,19 +661,24 @@ fn a_pod_that_is_shut_down_does_not_hold_its_claim() {
         .claim("c", "Bound", "v")
         // The node is done with it, and only its own claim keeps the object.
         .edit(Kind::Pod, "p", &json!({"metadata": {"deletionGracePeriodSeconds": 0}}));
-    assert_eq!(story.cluster.claim("ns", "c"), None);
-    assert!(story.cluster.objects.contains_key(&Cluster::id(Kind::Pod, "ns", "p")));
+    assert_eq!(story.cluster.claim("default", "c"), None);
+    assert!(
+        story
+            .cluster
+            .objects
+            .contains_key(&Cluster::id(Kind::Pod, "default", "p"))
+    );
 }
 
 #[test]
 fn a_reservation_by_name_is_the_users_whatever_an_earlier_binding_left() {
-    let claim = mk_claim("c", "5Gi").with("/metadata/uid", json!("1"));
+    let claim = claim("c", "now", 5).uid("1");
     let mark = "pv.kubernetes.io/bound-by-controller";
     let reserve = |volume: Value| {
         let mut state = State::default();
         state.apply_volume(serde_json::from_value(volume.with("/status/phase", json!("Available"))).unwrap());
         state.apply_claim(serde_json::from_value(claim.clone()).unwrap());
-        let effects = sync(&ObjectKey::claim("ns", "c"), &state, &Settings::default());
+        let effects = sync(&ObjectKey::claim("default", "c"), &state, &Settings::default());
         let found = effects.into_iter().find_map(|effect| match effect {
             Effect::Patch(patch) if patch.name == "reserve_volume" => Some(patch.body),
             _ => None,
@@ -697,8 +686,8 @@ fn a_reservation_by_name_is_the_users_whatever_an_earlier_binding_left() {
         found.unwrap()["metadata"]["annotations"].clone()
     };
     let marked = |volume: Value| volume.with("/metadata/annotations", json!({mark: "yes"}));
-    let by_name = || mk_volume("v", "5Gi").with("/spec/claimRef", json!({"namespace": "ns", "name": "c"}));
-    assert_eq!(reserve(mk_volume("v", "5Gi")), json!({mark: "yes"}));
+    let by_name = || volume("v", "now", 5).claimed_by("c");
+    assert_eq!(reserve(volume("v", "now", 5)), json!({mark: "yes"}));
     assert_eq!(reserve(by_name()), Value::Null, "nothing to mark, and nothing to clear");
     // With the mark, the claim's going elsewhere would wipe what the user wrote.
     assert_eq!(reserve(marked(by_name())), json!({mark: null}));

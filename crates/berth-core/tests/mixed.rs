@@ -4,10 +4,12 @@
 
 mod support;
 
+use berth_core::names::NO_PROVISIONER;
+use berth_testing::{Manifest, capacity, node};
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use support::{Made, binder_of, mk_claim, mk_class, mk_node, mk_pod, mk_volume, prepare};
+use support::{binder_of, mk_pod, prepare};
 
 /// Who makes volumes of a class, and how much room is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,15 +36,16 @@ impl Class {
         }
     }
 
-    fn object(self) -> Made {
-        let class = mk_class(self.name());
+    fn object(self) -> Value {
+        let class = berth_testing::class(self.name(), NO_PROVISIONER);
         match self {
             Self::Static => class,
-            Self::Objects | Self::Status => class.provisioner(&format!("{}.example.com", self.name())),
+            Self::Objects | Self::Status => class.with("/provisioner", format!("{}.example.com", self.name())),
             Self::Unlimited => {
-                let mut class = class.provisioner("unlimited.example.com");
-                class.0["allowedTopologies"] = json!([{"matchLabelExpressions": [{"key": ZONE, "values": ["a"]}]}]);
+                let zones = json!([{"matchLabelExpressions": [{"key": ZONE, "values": ["a"]}]}]);
                 class
+                    .with("/provisioner", "unlimited.example.com")
+                    .with("/allowedTopologies", zones)
             }
         }
     }
@@ -153,22 +156,20 @@ fn world() -> impl Strategy<Value = World> {
 }
 
 impl World {
-    fn made(&self) -> Vec<Made> {
-        let mut made: Vec<Made> = Class::ALL.iter().map(|class| class.object()).collect();
-        made.extend(NODES.map(|(name, zone)| mk_node(name).label(ZONE, zone)));
+    fn made(&self) -> Vec<Value> {
+        let mut made: Vec<Value> = Class::ALL.iter().map(|class| class.object()).collect();
+        made.extend(NODES.map(|(name, zone)| node(name).label(ZONE, zone)));
         for (index, volume) in self.volumes.iter().enumerate() {
-            let object = mk_volume(&format!("pv{index}"))
-                .class(volume.class.name())
-                .gi(volume.gi);
-            let mut object = object.modes(MODES[volume.modes]);
+            let object = berth_testing::volume(&format!("pv{index}"), volume.class.name(), volume.gi);
+            let mut object = object.access_modes(MODES[volume.modes]);
             if volume.block {
-                object.0["spec"]["volumeMode"] = json!("Block");
+                object["spec"]["volumeMode"] = json!("Block");
             }
             if volume.gold {
                 object = object.label("tier", "gold");
             }
             object = match volume.place {
-                0..=2 => object.local(NODES[volume.place as usize].0),
+                0..=2 => object.on(NODES[volume.place as usize].0),
                 3 => object.reached_by(ZONE, &["a"]),
                 4 => object.label(ZONE, "a"),
                 5 => object.label(ZONE, "b__c"),
@@ -180,13 +181,14 @@ impl World {
             made.push(object);
         }
         for (index, claim) in self.claims.iter().enumerate() {
-            let object = mk_claim(&format!("c{index}")).class(claim.class.name()).gi(claim.gi);
-            let mut object = object.modes(MODES[claim.modes]);
+            let name = format!("c{index}");
+            let object = berth_testing::claim(&name, claim.class.name(), claim.gi).uid(&format!("uid-{name}"));
+            let mut object = object.access_modes(MODES[claim.modes]);
             if claim.block {
-                object.0["spec"]["volumeMode"] = json!("Block");
+                object["spec"]["volumeMode"] = json!("Block");
             }
             if claim.gold {
-                object.0["spec"]["selector"] = json!({"matchLabels": {"tier": "gold"}});
+                object["spec"]["selector"] = json!({"matchLabels": {"tier": "gold"}});
             }
             made.push(object);
         }
@@ -194,18 +196,14 @@ impl World {
             |name: &str| json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": name}});
         let mut objects = driver("objects.example.com");
         objects["spec"] = json!({"storageCapacity": true});
-        made.push(Made(objects));
+        made.push(objects);
         for (index, pool) in self.objects.iter().enumerate() {
             let labels = pool
                 .node
                 .map_or(json!({}), |node| json!({"kubernetes.io/hostname": NODES[node].0}));
             let largest = pool.largest.map(|gi| format!("{gi}Gi"));
-            made.push(Made(
-                json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIStorageCapacity",
-                "metadata": {"name": format!("o{index}")}, "storageClassName": "objects",
-                "nodeTopology": {"matchLabels": labels}, "capacity": format!("{}Gi", pool.gi),
-                "maximumVolumeSize": largest}),
-            ));
+            let pool = capacity(&format!("o{index}"), "objects", pool.gi).with("/maximumVolumeSize", json!(largest));
+            made.push(pool.with("/nodeTopology/matchLabels", labels));
         }
         let mut status = driver("status.example.com");
         status["spec"] = json!({"capacityTracking": true});
@@ -215,7 +213,7 @@ impl World {
         });
         let pools: Vec<_> = pools.collect();
         status["status"] = json!({"storage": [{"storageClassName": "status", "pools": pools}]});
-        made.push(Made(status));
+        made.push(status);
         made
     }
 

@@ -6,14 +6,17 @@ mod support;
 
 use berth_core::api::Kind;
 use berth_core::binder::{CapacityScore, NodeVolumes, PodVolumes, ScoreGate, VolumeBinder};
+use berth_core::names::NO_PROVISIONER;
+use berth_testing::{Manifest, class, local_class, node};
 use proptest::prelude::*;
-use support::{Made, binder_of, mk_claim, mk_class, mk_node, mk_pod, mk_volume, outcome, prepare};
+use serde_json::{Value, json};
+use support::{binder_of, mk_pod, outcome, prepare};
 
 const NODES: [&str; 3] = ["n0", "n1", "n2"];
 
-fn affinity(volume: Made, choice: u8) -> Made {
+fn affinity(volume: Value, choice: u8) -> Value {
     match choice {
-        0..=2 => volume.local(NODES[choice as usize]),
+        0..=2 => volume.on(NODES[choice as usize]),
         3 => volume.reached_by("zone", &["a"]),
         4 => volume.reached_by("zone", &["a", "b"]),
         _ => volume,
@@ -29,56 +32,57 @@ fn modes(choice: u8) -> &'static [&'static str] {
 }
 
 prop_compose! {
-    fn volume(index: usize)(gi in 1..8_u32, class in 0..3_u8, place in 0..6_u8, mode in 0..3_u8, gold: bool) -> Made {
+    fn volume(index: usize)(gi in 1..8_u32, class in 0..3_u8, place in 0..6_u8, mode in 0..3_u8, gold: bool) -> Value {
         // A label of its own, as provisioners give: it must not matter.
-        let volume = mk_volume(&format!("pv{index}")).label("id", &index.to_string()).gi(gi).modes(modes(mode));
+        let volume = berth_testing::volume(&format!("pv{index}"), "local", gi).label("id", &index.to_string()).access_modes(modes(mode));
         let volume = volume.class(if class == 0 { "dynamic" } else { "local" });
         affinity(if gold { volume.label("tier", "gold") } else { volume }, place)
     }
 }
 
 prop_compose! {
-    fn claim(index: usize)(gi in 1..8_u32, class in 0..3_u8, mode in 0..3_u8, gold in 0..4_u8) -> Made {
-        let mut claim = mk_claim(&format!("c{index}")).gi(gi).modes(modes(mode));
+    fn claim(index: usize)(gi in 1..8_u32, class in 0..3_u8, mode in 0..3_u8, gold in 0..4_u8) -> Value {
+        let name = format!("c{index}");
+        let mut claim = berth_testing::claim(&name, "local", gi).uid(&format!("uid-{name}")).access_modes(modes(mode));
         if gold == 0 {
-            claim.0["spec"]["selector"] = serde_json::json!({"matchLabels": {"tier": "gold"}});
+            claim["spec"]["selector"] = json!({"matchLabels": {"tier": "gold"}});
         }
         claim.class(if class == 0 { "dynamic" } else { "local" })
     }
 }
 
-fn nodes_and_classes() -> Vec<Made> {
-    let mut dynamic = mk_class("dynamic").provisioner("disk.example.com");
-    dynamic.0["allowedTopologies"] = serde_json::json!([{"matchLabelExpressions": [{"key": "zone", "values": ["a"]}]}]);
+fn nodes_and_classes() -> Vec<Value> {
+    let mut dynamic = class("dynamic", "disk.example.com");
+    dynamic["allowedTopologies"] = json!([{"matchLabelExpressions": [{"key": "zone", "values": ["a"]}]}]);
     vec![
-        mk_class("local"),
+        local_class(),
         dynamic,
-        mk_node("n0").label("zone", "a"),
-        mk_node("n1").label("zone", "a"),
-        mk_node("n2").label("zone", "b"),
+        node("n0").label("zone", "a"),
+        node("n1").label("zone", "a"),
+        node("n2").label("zone", "b"),
     ]
 }
 
-fn volumes(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Made>> {
+fn volumes(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Value>> {
     count.prop_flat_map(|count| (0..count).map(volume).collect::<Vec<_>>())
 }
 
-fn claims(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Made>> {
+fn claims(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Value>> {
     count.prop_flat_map(|count| (0..count).map(claim).collect::<Vec<_>>())
 }
 
-fn names(objects: &[Made]) -> Vec<&str> {
+fn names(objects: &[Value]) -> Vec<&str> {
     objects
         .iter()
-        .filter_map(|object| object.0["metadata"]["name"].as_str())
+        .filter_map(|object| object["metadata"]["name"].as_str())
         .collect()
 }
 
 /// The rules of the design, written down once more and as plainly as possible.
-fn suits(volume: &Made, claim: &Made, node: &str) -> bool {
-    let (volume, claim) = (&volume.0["spec"], &claim.0);
+fn suits(volume: &Value, claim: &Value, node: &str) -> bool {
+    let (volume, claim) = (&volume["spec"], claim);
     let spec = &claim["spec"];
-    let size = |text: &serde_json::Value| {
+    let size = |text: &Value| {
         text.as_str()
             .and_then(|text| text.strip_suffix("Gi")?.parse::<u32>().ok())
     };
@@ -100,7 +104,7 @@ fn suits(volume: &Made, claim: &Made, node: &str) -> bool {
                 .is_some_and(|values| values.iter().any(|value| value == label))
         }
     };
-    let has_mode = |mode: &serde_json::Value| {
+    let has_mode = |mode: &Value| {
         volume["accessModes"]
             .as_array()
             .is_some_and(|modes| modes.contains(mode))
@@ -113,12 +117,12 @@ fn suits(volume: &Made, claim: &Made, node: &str) -> bool {
             .is_some_and(|modes| modes.iter().all(has_mode))
 }
 
-fn labels_suit(volume: &Made, claim: &Made) -> bool {
-    claim.0["spec"]["selector"].is_null() || volume.0["metadata"]["labels"]["tier"] == "gold"
+fn labels_suit(volume: &Value, claim: &Value) -> bool {
+    claim["spec"]["selector"].is_null() || volume["metadata"]["labels"]["tier"] == "gold"
 }
 
 /// The most claims that can be matched and, for that many, the least gibibytes: by trying everything.
-fn exhaustive(claims: &[Made], volumes: &[Made], node: &str, used: &mut Vec<bool>) -> (usize, u64) {
+fn exhaustive(claims: &[Value], volumes: &[Value], node: &str, used: &mut Vec<bool>) -> (usize, u64) {
     let Some((claim, rest)) = claims.split_first() else {
         return (0, 0);
     };
@@ -137,8 +141,8 @@ fn exhaustive(claims: &[Made], volumes: &[Made], node: &str, used: &mut Vec<bool
     best
 }
 
-fn gibibytes(volume: &Made) -> u64 {
-    let size = volume.0["spec"]["capacity"]["storage"].as_str().unwrap_or_default();
+fn gibibytes(volume: &Value) -> u64 {
+    let size = volume["spec"]["capacity"]["storage"].as_str().unwrap_or_default();
     size.trim_end_matches("Gi").parse().unwrap_or(0)
 }
 
@@ -159,8 +163,8 @@ fn verdicts(binder: &mut VolumeBinder, claims: &[&str]) -> Vec<(Vec<String>, i64
 
 #[derive(Clone, Debug)]
 enum Step {
-    Volume(Made),
-    Claim(Made),
+    Volume(Value),
+    Claim(Value),
     RemoveVolume(usize),
     RemoveClaim(usize),
     Relabel(usize, &'static str),
@@ -198,7 +202,7 @@ proptest! {
         let mut objects = nodes_and_classes();
         objects.extend(volumes.iter().chain(&claims).cloned());
         // Without a provisioner, so that only existing volumes count.
-        objects.push(mk_class("dynamic"));
+        objects.push(class("dynamic", NO_PROVISIONER));
         let mut binder = binder_of(&objects);
         let pod = mk_pod(&names(&claims));
         for node in NODES {
@@ -211,8 +215,8 @@ proptest! {
             let mut total = 0;
             let mut taken = std::collections::BTreeSet::new();
             for (claim, volume) in bindings {
-                let of_name = |objects: &[Made], name: &str| {
-                    objects.iter().find(|object| object.0["metadata"]["name"] == name).cloned().expect("known")
+                let of_name = |objects: &[Value], name: &str| {
+                    objects.iter().find(|object| object["metadata"]["name"] == name).cloned().expect("known")
                 };
                 let (claim, made) = (of_name(&claims, claim), of_name(&volumes, volume));
                 prop_assert!(suits(&made, &claim, node) && labels_suit(&made, &claim));
@@ -243,16 +247,16 @@ proptest! {
     /// between decisions is stale, and a reverted assumption leaves no trace.
     #[test]
     fn nothing_kept_between_decisions_is_stale(steps in proptest::collection::vec(step(), 1..25)) {
-        let mut present: std::collections::BTreeMap<(Kind, String), Made> = nodes_and_classes()
+        let mut present: std::collections::BTreeMap<(Kind, String), Value> = nodes_and_classes()
             .into_iter()
-            .map(|made| ((made.object().kind(), made.object().metadata().name.clone()), made))
+            .map(|made| ((made.decoded().kind(), made.decoded().metadata().name.clone()), made))
             .collect();
         let mut binder = binder_of(&present.values().cloned().collect::<Vec<_>>());
         let mut assumptions = Vec::new();
         for step in steps {
             match step {
                 Step::Volume(made) | Step::Claim(made) => {
-                    let object = made.object();
+                    let object = made.decoded();
                     binder.upsert(&object);
                     present.insert((object.kind(), object.metadata().name.clone()), made);
                 }
@@ -267,8 +271,8 @@ proptest! {
                     present.remove(&(Kind::PersistentVolumeClaim, name));
                 }
                 Step::Relabel(index, zone) => {
-                    let made = mk_node(NODES[index]).label("zone", zone);
-                    binder.upsert(&made.object());
+                    let made = node(NODES[index]).label("zone", zone);
+                    binder.upsert(&made.decoded());
                     present.insert((Kind::Node, NODES[index].to_owned()), made);
                 }
                 Step::Assume(node, claims) => {

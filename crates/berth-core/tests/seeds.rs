@@ -5,22 +5,25 @@
 mod support;
 
 use berth_core::binder::{CapacityScore, ScoreGate};
+use berth_core::names::NO_PROVISIONER;
 use berth_core::score::{Shape, ShapePoint};
-use support::{Made, binder_of, mk_claim, mk_class, mk_node, mk_pod, mk_volume, outcome, prepare};
+use berth_testing::{Manifest, claim, class, local_class, node, volume};
+use serde_json::{Value, json};
+use support::{binder_of, mk_pod, outcome, prepare};
 
-fn three_claims() -> Vec<Made> {
+fn three_claims() -> Vec<Value> {
     vec![
-        mk_class("local"),
-        mk_node("n1"),
-        mk_node("n2"),
-        mk_claim("small").gi(5),
-        mk_claim("medium").gi(10),
-        mk_claim("large").gi(50),
+        local_class(),
+        node("n1"),
+        node("n2"),
+        claim("small", "local", 5),
+        claim("medium", "local", 10),
+        claim("large", "local", 50),
     ]
 }
 
-fn volumes_on(node: &str, sizes: &[u32]) -> Vec<Made> {
-    let volume = |gi: &u32| mk_volume(&format!("{node}-{gi}")).local(node).gi(*gi);
+fn volumes_on(node: &str, sizes: &[u32]) -> Vec<Value> {
+    let volume = |gi: &u32| volume(&format!("{node}-{gi}"), "local", *gi).on(node);
     sizes.iter().map(volume).collect()
 }
 
@@ -59,7 +62,7 @@ fn only_2_out_of_3_claims_have_a_match() {
     let pod = mk_pod(&["small", "medium", "large"]);
     assert_eq!(outcome(&mut binder, &pod, "n1"), ["BindConflict"]);
     // With a provisioner the third one is made.
-    binder.upsert(&mk_class("local").provisioner("disk.example.com").object());
+    binder.upsert(&class("local", "disk.example.com").decoded());
     assert_eq!(
         outcome(&mut binder, &pod, "n1"),
         ["medium=n1-10", "small=n1-5", "large=new"]
@@ -67,7 +70,7 @@ fn only_2_out_of_3_claims_have_a_match() {
 }
 
 /// Nodes in the order of their scores, best first; equal ones stay in the order given.
-fn ranked(objects: &[Made], claims: &[&str], nodes: &[&'static str], score: &CapacityScore) -> Vec<&'static str> {
+fn ranked(objects: &[Value], claims: &[&str], nodes: &[&'static str], score: &CapacityScore) -> Vec<&'static str> {
     let mut binder = binder_of(objects);
     let prepared = prepare(&mut binder, &mk_pod(claims)).expect("claims can be considered");
     let mut ranked = nodes.to_vec();
@@ -77,7 +80,7 @@ fn ranked(objects: &[Made], claims: &[&str], nodes: &[&'static str], score: &Cap
 
 #[test]
 fn priority_scoring_doesnt_change_the_given_order() {
-    let mut objects = vec![mk_class("local"), mk_node("n1"), mk_node("n2"), mk_claim("data").gi(10)];
+    let mut objects = vec![local_class(), node("n1"), node("n2"), claim("data", "local", 10)];
     objects.extend(volumes_on("n1", &[20]));
     objects.extend(volumes_on("n2", &[20]));
     let closest = CapacityScore::default();
@@ -87,7 +90,7 @@ fn priority_scoring_doesnt_change_the_given_order() {
 
 #[test]
 fn priority_scoring_changes_the_order() {
-    let mut objects = vec![mk_class("local"), mk_node("n1"), mk_node("n2"), mk_claim("data").gi(10)];
+    let mut objects = vec![local_class(), node("n1"), node("n2"), claim("data", "local", 10)];
     objects.extend(volumes_on("n1", &[1000]));
     objects.extend(volumes_on("n2", &[12]));
     let closest = CapacityScore::default();
@@ -100,11 +103,11 @@ fn priority_scoring_changes_the_order() {
 #[test]
 fn existing_volume_is_preferred_over_provisioning() {
     let objects = vec![
-        mk_class("local").provisioner("disk.example.com"),
-        mk_node("n1"),
-        mk_node("n2"),
-        mk_claim("data").gi(10),
-        mk_volume("n2-big").local("n2").gi(40),
+        class("local", "disk.example.com"),
+        node("n1"),
+        node("n2"),
+        claim("data", "local", 10),
+        volume("n2-big", "local", 40).on("n2"),
     ];
     assert_eq!(
         ranked(&objects, &["data"], &["n1", "n2"], &CapacityScore::default()),
@@ -114,25 +117,30 @@ fn existing_volume_is_preferred_over_provisioning() {
 
 #[test]
 fn dont_match_volumes_that_are_prebound() {
-    let mut objects = vec![mk_class("local"), mk_node("n1"), mk_claim("data"), mk_claim("other")];
-    objects.push(mk_volume("pv").local("n1").claimed_by("other"));
+    let mut objects = vec![
+        local_class(),
+        node("n1"),
+        claim("data", "local", 10),
+        claim("other", "local", 10),
+    ];
+    objects.push(volume("pv", "local", 10).on("n1").claimed_by("other"));
     let mut binder = binder_of(&objects);
     assert_eq!(outcome(&mut binder, &mk_pod(&["data"]), "n1"), ["BindConflict"]);
     // The claim that it is reserved for takes it, though a smaller one is free.
-    binder.upsert(&mk_volume("smaller").local("n1").gi(10).object());
-    binder.upsert(&mk_volume("pv").local("n1").gi(70).claimed_by("other").object());
+    binder.upsert(&volume("smaller", "local", 10).on("n1").decoded());
+    binder.upsert(&volume("pv", "local", 70).on("n1").claimed_by("other").decoded());
     assert_eq!(outcome(&mut binder, &mk_pod(&["other"]), "n1"), ["other=pv"]);
 }
 
 #[test]
 fn a_reserved_volume_out_of_reach_is_not_replaced() {
     let objects = [
-        mk_class("local"),
-        mk_node("n1"),
-        mk_node("n2"),
-        mk_claim("data"),
-        mk_volume("reserved").local("n2").claimed_by("data"),
-        mk_volume("free").local("n1"),
+        local_class(),
+        node("n1"),
+        node("n2"),
+        claim("data", "local", 10),
+        volume("reserved", "local", 10).on("n2").claimed_by("data"),
+        volume("free", "local", 10).on("n1"),
     ];
     let mut binder = binder_of(&objects);
     assert_eq!(outcome(&mut binder, &mk_pod(&["data"]), "n1"), ["BindConflict"]);
@@ -143,21 +151,21 @@ fn a_reserved_volume_out_of_reach_is_not_replaced() {
 fn bound_claims_are_checked_against_node_affinity() {
     let zone = "failure-domain.beta.kubernetes.io/zone";
     let objects = [
-        mk_class("my-class"),
-        mk_node("a1").label(zone, "us-central1-a").label("foo.io/rack", "rack1"),
-        mk_node("a2").label(zone, "us-central1-a").label("foo.io/rack", "rack2"),
-        mk_node("b1").label(zone, "us-central1-b"),
-        mk_node("c1").label(zone, "us-central1-c"),
-        mk_volume("zonal-volume-1")
+        class("my-class", NO_PROVISIONER),
+        node("a1").label(zone, "us-central1-a").label("foo.io/rack", "rack1"),
+        node("a2").label(zone, "us-central1-a").label("foo.io/rack", "rack2"),
+        node("b1").label(zone, "us-central1-b"),
+        node("c1").label(zone, "us-central1-c"),
+        volume("zonal-volume-1", "local", 10)
             .reached_by(zone, &["us-central1-a"])
             .claimed_by("zonal"),
-        mk_claim("zonal").bound_to("zonal-volume-1"),
-        mk_volume("multi-zonal-volume-1")
+        claim("zonal", "local", 10).bound_to("zonal-volume-1"),
+        volume("multi-zonal-volume-1", "local", 10)
             .reached_by(zone, &["us-central1-a", "us-central1-b"])
             .claimed_by("multi"),
-        mk_claim("multi").bound_to("multi-zonal-volume-1"),
+        claim("multi", "local", 10).bound_to("multi-zonal-volume-1"),
         rack_volume(zone),
-        mk_claim("rack").bound_to("rack-volume-1"),
+        claim("rack", "local", 10).bound_to("rack-volume-1"),
     ];
     let mut binder = binder_of(&objects);
     for (claim, expected) in [
@@ -174,9 +182,9 @@ fn bound_claims_are_checked_against_node_affinity() {
 }
 
 /// The volume of the design that needs two labels to be told where it is.
-fn rack_volume(zone: &str) -> Made {
-    let mut volume = mk_volume("rack-volume-1").claimed_by("rack");
-    volume.0["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"] = serde_json::json!([{"matchExpressions": [
+fn rack_volume(zone: &str) -> Value {
+    let mut volume = volume("rack-volume-1", "local", 10).claimed_by("rack");
+    volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"] = json!([{"matchExpressions": [
         {"key": zone, "operator": "In", "values": ["us-central1-a"]},
         {"key": "foo.io/rack", "operator": "In", "values": ["rack1"]},
     ]}]);
@@ -185,15 +193,15 @@ fn rack_volume(zone: &str) -> Made {
 
 #[test]
 fn allowed_topologies_restrict_where_volumes_are_made() {
-    let mut class = mk_class("something-fancy").provisioner("rack-based-provisioner");
-    class.0["allowedTopologies"] = serde_json::json!([
+    let mut class = class("something-fancy", "rack-based-provisioner");
+    class["allowedTopologies"] = json!([
         {"matchLabelExpressions": [{"key": "zone", "values": ["us-central1-a"]}, {"key": "rack", "values": ["rack1"]}]},
         {"matchLabelExpressions": [{"key": "zone", "values": ["us-central1-b"]}, {"key": "rack", "values": ["rack1", "rack2"]}]},
     ]);
-    let mut objects = vec![class, mk_claim("data").class("something-fancy")];
+    let mut objects = vec![class, claim("data", "something-fancy", 10)];
     for zone in ["a", "b"] {
         for rack in ["1", "2"] {
-            let node = mk_node(&format!("{zone}{rack}"));
+            let node = node(&format!("{zone}{rack}"));
             objects.push(
                 node.label("zone", &format!("us-central1-{zone}"))
                     .label("rack", &format!("rack{rack}")),
@@ -223,17 +231,17 @@ fn shape_example_of_the_capacity_priority() {
 #[test]
 fn class_weights_prefer_the_scarce_class() {
     let mut objects = vec![
-        mk_class("ssd").annotation("storageclass.kubernetes.io/weight", "5"),
-        mk_class("hdd"),
-        mk_node("n1"),
-        mk_node("n2"),
-        mk_claim("fast").class("ssd").gi(10),
-        mk_claim("slow").class("hdd").gi(10),
+        class("ssd", NO_PROVISIONER).annotation("storageclass.kubernetes.io/weight", "5"),
+        class("hdd", NO_PROVISIONER),
+        node("n1"),
+        node("n2"),
+        claim("fast", "ssd", 10),
+        claim("slow", "hdd", 10),
     ];
     // The first node fits the hdd claim exactly and wastes ssd; the second one the other way round.
     for (node, ssd, hdd) in [("n1", 100, 10), ("n2", 12, 100)] {
-        objects.push(mk_volume(&format!("{node}-ssd")).class("ssd").local(node).gi(ssd));
-        objects.push(mk_volume(&format!("{node}-hdd")).class("hdd").local(node).gi(hdd));
+        objects.push(volume(&format!("{node}-ssd"), "ssd", ssd).on(node));
+        objects.push(volume(&format!("{node}-hdd"), "hdd", hdd).on(node));
     }
     let weighted = CapacityScore::default();
     assert_eq!(
@@ -254,7 +262,7 @@ fn class_weights_prefer_the_scarce_class() {
 /// Seed 003: pools in the driver's status, with fallback and expiry.
 #[test]
 fn pools_in_the_status_of_a_driver() {
-    let driver: Made = Made(serde_json::json!({
+    let driver = json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": "pmem.example.com"},
         "spec": {"capacityTracking": true},
         "status": {"storage": [
@@ -264,17 +272,17 @@ fn pools_in_the_status_of_a_driver() {
                 {"name": "all", "capacity": "5Gi"}]},
             {"storageClassName": "<ephemeral>", "pools": [
                 {"name": "n2", "nodeTopology": {"nodeSelectorTerms": [{"matchExpressions": [
-                    {"key": "kubernetes.io/hostname", "operator": "In", "values": ["n2"]}]}]}, "capacity": "4Gi"}]}]}}));
+                    {"key": "kubernetes.io/hostname", "operator": "In", "values": ["n2"]}]}]}, "capacity": "4Gi"}]}]}});
     let objects = [
         driver,
-        mk_class("fast").provisioner("pmem.example.com"),
-        mk_class("plain").provisioner("pmem.example.com"),
-        mk_node("n1"),
-        mk_node("n2"),
-        mk_claim("f").class("fast").gi(10),
-        mk_claim("f2").class("fast").gi(15),
-        mk_claim("p").class("plain").gi(5),
-        mk_claim("p2").class("plain").gi(10),
+        class("fast", "pmem.example.com"),
+        class("plain", "pmem.example.com"),
+        node("n1"),
+        node("n2"),
+        claim("f", "fast", 10),
+        claim("f2", "fast", 15),
+        claim("p", "plain", 5),
+        claim("p2", "plain", 10),
     ];
     let mut binder = binder_of(&objects);
     let check = |binder: &mut _, claims: &[&str], expected: [&[&str]; 2]| {
@@ -293,27 +301,27 @@ fn pools_in_the_status_of_a_driver() {
 
 #[test]
 fn ephemeral_pmem_volume_lands_where_the_pool_has_room() {
-    let driver = Made(serde_json::json!({
+    let driver = json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": "pmem.example.com"},
         "spec": {"capacityTracking": true},
         "status": {"storage": [{"storageClassName": "<ephemeral>", "pools": [
             {"name": "n1", "nodeList": ["n1"], "capacity": "2Gi"},
-            {"name": "n2", "nodeList": ["n2"], "capacity": "8Gi"}]}]}}));
-    let mut binder = binder_of(&[driver, mk_node("n1"), mk_node("n2")]);
-    let pod = |source: serde_json::Value| {
+            {"name": "n2", "nodeList": ["n2"], "capacity": "8Gi"}]}]}});
+    let mut binder = binder_of(&[driver, node("n1"), node("n2")]);
+    let pod = |source: Value| {
         let mut pod = mk_pod(&[]);
-        let volume = serde_json::json!({"name": "scratch", "csi": source});
+        let volume = json!({"name": "scratch", "csi": source});
         pod.spec.volumes = vec![serde_json::from_value(volume).expect("a volume")];
         pod
     };
     for source in [
-        serde_json::json!({"driver": "pmem.example.com", "fsSize": "4Gi"}),
-        serde_json::json!({"driver": "pmem.example.com", "volumeAttributes": {"csi.storage.k8s.io/size": "4Gi"}}),
+        json!({"driver": "pmem.example.com", "fsSize": "4Gi"}),
+        json!({"driver": "pmem.example.com", "volumeAttributes": {"csi.storage.k8s.io/size": "4Gi"}}),
     ] {
         assert_eq!(outcome(&mut binder, &pod(source.clone()), "n1"), ["NotEnoughSpace"]);
         assert_eq!(outcome(&mut binder, &pod(source), "n2"), [""; 0]);
     }
     // A volume that does not say its size is not held back.
-    let unsized_volume = serde_json::json!({"driver": "pmem.example.com"});
+    let unsized_volume = json!({"driver": "pmem.example.com"});
     assert_eq!(outcome(&mut binder, &pod(unsized_volume), "n1"), [""; 0]);
 }

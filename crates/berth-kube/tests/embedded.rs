@@ -8,26 +8,12 @@ mod common;
 
 use berth_controller::{Protection, Settings, ZoneUpgrade};
 use berth_core::api::Kind;
+use berth_core::names::NO_PROVISIONER;
 use berth_kube::controller::{Options, plan_zone_upgrade};
 use berth_kube::resource::Resource;
+use berth_testing::{Manifest, class, pod, volume};
 use common::{Cluster, eventually};
 use serde_json::{Value, json};
-
-fn volume(name: &str, class: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": {
-        "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": class,
-        "persistentVolumeReclaimPolicy": "Retain", "hostPath": {"path": "/d"}}})
-}
-
-fn class(name: &str, mode: &str) -> Value {
-    json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
-        "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": mode})
-}
-
-fn pod(name: &str, volumes: &Value) -> Value {
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": {
-        "nodeName": "n1", "containers": [{"name": "c", "image": "i"}], "volumes": volumes}})
-}
 
 fn options(settings: Settings) -> Options {
     Options {
@@ -50,11 +36,13 @@ async fn an_ephemeral_volume_lives_and_dies_with_its_pod() {
         ephemeral_claims: true,
         ..Settings::default()
     }));
-    cluster.create(&volume("v", "now")).await;
+    cluster.create(&volume("v", "now", 1)).await;
     let template = json!({"metadata": {"labels": {"app": "db"}}, "spec": {"accessModes": ["ReadWriteOnce"],
         "storageClassName": "now", "resources": {"requests": {"storage": "1Gi"}}}});
     let volumes = json!([{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}]);
-    cluster.create(&pod("p", &volumes)).await;
+    cluster
+        .create(&pod("p", &[]).on("n1").with("/spec/volumes", volumes))
+        .await;
     let claim = || phase(&cluster, Kind::PersistentVolumeClaim, "default", "p-scratch");
     eventually("the claim is made and bound", || async { claim().await == "Bound" }).await;
     let made = cluster
@@ -87,11 +75,13 @@ async fn a_pod_that_is_deleted_in_the_foreground_goes_after_its_ephemeral_claim(
         ephemeral_claims: true,
         ..Settings::default()
     }));
-    cluster.create(&volume("v", "now")).await;
+    cluster.create(&volume("v", "now", 1)).await;
     let template = json!({"spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "now",
         "resources": {"requests": {"storage": "1Gi"}}}});
     let volumes = json!([{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}]);
-    cluster.create(&pod("p", &volumes)).await;
+    cluster
+        .create(&pod("p", &[]).on("n1").with("/spec/volumes", volumes))
+        .await;
     eventually("the claim is made and bound", || async {
         phase(&cluster, Kind::PersistentVolumeClaim, "default", "p-scratch").await == "Bound"
     })
@@ -119,9 +109,9 @@ async fn a_pod_that_nobody_scheduled_gets_a_volume_of_its_node() {
     cluster
         .create(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": labels}}))
         .await;
-    cluster.create(&class("wait", "WaitForFirstConsumer")).await;
+    cluster.create(&class("wait", NO_PROVISIONER)).await;
     for (name, node) in [("far", "n2"), ("near", "n1")] {
-        let mut volume = volume(name, "wait");
+        let mut volume = volume(name, "wait", 1);
         let requirement = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": [node]});
         volume["spec"]["nodeAffinity"] =
             json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}});
@@ -133,9 +123,9 @@ async fn a_pod_that_nobody_scheduled_gets_a_volume_of_its_node() {
         .create(&json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}))
         .await;
     cluster
-        .create(&pod(
-            "p",
-            &json!([{"name": "data", "persistentVolumeClaim": {"claimName": "c"}}]),
+        .create(&pod("p", &[]).on("n1").with(
+            "/spec/volumes",
+            json!([{"name": "data", "persistentVolumeClaim": {"claimName": "c"}}]),
         ))
         .await;
     eventually("the claim is bound", || async {
@@ -149,10 +139,10 @@ async fn a_pod_that_nobody_scheduled_gets_a_volume_of_its_node() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_zone_upgrade_is_planned_first_and_done_on_demand() {
     let cluster = Cluster::new();
-    let mut zonal = volume("zonal", "now");
+    let mut zonal = volume("zonal", "now", 1);
     zonal["metadata"]["labels"] = json!({"topology.kubernetes.io/zone": "a__b"});
     cluster.create(&zonal).await;
-    cluster.create(&volume("plain", "now")).await;
+    cluster.create(&volume("plain", "now", 1)).await;
     let planned = plan_zone_upgrade(cluster.client.clone()).await.unwrap();
     assert_eq!(planned.len(), 1);
     assert_eq!(planned[0].volume, "zonal");

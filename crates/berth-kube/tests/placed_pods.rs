@@ -9,6 +9,7 @@ use berth_core::api::Kind;
 use berth_kube::provisioner;
 use berth_kube::resource::Resource;
 use berth_kube::{CancellationToken, Client};
+use berth_testing::{Manifest, claim, node, pod};
 use common::Cluster;
 use common::gate::Gate;
 use serde_json::{Value, json};
@@ -20,10 +21,7 @@ const ZONE: &str = "topology.kubernetes.io/zone";
 /// Plays a pod on node n1 of zone a whose claim is of this class, for a minute. The claim must have been written a few times only.
 async fn quiet_minute(class: Value) {
     let cluster = Cluster::new();
-    let node = json!({"name": "n1", "labels": {"kubernetes.io/hostname": "n1", ZONE: "a"}});
-    cluster
-        .create(&json!({"apiVersion": "v1", "kind": "Node", "metadata": node}))
-        .await;
+    cluster.create(&node("n1").zone("a")).await;
     cluster.create(&class).await;
     let gate = Gate::new(&cluster.server);
     let client = Client::new(gate.clone(), "default");
@@ -40,18 +38,9 @@ async fn quiet_minute(class: Value) {
             cancel.clone(),
         )),
     ];
-    let spec = json!({"storageClassName": class["metadata"]["name"], "accessModes": ["ReadWriteOnce"],
-        "resources": {"requests": {"storage": "5Gi"}}});
-    let metadata = json!({"name": "c", "namespace": "default"});
-    cluster
-        .create(&json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}))
-        .await;
-    let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "c"}}]);
-    let spec = json!({"nodeName": "n1", "containers": [{"name": "c", "image": "i"}], "volumes": volumes});
-    let metadata = json!({"name": "p", "namespace": "default"});
-    cluster
-        .create(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}))
-        .await;
+    let class = class["metadata"]["name"].as_str().unwrap();
+    cluster.create(&claim("c", class, 5)).await;
+    cluster.create(&pod("p", &["c"]).on("n1")).await;
     sleep(Duration::from_secs(60)).await;
     let writes = gate.asked("PATCH /api/v1/namespaces/default/persistentvolumeclaims/c");
     assert!((2..=10).contains(&writes), "{writes} writes of the claim");

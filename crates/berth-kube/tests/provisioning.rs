@@ -4,12 +4,14 @@
 mod common;
 
 use berth_core::api::Kind;
+use berth_core::names;
 use berth_kube::provisioner::{CapacityForm, CapacityOptions, Options, RunError, run};
 use berth_kube::resource::Resource;
 use berth_kube::{CancellationToken, Client as KubeClient};
 use berth_provisioner::csi::{Client, ClientSettings};
 use berth_provisioner::driver::{ControllerService, IdentityService, NAME, NODE_KEY, SegmentRoom, Server, Store};
 use berth_provisioner::topology::{Policy, Segment};
+use berth_testing::{Manifest, class, csi_node, node};
 use common::faulty::Faulty;
 use common::gate::{Gate, Verdict};
 use common::{Cluster, eventually};
@@ -103,31 +105,24 @@ impl Driver {
 }
 
 async fn add_node(cluster: &Cluster, name: &str, labels: Value) {
-    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}});
-    cluster.create(&node).await;
+    cluster.create(&node(name).with("/metadata/labels", labels)).await;
 }
 
 async fn add_csi_node(cluster: &Cluster, name: &str) {
     add_node(cluster, name, json!({NODE_KEY: name})).await;
-    let registered = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": name},
-        "spec": {"drivers": [{"name": NAME, "nodeID": name, "topologyKeys": [NODE_KEY]}]}});
-    cluster.create(&registered).await;
+    cluster.create(&csi_node(name, &[(NAME, &[NODE_KEY])])).await;
 }
 
 async fn add_class(cluster: &Cluster, name: &str, provisioner: &str, parameters: Value) {
-    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
-        "provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer", "parameters": parameters});
-    cluster.create(&class).await;
+    cluster
+        .create(&class(name, provisioner).with("/parameters", parameters))
+        .await;
 }
 
 /// A claim for which the scheduler has chosen a node.
 async fn add_claim(cluster: &Cluster, name: &str, class: &str, size: &str, node: &str) {
-    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
-        "metadata": {"name": name, "namespace": "default",
-                     "annotations": {"volume.kubernetes.io/selected-node": node}},
-        "spec": {"storageClassName": class, "accessModes": ["ReadWriteOnce"],
-                 "resources": {"requests": {"storage": size}}}});
-    cluster.create(&claim).await;
+    let claim = berth_testing::claim(name, class, 1).with("/spec/resources/requests/storage", size);
+    cluster.create(&claim.annotation(names::SELECTED_NODE, node)).await;
 }
 
 async fn claim(cluster: &Cluster, name: &str) -> Value {
@@ -560,9 +555,7 @@ async fn a_claim_that_fits_nowhere_is_tried_again_later_and_later() {
     let cluster = Cluster::new();
     let driver = Driver::start(&["n0"], GI).await;
     add_csi_node(&cluster, "n0").await;
-    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "now"},
-        "provisioner": NAME, "volumeBindingMode": "Immediate"});
-    cluster.create(&class).await;
+    cluster.create(&class("now", NAME).immediate()).await;
     let controller = cluster.start(controller_options());
     let options = driver.options().await;
     let metrics = options.metrics.clone();
@@ -570,11 +563,7 @@ async fn a_claim_that_fits_nowhere_is_tried_again_later_and_later() {
     let cancel = CancellationToken::new();
     let client = KubeClient::new(gate.clone(), "default");
     let task = tokio::spawn(run(client, options, cancel.clone()));
-    let object = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
-        "metadata": {"name": "big", "namespace": "default"},
-        "spec": {"storageClassName": "now", "accessModes": ["ReadWriteOnce"],
-                 "resources": {"requests": {"storage": "5Gi"}}}});
-    cluster.create(&object).await;
+    cluster.create(&berth_testing::claim("big", "now", 5)).await;
     let calls = |wanted: u64| {
         let metrics = metrics.clone();
         async move { eventually("asked again", || async { metrics.calls("CreateVolume").0 >= wanted }).await }

@@ -11,10 +11,11 @@ use berth_kube::lease::LeaseOptions;
 use berth_kube::resource::Resource;
 use berth_kube::scheduler::{Metrics, Options, RunError, run};
 use berth_kube::{CancellationToken, Client};
+use berth_testing::{Manifest, claim, local_class, node, pod, sized, volume};
 use common::gate::{Gate, Verdict};
 use common::{Cluster, eventually};
 use prometheus_client::registry::Registry;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
@@ -50,49 +51,8 @@ impl Scheduler {
     }
 }
 
-async fn create_node(cluster: &Cluster, name: &str) {
-    let labels = json!({"kubernetes.io/hostname": name});
-    let amounts = json!({"cpu": "8", "memory": "32Gi", "pods": "110"});
-    cluster
-        .create(
-            &json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
-            "status": {"allocatable": amounts, "capacity": amounts}}),
-        )
-        .await;
-}
-
 async fn create_volume(cluster: &Cluster, name: &str, node: &str) {
-    let requirement = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": [node]});
-    let spec = json!({"capacity": {"storage": "10Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "local",
-        "persistentVolumeReclaimPolicy": "Retain", "local": {"path": "/d"},
-        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}}});
-    let metadata = json!({"name": name});
-    cluster
-        .create(&json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec}))
-        .await;
-}
-
-async fn create_class(cluster: &Cluster) {
-    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "local"},
-        "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"});
-    cluster.create(&class).await;
-}
-
-fn claim(name: &str) -> Value {
-    let spec = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": "local",
-        "resources": {"requests": {"storage": "1Gi"}}});
-    let metadata = json!({"name": name, "namespace": "default"});
-    json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec})
-}
-
-fn pod(name: &str, claim: Option<&str>) -> Value {
-    let volumes: Vec<_> = claim
-        .iter()
-        .map(|claim| json!({"name": "data", "persistentVolumeClaim": {"claimName": claim}}))
-        .collect();
-    let metadata = json!({"name": name, "namespace": "default"});
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {
-        "containers": [{"name": "c", "image": "i"}], "volumes": volumes}})
+    cluster.create(&volume(name, "local", 10).on(node)).await;
 }
 
 async fn node_of(cluster: &Cluster, pod: &str) -> String {
@@ -110,9 +70,9 @@ async fn wait_for_node(cluster: &Cluster, pod: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_with_a_delayed_local_claim_is_bound_at_once() {
     let cluster = Cluster::new();
-    create_class(&cluster).await;
+    cluster.create(&local_class()).await;
     for number in 0..20 {
-        create_node(&cluster, &format!("n{number}")).await;
+        cluster.create(&node(&format!("n{number}"))).await;
         create_volume(&cluster, &format!("v{number}"), &format!("n{number}")).await;
     }
     let controller = cluster.start(berth_kube::controller::Options::default());
@@ -128,15 +88,15 @@ async fn a_pod_with_a_delayed_local_claim_is_bound_at_once() {
         .await;
     }
     let scheduler = Scheduler::start(&cluster, Options::default());
-    cluster.create(&claim("c0")).await;
-    cluster.create(&pod("p0", Some("c0"))).await;
+    cluster.create(&claim("c0", "local", 1)).await;
+    cluster.create(&pod("p0", &["c0"])).await;
     wait_for_node(&cluster, "p0").await;
     let mut times = Vec::new();
     for number in 1..20 {
         let (pod_name, claim_name) = (format!("p{number}"), format!("c{number}"));
-        cluster.create(&claim(&claim_name)).await;
+        cluster.create(&claim(&claim_name, "local", 1)).await;
         let begin = Instant::now();
-        cluster.create(&pod(&pod_name, Some(&claim_name))).await;
+        cluster.create(&pod(&pod_name, &[&claim_name])).await;
         wait_for_node(&cluster, &pod_name).await;
         times.push(begin.elapsed());
         let bound = cluster
@@ -159,12 +119,12 @@ async fn a_pod_with_a_delayed_local_claim_is_bound_at_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_that_fits_nowhere_says_why_and_is_placed_when_it_can_be() {
     let cluster = Cluster::new();
-    create_class(&cluster).await;
-    create_node(&cluster, "n1").await;
+    cluster.create(&local_class()).await;
+    cluster.create(&node("n1")).await;
     let controller = cluster.start(berth_kube::controller::Options::default());
     let scheduler = Scheduler::start(&cluster, Options::default());
-    cluster.create(&claim("c")).await;
-    cluster.create(&pod("p", Some("c"))).await;
+    cluster.create(&claim("c", "local", 1)).await;
+    cluster.create(&pod("p", &["c"])).await;
     eventually("the condition tells", || async {
         let pod = cluster.get(Kind::Pod, "default", "p").await.unwrap();
         let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
@@ -199,7 +159,7 @@ async fn a_pod_that_fits_nowhere_says_why_and_is_placed_when_it_can_be() {
 #[tokio::test(flavor = "multi_thread")]
 async fn of_two_behind_one_lease_the_other_goes_on() {
     let cluster = Cluster::new();
-    create_node(&cluster, "n1").await;
+    cluster.create(&node("n1")).await;
     let copy = |identity: &str| Options {
         process: ProcessOptions {
             leader_election: Some(LeaseOptions {
@@ -213,14 +173,14 @@ async fn of_two_behind_one_lease_the_other_goes_on() {
         ..Options::default()
     };
     let first = Scheduler::start(&cluster, copy("first"));
-    cluster.create(&pod("p1", None)).await;
+    cluster.create(&pod("p1", &[])).await;
     wait_for_node(&cluster, "p1").await;
     let second = Scheduler::start(&cluster, copy("second"));
-    cluster.create(&pod("p2", None)).await;
+    cluster.create(&pod("p2", &[])).await;
     wait_for_node(&cluster, "p2").await;
     assert_eq!(second.metrics.writes(), 0, "it stands by");
     first.stop().await;
-    cluster.create(&pod("p3", None)).await;
+    cluster.create(&pod("p3", &[])).await;
     wait_for_node(&cluster, "p3").await;
     // A write is counted when its answer comes, which can be after the watch has shown it.
     let metrics = second.metrics.clone();
@@ -231,12 +191,12 @@ async fn of_two_behind_one_lease_the_other_goes_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_of_another_scheduler_are_left_alone() {
     let cluster = Cluster::new();
-    create_node(&cluster, "n1").await;
+    cluster.create(&node("n1")).await;
     let scheduler = Scheduler::start(&cluster, Options::default());
-    let mut foreign = pod("foreign", None);
+    let mut foreign = pod("foreign", &[]);
     foreign["spec"]["schedulerName"] = json!("other");
     cluster.create(&foreign).await;
-    cluster.create(&pod("own", None)).await;
+    cluster.create(&pod("own", &[])).await;
     wait_for_node(&cluster, "own").await;
     assert_eq!(node_of(&cluster, "foreign").await, "");
     scheduler.stop().await;
@@ -251,7 +211,7 @@ async fn events(cluster: &Cluster, reason: &str) -> usize {
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_another_scheduler_bound_is_not_counted_as_ours() {
     let cluster = Cluster::new();
-    create_node(&cluster, "n1").await;
+    cluster.create(&node("n1")).await;
     let gate = Gate::new(&cluster.server);
     gate.decide(
         |asked| match asked.starts_with("POST ") && asked.contains("/pods/lost/binding") {
@@ -260,7 +220,7 @@ async fn a_pod_that_another_scheduler_bound_is_not_counted_as_ours() {
         },
     );
     let scheduler = Scheduler::through(Client::new(gate.clone(), "default"), Options::default());
-    cluster.create(&pod("lost", None)).await;
+    cluster.create(&pod("lost", &[])).await;
     eventually("a binding is on its way", || async {
         gate.asked("/pods/lost/binding") == 1
     })
@@ -280,7 +240,7 @@ async fn a_pod_that_another_scheduler_bound_is_not_counted_as_ours() {
     })
     .await;
     // The next one is ours, although the watch may tell of it first.
-    cluster.create(&pod("won", None)).await;
+    cluster.create(&pod("won", &[])).await;
     eventually("it is told", || async { events(&cluster, "Scheduled").await == 1 }).await;
     let samples = scheduler.samples();
     let scheduled = "scheduler_schedule_attempts_total{result=\"scheduled\",profile=\"default-scheduler\"} 1\n";
@@ -292,17 +252,12 @@ async fn a_pod_that_another_scheduler_bound_is_not_counted_as_ours() {
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_that_have_ended_are_not_read_and_their_room_is_free() {
     let cluster = Cluster::new();
-    create_node(&cluster, "n1").await;
-    let sized = |name: &str| {
-        let mut pod = pod(name, None);
-        pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "5"}});
-        pod
-    };
+    cluster.create(&node("n1")).await;
     let gate = Gate::new(&cluster.server);
     let scheduler = Scheduler::through(Client::new(gate.clone(), "default"), Options::default());
-    cluster.create(&sized("first")).await;
+    cluster.create(&sized("first", 3)).await;
     wait_for_node(&cluster, "first").await;
-    cluster.create(&sized("second")).await;
+    cluster.create(&sized("second", 3)).await;
     eventually("the second waits", || async {
         scheduler.metrics.pending("unschedulable") == 1
     })

@@ -8,10 +8,11 @@ use berth_core::effect::Effect;
 use berth_provisioner::capacity::{Available, Item, Owner, Producer, ProducerSettings, managed_by, segments};
 use berth_provisioner::request::{Place, places_of};
 use berth_provisioner::topology::Segment;
+use berth_testing::{Manifest, claim, csi_node, node};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use support::cluster::{Cluster, claim, node};
+use support::cluster::Cluster;
 use support::provisioner::World;
 
 const KEY: &str = "topology.disk.example.com/node";
@@ -33,9 +34,8 @@ fn settings() -> ProducerSettings {
 }
 
 fn class(name: &str, mode: &str) -> StorageClass {
-    serde_json::from_value(json!({"metadata": {"name": name}, "provisioner": "disk.example.com",
-        "volumeBindingMode": mode, "parameters": {"type": name}}))
-    .unwrap()
+    let class = berth_testing::class(name, "disk.example.com").with("/volumeBindingMode", mode);
+    class.with("/parameters/type", name).read()
 }
 
 fn nodes(count: usize) -> BTreeSet<Segment> {
@@ -251,21 +251,18 @@ fn objects_of_others_are_left_alone_and_ours_cleaned_up() {
 
 #[test]
 fn segments_are_what_the_driver_registered() {
-    let csi_node = |name: &str, keys: &[&str]| {
-        json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": name},
-               "spec": {"drivers": [{"name": "disk.example.com", "nodeID": name, "topologyKeys": keys}]}})
-    };
+    let csi_node = |name: &str, keys: &[&str]| csi_node(name, &[("disk.example.com", keys)]);
     let find = |objects: Vec<Value>| {
         let state = Cluster::with(objects).state();
         segments("disk.example.com", state.nodes(), state.csi_nodes())
     };
     let zone = |zone: &str| Segment::from([("zone".to_owned(), zone.to_owned())]);
     let found = find(vec![
-        node("n1", &[("zone", "a")]),
-        node("n2", &[("zone", "a")]),
-        node("n3", &[("zone", "b")]),
-        node("unlabelled", &[]),
-        node("without-driver", &[("zone", "c")]),
+        node("n1").label("zone", "a"),
+        node("n2").label("zone", "a"),
+        node("n3").label("zone", "b"),
+        node("unlabelled"),
+        node("without-driver").label("zone", "c"),
         csi_node("n1", &["zone"]),
         csi_node("n2", &["zone"]),
         csi_node("n3", &["zone"]),
@@ -273,9 +270,9 @@ fn segments_are_what_the_driver_registered() {
         csi_node("restarting", &[]),
     ]);
     assert_eq!(found, BTreeSet::from([zone("a"), zone("b")]));
-    let without_topology = find(vec![node("n1", &[]), csi_node("n1", &[])]);
+    let without_topology = find(vec![node("n1"), csi_node("n1", &[])]);
     assert_eq!(without_topology, BTreeSet::from([Segment::new()]), "everywhere");
-    assert!(find(vec![node("n1", &[])]).is_empty());
+    assert!(find(vec![node("n1")]).is_empty());
 }
 
 #[test]
@@ -305,7 +302,7 @@ async fn a_driver_tells_and_the_cluster_knows() {
     }
     let mut objects = Objects::default();
     let mut room = Vec::new();
-    world.cluster.create(claim("data", "dir", "4Gi"));
+    world.cluster.create(claim("data", "dir", 4));
     for _ in 0..2 {
         while let Some(query) = producer.next(NOW) {
             let asked = world

@@ -5,7 +5,7 @@ mod support;
 
 use berth_core::api::{Kind, Object, PersistentVolume, PersistentVolumeClaim};
 use berth_core::effect::{Effect, Fact, ObjectKey, Patch, Refusal, When};
-use berth_core::names::{ATTEMPT, ATTEMPT_FINALIZER};
+use berth_core::names::{self, ATTEMPT, ATTEMPT_FINALIZER};
 use berth_provisioner::answer::{Conclusion, Then, conclude, object_refused};
 use berth_provisioner::effect::{Action, Intent};
 use berth_provisioner::reclaim::{Reclaim, reclaim};
@@ -13,10 +13,11 @@ use berth_provisioner::request::{Failure, Source, Volume};
 use berth_provisioner::settings::Settings;
 use berth_provisioner::state::State;
 use berth_provisioner::step::{Attempt, Decision, Idle, Purpose, step};
+use berth_testing::{Manifest, class, csi_node, node};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use support::cluster::{Cluster, node};
+use support::cluster::Cluster;
 
 const DRIVER: &str = "disk.example.com";
 const KEY: &str = "topology.disk.example.com/node";
@@ -24,26 +25,20 @@ const KEY: &str = "topology.disk.example.com/node";
 type Edit = fn(&mut Value);
 
 fn cluster(nodes: usize) -> Cluster {
-    let mut cluster = Cluster::with(vec![json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
-        "metadata": {"name": "fast"}, "provisioner": DRIVER, "volumeBindingMode": "WaitForFirstConsumer"})]);
+    let mut cluster = Cluster::with(vec![class("fast", DRIVER)]);
     for index in 0..nodes {
         let name = format!("n{index}");
-        cluster.create(node(&name, &[(KEY, &name)]));
-        cluster.create(
-            json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": name},
-            "spec": {"drivers": [{"name": DRIVER, "nodeID": name, "topologyKeys": [KEY]}]}}),
-        );
+        cluster.create(node(&name).label(KEY, &name));
+        cluster.create(csi_node(&name, &[(DRIVER, &[KEY])]));
     }
     cluster
 }
 
 fn claim(change: impl FnOnce(&mut Value)) -> Value {
-    let mut claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
-        "metadata": {"name": "data", "namespace": "default", "uid": "u-1", "annotations": {
-            "volume.kubernetes.io/storage-provisioner": DRIVER,
-            "volume.kubernetes.io/selected-node": "n0"}},
-        "spec": {"storageClassName": "fast", "accessModes": ["ReadWriteOnce"],
-                 "resources": {"requests": {"storage": "1Gi"}}}});
+    let mut claim = berth_testing::claim("data", "fast", 1)
+        .uid("u-1")
+        .annotation(names::STORAGE_PROVISIONER, DRIVER)
+        .annotation(names::SELECTED_NODE, "n0");
     change(&mut claim);
     claim
 }
@@ -497,7 +492,7 @@ fn a_rejected_node_that_is_selected_again_waits() {
         "pv-1"
     )));
     assert!(after(rejected("n0"), |state| {
-        state.upsert(&decode(node("n0", &[(KEY, "n0"), ("rack", "7")])));
+        state.upsert(&decode(node("n0").labels(&[(KEY, "n0"), ("rack", "7")])));
     }));
 }
 

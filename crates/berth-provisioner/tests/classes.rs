@@ -11,10 +11,11 @@ use berth_provisioner::effect::Action;
 use berth_provisioner::reclaim::{Reclaim, reclaim};
 use berth_provisioner::settings::Settings;
 use berth_provisioner::step::{Decision, step};
+use berth_testing::{Manifest, claim, node};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use support::cluster::{Cluster, claim, claim_of, node};
+use support::cluster::{Cluster, claim_of};
 use support::yaml;
 
 const BETA_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
@@ -105,12 +106,7 @@ impl World {
 }
 
 fn zones(zones: &[&str]) -> Vec<Value> {
-    let labels = |zone: &str| {
-        node(
-            &format!("node-{zone}"),
-            &[(BETA_ZONE, zone), (BETA_REGION, "us-central1")],
-        )
-    };
+    let labels = |zone: &str| node(&format!("node-{zone}")).labels(&[(BETA_ZONE, zone), (BETA_REGION, "us-central1")]);
     zones.iter().map(|zone| labels(zone)).collect()
 }
 
@@ -202,7 +198,7 @@ allowedTopologies:
 fn zonal_example() {
     let nodes = zones(&["us-central1-a", "us-central1-b", "us-central1-c"]);
     let claims = (0..6)
-        .map(|index| claim(&format!("data-web-{index}"), "zonal-class", "1Gi"))
+        .map(|index| claim(&format!("data-web-{index}"), "zonal-class", 1))
         .collect();
     let mut world = World::new(ZONAL, nodes, claims);
     world.settle();
@@ -241,7 +237,7 @@ allowedTopologies:
 #[test]
 fn multi_zonal_example() {
     let nodes = zones(&["us-central1-a", "us-central1-b", "us-central1-c", "us-central1-f"]);
-    let mut world = World::new(MULTI_ZONAL, nodes, vec![claim("c", "multi-zonal-class", "10Gi")]);
+    let mut world = World::new(MULTI_ZONAL, nodes, vec![claim("c", "multi-zonal-class", 10)]);
     world.settle();
     let spec = &world.volume("c")["spec"];
     let values = &spec["nodeAffinity"]["required"]["nodeSelectorTerms"][0]["matchExpressions"][0]["values"];
@@ -260,7 +256,7 @@ fn multi_zonal_with_a_selected_node_takes_its_zone() {
             zones(&["us-central1-a", "us-central1-b", "us-central1-c"]),
             vec![],
         );
-        let mut wanted = claim("c", "multi-zonal-class", "10Gi");
+        let mut wanted = claim("c", "multi-zonal-class", 10);
         wanted["metadata"]["annotations"] = json!({"volume.kubernetes.io/selected-node": format!("node-{zone}")});
         world.cluster.create(wanted);
         world.settle();
@@ -274,7 +270,7 @@ fn multi_zonal_example_that_fails() {
     let one_zone = MULTI_ZONAL.replace("    - us-central1-b\n    - us-central1-c\n", "");
     assert_ne!(one_zone, MULTI_ZONAL);
     let nodes = zones(&["us-central1-a", "us-central1-b", "us-central1-c"]);
-    let mut world = World::new(&one_zone, nodes, vec![claim("c", "multi-zonal-class", "10Gi")]);
+    let mut world = World::new(&one_zone, nodes, vec![claim("c", "multi-zonal-class", 10)]);
     world.settle();
     assert_eq!(world.cluster.of_kind("PersistentVolume").count(), 0);
     assert_eq!(
@@ -287,10 +283,10 @@ fn multi_zonal_example_that_fails() {
 #[test]
 fn two_zones_must_be_of_one_region() {
     let nodes = vec![
-        node("n1", &[(BETA_ZONE, "us-central1-a"), (BETA_REGION, "us-central1")]),
-        node("n2", &[(BETA_ZONE, "us-central1-b"), (BETA_REGION, "elsewhere")]),
+        node("n1").labels(&[(BETA_ZONE, "us-central1-a"), (BETA_REGION, "us-central1")]),
+        node("n2").labels(&[(BETA_ZONE, "us-central1-b"), (BETA_REGION, "elsewhere")]),
     ];
-    let mut world = World::new(MULTI_ZONAL, nodes, vec![claim("c", "multi-zonal-class", "10Gi")]);
+    let mut world = World::new(MULTI_ZONAL, nodes, vec![claim("c", "multi-zonal-class", 10)]);
     world.settle();
     assert!(
         world.cluster.told("c")[0].contains("no two in one region"),
@@ -334,13 +330,10 @@ fn multi_label_example() {
         ("c", "rack1"),
     ];
     let nodes = racks.map(|(zone, rack)| {
-        node(
-            &format!("n-{zone}-{rack}"),
-            &[("zone", &format!("us-central1-{zone}")), ("rack", rack)],
-        )
+        node(&format!("n-{zone}-{rack}")).labels(&[("zone", &format!("us-central1-{zone}")), ("rack", rack)])
     });
     let claims = (0..9)
-        .map(|index| claim(&format!("d-{index}"), "something-fancy", "1Gi"))
+        .map(|index| claim(&format!("d-{index}"), "something-fancy", 1))
         .collect();
     let mut world = World::new(FANCY, nodes.into(), claims);
     world.settle();
@@ -369,10 +362,10 @@ fn a_selected_node_outside_the_allowed_racks_is_rejected() {
         "volumeBindingMode: WaitForFirstConsumer\nparameters:\n",
     );
     let nodes = vec![
-        node("a2", &[("zone", "us-central1-a"), ("rack", "rack2")]),
-        node("b2", &[("zone", "us-central1-b"), ("rack", "rack2")]),
+        node("a2").labels(&[("zone", "us-central1-a"), ("rack", "rack2")]),
+        node("b2").labels(&[("zone", "us-central1-b"), ("rack", "rack2")]),
     ];
-    let mut world = World::new(&delayed, nodes, vec![claim("c", "something-fancy", "1Gi")]);
+    let mut world = World::new(&delayed, nodes, vec![claim("c", "something-fancy", 1)]);
     world.settle();
     assert!(world.cluster.told("c")[0].contains("\"a2\" is in none of the allowed topologies"));
     assert_eq!(
@@ -394,8 +387,8 @@ parameters:
 
 #[test]
 fn two_claims_whose_pool_holds_one_of_them() {
-    let nodes = vec![node("n1", &[]), node("n2", &[])];
-    let claims = vec![claim("c1", "local", "6Gi"), claim("c2", "local", "6Gi")];
+    let nodes = vec![node("n1"), node("n2")];
+    let claims = vec![claim("c1", "local", 6), claim("c2", "local", 6)];
     let mut world = World::new(LOCAL, nodes, claims);
     world.settle();
     let host = |claim: &str| {
@@ -419,10 +412,10 @@ fn two_claims_whose_pool_holds_one_of_them() {
 
 #[test]
 fn a_node_fills_up_while_pods_come() {
-    let nodes = (0..4).map(|index| node(&format!("n{index}"), &[])).collect();
+    let nodes = (0..4).map(|index| node(&format!("n{index}"))).collect();
     let mut world = World::new(LOCAL, nodes, vec![]);
     for index in 0..12 {
-        world.cluster.create(claim(&format!("c{index}"), "local", "3Gi"));
+        world.cluster.create(claim(&format!("c{index}"), "local", 3));
         world.settle();
     }
     // Three of 3Gi on each of the four nodes. The scheduler of this test knows no capacity, so each
@@ -430,7 +423,7 @@ fn a_node_fills_up_while_pods_come() {
     assert_eq!(world.builtin.volumes(), 12);
     assert_eq!(world.cluster.of_kind("PersistentVolume").count(), 12);
     assert_eq!((world.calls, world.failed), (12 + 18, 18));
-    world.cluster.create(claim("one-too-many", "local", "3Gi"));
+    world.cluster.create(claim("one-too-many", "local", 3));
     world.settle();
     assert_eq!(
         world.cluster.told("one-too-many").len(),
@@ -446,8 +439,8 @@ fn a_node_fills_up_while_pods_come() {
 
 #[test]
 fn what_is_taken_is_read_back_from_the_cluster() {
-    let nodes = vec![node("n1", &[])];
-    let mut world = World::new(LOCAL, nodes, vec![claim("c1", "local", "6Gi")]);
+    let nodes = vec![node("n1")];
+    let mut world = World::new(LOCAL, nodes, vec![claim("c1", "local", 6)]);
     world.settle();
     let state = world.cluster.state();
     let mut restarted = Builtin::default();
@@ -471,7 +464,7 @@ fn a_full_zone_sends_an_immediate_claim_to_the_next() {
         "berth.dev/capacity: 10Gi\n  berth.dev/capacity.us-central1-a: 1Gi",
     );
     let claims = (0..2)
-        .map(|index| claim(&format!("data-{index}"), "zonal-class", "5Gi"))
+        .map(|index| claim(&format!("data-{index}"), "zonal-class", 5))
         .collect();
     let mut world = World::new(&limited, zones(&["us-central1-a", "us-central1-b"]), claims);
     world.settle();
@@ -487,7 +480,7 @@ fn a_full_zone_sends_an_immediate_claim_to_the_next() {
 #[test]
 fn broken_parameters_are_named() {
     let broken = LOCAL.replace("10Gi", "plenty");
-    let mut world = World::new(&broken, vec![node("n1", &[])], vec![claim("c", "local", "1Gi")]);
+    let mut world = World::new(&broken, vec![node("n1")], vec![claim("c", "local", 1)]);
     world.settle();
     assert!(world.cluster.told("c")[0].contains("parameter \"berth.dev/capacity\" of the class: \"plenty\""));
 }
@@ -505,7 +498,7 @@ fn zones_of_parameters_are_obeyed() {
         json!({"zones": "us-central1-b , us-central1-c"}),
     ] {
         let nodes = zones(&["us-central1-a", "us-central1-b", "us-central1-c"]);
-        let claims = (0..6).map(|index| claim(&format!("data-{index}"), "z", "1Gi"));
+        let claims = (0..6).map(|index| claim(&format!("data-{index}"), "z", 1));
         let mut world = World::new("", nodes, claims.collect());
         world.cluster.create(gce(parameters.clone(), json!([])));
         world.settle();
@@ -537,7 +530,7 @@ fn zones_are_named_in_one_way() {
         assert!(error.contains(words), "{error}");
         // An API server takes such a class: the claim learns why it gets no volume.
         let broken = Object::StorageClass(serde_json::from_value(class).unwrap());
-        let mut world = World::new("", zones(&["us-central1-a"]), vec![claim("data", "z", "1Gi")]);
+        let mut world = World::new("", zones(&["us-central1-a"]), vec![claim("data", "z", 1)]);
         world.cluster.create(gce(json!({}), json!([])));
         world.cluster.control();
         let mut state = world.cluster.state();

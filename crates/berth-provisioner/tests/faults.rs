@@ -7,8 +7,8 @@ mod support;
 use berth_core::names::{ATTEMPT, SELECTED_NODE};
 use berth_provisioner::reclaim::{Reclaim, reclaim};
 use berth_provisioner::topology::Policy;
+use berth_testing::claim;
 use serde_json::json;
-use support::cluster::claim;
 use support::faulty::Fault;
 use support::provisioner::World;
 use tonic::Code;
@@ -18,7 +18,7 @@ const GI: i64 = 1 << 30;
 async fn one_claim(faults: &[Fault]) -> World {
     let mut world = World::new(3, 10 * GI).await;
     world.driver.script.faults.lock().unwrap().extend(faults);
-    world.cluster.create(claim("data", "dir", "1Gi"));
+    world.cluster.create(claim("data", "dir", 1));
     world.cluster.control();
     world.cluster.schedule();
     world.provision().await;
@@ -118,7 +118,7 @@ async fn the_node_goes_while_a_volume_is_under_way() {
 async fn a_node_without_the_driver_is_rejected() {
     for kind in ["Node", "CSINode"] {
         let mut world = World::new(2, 10 * GI).await;
-        world.cluster.create(claim("data", "dir", "1Gi"));
+        world.cluster.create(claim("data", "dir", 1));
         world.cluster.control();
         world.cluster.schedule();
         assert_eq!(annotation(&world, SELECTED_NODE), Some("n0"));
@@ -215,7 +215,7 @@ async fn a_crash_at_any_point() {
     for effects in 0..4 {
         for deleted in [false, true] {
             let mut world = World::new(2, 10 * GI).await;
-            world.cluster.create(claim("data", "dir", "1Gi"));
+            world.cluster.create(claim("data", "dir", 1));
             world.cluster.control();
             world.cluster.schedule();
             world.crash_after = Some(effects);
@@ -246,7 +246,7 @@ async fn nodes_fill_up() {
         immediate: true,
     });
     for index in 0..9 {
-        world.cluster.create(claim(&format!("data-{index}"), "dir", "3Gi"));
+        world.cluster.create(claim(&format!("data-{index}"), "dir", 3));
         world.rounds(4).await;
     }
     world.check_nothing_is_lost();
@@ -257,7 +257,7 @@ async fn nodes_fill_up() {
         (18, 9),
         "a scheduler without capacity tries 0, 1 or 2 full nodes"
     );
-    world.cluster.create(claim("too-large", "dir", "11Gi"));
+    world.cluster.create(claim("too-large", "dir", 11));
     world.rounds(1).await;
     assert!(world.cluster.told("too-large")[0].contains("code = OutOfRange"));
 }
@@ -266,7 +266,7 @@ async fn nodes_fill_up() {
 async fn immediate_claims_are_spread() {
     let mut world = World::new(3, 10 * GI).await;
     for index in 0..6 {
-        world.cluster.create(claim(&format!("data-web-{index}"), "now", "1Gi"));
+        world.cluster.create(claim(&format!("data-web-{index}"), "now", 1));
     }
     world.rounds(1).await;
     world.check_nothing_is_lost();
@@ -314,7 +314,7 @@ async fn everything_at_once() {
         let mut deleted = 0;
         for index in 0..10 {
             let class = if dice.roll(3) == 0 { "now" } else { "dir" };
-            world.cluster.create(claim(&format!("data-{index}"), class, "1Gi"));
+            world.cluster.create(claim(&format!("data-{index}"), class, 1));
             if dice.roll(2) == 0 {
                 world
                     .driver

@@ -6,29 +6,21 @@ use berth_core::api::{self, Object};
 use berth_scheduler::cluster::Cluster;
 use berth_scheduler::decide::{Decision, Scratch, decide};
 use berth_scheduler::profile::Profile;
+use berth_testing::{Manifest, node, pod};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-fn decoded(value: &Value) -> Object {
-    let object = Object::decode(value.clone()).unwrap_or_else(|error| panic!("{error}: {value}"));
-    object.expect("the kind is known")
-}
-
 fn mk_node(name: &str, cpu: &str, spec: &Value) -> Object {
-    decoded(
-        &json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec,
-                    "status": {"allocatable": {"cpu": cpu, "memory": "8Gi", "pods": "10"}}}),
-    )
+    let node = node(name).with("/spec", spec.clone()).allocatable("cpu", cpu);
+    node.allocatable("memory", "8Gi").allocatable("pods", "10").decoded()
 }
 
 fn mk_pod(name: &str, cpu: &str, spec: &Value) -> api::Pod {
-    let mut spec = spec.clone();
-    spec["containers"] = json!([{"name": "main", "resources": {"requests": {"cpu": cpu}}}]);
-    let pod = decoded(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}));
-    match pod {
-        Object::Pod(pod) => *pod,
-        other => panic!("expected a pod, found a {}", other.kind()),
-    }
+    let containers = pod(name, &[]).requests("cpu", cpu)["spec"]["containers"].take();
+    pod(name, &[])
+        .with("/spec", spec.clone())
+        .with("/spec/containers", containers)
+        .read()
 }
 
 fn cluster_of(objects: &[Object]) -> Cluster {

@@ -6,59 +6,32 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a broken story fails the test")]
 
 use berth_core::api::{self, Kind, Object};
+use berth_core::names::NO_PROVISIONER;
 use berth_scheduler::cluster::Cluster;
 use berth_scheduler::decide::{Decision, Scratch, decide};
 use berth_scheduler::equivalence::SharingCounts;
 use berth_scheduler::profile::Profile;
+use berth_testing::{Manifest, claim, class, node, object, pod, volume};
 use serde_json::{Value, json};
 
-fn decoded(value: &Value) -> Object {
-    let object = Object::decode(value.clone()).unwrap_or_else(|error| panic!("{error}: {value}"));
-    object.expect("the kind is known")
-}
-
 fn mk_node(index: usize) -> Object {
-    let name = format!("n{index}");
-    decoded(&json!({"apiVersion": "v1", "kind": "Node",
-        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
-        "status": {"allocatable": {"cpu": "64", "memory": "64Gi", "pods": "110"}}}))
+    node(&format!("n{index}")).allocatable("cpu", "64").decoded()
 }
 
 fn mk_class(name: &str) -> Object {
-    decoded(
-        &json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
-        "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"}),
-    )
+    class(name, NO_PROVISIONER).decoded()
 }
 
 fn mk_volume(name: &str, class: &str, node: usize, gi: u32) -> Object {
-    let term = json!({"matchExpressions": [
-        {"key": "kubernetes.io/hostname", "operator": "In", "values": [format!("n{node}")]}]});
-    decoded(
-        &json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
-        "spec": {"capacity": {"storage": format!("{gi}Gi")}, "accessModes": ["ReadWriteOnce"], "storageClassName": class,
-                 "local": {"path": "/d"}, "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}},
-        "status": {"phase": "Available"}}),
-    )
+    volume(name, class, gi).on(&format!("n{node}")).decoded()
 }
 
 fn mk_claim(name: &str, class: &str, gi: u32) -> Object {
-    decoded(
-        &json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": "default"},
-        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": class,
-                 "resources": {"requests": {"storage": format!("{gi}Gi")}}}}),
-    )
+    claim(name, class, gi).decoded()
 }
 
 fn mk_pod(name: &str, claim: &str) -> api::Pod {
-    let pod = decoded(&json!({"apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", "labels": {"pod": name}},
-        "spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "10m"}}}],
-                 "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": claim}}]}}));
-    match pod {
-        Object::Pod(pod) => *pod,
-        other => panic!("expected a pod, found a {}", other.kind()),
-    }
+    pod(name, &[claim]).label("pod", name).requests("cpu", "10m").read()
 }
 
 const NODES: usize = 400;
@@ -250,10 +223,8 @@ fn other_events_drop_nothing() {
     story
         .cluster
         .remove(Kind::PersistentVolumeClaim, "default", "of-nobody");
-    story
-        .cluster
-        .upsert(&decoded(&json!({"apiVersion": "v1", "kind": "Service",
-        "metadata": {"name": "s", "namespace": "elsewhere"}, "spec": {"selector": {"app": "x"}}})));
+    let service = object("v1", "Service", "s").namespace("elsewhere");
+    story.cluster.upsert(&service.with("/spec/selector/app", "x").decoded());
     story.check("a", Ok("n1"));
     story.check("b", Ok("n3"));
     story.check_work(0, 0);
@@ -302,16 +273,12 @@ fn driver_reports() {
                        "capacity": format!("{gi}Gi"), "expiryTime": expiry})
             })
             .collect();
-        decoded(
-            &json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": "disk.example.com"},
-            "spec": {"capacityTracking": true},
-            "status": {"storage": [{"storageClassName": "made", "pools": pools}]}}),
-        )
+        let status = json!({"storage": [{"storageClassName": "made", "pools": pools}]});
+        let driver = object("storage.k8s.io/v1", "CSIDriver", "disk.example.com").with("/status", status);
+        driver.with("/spec/capacityTracking", true).decoded()
     };
     let mut story = Story::begin();
-    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "made"},
-        "provisioner": "disk.example.com", "volumeBindingMode": "WaitForFirstConsumer"});
-    story.cluster.upsert(&decoded(&class));
+    story.cluster.upsert(&class("made", "disk.example.com").decoded());
     story.cluster.upsert(&mk_claim("c", "made", 5));
     story.cluster.upsert(&report([1, 10, 1], "2030-01-01T00:00:00Z"));
     story.check("c", Ok("n1"));

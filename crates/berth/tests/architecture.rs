@@ -263,6 +263,16 @@ fn crates_meet_only_where_the_design_lets_them() {
 }
 
 #[test]
+fn nothing_that_is_shipped_knows_what_tests_are_made_of() {
+    for (name, needed) in members() {
+        assert!(
+            !needed.contains("berth-testing"),
+            "{name} needs berth-testing, which is for tests alone"
+        );
+    }
+}
+
+#[test]
 fn the_test_itself_sees_what_it_should() {
     let (members, locked) = (members(), locked());
     let tree = tree("berth", &members, &locked);

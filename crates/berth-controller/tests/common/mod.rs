@@ -4,8 +4,6 @@
 // Each test crate uses a part of it.
 #![allow(dead_code, unreachable_pub)]
 
-pub mod mk;
-
 use berth_controller::{Settings, State, sync};
 use berth_core::api::{Kind, Object, Pod};
 use berth_core::effect::{Delete, Effect, Event, Fact, ObjectKey, Patch, Target, When};

@@ -1,11 +1,11 @@
 //! Events that can help wake the pod that they help, through watches and runners; pods that they cannot help sleep on.
 
 use crate::common::eventually;
-use crate::objects::{claim, class, local_class, made_class, node, pod, sized, volume};
 use crate::world::World;
 use berth_core::api::Kind;
 use berth_core::names;
 use berth_kube::resource::Resource;
+use berth_testing::{Manifest, claim, class, local_class, node, pod, sized, volume};
 use serde_json::{Value, json};
 
 /// So many pods that the event cannot help. Were they woken, it would show among the retries of the one it helps.
@@ -70,7 +70,7 @@ fn other_claim(name: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn claim_added() {
-    let objects = [node("n1"), local_class(), volume("pv1", "local", "n1", 10)];
+    let objects = [node("n1"), local_class(), volume("pv1", "local", 10).on("n1")];
     let other = |name: &str| pod(name, &["never"]);
     check(objects, pod("helped", &["late"]), other, async |world| {
         world.create([claim("late", "local", 5)]).await;
@@ -81,7 +81,7 @@ async fn claim_added() {
 #[tokio::test(flavor = "multi_thread")]
 async fn volume_added() {
     check(claims(), pod("helped", &["a"]), other_claim, async |world| {
-        world.create([volume("pv1", "local", "n1", 10)]).await;
+        world.create([volume("pv1", "local", 10).on("n1")]).await;
     })
     .await;
 }
@@ -89,7 +89,7 @@ async fn volume_added() {
 #[tokio::test(flavor = "multi_thread")]
 async fn volume_updated() {
     let mut objects = claims();
-    let mut elsewhere = volume("pv1", "local", "n1", 10);
+    let mut elsewhere = volume("pv1", "local", 10).on("n1");
     elsewhere["metadata"]["labels"] = json!({"disk": "slow"});
     objects.push(elsewhere);
     objects[3]["spec"]["selector"] = json!({"matchLabels": {"disk": "fast"}});
@@ -105,7 +105,7 @@ async fn class_added() {
     let mut objects = claims();
     objects.push(claim("late", "made", 5));
     check(objects, pod("helped", &["late"]), other_claim, async |world| {
-        world.create([made_class()]).await;
+        world.create([class("made", "berth.dev/local")]).await;
     })
     .await;
 }

@@ -5,11 +5,11 @@
 
 use crate::common::eventually;
 use crate::interposer::{Fault, Interposer};
-use crate::objects::{claim, local_class, made_class, node, pod, sized, volume};
 use crate::world::{Scheduler, World, quick};
 use berth_core::api::Kind;
 use berth_kube::Client;
 use berth_kube::resource::Resource;
+use berth_testing::{Manifest, claim, class, local_class, node, pod, sized, volume};
 use http::StatusCode;
 use serde_json::{Value, json};
 use std::future::Future;
@@ -26,10 +26,10 @@ fn objects() -> Vec<Value> {
         node("n1"),
         node("n2"),
         local_class(),
-        made_class(),
-        volume("pv1", "local", "n1", 10),
-        volume("pv2", "local", "n1", 10),
-        volume("pv3", "local", "n2", 10),
+        class("made", "berth.dev/local"),
+        volume("pv1", "local", 10).on("n1"),
+        volume("pv2", "local", 10).on("n1"),
+        volume("pv3", "local", 10).on("n2"),
     ]
 }
 

@@ -9,7 +9,6 @@ mod common;
 mod events;
 mod faults;
 mod interposer;
-mod objects;
 mod several;
 mod shutdown;
 mod skew;

@@ -1,12 +1,12 @@
 //! Several schedulers on one cluster: behind one lease, and side by side under different names.
 
 use crate::common::eventually;
-use crate::objects::{claim, local_class, node, pod, volume};
 use crate::world::{Scheduler, World, quick};
 use berth_kube::component::ProcessOptions;
 use berth_kube::lease::LeaseOptions;
 use berth_kube::scheduler::Options;
 use berth_scheduler::profile::Profile;
+use berth_testing::{Manifest, claim, local_class, node, pod, volume};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn objects(volumes_per_node: usize) -> Vec<Value> {
     for number in 0..NODES {
         let name = format!("n{number}");
         let disks = 0..volumes_per_node;
-        objects.extend(disks.map(|disk| volume(&format!("pv{number}-{disk}"), "local", &name, 10)));
+        objects.extend(disks.map(|disk| volume(&format!("pv{number}-{disk}"), "local", 10).on(&name)));
         objects.push(node(&name));
     }
     objects

@@ -2,13 +2,13 @@
 
 use crate::common::eventually;
 use crate::interposer::{Fault, Interposer};
-use crate::objects::{claim, local_class, node, pod, volume};
 use crate::world::{Scheduler, World, quick};
 use berth_kube::Client;
+use berth_testing::{Manifest, claim, local_class, node, pod, volume};
 
 /// Stops the scheduler while this write is on its way; the write then goes through.
 async fn stopped_at(number: usize) -> (World, Vec<String>) {
-    let world = World::of([node("n1"), local_class(), volume("pv1", "local", "n1", 10)]).await;
+    let world = World::of([node("n1"), local_class(), volume("pv1", "local", 10).on("n1")]).await;
     let interposer = Interposer::new(&world.cluster.server, Some((number, Fault::Held)));
     let client = Client::new(interposer.clone(), "default");
     let scheduler = Scheduler::start(client, quick());

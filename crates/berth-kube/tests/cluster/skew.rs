@@ -1,7 +1,6 @@
 //! A controller that requires a scheduler for delayed claims, with and without one.
 
 use crate::common::{Cluster, eventually};
-use crate::objects::{claim, local_class, node, pod, volume};
 use crate::world::{Scheduler, quick};
 use berth_core::api::Kind;
 use berth_kube::announce::{self, RequiredScheduler, announcing};
@@ -10,6 +9,7 @@ use berth_kube::controller;
 use berth_kube::lease::LeaseOptions;
 use berth_kube::resource::Resource;
 use berth_kube::scheduler::Options;
+use berth_testing::{Manifest, claim, local_class, node, pod, volume};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn requiring(grace: Duration) -> controller::Options {
 
 async fn cluster() -> Cluster {
     let cluster = Cluster::new();
-    let objects = [node("n1"), local_class(), volume("pv1", "local", "n1", 10)];
+    let objects = [node("n1"), local_class(), volume("pv1", "local", 10).on("n1")];
     for object in objects {
         cluster.create(&object).await;
     }
@@ -103,7 +103,7 @@ async fn with_a_scheduler_that_announces_itself_claims_are_delayed() {
     .await;
     // When it is gone for good, claims are bound again without it.
     scheduler.stop().await;
-    cluster.create(&volume("pv2", "local", "n1", 10)).await;
+    cluster.create(&volume("pv2", "local", 10).on("n1")).await;
     cluster.create(&claim("later", "local", 5)).await;
     eventually("it is bound", async || phase(&cluster, "later").await == "Bound").await;
     assert!(told(&cluster, "later", "DelayedBindingUnavailable").await);

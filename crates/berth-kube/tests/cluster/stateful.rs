@@ -1,14 +1,14 @@
 //! The end-to-end tests that the volume scheduling design names, on the real runners.
 
-use crate::objects::{claim, local_class, made_class, member, node, pod, volume};
 use crate::world::World;
+use berth_testing::{Manifest, claim, class, local_class, member, node, pod, volume};
 use serde_json::Value;
 
 /// Three nodes, and local volumes on some of them.
 async fn cluster(volumes_on: &[&str]) -> World {
     let nodes = ["n1", "n2", "n3"].map(node);
     let volumes = volumes_on.iter().enumerate();
-    let volumes = volumes.map(|(index, node)| volume(&format!("pv{index}"), "local", node, 10));
+    let volumes = volumes.map(|(index, node)| volume(&format!("pv{index}"), "local", 10).on(node));
     World::of(nodes.into_iter().chain([local_class()]).chain(volumes)).await
 }
 
@@ -110,7 +110,11 @@ async fn several_claims_in_a_pod_with_too_few_volumes_on_each_node() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fallback_to_provisioning_when_the_existing_volumes_do_not_suit() {
-    let objects = [node("n1"), made_class(), volume("too-small", "made", "n1", 1)];
+    let objects = [
+        node("n1"),
+        class("made", "berth.dev/local"),
+        volume("too-small", "made", 1).on("n1"),
+    ];
     let world = World::of(objects).await;
     let scheduler = world.scheduler();
     world.create([claim("data", "made", 5), pod("db", &["data"])]).await;

@@ -12,6 +12,7 @@ use berth_kube::api::Api;
 use berth_kube::controller::{Options, RunError, run};
 use berth_kube::resource::Resource;
 use berth_kube::{CancellationToken, Client};
+use berth_testing::{claim, object, volume};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -87,8 +88,7 @@ impl Cluster {
     }
 
     pub async fn namespace(&self, name: &str) {
-        self.create(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
-            .await;
+        self.create(&object("v1", "Namespace", name)).await;
     }
 }
 
@@ -119,13 +119,6 @@ pub async fn eventually<F: Future<Output = bool>>(what: &str, mut condition: imp
 
 /// A volume and a claim of this name that fit each other and no others: they are a class of their own.
 pub async fn create_pair(cluster: &Cluster, name: &str) {
-    let spec = json!({"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": name,
-        "persistentVolumeReclaimPolicy": "Retain", "hostPath": {"path": "/d"}});
-    let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec});
-    cluster.create(&volume).await;
-    let spec = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": name,
-        "resources": {"requests": {"storage": "1Gi"}}});
-    let metadata = json!({"name": name, "namespace": "default"});
-    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec});
-    cluster.create(&claim).await;
+    cluster.create(&volume(name, name, 1)).await;
+    cluster.create(&claim(name, name, 1)).await;
 }

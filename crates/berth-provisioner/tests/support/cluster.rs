@@ -330,18 +330,3 @@ fn merge(target: &mut Value, patch: &Value) {
 pub fn claim_of(volume: &Value) -> &str {
     text(volume, "/spec/claimRef/name")
 }
-
-/// Nodes with labels.
-pub fn node(name: &str, labels: &[(&str, &str)]) -> Value {
-    let mut all: Map<String, Value> = labels.iter().map(|(k, v)| ((*k).to_owned(), json!(v))).collect();
-    all.insert(names::HOSTNAME.to_owned(), json!(name));
-    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": all}})
-}
-
-/// A claim of a class.
-pub fn claim(name: &str, class: &str, size: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"storageClassName": class, "accessModes": ["ReadWriteOnce"],
-                 "resources": {"requests": {"storage": size}}}})
-}

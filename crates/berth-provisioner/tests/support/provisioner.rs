@@ -1,6 +1,6 @@
 //! The loop of a provisioner over the cluster in memory and a real driver.
 
-use super::cluster::{Cluster, node};
+use super::cluster::Cluster;
 use super::faulty::{DriverProcess, nodes_with_room};
 use berth_provisioner::answer::{Answer, conclude};
 use berth_provisioner::csi::{Client, ClientSettings, NoSecrets};
@@ -9,8 +9,9 @@ use berth_provisioner::effect::Action;
 use berth_provisioner::reclaim::{Reclaim, reclaim};
 use berth_provisioner::settings::Settings;
 use berth_provisioner::step::{Attempt, Decision, step};
+use berth_testing::{Manifest, class, csi_node, node};
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -26,11 +27,6 @@ pub struct World {
     _directory: TempDir,
 }
 
-pub fn class(name: &str, mode: &str) -> Value {
-    json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
-           "provisioner": NAME, "volumeBindingMode": mode, "reclaimPolicy": "Delete"})
-}
-
 impl World {
     /// Nodes `n0`, `n1`, ... with so much room each.
     pub async fn new(nodes: usize, bytes: i64) -> Self {
@@ -41,14 +37,15 @@ impl World {
             call_timeout: Duration::from_millis(250),
         };
         let client = Client::connect(&driver.address(), settings).await.unwrap();
-        let mut cluster = Cluster::with(vec![class("dir", "WaitForFirstConsumer"), class("now", "Immediate")]);
+        let deleted = |class: Value| class.with("/reclaimPolicy", "Delete");
+        let mut cluster = Cluster::with(vec![
+            deleted(class("dir", NAME)),
+            deleted(class("now", NAME).immediate()),
+        ]);
         for index in 0..nodes {
             let name = format!("n{index}");
-            cluster.create(node(&name, &[(NODE_KEY, &name)]));
-            cluster.create(
-                json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": name},
-                "spec": {"drivers": [{"name": NAME, "nodeID": name, "topologyKeys": [NODE_KEY]}]}}),
-            );
+            cluster.create(node(&name).label(NODE_KEY, &name));
+            cluster.create(csi_node(&name, &[(NAME, &[NODE_KEY])]));
         }
         Self {
             cluster,

@@ -1,11 +1,11 @@
 //! Each event that can help wakes the pod that it helps, and lets one sleep that it cannot help.
 
 use crate::api::Api;
-use crate::objects::{capacity, claim, class, local_class, node, on, pod, sized, volume};
 use crate::world::World;
 use berth_core::api::Kind;
 use berth_core::names;
 use berth_scheduler::queue::Place;
+use berth_testing::{Manifest, capacity, claim, class, local_class, node, pod, sized, volume};
 use serde_json::{Value, json};
 
 /// Both `helped` and `other` wait; the event happens; only `helped` is woken, and it is placed.
@@ -63,7 +63,7 @@ fn claim_added() {
     let objects = [
         node("n1"),
         local_class(),
-        volume("pv1", "local", "n1", 10),
+        volume("pv1", "local", 10).on("n1"),
         pod("helped", &["late"]),
         pod("other", &["never"]),
     ];
@@ -77,7 +77,7 @@ fn claim_updated() {
         class["volumeBindingMode"] = json!("Immediate");
         class
     };
-    let mut reserved = volume("pv1", "now", "n1", 10);
+    let mut reserved = volume("pv1", "now", 10).on("n1");
     reserved["spec"]["claimRef"] = json!({"namespace": "default", "name": "a"});
     reserved["status"]["phase"] = json!("Bound");
     let objects = [
@@ -112,13 +112,13 @@ fn two_local_classes() -> Vec<Value> {
 
 #[test]
 fn volume_added() {
-    check(two_local_classes(), |api| api.put(volume("pv1", "local", "n1", 10)));
+    check(two_local_classes(), |api| api.put(volume("pv1", "local", 10).on("n1")));
 }
 
 #[test]
 fn volume_updated() {
     let mut objects = two_local_classes();
-    let mut released = volume("pv1", "local", "n1", 10);
+    let mut released = volume("pv1", "local", 10).on("n1");
     released["status"]["phase"] = json!("Released");
     objects.push(released);
     check(objects, |api| {
@@ -132,7 +132,7 @@ fn volume_updated() {
 fn class_added() {
     let objects = [
         node("n1"),
-        volume("pv1", "local", "n1", 10),
+        volume("pv1", "local", 10).on("n1"),
         claim("a", "local", 5),
         claim("b", "never", 5),
         pod("helped", &["a"]),
@@ -194,7 +194,7 @@ fn node_labels_changed() {
 #[test]
 fn node_labels_changed_so_that_a_volume_is_reachable() {
     let mut objects = two_local_classes();
-    objects.push(volume("pv1", "local", "host-1", 10));
+    objects.push(volume("pv1", "local", 10).on("host-1"));
     check(objects, |api| {
         api.edit(Kind::Node, "n1", |node| {
             node["metadata"]["labels"][names::HOSTNAME] = json!("host-1");
@@ -230,7 +230,7 @@ fn node_uncordoned() {
 
 #[test]
 fn node_allocatable_raised() {
-    check([node("n1"), sized("helped", 6, 0), sized("other", 64, 0)], |api| {
+    check([node("n1"), sized("helped", 6), sized("other", 64)], |api| {
         api.edit(Kind::Node, "n1", |node| {
             node["status"]["allocatable"]["cpu"] = json!("8");
         });
@@ -239,7 +239,7 @@ fn node_allocatable_raised() {
 
 #[test]
 fn node_heartbeat_wakes_nobody() {
-    check_nothing([node("n1"), sized("other", 64, 0)], |api| {
+    check_nothing([node("n1"), sized("other", 64)], |api| {
         api.edit(Kind::Node, "n1", |node| {
             node["metadata"]["annotations"] = json!({"beat": "1"});
         });
@@ -253,14 +253,14 @@ pub(crate) fn limited(name: &str) -> Vec<Value> {
     let mut objects = vec![node(name), csi_node];
     for user in ["running", "new"] {
         let (data, disk) = (format!("{user}-{name}"), format!("disk-{user}-{name}"));
-        let mut volume = volume(&disk, "fast", name, 10);
+        let mut volume = volume(&disk, "fast", 10).on(name);
         volume["spec"]["local"] = Value::Null;
         volume["spec"]["csi"] = json!({"driver": "disk.example.com", "volumeHandle": disk});
         volume["spec"]["claimRef"] = json!({"namespace": "default", "name": data});
         volume["status"]["phase"] = json!("Bound");
         objects.extend([volume, bound(claim(&data, "fast", 5), &disk)]);
     }
-    objects.push(on(name, pod(&format!("running-{name}"), &[&format!("running-{name}")])));
+    objects.push(pod(&format!("running-{name}"), &[&format!("running-{name}")]).on(name));
     objects
 }
 
@@ -294,7 +294,11 @@ fn tracked(name: &str) -> [Value; 3] {
 }
 
 fn too_little_capacity() -> Vec<Value> {
-    let mut objects = vec![node("n1"), capacity("fast", 10), capacity("slow", 10)];
+    let mut objects = vec![
+        node("n1"),
+        capacity("fast", "fast", 10).on("n1"),
+        capacity("slow", "slow", 10).on("n1"),
+    ];
     objects.extend(tracked("fast"));
     objects.extend(tracked("slow"));
     objects.extend([pod("helped", &["data-fast"]), pod("other", &["data-slow"])]);
@@ -303,12 +307,16 @@ fn too_little_capacity() -> Vec<Value> {
 
 #[test]
 fn capacity_raised() {
-    check(too_little_capacity(), |api| api.put(capacity("fast", 100)));
+    check(too_little_capacity(), |api| {
+        api.put(capacity("fast", "fast", 100).on("n1"));
+    });
 }
 
 #[test]
 fn capacity_lowered_wakes_nobody() {
-    check_nothing(too_little_capacity(), |api| api.put(capacity("fast", 1)));
+    check_nothing(too_little_capacity(), |api| {
+        api.put(capacity("fast", "fast", 1).on("n1"));
+    });
 }
 
 #[test]
@@ -324,9 +332,9 @@ fn csi_driver_changed() {
 fn pod_gone() {
     let objects = [
         node("n1"),
-        on("n1", sized("running", 3, 0)),
-        sized("helped", 4, 0),
-        sized("other", 64, 0),
+        sized("running", 3).on("n1"),
+        sized("helped", 4),
+        sized("other", 64),
     ];
     check(objects, |api| api.delete(Kind::Pod, "default/running"));
 }
@@ -335,9 +343,9 @@ fn pod_gone() {
 fn pod_finished() {
     let objects = [
         node("n1"),
-        on("n1", sized("running", 3, 0)),
-        sized("helped", 4, 0),
-        sized("other", 64, 0),
+        sized("running", 3).on("n1"),
+        sized("helped", 4),
+        sized("other", 64),
     ];
     check(objects, |api| {
         api.edit(Kind::Pod, "default/running", |pod| {
@@ -351,7 +359,7 @@ fn status_of_a_running_pod_wakes_nobody() {
     let mut near = pod("other", &[]);
     near["spec"]["affinity"]["podAffinity"] = json!({"requiredDuringSchedulingIgnoredDuringExecution": [
         {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": names::HOSTNAME}]});
-    check_nothing([node("n1"), on("n1", pod("running", &[])), near], |api| {
+    check_nothing([node("n1"), pod("running", &[]).on("n1"), near], |api| {
         api.edit(Kind::Pod, "default/running", |pod| {
             pod["status"]["startTime"] = json!("2026-01-01T00:00:00Z");
         });
@@ -366,8 +374,8 @@ fn pod_moved_near() {
             {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": names::HOSTNAME}]});
         pod
     };
-    check([node("n1"), near("helped", "web"), sized("other", 64, 0)], |api| {
-        let mut friend = on("n1", pod("friend", &[]));
+    check([node("n1"), near("helped", "web"), sized("other", 64)], |api| {
+        let mut friend = pod("friend", &[]).on("n1");
         friend["metadata"]["labels"] = json!({"app": "web"});
         api.put(friend);
     });
@@ -389,7 +397,7 @@ fn gates_removed() {
 
 #[test]
 fn a_pod_that_nothing_wakes_is_tried_again_after_five_minutes() {
-    let mut world = World::of([node("n1"), sized("other", 64, 0)]);
+    let mut world = World::of([node("n1"), sized("other", 64)]);
     world.settle();
     world.advance(299);
     assert_eq!(world.scheduler.counts().unschedulable, 1);
@@ -438,8 +446,8 @@ fn the_scheduler_itself_evens_out_a_spread() {
     let objects = [
         node("n1"),
         node("n2"),
-        on("n1", labelled(pod("web", &[]), "web")),
-        on("n1", labelled(pod("db", &[]), "db")),
+        labelled(pod("web", &[]), "web").on("n1"),
+        labelled(pod("db", &[]), "db").on("n1"),
         spread("helped", "web"),
         spread("other", "db"),
     ];
@@ -451,7 +459,7 @@ fn the_scheduler_itself_evens_out_a_spread() {
 
 #[test]
 fn a_pod_that_shunned_others_is_gone() {
-    let shunning = |name: &str, app: &str| on("n1", affine(pod(name, &[]), "podAntiAffinity", app));
+    let shunning = |name: &str, app: &str| affine(pod(name, &[]), "podAntiAffinity", app).on("n1");
     let objects = [
         in_zone("n1"),
         shunning("shuns-web", "web"),
@@ -467,7 +475,7 @@ fn a_node_is_gone_with_a_pod_that_another_shuns() {
     let objects = [
         in_zone("n1"),
         in_zone("n2"),
-        on("n2", labelled(pod("web", &[]), "web")),
+        labelled(pod("web", &[]), "web").on("n2"),
         affine(pod("helped", &[]), "podAntiAffinity", "web"),
         near("other", "db"),
     ];
@@ -485,7 +493,7 @@ fn a_node_is_gone_with_the_pod_that_had_a_claim_for_itself() {
         claim
     };
     let reserved = |name: &str| {
-        let mut volume = volume(&format!("pv-{name}"), "local", "n1", 10);
+        let mut volume = volume(&format!("pv-{name}"), "local", 10).on("n1");
         volume["spec"]["claimRef"] = json!({"namespace": "default", "name": name});
         volume["status"]["phase"] = json!("Bound");
         volume
@@ -498,8 +506,8 @@ fn a_node_is_gone_with_the_pod_that_had_a_claim_for_itself() {
         reserved("b"),
         alone("a"),
         alone("b"),
-        on("n2", pod("user-of-a", &["a"])),
-        on("n1", pod("user-of-b", &["b"])),
+        pod("user-of-a", &["a"]).on("n2"),
+        pod("user-of-b", &["b"]).on("n1"),
         pod("helped", &["a"]),
         pod("other", &["b"]),
     ];
@@ -521,7 +529,7 @@ fn a_namespace_changes_its_labels() {
     let mut world = World::of([
         in_zone("n1"),
         team("x", "Active"),
-        on("n1", labelled(pod("web", &[]), "web")),
+        labelled(pod("web", &[]), "web").on("n1"),
         of_team("helped", "y"),
     ]);
     world.settle();

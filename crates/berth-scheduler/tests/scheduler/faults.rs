@@ -1,11 +1,11 @@
 //! Writes that fail, others who interfere, and restarts: nothing assumed is left over, and nothing is bound twice.
 
-use crate::objects::{claim, class, local_class, node, pod, sized, volume};
 use crate::world::{Fault, World};
 use berth_core::api::Kind;
 use berth_core::names;
 use berth_scheduler::queue::Place;
 use berth_scheduler::scheduler::{Effect, Write, WriteId, WriteOutcome};
+use berth_testing::{Manifest, claim, class, local_class, node, pod, sized, volume};
 use serde_json::{Value, json};
 
 /// A pod with one claim for an existing volume and one for which a volume is made: three writes.
@@ -15,7 +15,7 @@ fn mixed() -> World {
         node("n2"),
         local_class(),
         class("fast", "disk.example.com"),
-        volume("pv1", "local", "n1", 10),
+        volume("pv1", "local", 10).on("n1"),
         claim("old", "local", 5),
         claim("new", "fast", 5),
         pod("db", &["old", "new"]),
@@ -116,7 +116,12 @@ fn the_scheduler_restarts_between_any_two_writes() {
 
 /// Just before the volume is reserved, somebody else takes it.
 fn stolen(more: impl IntoIterator<Item = Value>) -> World {
-    let mut world = World::of([node("n1"), node("n2"), local_class(), volume("pv1", "local", "n1", 10)]);
+    let mut world = World::of([
+        node("n1"),
+        node("n2"),
+        local_class(),
+        volume("pv1", "local", 10).on("n1"),
+    ]);
     world.create([
         claim("thief", "local", 5),
         claim("data", "local", 5),
@@ -163,7 +168,7 @@ impl World {
 
 #[test]
 fn a_stolen_volume_is_replaced_by_another() {
-    let world = stolen([volume("pv2", "local", "n2", 10)]);
+    let world = stolen([volume("pv2", "local", 10).on("n2")]);
     world.assert_on("default/db", "n2");
     world.check();
 }
@@ -211,7 +216,7 @@ fn a_volume_is_deleted_in_the_middle() {
     world.advance(2);
     world.assert_waits("default/db", "didn't find available persistent volumes to bind");
     world.controller = true;
-    world.create([volume("pv1", "local", "n1", 10)]);
+    world.create([volume("pv1", "local", 10).on("n1")]);
     world.settle();
     world.advance(11);
     assert_done(&world);
@@ -321,7 +326,7 @@ fn binding_takes_too_long() {
 
 /// The room and the volume of a pod that is not placed after all go to the next one.
 fn given_back(end: impl FnOnce(&mut World)) {
-    let mut world = World::of([node("n1"), local_class(), volume("pv1", "local", "n1", 10)]);
+    let mut world = World::of([node("n1"), local_class(), volume("pv1", "local", 10).on("n1")]);
     world.controller = false;
     world.fault = Box::new(|number, _| if number == 0 { Fault::Refused } else { Fault::None });
     world.create([
@@ -359,13 +364,13 @@ fn a_deleted_pod_wakes_those_who_could_use_its_room() {
     let mut world = World::of([
         node("n1"),
         local_class(),
-        volume("pv1", "local", "n1", 10),
+        volume("pv1", "local", 10).on("n1"),
         claim("a", "local", 5),
     ]);
     let mut first = pod("first", &["a"]);
     first["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "3"}});
     world.controller = false;
-    world.create([first, sized("second", 2, 0)]);
+    world.create([first, sized("second", 2)]);
     world.settle();
     world.assert_waits("default/second", "Insufficient cpu");
     world.api.delete(Kind::Pod, "default/first");
@@ -381,7 +386,7 @@ fn a_pod_does_not_wait_for_a_write_that_another_one_failed_to_make() {
     let mut world = World::of([
         node("n1"),
         local_class(),
-        volume("pv1", "local", "n1", 10),
+        volume("pv1", "local", 10).on("n1"),
         claim("a", "local", 5),
     ]);
     world.create([pod("first", &["a"]), pod("second", &["a"])]);
@@ -445,8 +450,8 @@ fn a_binding_that_fails_waits_for_the_answers_to_its_other_writes() {
     let mut world = World::of([
         node("n1"),
         local_class(),
-        volume("pv1", "local", "n1", 10),
-        volume("pv2", "local", "n1", 10),
+        volume("pv1", "local", 10).on("n1"),
+        volume("pv2", "local", 10).on("n1"),
         claim("a", "local", 5),
         claim("b", "local", 5),
         pod("db", &["a", "b"]),
@@ -512,7 +517,7 @@ fn a_claim_that_takes_the_place_of_a_deleted_one_is_left_alone() {
         node("n1"),
         local_class(),
         class("fast", "disk.example.com"),
-        volume("pv1", "local", "n1", 10),
+        volume("pv1", "local", 10).on("n1"),
         claim("existing", "local", 5),
         claim("made", "fast", 5),
         pod("db", &["existing", "made"]),

@@ -6,11 +6,11 @@
 //! everybody who fits is placed.
 
 use crate::api::decoded;
-use crate::objects::{claim, class, local_class, node, on, pod, sized, volume};
 use crate::world::{Fault, World};
 use berth_core::api::{Kind, Object};
 use berth_core::names;
 use berth_scheduler::scheduler::{Effect, PodRef, Write, WriteId, WriteOutcome};
+use berth_testing::{Manifest, claim, class, local_class, node, pod, sized, volume};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -93,16 +93,16 @@ fn objects() -> [Value; OBJECTS] {
         node("n2"),
         local_class(),
         class("fast", "disk.example.com"),
-        volume("pv1", "local", "n1", 10),
-        volume("pv2", "local", "n2", 10),
+        volume("pv1", "local", 10).on("n1"),
+        volume("pv2", "local", 10).on("n2"),
         claim("a", "local", 5),
         claim("b", "fast", 5),
         claim("c", "local", 5),
-        with_claims(sized("one", 2, 0), &["a", "b"]),
-        with_claims(sized("two", 2, 5), &["c"]),
-        with_claims(sized("three", 2, 0), &["b"]),
-        sized("four", 3, 10),
-        on("n1", sized("five", 1, 0)),
+        with_claims(sized("one", 2), &["a", "b"]),
+        with_claims(sized("two", 2).priority(5), &["c"]),
+        with_claims(sized("three", 2), &["b"]),
+        sized("four", 3).priority(10),
+        sized("five", 1).on("n1"),
         pod("six", &["a"]),
     ]
 }

@@ -10,7 +10,6 @@ mod api;
 mod events;
 mod faults;
 mod interleavings;
-mod objects;
 mod obstacles;
 mod oversleeping;
 mod preemption;

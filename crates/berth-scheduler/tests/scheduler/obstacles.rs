@@ -2,17 +2,17 @@
 //! and pods that others have to place.
 
 use crate::events::{bound, limited, selecting};
-use crate::objects::{claim, class, node, on, pod, sized, volume};
 use crate::world::{Fault, World};
 use berth_core::api::Kind;
 use berth_core::names;
 use berth_scheduler::queue::Place;
+use berth_testing::{Manifest, claim, class, node, pod, sized, volume};
 use serde_json::{Value, json};
 
 /// A node that joins as those of an autoscaler do: with a taint first, and without it some seconds later.
 #[test]
 fn a_node_that_joins_with_a_taint() {
-    let mut world = World::of([node("n1"), sized("large", 6, 0)]);
+    let mut world = World::of([node("n1"), sized("large", 6)]);
     world.settle();
     world.advance(30);
     let mut large = node("n2");
@@ -75,15 +75,15 @@ fn the_first_node() {
 
 /// A pod with the promise of room on `n1` that has no use for it, and one that waits for that room.
 fn promised() -> World {
-    let mut urgent = sized("urgent", 4, 10);
+    let mut urgent = sized("urgent", 4).priority(10);
     urgent["spec"]["schedulingGates"] = json!([{"name": "wait"}]);
     urgent["status"]["nominatedNodeName"] = json!("n1");
-    let mut waits = selecting(sized("waits", 2, 5), names::HOSTNAME, "n1");
+    let mut waits = selecting(sized("waits", 2).priority(5), names::HOSTNAME, "n1");
     waits["spec"]["preemptionPolicy"] = json!("Never");
     let mut world = World::of([
         node("n1"),
         node("n2"),
-        on("n1", sized("running", 1, 100)),
+        sized("running", 1).priority(100).on("n1"),
         urgent,
         waits,
     ]);
@@ -156,7 +156,7 @@ fn work_for_a_pod_with_thousands_of_claims_grows_with_their_number_alone() {
 #[test]
 fn a_broken_object_is_an_error_and_is_tried_again() {
     // Its driver would not know the disk by this id.
-    let mut broken = volume("disk", "fast", "n1", 10);
+    let mut broken = volume("disk", "fast", 10).on("n1");
     broken["spec"]["local"] = Value::Null;
     broken["spec"]["awsElasticBlockStore"] = json!({"volumeID": "aws://zone/disk"});
     broken["spec"]["nodeAffinity"] = Value::Null;

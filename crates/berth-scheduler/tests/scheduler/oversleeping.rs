@@ -4,10 +4,10 @@
 //! tried for no reason after minutes. So after every happening, when the scheduler has nothing left to do, every
 //! sleeping pod is examined: none may fit.
 
-use crate::objects::{capacity, claim, class, local_class, node, on, pod, sized, volume};
 use crate::world::{Fault, World};
 use berth_core::api::Kind;
 use berth_core::names;
+use berth_testing::{Manifest, capacity, claim, class, local_class, node, pod, sized, volume};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -92,7 +92,7 @@ fn with_port(mut pod: Value) -> Value {
 /// A CSI volume that is bound already, its claim, and a pod that uses it.
 fn attached(name: &str, node: &str) -> [Value; 3] {
     let data = format!("data-{name}");
-    let mut disk = volume(&format!("disk-{name}"), "fast", node, 10);
+    let mut disk = volume(&format!("disk-{name}"), "fast", 10).on(node);
     disk["spec"]["local"] = Value::Null;
     disk["spec"]["csi"] = json!({"driver": "disk.example.com", "volumeHandle": name});
     disk["spec"]["claimRef"] = json!({"namespace": "default", "name": data, "uid": format!("uid-of-{data}")});
@@ -115,10 +115,10 @@ fn volumes() -> Vec<Value> {
         class("slow", "slow.example.com"),
         json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": "slow.example.com"},
                "spec": {"storageCapacity": true}}),
-        capacity("slow", 10),
-        volume("pv1", "local", "n1", 10),
-        volume("pv2", "local", "n2", 20),
-        alone(volume("pv3", "local", "n2", 10)),
+        capacity("slow", "slow", 10).on("n1"),
+        volume("pv1", "local", 10).on("n1"),
+        volume("pv2", "local", 20).on("n2"),
+        alone(volume("pv3", "local", 10).on("n2")),
         claim("a", "local", 5),
         claim("b", "local", 15),
         claim("c", "fast", 5),
@@ -142,7 +142,7 @@ fn objects() -> Vec<Value> {
     };
     let mut objects = vec![zoned("n1", "a"), zoned("n2", "b"), zoned("n3", "b")];
     objects.extend(volumes());
-    let web = |name: &str| labelled(sized(name, 1, 0), "web");
+    let web = |name: &str| labelled(sized(name, 1), "web");
     let mut picky = labelled(pod("picky", &[]), "web");
     picky["spec"]["nodeSelector"] = json!({"disk": "ssd"});
     let mut of_team = affine(pod("of-team", &[]), "podAffinity", "web", names::ZONE);
@@ -160,7 +160,7 @@ fn objects() -> Vec<Value> {
         spread(web("spread-2"), names::HOSTNAME, &json!({})),
         spread(web("spread-3"), names::ZONE, &json!({"nodeTaintsPolicy": "Honor"})),
         spread(web("spread-4"), names::ZONE, &json!({"minDomains": 2})),
-        affine(labelled(sized("near", 1, 0), "near"), "podAffinity", "web", names::ZONE),
+        affine(labelled(sized("near", 1), "near"), "podAffinity", "web", names::ZONE),
         affine(labelled(pod("self", &[]), "self"), "podAffinity", "self", names::ZONE),
         affine(labelled(pod("self-2", &[]), "self"), "podAffinity", "self", names::ZONE),
         affine(
@@ -176,7 +176,7 @@ fn objects() -> Vec<Value> {
             names::HOSTNAME,
         ),
         affine(
-            labelled(sized("shuns", 1, 5), "none"),
+            labelled(sized("shuns", 1).priority(5), "none"),
             "podAntiAffinity",
             "web",
             names::ZONE,
@@ -185,18 +185,18 @@ fn objects() -> Vec<Value> {
         picky,
         with_port(pod("port-1", &[])),
         with_port(labelled(pod("port-2", &[]), "web")),
-        sized("large-1", 3, 0),
-        labelled(sized("large-2", 3, 3), "web"),
-        sized("urgent-1", 4, 10),
+        sized("large-1", 3),
+        labelled(sized("large-2", 3).priority(3), "web"),
+        sized("urgent-1", 4).priority(10),
         affine(
-            labelled(sized("urgent-2", 3, 20), "away"),
+            labelled(sized("urgent-2", 3).priority(20), "away"),
             "podAntiAffinity",
             "away",
             names::ZONE,
         ),
-        on("n1", labelled(sized("fixed-1", 2, 0), "web")),
-        on("n2", labelled(sized("fixed-2", 2, 0), "away")),
-        on("n3", with_port(pod("fixed-3", &["alone"]))),
+        labelled(sized("fixed-1", 2), "web").on("n1"),
+        labelled(sized("fixed-2", 2), "away").on("n2"),
+        with_port(pod("fixed-3", &["alone"])).on("n3"),
     ]);
     objects
 }

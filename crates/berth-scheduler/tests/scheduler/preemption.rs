@@ -1,9 +1,9 @@
 //! Room is made for important pods, and kept for them.
 
-use crate::objects::{claim, local_class, node, on, pod, sized, volume};
 use crate::world::World;
 use berth_core::api::Kind;
 use berth_scheduler::queue::Place;
+use berth_testing::{Manifest, claim, local_class, node, pod, sized, volume};
 use serde_json::{Value, json};
 
 fn victims(world: &World) -> Vec<&str> {
@@ -21,12 +21,12 @@ fn the_least_important_pod_goes() {
     let mut world = World::of([
         node("n1"),
         node("n2"),
-        on("n1", sized("a", 3, 5)),
-        on("n2", sized("b", 2, 1)),
-        on("n2", sized("c", 2, 3)),
+        sized("a", 3).priority(5).on("n1"),
+        sized("b", 2).priority(1).on("n2"),
+        sized("c", 2).priority(3).on("n2"),
     ]);
     world.kubelet = false;
-    let mut urgent = sized("urgent", 2, 10);
+    let mut urgent = sized("urgent", 2).priority(10);
     urgent["metadata"]["uid"] = json!("the-uid");
     world.create([urgent]);
     world.settle();
@@ -64,11 +64,11 @@ fn the_least_important_pod_goes() {
 
 #[test]
 fn room_is_kept_for_the_pod_that_waits_for_it() {
-    let mut world = World::of([node("n1"), on("n1", sized("victim", 4, 0)), sized("urgent", 4, 10)]);
+    let mut world = World::of([node("n1"), sized("victim", 4).on("n1"), sized("urgent", 4).priority(10)]);
     world.kubelet = false;
     world.settle();
     assert_eq!(victims(&world), ["default/victim"]);
-    world.create([sized("equal", 1, 10), sized("lesser", 1, 0)]);
+    world.create([sized("equal", 1).priority(10), sized("lesser", 1)]);
     world.kubelet = true;
     world.settle();
     world.assert_on("default/urgent", "n1");
@@ -85,11 +85,11 @@ fn room_is_kept_for_the_pod_that_waits_for_it() {
 
 #[test]
 fn room_goes_to_a_more_important_pod_that_comes_first() {
-    let mut world = World::of([node("n1"), on("n1", sized("victim", 4, 0)), sized("urgent", 4, 10)]);
+    let mut world = World::of([node("n1"), sized("victim", 4).on("n1"), sized("urgent", 4).priority(10)]);
     world.kubelet = false;
     world.settle();
     world.api.delete(Kind::Pod, "default/victim");
-    world.create([sized("greater", 1, 20)]);
+    world.create([sized("greater", 1).priority(20)]);
     world.deliver();
     assert_eq!(
         world.place("default/urgent"),
@@ -104,11 +104,11 @@ fn room_goes_to_a_more_important_pod_that_comes_first() {
 
 #[test]
 fn a_restart_forgets_no_promise() {
-    let mut world = World::of([node("n1"), on("n1", sized("victim", 4, 0)), sized("urgent", 4, 10)]);
+    let mut world = World::of([node("n1"), sized("victim", 4).on("n1"), sized("urgent", 4).priority(10)]);
     world.kubelet = false;
     world.settle();
     world.api.delete(Kind::Pod, "default/victim");
-    world.create([sized("lesser", 1, 0)]);
+    world.create([sized("lesser", 1)]);
     world.restart();
     assert_eq!(world.scheduler.nominated_node("default/urgent"), Some("n1"));
     world.settle();
@@ -124,11 +124,11 @@ fn budgets_are_spared() {
     let mut world = World::of([
         node("n1"),
         node("n2"),
-        on("n1", labelled(sized("a", 4, 0), "quorum")),
-        on("n2", labelled(sized("b", 2, 0), "quorum")),
-        on("n2", sized("c", 2, 5)),
+        labelled(sized("a", 4), "quorum").on("n1"),
+        labelled(sized("b", 2), "quorum").on("n2"),
+        sized("c", 2).priority(5).on("n2"),
         budget,
-        sized("urgent", 2, 10),
+        sized("urgent", 2).priority(10),
     ]);
     world.settle();
     assert_eq!(
@@ -140,9 +140,9 @@ fn budgets_are_spared() {
 
 #[test]
 fn a_pod_that_must_not_preempt_waits() {
-    let mut polite = sized("polite", 4, 10);
+    let mut polite = sized("polite", 4).priority(10);
     polite["spec"]["preemptionPolicy"] = json!("Never");
-    let mut world = World::of([node("n1"), on("n1", sized("running", 4, 0)), polite]);
+    let mut world = World::of([node("n1"), sized("running", 4).on("n1"), polite]);
     world.settle();
     world.assert_waits(
         "default/polite",
@@ -158,7 +158,7 @@ fn nobody_is_evicted_for_want_of_a_volume() {
     let mut world = World::of([
         node("n1"),
         local_class(),
-        on("n1", sized("running", 1, 0)),
+        sized("running", 1).on("n1"),
         claim("data", "local", 5),
         urgent,
     ]);
@@ -172,15 +172,15 @@ fn nobody_is_evicted_for_want_of_a_volume() {
 
 #[test]
 fn eviction_happens_only_where_the_volume_is() {
-    let mut urgent = sized("urgent", 4, 10);
+    let mut urgent = sized("urgent", 4).priority(10);
     urgent["spec"]["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
     let mut world = World::of([
         node("n1"),
         node("n2"),
         local_class(),
-        on("n1", sized("important", 4, 9)),
-        on("n2", sized("unimportant", 4, 0)),
-        volume("pv1", "local", "n1", 10),
+        sized("important", 4).priority(9).on("n1"),
+        sized("unimportant", 4).on("n2"),
+        volume("pv1", "local", 10).on("n1"),
         claim("data", "local", 5),
         urgent,
     ]);
@@ -199,7 +199,7 @@ fn a_claim_for_one_pod_alone_is_freed() {
     alone["metadata"]["annotations"] = json!({berth_core::names::BIND_COMPLETED: "yes"});
     let mut urgent = pod("urgent", &["data"]);
     urgent["spec"]["priority"] = json!(10);
-    let mut bound = volume("pv1", "local", "n1", 10);
+    let mut bound = volume("pv1", "local", 10).on("n1");
     bound["spec"]["claimRef"] = json!({"namespace": "default", "name": "data"});
     bound["status"]["phase"] = json!("Bound");
     let mut world = World::of([
@@ -207,7 +207,7 @@ fn a_claim_for_one_pod_alone_is_freed() {
         local_class(),
         bound,
         alone,
-        on("n1", pod("running", &["data"])),
+        pod("running", &["data"]).on("n1"),
         urgent,
     ]);
     world.settle();
@@ -218,7 +218,7 @@ fn a_claim_for_one_pod_alone_is_freed() {
 
 #[test]
 fn a_failed_eviction_is_tried_again() {
-    let mut world = World::of([node("n1"), on("n1", sized("victim", 4, 0)), sized("urgent", 4, 10)]);
+    let mut world = World::of([node("n1"), sized("victim", 4).on("n1"), sized("urgent", 4).priority(10)]);
     world.fault = Box::new(|number, _| {
         if number == 0 {
             crate::world::Fault::Refused
@@ -238,10 +238,10 @@ fn a_failed_eviction_is_tried_again() {
 
 #[test]
 fn a_more_important_pod_takes_over_the_promise() {
-    let mut world = World::of([node("n1"), on("n1", sized("victim", 4, 0)), sized("urgent", 4, 10)]);
+    let mut world = World::of([node("n1"), sized("victim", 4).on("n1"), sized("urgent", 4).priority(10)]);
     world.kubelet = false;
     world.settle();
-    world.create([sized("vital", 4, 20)]);
+    world.create([sized("vital", 4).priority(20)]);
     world.settle();
     assert_eq!(world.scheduler.nominated_node("default/vital"), Some("n1"));
     assert_eq!(world.scheduler.nominated_node("default/urgent"), None);
@@ -266,12 +266,12 @@ fn check_choice(why: &str, cpu: u32, nodes: [&[Running]; 2], expected: &str) {
         world.kubelet = false;
         for (node, pods) in ["n1", "n2"].iter().zip(nodes) {
             for (index, (priority, size, day)) in pods.iter().enumerate() {
-                let mut running = on(node, sized(&format!("{node}-{index}"), *size, *priority));
+                let mut running = sized(&format!("{node}-{index}"), *size).priority(*priority).on(node);
                 running["status"]["startTime"] = json!(format!("2026-01-{day:02}T00:00:00Z"));
                 world.create([running]);
             }
         }
-        world.create([sized("urgent", cpu, 10)]);
+        world.create([sized("urgent", cpu).priority(10)]);
         world.settle();
         let nominated = world.scheduler.nominated_node("default/urgent");
         assert_eq!(nominated, Some(expected), "{why}");
@@ -319,9 +319,9 @@ fn a_pod_that_shuns_lesser_ones_takes_their_place() {
     };
     let mut world = World::of([
         node("n1"),
-        on("n1", apart(sized("shunned", 1, 0))),
-        on("n1", sized("indifferent", 1, 0)),
-        apart(sized("urgent", 1, 10)),
+        apart(sized("shunned", 1)).on("n1"),
+        sized("indifferent", 1).on("n1"),
+        apart(sized("urgent", 1).priority(10)),
     ]);
     world.settle();
     world.advance(11);
@@ -333,7 +333,7 @@ fn a_pod_that_shuns_lesser_ones_takes_their_place() {
 #[test]
 fn a_node_that_holds_as_many_volumes_as_it_can_is_relieved() {
     let attached = |name: &str| {
-        let mut volume = volume(&format!("pv-{name}"), "fast", "n1", 10);
+        let mut volume = volume(&format!("pv-{name}"), "fast", 10).on("n1");
         volume["spec"]["local"] = Value::Null;
         volume["spec"]["csi"] = json!({"driver": "disk.example.com", "volumeHandle": name});
         volume["spec"]["claimRef"] = json!({"namespace": "default", "name": name});
@@ -347,9 +347,9 @@ fn a_node_that_holds_as_many_volumes_as_it_can_is_relieved() {
         "spec": {"drivers": [{"name": "disk.example.com", "nodeID": "x", "allocatable": {"count": 1}}]}});
     let mut urgent = pod("urgent", &["new"]);
     urgent["spec"]["priority"] = json!(10);
-    let mut world = World::of([node("n1"), csi_node, on("n1", pod("without", &[]))]);
+    let mut world = World::of([node("n1"), csi_node, pod("without", &[]).on("n1")]);
     world.create(attached("old").into_iter().chain(attached("new")));
-    world.create([on("n1", pod("with", &["old"])), urgent]);
+    world.create([pod("with", &["old"]).on("n1"), urgent]);
     world.settle();
     world.advance(11);
     assert_eq!(victims(&world), ["default/with"]);
@@ -361,9 +361,9 @@ fn a_restart_before_the_promise_was_written_evicts_nobody_else() {
     let mut world = World::of([
         node("n1"),
         node("n2"),
-        on("n1", sized("victim", 4, 0)),
-        on("n2", sized("spared", 4, 1)),
-        sized("urgent", 4, 10),
+        sized("victim", 4).on("n1"),
+        sized("spared", 4).priority(1).on("n2"),
+        sized("urgent", 4).priority(10),
     ]);
     world.kubelet = false;
     world.settle();
@@ -384,11 +384,11 @@ fn a_restart_before_the_promise_was_written_evicts_nobody_else() {
 
 #[test]
 fn a_pod_that_goes_for_another_reason_does_not_keep_others_from_being_evicted() {
-    let mut leaving = on("n1", sized("leaving", 1, 0));
+    let mut leaving = sized("leaving", 1).on("n1");
     leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    let mut urgent = sized("urgent", 4, 10);
+    let mut urgent = sized("urgent", 4).priority(10);
     urgent["status"]["nominatedNodeName"] = json!("n1");
-    let mut world = World::of([node("n1"), leaving, on("n1", sized("victim", 3, 0)), urgent]);
+    let mut world = World::of([node("n1"), leaving, sized("victim", 3).on("n1"), urgent]);
     world.kubelet = false;
     world.settle();
     assert_eq!(victims(&world), ["default/victim"]);
@@ -396,14 +396,14 @@ fn a_pod_that_goes_for_another_reason_does_not_keep_others_from_being_evicted() 
 
 #[test]
 fn room_that_somebody_else_promised_is_kept_and_given_up() {
-    let mut gated = sized("gated", 4, 10);
+    let mut gated = sized("gated", 4).priority(10);
     gated["spec"]["schedulingGates"] = json!([{"name": "wait"}]);
     let mut world = World::of([node("n1"), gated]);
     world.settle();
     world.api.edit(Kind::Pod, "default/gated", |pod| {
         pod["status"]["nominatedNodeName"] = json!("n1");
     });
-    world.create([sized("lesser", 1, 0)]);
+    world.create([sized("lesser", 1)]);
     world.settle();
     assert_eq!(world.scheduler.nominated_node("default/gated"), Some("n1"));
     world.assert_waits("default/lesser", "Insufficient cpu");

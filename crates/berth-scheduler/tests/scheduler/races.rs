@@ -1,12 +1,12 @@
 //! Watches of different kinds are never in step, and others write too: what was seen too late, twice or not at all must
 //! cost nobody a node, a volume or a reservation.
 
-use crate::objects::{capacity, claim, class, local_class, node, on, pod, sized, volume};
 use crate::world::World;
 use berth_core::api::Kind;
 use berth_core::names;
 use berth_scheduler::queue::Place;
 use berth_scheduler::scheduler::{Effect, Write};
+use berth_testing::{Manifest, capacity, claim, class, local_class, node, pod, sized, volume};
 use serde_json::{Value, json};
 
 const CLAIM: Kind = Kind::PersistentVolumeClaim;
@@ -29,7 +29,7 @@ fn the_volume_watch_is_behind_the_claim_watch() {
         node("n1"),
         class("fast", "disk.example.com"),
         claim("data", "fast", 5),
-        sized("db", 4, 0),
+        sized("db", 4),
     ]);
     world.api.edit(Kind::Pod, "default/db", |pod| {
         pod["spec"]["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
@@ -42,7 +42,7 @@ fn the_volume_watch_is_behind_the_claim_watch() {
         "the claim is bound"
     );
     // Somebody else would take the node at once.
-    world.create([sized("other", 4, 0)]);
+    world.create([sized("other", 4)]);
     world.settle();
     world.advance(30);
     world.assert_waits("default/other", "0/1 nodes are available: 1 Insufficient cpu.");
@@ -81,11 +81,11 @@ fn a_volume_that_never_comes_ends_the_wait_by_the_deadline() {
 /// A label that was put on a pod before it was bound arrives after the binding was answered.
 #[test]
 fn a_late_label_does_not_have_a_bound_pod_decided_again() {
-    let mut world = World::of([node("n1"), on("n1", sized("innocent", 2, 0)), sized("db", 2, 10)]);
+    let mut world = World::of([node("n1"), sized("innocent", 2).on("n1"), sized("db", 2).priority(10)]);
     world.settle_but_for_watches();
     assert_eq!(bindings(&world, "default/db"), 1, "it was bound");
     // What the watch brings now is older than the binding.
-    let mut late = sized("db", 2, 10);
+    let mut late = sized("db", 2).priority(10);
     late["metadata"]["uid"] = json!(world.api.text(Kind::Pod, "default/db", "/metadata/uid"));
     late["metadata"]["labels"] = json!({"late": "yes"});
     world.scheduler.upsert(&crate::api::decoded(&late), world.now);
@@ -110,7 +110,7 @@ fn alone(mut claim: Value) -> Value {
 /// A StatefulSet's pod was deleted and made again under its name, and only the new one was seen.
 #[test]
 fn a_pod_made_again_under_its_name_is_not_refused_because_of_itself() {
-    let mut disk = volume("pv1", "local", "n1", 10);
+    let mut disk = volume("pv1", "local", 10).on("n1");
     disk["spec"]["accessModes"] = json!(["ReadWriteOncePod"]);
     let mut world = World::of([
         node("n1"),
@@ -132,10 +132,10 @@ fn a_pod_made_again_under_its_name_is_not_refused_because_of_itself() {
 /// A pod that was bound is gone, and its namesake waits: nothing of the old binding may be taken for the new one's.
 #[test]
 fn a_namesake_of_a_bound_pod_is_decided_on() {
-    let mut world = World::of([node("n1"), sized("web-0", 3, 0)]);
+    let mut world = World::of([node("n1"), sized("web-0", 3)]);
     world.settle_but_for_watches();
     world.api.delete(Kind::Pod, "default/web-0");
-    world.create([sized("web-0", 4, 0)]);
+    world.create([sized("web-0", 4)]);
     // A list shows the newest state alone.
     let newest = world.api.changes.pop().expect("it was created");
     world.api.changes = vec![newest];
@@ -147,11 +147,11 @@ fn a_namesake_of_a_bound_pod_is_decided_on() {
 /// The node on which room is made dies with the victims still on it: room is made elsewhere.
 #[test]
 fn a_preemptor_whose_nominated_node_dies_looks_elsewhere() {
-    let mut world = World::of([node("n1"), on("n1", sized("first", 4, 0)), sized("urgent", 4, 10)]);
+    let mut world = World::of([node("n1"), sized("first", 4).on("n1"), sized("urgent", 4).priority(10)]);
     world.kubelet = false;
     world.settle();
     assert_eq!(world.scheduler.nominated_node("default/urgent"), Some("n1"));
-    world.create([node("n2"), on("n2", sized("second", 4, 0))]);
+    world.create([node("n2"), sized("second", 4).on("n2")]);
     world.settle();
     world.api.delete(Kind::Node, "n1");
     world.settle();
@@ -171,11 +171,11 @@ fn a_preemptor_whose_nominated_node_dies_looks_elsewhere() {
 /// The nominated node is cordoned: whoever leaves it, the pod cannot run there.
 #[test]
 fn a_preemptor_whose_nominated_node_is_cordoned_looks_elsewhere() {
-    let mut world = World::of([node("n1"), on("n1", sized("first", 4, 0)), sized("urgent", 4, 10)]);
+    let mut world = World::of([node("n1"), sized("first", 4).on("n1"), sized("urgent", 4).priority(10)]);
     world.kubelet = false;
     world.settle();
     assert_eq!(world.scheduler.nominated_node("default/urgent"), Some("n1"));
-    world.create([node("n2"), on("n2", sized("second", 4, 0))]);
+    world.create([node("n2"), sized("second", 4).on("n2")]);
     world
         .api
         .edit(Kind::Node, "n1", |node| node["spec"]["unschedulable"] = json!(true));
@@ -198,7 +198,7 @@ fn a_node_that_somebody_else_selected_is_not_overwritten() {
             node("n2"),
             local_class(),
             class("fast", "disk.example.com"),
-            volume("pv1", "local", "n1", 10),
+            volume("pv1", "local", 10).on("n1"),
             claim("old", "local", 5),
             claim("new", "fast", 5),
             pod("db", &["old", "new"]),
@@ -224,13 +224,13 @@ fn a_node_that_somebody_else_selected_is_not_overwritten() {
 #[test]
 fn a_reservation_by_a_user_is_not_marked_as_the_controllers() {
     let mark = "/metadata/annotations/pv.kubernetes.io~1bound-by-controller";
-    let mut reserved = volume("pv1", "local", "n1", 10);
+    let mut reserved = volume("pv1", "local", 10).on("n1");
     reserved["spec"]["claimRef"] = json!({"namespace": "default", "name": "data"});
     let mut world = World::of([
         node("n1"),
         local_class(),
         reserved,
-        volume("pv2", "local", "n1", 10),
+        volume("pv2", "local", 10).on("n1"),
         claim("data", "local", 5),
         claim("other", "local", 5),
         pod("db", &["data", "other"]),
@@ -248,7 +248,7 @@ fn a_reserved_volume_that_goes_to_another_claim_is_noticed_at_once() {
     let mut world = World::of([
         node("n1"),
         local_class(),
-        volume("pv1", "local", "n1", 10),
+        volume("pv1", "local", 10).on("n1"),
         claim("data", "local", 5),
         claim("thief", "local", 5),
         pod("db", &["data"]),
@@ -256,7 +256,7 @@ fn a_reserved_volume_that_goes_to_another_claim_is_noticed_at_once() {
     world.controller = false;
     world.settle();
     assert_eq!(world.api.text(VOLUME, "pv1", "/spec/claimRef/name"), "data");
-    world.create([volume("pv2", "local", "n1", 10)]);
+    world.create([volume("pv2", "local", 10).on("n1")]);
     world.api.edit(VOLUME, "pv1", |volume| {
         volume["spec"]["claimRef"] = json!({"namespace": "default", "name": "thief", "uid": "of-the-thief"});
     });
@@ -272,7 +272,7 @@ fn a_reserved_volume_that_goes_to_another_claim_is_noticed_at_once() {
 /// Without its maximum, the largest volume of a pool is as large as the pool.
 #[test]
 fn removing_the_maximum_volume_size_wakes_whoever_it_kept_out() {
-    let mut limited = capacity("fast", 100);
+    let mut limited = capacity("fast", "fast", 100).on("n1");
     limited["maximumVolumeSize"] = json!("1Gi");
     let driver = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": "disk.example.com"},
                         "spec": {"storageCapacity": true}});
@@ -289,13 +289,11 @@ fn removing_the_maximum_volume_size_wakes_whoever_it_kept_out() {
         "default/db",
         "0/1 nodes are available: 1 node(s) did not have enough free storage.",
     );
-    world
-        .api
-        .edit(Kind::CsiStorageCapacity, "default/capacity-fast", |capacity| {
-            if let Some(fields) = capacity.as_object_mut() {
-                fields.remove("maximumVolumeSize");
-            }
-        });
+    world.api.edit(Kind::CsiStorageCapacity, "default/fast", |capacity| {
+        if let Some(fields) = capacity.as_object_mut() {
+            fields.remove("maximumVolumeSize");
+        }
+    });
     world.settle();
     world.advance(11);
     world.assert_on("default/db", "n1");
@@ -308,7 +306,7 @@ fn a_pod_says_where_it_is_going_while_its_volumes_are_bound() {
         node("n1"),
         class("fast", "disk.example.com"),
         local_class(),
-        volume("pv1", "local", "n1", 10),
+        volume("pv1", "local", 10).on("n1"),
         claim("data", "fast", 5),
         claim("existing", "local", 5),
         pod("db", &["data"]),
@@ -345,9 +343,9 @@ fn a_nomination_follows_what_others_say_later() {
     let mut world = World::of([
         node("n1"),
         node("n2"),
-        on("n1", sized("first", 4, 0)),
-        on("n2", sized("second", 4, 20)),
-        sized("urgent", 4, 10),
+        sized("first", 4).on("n1"),
+        sized("second", 4).priority(20).on("n2"),
+        sized("urgent", 4).priority(10),
     ]);
     world.kubelet = false;
     world.settle();
@@ -365,7 +363,7 @@ fn a_nomination_follows_what_others_say_later() {
 /// What this scheduler said itself comes back by the watch, late: it is no news.
 #[test]
 fn an_own_nomination_that_comes_back_late_is_no_news() {
-    let mut world = World::of([node("n1"), on("n1", sized("first", 4, 0)), sized("urgent", 4, 10)]);
+    let mut world = World::of([node("n1"), sized("first", 4).on("n1"), sized("urgent", 4).priority(10)]);
     world.late = vec![Kind::Pod];
     world
         .api
@@ -394,7 +392,7 @@ fn an_own_nomination_that_comes_back_late_is_no_news() {
 #[test]
 fn a_claim_that_moves_to_another_volume_frees_an_attach_slot() {
     let csi_volume = |name: &str, driver: &str, claim: &str| {
-        let mut volume = volume(name, "fast", "n1", 10);
+        let mut volume = volume(name, "fast", 10).on("n1");
         volume["spec"]["csi"] = json!({"driver": driver, "volumeHandle": name});
         if let Some(spec) = volume["spec"].as_object_mut() {
             spec.remove("local");
@@ -418,7 +416,7 @@ fn a_claim_that_moves_to_another_volume_frees_an_attach_slot() {
             class("fast", "disk.example.com"),
             limits.clone(),
             claim("moving", "fast", 5),
-            on("n1", pod("running", &["moving"])),
+            pod("running", &["moving"]).on("n1"),
             csi_volume("pv1", "disk.example.com", "data"),
             bound("data", "pv1"),
             pod("db", &["data"]),
@@ -450,7 +448,7 @@ fn a_claim_that_moves_to_another_volume_frees_an_attach_slot() {
 /// Another scheduler bound the pod to the very node that was chosen here: it is not told as this one's deed.
 #[test]
 fn a_pod_that_another_scheduler_bound_to_the_same_node_is_told_once() {
-    let mut world = World::of([node("n1"), sized("db", 1, 0)]);
+    let mut world = World::of([node("n1"), sized("db", 1)]);
     world.deliver();
     assert!(world.scheduler.step(world.now));
     let binding = world.scheduler.take_effects();

@@ -1,9 +1,9 @@
 //! Whatever goes wrong in whatever order: when all is quiet again, what the scheduler holds is what the API says.
 
-use crate::objects::{claim, class, local_class, node, on, pod, sized, volume};
 use crate::world::{Fault, World};
 use berth_core::api::Kind;
 use berth_core::names;
+use berth_testing::{Manifest, claim, class, local_class, node, pod, sized, volume};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -66,9 +66,9 @@ fn objects() -> Vec<Value> {
         node("n3"),
         local_class(),
         class("fast", "disk.example.com"),
-        volume("pv1", "local", "n1", 10),
-        volume("pv2", "local", "n2", 10),
-        volume("pv3", "local", "n2", 20),
+        volume("pv1", "local", 10).on("n1"),
+        volume("pv2", "local", 10).on("n2"),
+        volume("pv3", "local", 20).on("n2"),
         claim("a", "local", 5),
         claim("b", "local", 15),
         claim("c", "fast", 5),
@@ -78,8 +78,8 @@ fn objects() -> Vec<Value> {
         prioritized(pod("three", &["b", "c"]), 0, 3),
         prioritized(pod("four", &["c"]), 10, 4),
         prioritized(pod("five", &["d"]), 3, 2),
-        sized("six", 3, 7),
-        on("n1", sized("seven", 2, 1)),
+        sized("six", 3).priority(7),
+        sized("seven", 2).priority(1).on("n1"),
     ]
 }
 

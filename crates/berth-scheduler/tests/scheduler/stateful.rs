@@ -1,15 +1,15 @@
 //! The end-to-end tests that the volume scheduling design names.
 
-use crate::objects::{claim, class, local_class, member, node, pod, volume};
 use crate::world::World;
 use berth_core::api::Kind;
+use berth_testing::{Manifest, claim, class, local_class, member, node, pod, volume};
 use serde_json::{Value, json};
 
 /// Three nodes, and local volumes on some of them.
 fn cluster(volumes_on: &[&str]) -> World {
     let nodes = ["n1", "n2", "n3"].map(node);
     let volumes = volumes_on.iter().enumerate();
-    let volumes = volumes.map(|(index, node)| volume(&format!("pv{index}"), "local", node, 10));
+    let volumes = volumes.map(|(index, node)| volume(&format!("pv{index}"), "local", 10).on(node));
     World::of(nodes.into_iter().chain([local_class()]).chain(volumes))
 }
 
@@ -104,7 +104,7 @@ fn fallback_to_provisioning_when_the_existing_volumes_do_not_suit() {
     let mut world = World::of([
         node("n1"),
         class("fast", "disk.example.com"),
-        volume("too-small", "fast", "n1", 1),
+        volume("too-small", "fast", 1).on("n1"),
         claim("data", "fast", 5),
         pod("db", &["data"]),
     ]);

@@ -7,6 +7,7 @@ use berth_scheduler::examine::examine;
 use berth_scheduler::profile::Profile;
 use berth_scheduler::queue::Place;
 use berth_scheduler::scheduler::{Effect, Scheduler, Settings, Write, WriteOutcome};
+use berth_testing::{Manifest, volume};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -265,7 +266,7 @@ impl World {
             let Some(node) = node.filter(|_| wanted && self.api.get(Kind::PersistentVolume, &made).is_none()) else {
                 continue;
             };
-            let mut volume = crate::objects::volume(&made, class, node, 100);
+            let mut volume = volume(&made, class, 100).on(node);
             volume["spec"]["claimRef"] = json!({"namespace": claim["metadata"]["namespace"],
                 "name": claim["metadata"]["name"], "uid": claim["metadata"]["uid"]});
             self.api.put(volume);

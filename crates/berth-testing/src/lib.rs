@@ -1,0 +1,29 @@
+//! Objects for tests, as JSON: a constructor for each kind that many tests need, and words ([`Manifest`]) to change what it
+//! made. Whatever a constructor does not take as a parameter, it sets to what most tests want.
+//!
+//! ```
+//! use berth_testing::{Manifest, claim, local_class, node, pod, volume};
+//!
+//! let story = [
+//!     node("n1").zone("a"),
+//!     local_class(),
+//!     volume("disk", "local", 10).on("n1"),
+//!     claim("data", "local", 5).label("tier", "gold"),
+//!     pod("db", &["data"]).requests("cpu", "2").priority(10),
+//! ];
+//! assert_eq!(story[4]["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"], "data");
+//! ```
+//!
+//! For tests alone: no crate that is shipped depends on it. It knows `berth-core` and nothing else of the workspace, so that
+//! the tests of every crate can use it.
+
+// A test that asks for what cannot be made fails loudly.
+#![allow(clippy::panic, clippy::expect_used)]
+
+mod manifest;
+mod objects;
+
+pub use manifest::Manifest;
+pub use objects::{
+    capacity, claim, class, csi_node, local_class, member, node, object, pod, sized, volume, volumes, workload,
+};
