@@ -102,6 +102,14 @@ impl Objects {
         names.insert(key.name, object);
     }
 
+    /// Whether an object tells nothing new: this state of it is there, or a later one, or a namesake that came after it. For
+    /// objects of one server, whose resource versions are numbers that grow.
+    #[must_use]
+    pub fn knows(&self, object: &Value) -> bool {
+        let known = self.find(&key_of(object)).and_then(version);
+        known.zip(version(object)).is_some_and(|(known, told)| known >= told)
+    }
+
     /// Takes an object out.
     pub fn remove(&mut self, key: &ObjectKey) -> Option<Value> {
         let object = self
@@ -214,11 +222,14 @@ fn is_indexed_alike(known: &Value, object: &Value) -> bool {
 /// Whether the known state of an object came after the one at hand. Resource versions of one server are numbers;
 /// those of another object of the same name, or no numbers at all, say nothing.
 fn is_newer(known: &Value, object: &Value) -> bool {
-    let version = |of: &Value| field::text(of, "/metadata/resourceVersion").parse::<u64>().ok();
     field::uid(known) == field::uid(object)
         && version(known)
             .zip(version(object))
             .is_some_and(|(known, found)| known > found)
+}
+
+fn version(object: &Value) -> Option<u64> {
+    field::text(object, "/metadata/resourceVersion").parse().ok()
 }
 
 impl View for Objects {

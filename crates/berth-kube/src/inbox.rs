@@ -73,8 +73,13 @@ struct ForwardWhole {
 }
 
 impl Sink<Whole> for ForwardWhole {
-    async fn take(&mut self, difference: Difference<Whole>) -> bool {
+    async fn take(&mut self, mut difference: Difference<Whole>) -> bool {
         let resource = self.resource;
+        for change in &mut difference.changes {
+            if let Change::Applied(whole) = change {
+                whole.say_kind(resource);
+            }
+        }
         self.sender.send(Message { resource, difference }).await.is_ok()
     }
 
@@ -152,7 +157,7 @@ impl<T: Watched> Sink<T> for Forward<T> {
         }
         let changes = difference.changes.into_iter().map(|change| match change {
             Change::Applied(object) => Change::Applied(object.into()),
-            Change::Removed(name) => Change::Removed(name),
+            Change::Removed { name, uid } => Change::Removed { name, uid },
             Change::Broken { name, problem } => {
                 self.metrics.broken(T::KIND);
                 let (namespace, of_name) = &name;

@@ -23,6 +23,7 @@ use crate::watch::Change;
 use berth_core::dispute::Disputes;
 use berth_core::effect::{Effect, Event, ObjectKey, Refusal, When};
 use jiff::{SignedDuration, Timestamp};
+use rustc_hash::FxHashMap;
 use std::future::Future;
 use std::pin::Pin;
 use tokio::task::JoinSet;
@@ -69,7 +70,8 @@ pub trait Reconciler: Send + 'static {
     fn remove(&mut self, key: &ObjectKey) -> Vec<ObjectKey>;
 
     /// Takes in an object as the server answered to a write or a read of ours. Not asked for a namesake of the object that is
-    /// known. An object that is not known may be gone again by now: take it in only if its end cannot be missed.
+    /// known, nor for one that a watch saw go while effects on it were in flight. One that a [`Job`] made is not known to be in
+    /// flight, and may be gone again by now: take it in only if its end cannot be missed.
     fn answered(&mut self, answer: &Answer) -> Vec<ObjectKey>;
 
     /// Which state of an object is known; nothing if it is not known at all.
@@ -143,6 +145,8 @@ pub struct Keyed<R: Reconciler> {
     queue: Queue<ObjectKey>,
     disputes: Disputes,
     inbox: Inbox<R::Object>,
+    /// Uids of objects that a watch saw go while effects on them were in flight: answers about them are older than that.
+    ended: FxHashMap<ObjectKey, Box<str>>,
     workers: JoinSet<Finished<R::Report>>,
     /// A moment by both clocks: times of day follow the clock by which the loop sleeps.
     started: (Instant, Timestamp),
@@ -165,6 +169,7 @@ impl<R: Reconciler> Keyed<R> {
             options,
             disputes: Disputes::default(),
             inbox,
+            ended: FxHashMap::default(),
             workers: JoinSet::new(),
             started: (Instant::now(), Timestamp::now()),
         }
@@ -333,19 +338,20 @@ impl<R: Reconciler> Keyed<R> {
         self.disputes
             .written(effects.get(..outcome.done).unwrap_or(&effects), self.now());
         for gone in &outcome.gone {
-            let known = self.reconciler.version(&gone.key);
-            if known.is_some_and(|known| gone.uid.is_empty() || known.uid == gone.uid) {
-                let keys = self.reconciler.remove(&gone.key);
+            if self.reconciler.version(&gone.key).is_some() {
+                let keys = self.remove(&gone.key, &gone.uid);
                 self.push(keys);
             }
         }
         for answer in &outcome.fresh {
             let known = self.reconciler.version(&answer.key);
-            if known.is_none_or(|known| known.uid == answer.uid) {
+            let ended = self.ended.get(&answer.key).is_some_and(|uid| **uid == *answer.uid);
+            if !ended && known.is_none_or(|known| known.uid == answer.uid) {
                 let keys = self.reconciler.answered(answer);
                 self.push(keys);
             }
         }
+        touched.iter().for_each(|key| drop(self.ended.remove(key)));
         if let Some(report) = report {
             self.reconciler.reported(&key, report);
         }
@@ -371,6 +377,15 @@ impl<R: Reconciler> Keyed<R> {
         if known.is_some_and(|version| !ours(&version)) {
             self.queue.hurry(key);
         }
+    }
+
+    /// Forgets an object. One of the same name and another uid came after it, and stays.
+    fn remove(&mut self, key: &ObjectKey, uid: &str) -> Vec<ObjectKey> {
+        let another = |known: Version| !uid.is_empty() && !known.uid.is_empty() && known.uid != uid;
+        if self.reconciler.version(key).is_some_and(another) {
+            return Vec::new();
+        }
+        self.reconciler.remove(key)
     }
 
     /// Takes down when a key comes back.
@@ -411,8 +426,16 @@ impl<R: Reconciler> Keyed<R> {
         for change in difference.changes {
             let keys = match change {
                 Change::Applied(object) => self.reconciler.apply(object),
-                Change::Removed((namespace, name)) => {
-                    self.reconciler.remove(&ObjectKey::new(resource.kind, namespace, name))
+                Change::Removed {
+                    name: (namespace, name),
+                    uid,
+                } => {
+                    let key = ObjectKey::new(resource.kind, namespace, name);
+                    let keys = self.remove(&key, &uid);
+                    if self.queue.is_locked(&key) {
+                        self.ended.insert(key, uid);
+                    }
+                    keys
                 }
                 // What was known still stands: an object that cannot be read is not gone.
                 Change::Broken { .. } => Vec::new(),

@@ -143,6 +143,11 @@ impl<Key: Clone + Eq + Hash + Ord> Queue<Key> {
         }
     }
 
+    /// Whether effects on an object are in flight.
+    pub(crate) fn is_locked(&self, key: &Key) -> bool {
+        self.locked.contains_key(key)
+    }
+
     /// Ends [`Queue::lock`] and brings back who waited.
     pub(crate) fn unlock(&mut self, touched: &[Key]) {
         for key in touched {

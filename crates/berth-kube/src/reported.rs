@@ -47,7 +47,10 @@ impl Known {
             ..CsiDriver::default()
         };
         match (driver, report) {
-            (None, None) => Change::Removed(name.clone()),
+            (None, None) => Change::Removed {
+                name: name.clone(),
+                uid: Box::default(),
+            },
             (Some(driver), None) => Change::Applied(driver.clone()),
             (driver, Some(report)) => {
                 let mut driver = driver.cloned().unwrap_or_else(without_object);
@@ -64,7 +67,7 @@ impl Known {
                 self.drivers.insert(name.1.clone(), driver);
                 name
             }
-            Change::Removed(name) => {
+            Change::Removed { name, .. } => {
                 self.drivers.remove(&name.1);
                 name
             }
@@ -87,7 +90,7 @@ impl Known {
                 };
                 (String::new(), name)
             }
-            Change::Removed(name) => {
+            Change::Removed { name, .. } => {
                 self.reports.remove(&name.1);
                 name
             }
@@ -195,11 +198,21 @@ mod tests {
             known.take_report(report("d", json!({"storage": 3}))).is_none(),
             "what was known still stands"
         );
-        let change = known.take_report(Change::Removed(name.clone())).unwrap();
+        let (name, uid) = (name, Box::default());
+        let change = known
+            .take_report(Change::Removed {
+                name: name.clone(),
+                uid,
+            })
+            .unwrap();
         assert!(classes(&change).is_empty());
         let Change::Applied(plain) = &change else { panic!() };
         assert_eq!(plain.spec.capacity_tracking, None);
-        assert!(matches!(known.take_driver(Change::Removed(name)), Change::Removed(_)));
+        let removed = Change::Removed {
+            name,
+            uid: Box::default(),
+        };
+        assert!(matches!(known.take_driver(removed), Change::Removed { .. }));
     }
 
     fn listed<T>() -> Difference<T> {

@@ -200,8 +200,18 @@ watched!(
 #[derive(Clone, Debug, PartialEq)]
 pub struct Whole {
     metadata: ObjectMeta,
-    /// The object. What a list left out of its items, kind and API version, is left out here too.
+    /// The object. What a list leaves out of its items, kind and API version, is left out here until somebody says it.
     pub value: Value,
+}
+
+impl Whole {
+    /// Says what the object is: the items of a list do not.
+    pub(crate) fn say_kind(&mut self, resource: Resource) {
+        if let Value::Object(fields) = &mut self.value {
+            fields.insert("apiVersion".to_owned(), Value::String(resource.api_version()));
+            fields.insert("kind".to_owned(), Value::String(resource.kind.to_owned()));
+        }
+    }
 }
 
 impl<'de> Deserialize<'de> for Whole {

@@ -48,7 +48,12 @@ pub enum Change<T> {
     /// The object is now like this.
     Applied(T),
     /// The object is gone.
-    Removed(ObjectName),
+    Removed {
+        /// The object.
+        name: ObjectName,
+        /// The uid of the one that is gone, empty if it is not known: one of the same name with another uid may be there.
+        uid: Box<str>,
+    },
     /// The object cannot be decoded. What was known of it still stands.
     Broken {
         /// The object, as far as its name could be read.
@@ -409,9 +414,9 @@ impl<T: Watchable> Watcher<T> {
                 problem: "a list without a version".to_owned(),
             });
         }
-        let gone = self.known.keys().filter(|name| !listed.contains_key(*name));
-        changes.extend(gone.cloned().map(Change::Removed));
-        self.known = listed;
+        let known = std::mem::replace(&mut self.known, listed);
+        let gone = known.into_iter().filter(|(name, _)| !self.known.contains_key(name));
+        changes.extend(gone.map(|(name, Seen { uid, .. })| Change::Removed { name, uid }));
         self.version = Some(version);
         let relisted = true;
         let wanted = sink.take(Difference { changes, relisted }).await;
@@ -439,8 +444,11 @@ impl<T: Watchable> Watcher<T> {
 
     /// An object that was deleted and made again under its name, unseen, is another one: the old one is gone first.
     fn tell_replaced(&self, name: &ObjectName, uid: &str, changes: &mut Vec<Change<T>>) {
-        if self.known.get(name).is_some_and(|known| known.is_another(uid)) {
-            changes.push(Change::Removed(name.clone()));
+        if let Some(known) = self.known.get(name).filter(|known| known.is_another(uid)) {
+            changes.push(Change::Removed {
+                name: name.clone(),
+                uid: known.uid.clone(),
+            });
         }
     }
 
@@ -516,12 +524,12 @@ impl<T: Watchable> Watcher<T> {
                 return;
             }
             ("DELETED", decoded) => {
-                let (name, version) = match decoded {
-                    Ok(object) => (name_of(object.metadata()), object.metadata().resource_version.clone()),
-                    Err((metadata, _)) => ((metadata.namespace, metadata.name), metadata.resource_version),
+                let (name, Seen { uid, version }) = match decoded {
+                    Ok(object) => seen(object.metadata()),
+                    Err((metadata, _)) => metadata.seen(),
                 };
                 self.known.remove(&name);
-                changes.push(Change::Removed(name));
+                changes.push(Change::Removed { name, uid });
                 self.version = Some(version);
                 return;
             }
@@ -546,11 +554,7 @@ fn seen(metadata: &ObjectMeta) -> (ObjectName, Seen) {
         uid: metadata.uid.as_str().into(),
         version: metadata.resource_version.clone(),
     };
-    (name_of(metadata), seen)
-}
-
-fn name_of(metadata: &ObjectMeta) -> ObjectName {
-    (metadata.namespace.clone(), metadata.name.clone())
+    ((metadata.namespace.clone(), metadata.name.clone()), seen)
 }
 
 fn decode<T: Watchable>(object: &RawValue) -> Result<T, (LooseMeta, String)> {

@@ -30,7 +30,7 @@ use tokio::time::sleep;
 /// Steps that were run, with the name of the claim.
 type Steps = Arc<Mutex<Vec<String>>>;
 
-/// Wants a label on every claim; looks again at claims that say after how many seconds.
+/// Wants a label on every claim; looks again at claims that say after how many seconds, and wants a copy of those that say so.
 #[derive(Default)]
 struct Labeller {
     claims: BTreeMap<ObjectKey, Value>,
@@ -38,8 +38,7 @@ struct Labeller {
 }
 
 impl Labeller {
-    fn insert(&mut self, mut claim: Value) -> Vec<ObjectKey> {
-        claim["kind"] = json!("PersistentVolumeClaim");
+    fn insert(&mut self, claim: Value) -> Vec<ObjectKey> {
         let key = Target::of_value(&claim).key;
         let version = |claim: &Value| {
             claim["metadata"]["resourceVersion"]
@@ -98,6 +97,16 @@ impl Reconciler for Labeller {
             let at = now + SignedDuration::from_secs(seconds.parse().unwrap());
             let (key, when) = (key.clone(), When::At(at));
             return Work::Effects(vec![Effect::LookAgain { key, when }]);
+        }
+        let name = format!("{}-copy", key.name);
+        let has_copy = self.claims.contains_key(&ObjectKey::claim("default", &name));
+        if claim["metadata"]["annotations"]["copy"] == "yes" && !has_copy {
+            let metadata = json!({"name": name, "namespace": "default", "labels": {"wanted": "yes"}});
+            let copy = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata,
+                "spec": claim["spec"]});
+            let when = When::At(now + SignedDuration::from_secs(1));
+            let again = Effect::LookAgain { key: key.clone(), when };
+            return Work::Effects(vec![Effect::Create(Box::new(copy)), again]);
         }
         if claim["metadata"]["labels"]["wanted"] == "yes" {
             return Work::Effects(Vec::new());
@@ -253,5 +262,47 @@ async fn an_object_that_a_write_finds_gone_is_forgotten_before_the_watch_says_so
     let tries = gate.asked("PATCH ");
     sleep(Duration::from_secs(90)).await;
     assert_eq!(gate.asked("PATCH "), tries, "it is not there");
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_made_is_not_made_again_while_the_watch_is_silent() {
+    let cluster = Cluster::new();
+    create_pair(&cluster, "c").await;
+    edit(&cluster, "c", &json!({"metadata": {"annotations": {"copy": "yes"}}})).await;
+    let gate = Gate::new(&cluster.server);
+    gate.decide(|asked| match asked.contains("watch=true") {
+        true => Verdict::Hang,
+        false => Verdict::Pass,
+    });
+    let running = start(&gate);
+    eventually("its step saw the copy", || async { running.steps_of("c") > 1 }).await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(gate.asked("POST "), 1);
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_went_before_its_answer_came_is_not_taken_for_there() {
+    let cluster = Cluster::new();
+    create_pair(&cluster, "c").await;
+    edit(&cluster, "c", &json!({"metadata": {"annotations": {"copy": "yes"}}})).await;
+    let gate = Gate::new(&cluster.server);
+    gate.decide(|asked| match asked.starts_with("POST ") {
+        true => Verdict::Slow(Duration::from_secs(5)),
+        false => Verdict::Pass,
+    });
+    let running = start(&gate);
+    let copy = || async {
+        cluster
+            .get(Kind::PersistentVolumeClaim, "default", "c-copy")
+            .await
+            .is_some()
+    };
+    eventually("the copy is made", copy).await;
+    cluster.remove(Kind::PersistentVolumeClaim, "default", "c-copy").await;
+    sleep(Duration::from_secs(4)).await;
+    assert_eq!(gate.asked("POST "), 1, "the answer is on its way");
+    eventually("the copy is made again", copy).await;
     running.stop().await;
 }

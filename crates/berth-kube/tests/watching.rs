@@ -107,7 +107,7 @@ async fn check(answers: Vec<(StatusCode, String)>, expected: &[&[&str]]) -> Vec<
 fn text(change: &Change<PersistentVolume>) -> String {
     match change {
         Change::Applied(volume) => format!("{}@{}", volume.metadata.name, volume.metadata.resource_version),
-        Change::Removed((_, name)) => format!("{name} gone"),
+        Change::Removed { name: (_, name), .. } => format!("{name} gone"),
         Change::Broken { name: (_, name), .. } => format!("{name} broken"),
     }
 }

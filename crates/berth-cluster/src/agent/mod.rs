@@ -102,7 +102,7 @@ pub fn step(view: &dyn View, node: &str, mode: Mode, settings: &Settings, now: T
         return step;
     }
     if mode == Mode::Cordon && !field::flag(found, "/spec/unschedulable") {
-        step.patch(found, "cordon", json!({"spec": {"unschedulable": true}}));
+        step.effects.push(set_unschedulable(found, Some(true)));
     }
     if settings.heartbeats {
         heartbeat::beat(view, found, now, &mut step);
@@ -167,7 +167,13 @@ fn waits(pod: &Value, node: &Value, message: &str, now: Timestamp, step: &mut St
 /// Makes a node schedulable again.
 #[must_use]
 pub fn uncordon(node: &Value) -> Effect {
-    step::patch(node, "uncordon", json!({"spec": {"unschedulable": null}}))
+    set_unschedulable(node, None)
+}
+
+/// One write with two values: whoever follows writes sees that the agent itself takes back what it wrote.
+fn set_unschedulable(node: &Value, unschedulable: Option<bool>) -> Effect {
+    let body = json!({"spec": {"unschedulable": unschedulable}});
+    step::patch(node, "set_unschedulable", body)
 }
 
 struct Agent<'a> {

@@ -216,7 +216,10 @@ impl Owner {
                     self.ledger.seen(&object, &self.options.settings.profiles);
                     self.scheduler.upsert(&object, now);
                 }
-                Change::Removed((namespace, name)) => {
+                Change::Removed {
+                    name: (namespace, name),
+                    ..
+                } => {
                     if kind == Kind::Pod {
                         self.ledger.gone(&namespace, &name);
                     }

@@ -26,6 +26,8 @@ pub enum Verdict {
     Answer(StatusCode, &'static str),
     /// It is not carried out, and this is the answer, after some time.
     Late(StatusCode, &'static str, Duration),
+    /// It is carried out at once, and answered after some time.
+    Slow(Duration),
     /// It is not carried out, and there is no answer.
     Hang,
     /// It is carried out, and there is no answer.
@@ -90,9 +92,12 @@ impl Service<Request<Body>> for Gate {
                 verdict => verdict,
             };
             match verdict {
-                Verdict::Pass => {
+                Verdict::Pass | Verdict::Slow(_) => {
                     let response: Response<ResponseBody> =
                         inner.call(request).await.unwrap_or_else(|never| match never {});
+                    if let Verdict::Slow(after) = verdict {
+                        tokio::time::sleep(after).await;
+                    }
                     Ok(response.map(|body| body.map_err(BoxError::from).boxed_unsync()))
                 }
                 Verdict::Answer(status, body) => {

@@ -82,7 +82,7 @@ fn left_out(objects: &[LeftOut]) -> Option<String> {
 
 /// Whether some part of a control plane reads a kind.
 fn is_needed(kind: &str) -> bool {
-    super::carry::resources().iter().any(|resource| resource.kind == kind)
+    super::steps::resources().iter().any(|resource| resource.kind == kind)
         || berth_core::api::Kind::ALL.iter().any(|one| one.name() == kind)
 }
 

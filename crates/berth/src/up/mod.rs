@@ -4,8 +4,6 @@
 //! through a client without a socket, the workload controllers and node agents, and a line on standard output for
 //! each event. Whatever part ends first ends the rest.
 
-mod carry;
-mod clock;
 mod components;
 mod csi;
 mod kubeconfig;

@@ -1,66 +1,62 @@
-//! Runs the workload controllers and node agents against an API server.
+//! The workload controllers and node agents, as the loop for keyed work drives them.
 //!
-//! One task owns the view. Watches bring news to it, news and time bring work, and the effects of each piece of work
-//! are carried out before the next one is looked at: so a step always sees what was written before it.
+//! A key is a workload, a disruption budget, a node or a pod on a node. Steps read whole objects, also those that other
+//! steps wrote: so one list of effects is carried out at a time, and what it changed is in the view before the next step.
 
-use super::carry::{Carrier, resources};
-use super::clock::Clock;
 use super::components::{Chosen, Component};
 use super::csi::{Concerned, Drivers};
 use super::{FIELD_MANAGER, Parts};
+use anyhow::ensure;
 use berth_cluster::agent::{self, Mode};
 use berth_cluster::names::NODE_LEASES;
 use berth_cluster::workloads::{self, Workloads};
 use berth_cluster::{Objects, Step, View, disruption, field, key_for, key_of, lifecycle};
-use berth_core::effect::{Effect, ObjectKey, Refusal};
+use berth_core::api::Kind;
+use berth_core::effect::{Effect, ObjectKey, When};
 use berth_kube::api::Api;
 use berth_kube::backoff::Backoff;
+use berth_kube::endpoint::Health;
+use berth_kube::executor::{Answer, Executor};
+use berth_kube::inbox::Inbox;
+use berth_kube::keyed::{Keyed, Options, Reconciler, Version, Work};
+use berth_kube::recorder::recorder;
 use berth_kube::resource::{Resource, Whole};
-use berth_kube::watch::{Change, Difference, Sink, watch_resource};
 use berth_kube::{CancellationToken, Client};
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 
-/// Differences that may wait; watches wait when it is full.
-const CAPACITY: usize = 64;
+/// Lists of effects at a time. With one, writes come in the order of decisions, as in a simulation.
+const WORKERS: usize = 1;
+/// Every step says itself when it is to be run again, so this is for what nobody thought of.
+const RESYNC: Duration = Duration::from_secs(600);
+/// How long the last list of effects may take at the end. The API server is in the same process.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// How long a volume may take to be ready before the user hears of it: the phase of a claim is written a moment after
 /// the claim is bound, and kubelets look again before they say anything.
 const MOUNT_PATIENCE: jiff::SignedDuration = jiff::SignedDuration::from_millis(500);
 
-/// Something to look after.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Work {
-    /// A workload. Before nodes and pods, because those are the end of the way.
-    Workload(ObjectKey),
-    /// A disruption budget.
-    Budget(ObjectKey),
-    /// A node, its lease and its pods.
-    Node(String),
-    /// One pod of a node.
-    Pod(ObjectKey),
-}
-
-/// What a watch brings.
-struct News {
-    resource: Resource,
-    difference: Difference<Whole>,
-}
-
-struct Forward {
-    resource: Resource,
-    sender: mpsc::Sender<News>,
-}
-
-impl Sink<Whole> for Forward {
-    async fn take(&mut self, difference: Difference<Whole>) -> bool {
-        let resource = self.resource;
-        self.sender.send(News { resource, difference }).await.is_ok()
-    }
+/// The kinds that steps read and write.
+pub(super) fn resources() -> Vec<Resource> {
+    vec![
+        Resource::of(Kind::Node),
+        Resource::of(Kind::Pod),
+        Resource::of(Kind::PersistentVolume),
+        Resource::of(Kind::PersistentVolumeClaim),
+        Resource::of(Kind::CsiDriver),
+        Resource::of(Kind::StatefulSet),
+        Resource::of(Kind::ReplicaSet),
+        Resource::of(Kind::ReplicationController),
+        Resource::DEPLOYMENTS,
+        Resource::DAEMON_SETS,
+        Resource::JOBS,
+        Resource::CRON_JOBS,
+        Resource::CONTROLLER_REVISIONS,
+        Resource::of(Kind::PodDisruptionBudget),
+        Resource::LEASES,
+    ]
 }
 
 /// Starts the chosen ones.
@@ -76,17 +72,18 @@ pub(super) fn start(
         return;
     }
     let api = Api::new(client.clone(), FIELD_MANAGER);
-    let (sender, inbox) = mpsc::channel(CAPACITY);
-    let mut watches = JoinSet::new();
-    for resource in resources() {
-        let forward = Forward {
-            resource,
-            sender: sender.clone(),
-        };
-        watches.spawn(watch_resource(api.clone(), resource, forward, cancel.clone()));
-    }
-    let owner = Owner {
-        carrier: Carrier::new(api, cancel.clone()),
+    let (cancel, stop) = (cancel.clone(), cancel.child_token());
+    let options = Options {
+        workers: WORKERS,
+        resync: RESYNC,
+        backoff: Backoff::EFFECT,
+        grace: GRACE,
+        health: Health::default(),
+    };
+    let (inbox, mut tasks) = Inbox::of_whole(&api, &resources(), &options.health, &stop);
+    let (recorder, writer) = recorder(api.clone(), "berth", "berth");
+    tasks.spawn(writer.run(stop.clone()));
+    let steps = Steps {
         view: Objects::default(),
         // Names need not be the same in every run of a live cluster.
         workloads: workloads.then(|| Workloads::new(Timestamp::now().as_nanosecond() as u64)),
@@ -95,295 +92,236 @@ pub(super) fn start(
             ..agent::Settings::default()
         }),
         drivers: drivers.filter(|_| agents),
-        inbox,
-        listed: BTreeSet::new(),
-        work: BTreeSet::new(),
-        later: BTreeSet::new(),
-        failures: BTreeMap::new(),
         waiting_pods: BTreeMap::new(),
-        modes: BTreeMap::new(),
-        clock: Clock::start(),
+        cordoned: BTreeSet::new(),
     };
-    let cancel = cancel.clone();
+    let keyed = Keyed::new(steps, Executor::new(api, recorder), options, inbox);
     parts.spawn(async move {
-        owner.run(cancel).await;
-        while watches.join_next().await.is_some() {}
+        keyed.run(stop.clone()).await;
+        // The watches end, and the events that were told are written.
+        stop.cancel();
+        while tasks.join_next().await.is_some() {}
+        ensure!(cancel.is_cancelled(), "the workload controllers and node agents ended");
         Ok(())
     });
 }
 
-struct Owner {
-    carrier: Carrier,
+struct Steps {
     view: Objects,
     workloads: Option<Workloads>,
     agents: Option<agent::Settings>,
     /// CSI drivers beside the agents.
     drivers: Option<Drivers>,
-    inbox: mpsc::Receiver<News>,
-    listed: BTreeSet<&'static str>,
-    work: BTreeSet<Work>,
-    later: BTreeSet<(Timestamp, Work)>,
-    failures: BTreeMap<Work, u32>,
     /// Pods on nodes that do not run yet, since when: a claim or volume may be what they wait for.
     waiting_pods: BTreeMap<ObjectKey, Timestamp>,
-    /// The last mode of each node's agent that was not the usual one.
-    modes: BTreeMap<String, Mode>,
-    clock: Clock,
+    /// Nodes whose agents marked them unschedulable, and have not taken that back.
+    cordoned: BTreeSet<String>,
 }
 
-impl Owner {
-    async fn run(mut self, cancel: CancellationToken) {
-        loop {
-            self.bring_due();
-            let ready = self.listed.len() == resources().len() && !self.work.is_empty();
-            let wait = self.time_to_next();
-            tokio::select! {
-                biased;
-                () = cancel.cancelled() => break,
-                news = self.inbox.recv() => match news {
-                    Some(news) => self.take(news),
-                    None => break,
-                },
-                concerned = news_of(&mut self.drivers) => self.hear(concerned),
-                () = std::future::ready(()), if ready => self.work_on_one().await,
-                () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() && !ready => {}
-            }
-        }
-        self.carrier.finish().await;
+impl Reconciler for Steps {
+    type Object = Whole;
+    type Report = ();
+
+    fn apply(&mut self, object: Whole) -> Vec<ObjectKey> {
+        self.take_in(object.value)
     }
 
-    fn bring_due(&mut self) {
-        let now = self.clock.now();
-        while let Some((at, _)) = self.later.first()
-            && *at <= now
-        {
-            if let Some((_, work)) = self.later.pop_first() {
-                self.work.insert(work);
-            }
-        }
-    }
-
-    fn time_to_next(&self) -> Option<Duration> {
-        let (at, _) = self.later.first()?;
-        // A little late rather than a little early: a step that is run too early has nothing to do.
-        let wait = Duration::try_from(at.duration_since(self.clock.now())).unwrap_or_default();
-        Some(wait + Duration::from_millis(1))
-    }
-
-    fn take(&mut self, news: News) {
-        let News { resource, difference } = news;
-        for change in difference.changes {
-            match change {
-                Change::Applied(mut whole) => {
-                    // Items of a list do not say what they are.
-                    field::set(&mut whole.value, &["apiVersion"], json!(resource.api_version()));
-                    field::set(&mut whole.value, &["kind"], json!(resource.kind));
-                    self.view.insert(whole.value.clone());
-                    self.concern(&whole.value);
-                }
-                Change::Removed((namespace, name)) => {
-                    let key = key_for(resource.kind, &namespace, &name);
-                    if let Some(gone) = self.view.remove(&key) {
-                        self.concern(&gone);
-                        self.forget(&gone);
-                    }
-                }
-                Change::Broken { .. } => {}
-            }
-        }
-        if difference.relisted {
-            self.listed.insert(resource.plural);
-        }
-    }
-
-    /// Takes in that a driver has done something, or is there.
-    fn hear(&mut self, concerned: Concerned) {
-        match concerned {
-            Concerned::Pod(key) => {
-                self.work.insert(Work::Pod(key));
-            }
-            Concerned::AllWaiting => self.work.extend(self.waiting_pods.keys().cloned().map(Work::Pod)),
-            Concerned::Nobody => {}
-        }
-    }
-
-    /// Finds whom an object concerns that came, changed or went.
-    fn concern(&mut self, object: &Value) {
-        if self.workloads.is_some() {
-            let workloads = workloads::concerned(&self.view, object).into_iter();
-            self.work.extend(workloads.map(Work::Workload));
-            self.concern_budgets(object);
-        }
-        if self.agents.is_none() {
-            return;
-        }
-        match field::kind(object) {
-            "Node" => {
-                if let Some(drivers) = &mut self.drivers {
-                    drivers.node_appeared(field::name(object));
-                }
-                self.work.insert(Work::Node(field::name(object).to_owned()));
-            }
-            "Pod" if !field::text(object, "/spec/nodeName").is_empty() => {
-                self.work.insert(Work::Pod(key_of(object)));
-            }
-            "Lease" if field::namespace(object) == NODE_LEASES => {
-                self.work.insert(Work::Node(field::name(object).to_owned()));
-            }
-            "PersistentVolumeClaim" | "PersistentVolume" => {
-                self.work.extend(self.waiting_pods.keys().cloned().map(Work::Pod));
-            }
-            _ => {}
-        }
-    }
-
-    fn concern_budgets(&mut self, object: &Value) {
-        match field::kind(object) {
-            "PodDisruptionBudget" => {
-                self.work.insert(Work::Budget(key_of(object)));
-            }
+    fn remove(&mut self, key: &ObjectKey) -> Vec<ObjectKey> {
+        let Some(gone) = self.view.remove(key) else {
+            return Vec::new();
+        };
+        let mut keys = self.concerned(&gone);
+        match field::kind(&gone) {
             "Pod" => {
-                let budgets = self.view.of_kind("PodDisruptionBudget");
-                let budgets = budgets.filter(|budget| disruption::covers(budget, object)).map(key_of);
-                let budgets: Vec<ObjectKey> = budgets.collect();
-                self.work.extend(budgets.into_iter().map(Work::Budget));
-            }
-            _ => {}
-        }
-    }
-
-    /// What goes with an object that is gone.
-    fn forget(&mut self, gone: &Value) {
-        match field::kind(gone) {
-            "Pod" => {
-                self.waiting_pods.remove(&key_of(gone));
-                self.drivers.iter_mut().for_each(|drivers| drivers.pod_gone(gone));
+                self.waiting_pods.remove(key);
+                self.drivers.iter_mut().for_each(|drivers| drivers.pod_gone(&gone));
             }
             "Node" if self.agents.is_some() => {
-                self.drivers
-                    .iter_mut()
-                    .for_each(|drivers| drivers.node_gone(field::name(gone)));
-                self.modes.remove(field::name(gone));
-                let pods = self.view.pods_on(field::name(gone)).map(key_of);
-                self.work.extend(pods.map(Work::Pod));
+                let drivers = self.drivers.iter_mut();
+                drivers.for_each(|drivers| drivers.node_gone(&key.name));
+                self.cordoned.remove(&key.name);
+                keys.extend(self.view.pods_on(&key.name).map(key_of));
             }
             _ => {}
         }
+        keys
     }
 
-    async fn work_on_one(&mut self) {
-        let Some(work) = self.work.pop_first() else {
-            return;
+    fn answered(&mut self, answer: &Answer) -> Vec<ObjectKey> {
+        answer.value().map_or_else(Vec::new, |object| self.take_in(object))
+    }
+
+    fn version(&self, key: &ObjectKey) -> Option<Version> {
+        let known = self.view.find(key)?;
+        Some(Version {
+            uid: field::uid(known).to_owned(),
+            resource_version: field::text(known, "/metadata/resourceVersion").to_owned(),
+        })
+    }
+
+    fn all_keys(&self) -> Vec<ObjectKey> {
+        let mut keys = Vec::new();
+        if self.workloads.is_some() {
+            keys.extend(workloads::all(&self.view));
+            keys.extend(self.view.of_kind("PodDisruptionBudget").map(key_of));
+        }
+        if self.agents.is_some() {
+            keys.extend(self.view.of_kind("Node").map(key_of));
+            let pods = self.view.of_kind("Pod").filter(|pod| has_node(pod));
+            keys.extend(pods.map(key_of));
+        }
+        keys
+    }
+
+    fn step(&mut self, key: &ObjectKey, now: Timestamp) -> Work<()> {
+        let Step { mut effects, wake } = match &*key.kind {
+            "PodDisruptionBudget" => self.step_budget(key, now),
+            "Node" => self.step_node(key, now),
+            "Pod" => self.step_pod(key, now),
+            _ => match &mut self.workloads {
+                Some(workloads) => workloads.reconcile(&self.view, key, now),
+                None => Step::default(),
+            },
         };
-        let now = self.clock.now();
-        let step = self.step(&work, now);
-        if let Some(wake) = step.wake {
-            self.later.insert((wake, work.clone()));
-        }
-        let (changed, result) = self.carrier.carry_out(&step.effects, &mut self.view).await;
-        for object in changed {
-            self.concern(&object);
-        }
-        match result {
-            Ok(()) => {
-                self.failures.remove(&work);
-            }
-            Err(refusal) => {
-                let failures = self.failures.entry(work.clone()).or_default();
-                *failures = failures.saturating_add(1);
-                let delay = Backoff::EFFECT.jittered(*failures);
-                if matches!(refusal, Refusal::Invalid { .. } | Refusal::Unavailable { .. }) {
-                    tracing::warn!(?work, error = %refusal, ?delay, "a step failed, trying again");
-                }
-                let delay = jiff::SignedDuration::try_from(delay).unwrap_or_default();
-                let at = now.checked_add(delay).unwrap_or(now);
-                self.later.insert((at, work));
-            }
-        }
+        effects.extend(wake.map(|at| Effect::LookAgain {
+            key: key.clone(),
+            when: When::At(at),
+        }));
+        Work::Effects(effects)
     }
 
-    fn step(&mut self, work: &Work, now: Timestamp) -> Step {
-        match (work, &mut self.workloads, &self.agents) {
-            (Work::Workload(key), Some(workloads), _) => workloads.reconcile(&self.view, key, now),
-            (Work::Budget(key), Some(_), _) => {
-                let budget = self.view.get(&key.kind, &key.namespace, &key.name);
-                let effect = budget.and_then(|budget| disruption::step(&self.view, budget, now));
-                Step {
-                    effects: effect.into_iter().collect(),
-                    wake: None,
-                }
-            }
-            (Work::Node(name), controllers, Some(settings)) => {
-                let Some(node) = self.view.get("Node", "", name) else {
-                    return Step::default();
-                };
-                let mode = Mode::of_node(node).unwrap_or_default();
-                let mut step = agent::step(&self.view, name, mode, settings, now);
-                let before = self.modes.insert(name.clone(), mode);
-                if before == Some(Mode::Cordon) && mode != Mode::Cordon {
-                    step.effects.push(agent::uncordon(node));
-                }
-                let silent = step.effects.is_empty();
-                if self.drivers.is_some() {
-                    // Pods may have to wait for a driver, each on its own.
-                    step.effects.retain(|effect| !is_about_pod(effect));
-                    let pods = self.view.pods_on(name).map(key_of);
-                    self.work.extend(pods.map(Work::Pod));
-                }
-                // What the agent says comes first: a node that is back after a while is not lost once more.
-                if controllers.is_some() && silent {
-                    step.append(lifecycle::step(&self.view, name, now));
-                }
-                step
-            }
-            (Work::Pod(key), _, Some(settings)) => {
-                let Some(pod) = self.view.get("Pod", &key.namespace, &key.name) else {
-                    self.waiting_pods.remove(key);
-                    return Step::default();
-                };
-                let node = self.view.get("Node", "", field::text(pod, "/spec/nodeName"));
-                let mode = node.and_then(Mode::of_node).unwrap_or_default();
-                let step = agent::pod_step(&self.view, pod, mode, settings, now);
-                let drivers = self.drivers.as_mut();
-                let held = drivers.and_then(|drivers| drivers.hold(&self.view, pod, &step, now));
-                if field::text(pod, "/status/phase") != "Pending" {
-                    self.waiting_pods.remove(key);
-                    return held.unwrap_or(step);
-                }
-                let since = *self.waiting_pods.entry(key.clone()).or_insert(now);
-                if let Some(held) = held {
-                    return held;
-                }
-                let until = since.checked_add(MOUNT_PATIENCE).unwrap_or(now);
-                if now < until && is_refused(&step) {
-                    let mut later = Step::default();
-                    later.wake_at(until);
-                    return later;
-                }
-                step
-            }
-            _ => Step::default(),
+    /// Waits for a driver that has done something, or is there.
+    async fn news(&mut self) -> Vec<ObjectKey> {
+        let Some(drivers) = &mut self.drivers else {
+            return std::future::pending().await;
+        };
+        match drivers.next().await {
+            Concerned::Pod(key) => vec![key],
+            Concerned::AllWaiting => self.waiting_pods.keys().cloned().collect(),
+            Concerned::Nobody => Vec::new(),
         }
     }
 }
 
-/// Waits for news from a driver, for ever if there are none.
-async fn news_of(drivers: &mut Option<Drivers>) -> Concerned {
-    match drivers {
-        Some(drivers) => drivers.next().await,
-        None => std::future::pending().await,
+impl Steps {
+    fn take_in(&mut self, object: Value) -> Vec<ObjectKey> {
+        if self.view.knows(&object) {
+            return Vec::new();
+        }
+        if let ("Node", Some(drivers)) = (field::kind(&object), &mut self.drivers) {
+            drivers.node_appeared(field::name(&object));
+        }
+        let keys = self.concerned(&object);
+        self.view.insert(object);
+        keys
     }
+
+    /// Whom an object concerns that came, changed or went.
+    fn concerned(&self, object: &Value) -> Vec<ObjectKey> {
+        let mut keys = Vec::new();
+        let kind = field::kind(object);
+        if self.workloads.is_some() {
+            keys.extend(workloads::concerned(&self.view, object));
+            match kind {
+                "PodDisruptionBudget" => keys.push(key_of(object)),
+                "Pod" => {
+                    let budgets = self.view.of_kind("PodDisruptionBudget");
+                    keys.extend(budgets.filter(|budget| disruption::covers(budget, object)).map(key_of));
+                }
+                _ => {}
+            }
+        }
+        if self.agents.is_some() {
+            match kind {
+                "Node" => keys.push(key_of(object)),
+                "Pod" if has_node(object) => keys.push(key_of(object)),
+                "Lease" if field::namespace(object) == NODE_LEASES => {
+                    keys.push(key_for("Node", "", field::name(object)));
+                }
+                "PersistentVolumeClaim" | "PersistentVolume" => keys.extend(self.waiting_pods.keys().cloned()),
+                _ => {}
+            }
+        }
+        keys
+    }
+
+    fn step_budget(&self, key: &ObjectKey, now: Timestamp) -> Step {
+        let budget = self.view.find(key).filter(|_| self.workloads.is_some());
+        let effect = budget.and_then(|budget| disruption::step(&self.view, budget, now));
+        Step {
+            effects: effect.into_iter().collect(),
+            wake: None,
+        }
+    }
+
+    /// Looks after a node, its lease and its pods.
+    fn step_node(&mut self, key: &ObjectKey, now: Timestamp) -> Step {
+        let (Some(settings), Some(node)) = (&self.agents, self.view.find(key)) else {
+            return Step::default();
+        };
+        let mode = Mode::of_node(node).unwrap_or_default();
+        let mut step = agent::step(&self.view, &key.name, mode, settings, now);
+        if mode == Mode::Cordon {
+            self.cordoned.insert(key.name.clone());
+        } else if self.cordoned.contains(&key.name) {
+            if field::flag(node, "/spec/unschedulable") {
+                step.effects.push(agent::uncordon(node));
+            } else {
+                self.cordoned.remove(&key.name);
+            }
+        }
+        let silent = step.effects.is_empty();
+        if self.drivers.is_some() {
+            // Pods may have to wait for a driver, each on its own.
+            step.effects.retain(|effect| !is_about_pod(effect));
+            let when = When::Now;
+            let pods = self.view.pods_on(&key.name).map(key_of);
+            step.effects.extend(pods.map(|key| Effect::LookAgain { key, when }));
+        }
+        // What the agent says comes first: a node that is back after a while is not lost once more.
+        if self.workloads.is_some() && silent {
+            step.append(lifecycle::step(&self.view, &key.name, now));
+        }
+        step
+    }
+
+    /// Looks after a pod on a node.
+    fn step_pod(&mut self, key: &ObjectKey, now: Timestamp) -> Step {
+        let (Some(settings), Some(pod)) = (&self.agents, self.view.find(key)) else {
+            return Step::default();
+        };
+        let node = self.view.get("Node", "", field::text(pod, "/spec/nodeName"));
+        let mode = node.and_then(Mode::of_node).unwrap_or_default();
+        let step = agent::pod_step(&self.view, pod, mode, settings, now);
+        let drivers = self.drivers.as_mut();
+        let held = drivers.and_then(|drivers| drivers.hold(&self.view, pod, &step, now));
+        if field::text(pod, "/status/phase") != "Pending" {
+            self.waiting_pods.remove(key);
+            return held.unwrap_or(step);
+        }
+        let since = *self.waiting_pods.entry(key.clone()).or_insert(now);
+        if let Some(held) = held {
+            return held;
+        }
+        let until = since.checked_add(MOUNT_PATIENCE).unwrap_or(now);
+        if now < until && is_refused(&step) {
+            let mut later = Step::default();
+            later.wake_at(until);
+            return later;
+        }
+        step
+    }
+}
+
+fn has_node(pod: &Value) -> bool {
+    !field::text(pod, "/spec/nodeName").is_empty()
 }
 
 fn is_about_pod(effect: &Effect) -> bool {
-    let kind = match effect {
-        Effect::Create(object) => field::kind(object),
-        Effect::Delete(delete) => &delete.target.key.kind,
-        Effect::Patch(patch) => &patch.target.key.kind,
-        Effect::Event(event) => &event.about.key.kind,
-        Effect::Confirm(_) | Effect::Bind { .. } | Effect::LookAgain { .. } => "",
-    };
-    kind == "Pod"
+    match effect {
+        Effect::Event(event) => event.about.key.kind == "Pod",
+        other => other.writes_to().is_some_and(|key| key.kind == "Pod"),
+    }
 }
 
 /// Whether a step tells that a volume cannot be mounted.
