@@ -2,12 +2,12 @@
 //! when the time is over for which they tolerate them.
 
 use super::field;
-use super::names::{TAINT_NOT_READY, TAINT_UNREACHABLE};
 use super::objects::View;
 use super::step::{self, Step};
 use super::tolerations::tolerates;
 use super::workloads::is_over;
 use berth_core::effect::Effect;
+use berth_core::names::{TAINT_NOT_READY, TAINT_UNREACHABLE};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 

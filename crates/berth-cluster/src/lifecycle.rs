@@ -11,11 +11,12 @@
 
 use super::eviction;
 use super::field;
-use super::names::{NODE_LEASES, TAINT_NOT_READY, TAINT_UNREACHABLE};
+use super::names::NODE_LEASES;
 use super::objects::View;
 use super::status::{self, Condition, Status};
 use super::step::{self, Step};
 use super::workloads::is_over;
+use berth_core::names::{TAINT_NOT_READY, TAINT_UNREACHABLE};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 

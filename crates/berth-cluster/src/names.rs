@@ -40,7 +40,3 @@ pub const RACK: &str = "topology.berth.dev/rack";
 
 /// The namespace of the nodes' leases.
 pub const NODE_LEASES: &str = "kube-node-lease";
-/// Taint on a node whose agent says that it is not ready.
-pub const TAINT_NOT_READY: &str = "node.kubernetes.io/not-ready";
-/// Taint on a node whose agent says nothing.
-pub const TAINT_UNREACHABLE: &str = "node.kubernetes.io/unreachable";

@@ -499,23 +499,6 @@ impl Api {
             .await
     }
 
-    /// Applies a strategic merge patch, in which lists such as conditions are merged by their keys. Gives the whole
-    /// object.
-    ///
-    /// # Errors
-    /// If the server cannot be reached or refuses.
-    pub async fn strategic_patch(
-        &self,
-        resource: Resource,
-        namespace: &str,
-        name: &str,
-        subresource: &str,
-        patch: &Value,
-    ) -> Result<Bytes, ApiError> {
-        self.patch(resource, (namespace, name), Some(subresource), Merge::Strategic, patch)
-            .await
-    }
-
     /// Posts to a subresource, such as a pod's binding. Gives the answer.
     ///
     /// # Errors

@@ -17,11 +17,11 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Puts Kubernetes pods where their storage can be, and storage where the pods can run.
+/// A Kubernetes scheduler that picks the node and the volumes of a pod together.
 #[derive(Debug, Parser)]
 #[command(name = "berth", version, after_help = help::AFTER_HELP, max_term_width = 100, propagate_version = true)]
 pub struct Cli {
-    /// When to use colour.
+    /// When to use color.
     #[arg(long, global = true, value_enum, default_value = "auto", value_name = "WHEN")]
     pub color: Color,
     /// What to do.
@@ -32,29 +32,29 @@ pub struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Say where a pod can run, with which volumes, why not elsewhere, and why it waits.
+    /// Explain where a pod can run, why not elsewhere, and why it is pending.
     ///
-    /// Reads a cluster, or files, and asks every plugin of the scheduler about every node, without stopping at the
-    /// first refusal. Nothing is changed anywhere.
+    /// Reads a cluster or files and asks every scheduler plugin about every node, without stopping at the first
+    /// refusal. Changes nothing.
     #[command(after_help = help::EXPLAIN_AFTER_HELP)]
     Explain(ExplainArgs),
-    /// Run a cluster in virtual time and say where its pods end up.
+    /// Simulate a cluster in virtual time and show where its pods end up.
     ///
-    /// Loads the objects, runs scheduler, volume controller, provisioners, workload controllers and node agents until
-    /// nothing moves, and prints the outcome. The same objects and the same seed give the same outcome. Nothing is
-    /// changed anywhere.
+    /// Loads the objects, runs the scheduler, volume controller, provisioners, workload controllers and node agents
+    /// until nothing changes any more, and prints the outcome. The same objects and seed give the same outcome. Changes
+    /// nothing.
     #[command(after_help = help::SIMULATE_AFTER_HELP)]
     Simulate(SimulateArgs),
-    /// Write the cluster of the kubeconfig to a file that explain and simulate read.
+    /// Save the state of a cluster to a file for explain and simulate.
     ///
-    /// Lists the kinds that decisions read, page by page, and keeps of each object what decisions read: the file can be
-    /// handed to somebody else. Secrets are never asked for. Nothing is changed anywhere.
+    /// Lists the kinds that scheduling decisions read and keeps only the fields they read, so that you can share the
+    /// file. Never reads secrets. Changes nothing.
     #[command(after_help = help::SNAPSHOT_AFTER_HELP)]
     Snapshot(SnapshotArgs),
-    /// Start a whole control plane in this process: kubectl works on it.
+    /// Start a control plane in one process, for kubectl.
     ///
-    /// An embedded Kubernetes API over TLS on loopback, scheduler, volume and workload controllers, built-in provisioners
-    /// and node agents. Prints the kubeconfig to use, and then a line for each event.
+    /// Runs an embedded Kubernetes API server over TLS on loopback, the scheduler, volume and workload controllers,
+    /// built-in provisioners and node agents. Prints the kubeconfig to use, then one line per event.
     #[command(after_help = help::UP_AFTER_HELP)]
     Up(UpArgs),
     /// Run the scheduler on a cluster.
@@ -63,30 +63,30 @@ pub enum Command {
     /// Run the volume controller on a cluster.
     #[command(after_help = help::controller_after_help())]
     Controller(ControllerArgs),
-    /// Run a provisioner on a cluster: for a CSI driver, or the built-in ones.
+    /// Run a provisioner on a cluster, for a CSI driver or built in.
     #[command(after_help = help::PROVISIONER_AFTER_HELP)]
     Provisioner(ProvisionerArgs),
-    /// Run a CSI driver whose volumes are directories, with room for so much on each node.
+    /// Run a CSI driver whose volumes are directories, with a fixed capacity per node.
     ///
-    /// A real driver on real sockets, for `berth up` and for tests: one socket for the controller service, and one for
-    /// the node service of each node. Sizes are booked, not enforced.
+    /// For `berth up` and for tests. Serves one socket for the controller service and one per node for the node
+    /// service. Sizes are accounted for, not enforced.
     #[command(after_help = help::CSI_DRIVER_AFTER_HELP)]
     CsiDriver(CsiDriverArgs),
-    /// Measure Berth.
+    /// Run benchmarks.
     #[command(after_help = help::BENCH_AFTER_HELP)]
     Bench {
-        /// What to measure.
+        /// The benchmark.
         #[command(subcommand)]
         what: Bench,
     },
-    /// Print a script that completes berth's arguments in a shell.
+    /// Print a shell completion script.
     #[command(after_help = help::COMPLETIONS_AFTER_HELP)]
     Completions {
         /// The shell.
         #[arg(value_enum)]
         shell: clap_complete::Shell,
     },
-    /// Print a manual page, or write those of all commands.
+    /// Print a manual page, or write all of them to a directory.
     #[command(after_help = help::MAN_AFTER_HELP)]
     Man(ManArgs),
     /// Print the version.
@@ -97,64 +97,63 @@ pub enum Command {
 /// What to measure.
 #[derive(Debug, Subcommand)]
 pub enum Bench {
-    /// The decision path alone, in memory: where does each pod go, and with which volumes?
+    /// Measure scheduling decisions alone, in memory.
     #[command(after_help = help::DECIDE_AFTER_HELP)]
     Decide(DecideArgs),
-    /// A whole cluster in virtual time: how long does it take, and how much memory?
+    /// Measure the time and memory of a simulation.
     #[command(after_help = help::BENCH_SIMULATE_AFTER_HELP)]
     Simulate(BenchSimulateArgs),
 }
 
-/// The form of the output.
+/// Output format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Output {
-    /// For people.
+    /// Human-readable table.
     #[default]
     Table,
-    /// For scripts: one JSON object.
+    /// One JSON object, for scripts.
     Json,
 }
 
-/// The form of the output of a simulation.
+/// The output format of a simulation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum SimulateOutput {
-    /// For people.
+    /// Human-readable table.
     #[default]
     Table,
-    /// For scripts: one JSON object.
+    /// One JSON object, for scripts.
     Json,
-    /// For a browser: one page that needs nothing else, with a picture of the topology.
+    /// A self-contained web page with a map of the topology.
     Html,
 }
 
 /// Arguments of `berth explain`.
 #[derive(Args, Debug)]
 pub struct ExplainArgs {
-    /// A file or directory to read the cluster from, or `-` for standard input. May be given several times.
+    /// File or directory to read the cluster from, or `-` for standard input. Can be repeated.
     ///
-    /// Files hold YAML documents or JSON, single objects or Lists, as kubectl prints them. Of a directory all .yaml,
-    /// .yml and .json files are read, also further down.
-    /// Without any, the cluster of the kubeconfig is read.
+    /// Files contain YAML or JSON, single objects or Lists, as kubectl prints them. Directories are searched for .yaml,
+    /// .yml and .json files, recursively. If omitted, reads the cluster of the kubeconfig.
     #[arg(short, long = "filename", value_name = "FILE|DIR|-")]
     pub filename: Vec<OsString>,
     /// Which cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// What to explain, as kubectl names it: pod/NAME or NAME, sts/NAME (ds, rs, job), pvc/NAME, pv/NAME or node/NAME.
-    /// Without it: all pods that wait for a node, by cause.
+    /// The object to explain: pod/NAME or NAME, sts/NAME (or ds, rs, job), pvc/NAME, pv/NAME or node/NAME. If omitted,
+    /// explains all pending pods, grouped by cause.
     #[arg(value_name = "KIND/NAME", num_args = 0..=2, conflicts_with = "pod")]
     pub target: Vec<String>,
-    /// All pods that wait for a node, by cause: what is explained if nothing is named.
+    /// Explain all pending pods, grouped by cause. This is the default.
     #[arg(long, conflicts_with_all = ["pod", "target"])]
     pub pending: bool,
-    /// Pods of all namespaces, also if the command line names one.
+    /// Include the pods of all namespaces.
     #[arg(short = 'A', long, conflicts_with_all = ["pod", "target"])]
     pub all_namespaces: bool,
-    /// The pod, with its namespace.
+    /// The pod to explain.
     #[arg(long, value_name = "[NAMESPACE/]NAME")]
     pub pod: Option<String>,
-    /// The form of the output.
-    #[arg(short, long, value_enum, default_value = "table", value_name = "FORM")]
+    /// Output format.
+    #[arg(short, long, value_enum, default_value = "table", value_name = "FORMAT")]
     pub output: Output,
     /// The configuration of decisions.
     #[command(flatten)]
@@ -164,26 +163,26 @@ pub struct ExplainArgs {
 /// Arguments of `berth simulate`.
 #[derive(Args, Debug)]
 pub struct SimulateArgs {
-    /// A file or directory to read the cluster from, or `-` for standard input. May be given several times.
+    /// File or directory to read the cluster from, or `-` for standard input. Can be repeated.
     ///
-    /// Files hold YAML documents or JSON, single objects or Lists, as kubectl prints them: nodes, storage, pods, and
-    /// the workloads that make pods (Deployment, StatefulSet, DaemonSet, ReplicaSet, ReplicationController, Job).
-    /// Without any, the cluster of the kubeconfig is read.
+    /// Files contain YAML or JSON, single objects or Lists, as kubectl prints them: nodes, storage, pods, and
+    /// workloads (Deployment, StatefulSet, DaemonSet, ReplicaSet, ReplicationController, Job). If omitted, reads the
+    /// cluster of the kubeconfig.
     #[arg(short, long = "filename", value_name = "FILE|DIR|-")]
     pub filename: Vec<OsString>,
     /// Which cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// The form of the output.
-    #[arg(short, long, value_enum, default_value = "table", value_name = "FORM")]
+    /// Output format.
+    #[arg(short, long, value_enum, default_value = "table", value_name = "FORMAT")]
     pub output: SimulateOutput,
-    /// What is done to the cluster, and when: a file of kind Scenario with steps over virtual time.
+    /// Scenario file: actions on the cluster over virtual time.
     ///
-    /// For example: add or drain nodes, lose a zone and bring it back, scale a workload, delete a claim, fill a pool. See
+    /// Add or drain nodes, lose a zone and bring it back, scale a workload, delete a claim, fill a pool. See
     /// docs/scenarios.md.
     #[arg(long, value_name = "FILE")]
     pub scenario: Option<PathBuf>,
-    /// Breaks ties between nodes and names pods: the same seed gives the same outcome.
+    /// Random seed, for ties between nodes and for pod names.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// The configuration of decisions.
@@ -194,77 +193,77 @@ pub struct SimulateArgs {
 /// Arguments of `berth bench decide`.
 #[derive(Args, Debug)]
 pub struct DecideArgs {
-    /// How many nodes.
+    /// Number of nodes.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub nodes: u32,
-    /// How many local volumes on each node.
+    /// Number of local volumes per node.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub volumes_per_node: u32,
-    /// How many pods to place.
+    /// Number of pods to place.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub pods: u32,
-    /// How many claims each pod has.
+    /// Number of claims per pod.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub claims: u32,
-    /// How many kinds of pods alike there are: pods of one shape have the same requests, labels and claims.
-    /// Without it: by chance, see below.
+    /// Number of distinct pod shapes; pods of one shape have the same requests, labels and claims. Random if omitted,
+    /// see below.
     #[arg(long, value_name = "N")]
     pub shapes: Option<NonZero<u32>>,
-    /// Where chance begins: the same seed makes the same cluster.
+    /// Random seed of the generated cluster.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// The configuration of decisions: the first profile of it decides.
+    /// The configuration of decisions, of which the first profile is used.
     #[command(flatten)]
     pub decisions: ConfigArgs,
-    /// The form of the output.
-    #[arg(short, long, value_enum, default_value = "table", value_name = "FORM")]
+    /// Output format.
+    #[arg(short, long, value_enum, default_value = "table", value_name = "FORMAT")]
     pub output: Output,
 }
 
 /// Arguments of `berth bench simulate`.
 #[derive(Args, Debug)]
 pub struct BenchSimulateArgs {
-    /// How many nodes.
+    /// Number of nodes.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub nodes: u32,
-    /// How many pods, each with a claim.
+    /// Number of pods, each with one claim.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub pods: u32,
-    /// How many pods each StatefulSet has.
+    /// Replicas per StatefulSet.
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub replicas: u32,
-    /// The seed of the simulation.
+    /// Random seed of the simulation.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Write the cluster to this file as a List, for berth simulate, and measure nothing.
+    /// Write the generated cluster to this file, as a List for berth simulate, instead of measuring.
     #[arg(long, value_name = "FILE")]
     pub write_input: Option<PathBuf>,
-    /// The form of the output.
-    #[arg(short, long, value_enum, default_value = "table", value_name = "FORM")]
+    /// Output format.
+    #[arg(short, long, value_enum, default_value = "table", value_name = "FORMAT")]
     pub output: Output,
 }
 
 /// Arguments of `berth up`.
 #[derive(Args, Debug)]
 pub struct UpArgs {
-    /// The address to listen on; port 0 takes a free one.
+    /// Address to listen on. Port 0 picks a free port.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
     pub listen: SocketAddr,
-    /// The bearer token that clients must have. Others can see it in the list of processes: --token-file and the
-    /// variable BERTH_TOKEN keep it from them. Generated if omitted.
+    /// Bearer token for clients. Generated if omitted. Visible in the process list: prefer --token-file or the
+    /// environment variable BERTH_TOKEN.
     #[arg(long, value_name = "TOKEN", conflicts_with = "token_file")]
     pub token: Option<String>,
-    /// A file with the bearer token.
+    /// File that contains the bearer token.
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// A name or address by which clients reach this machine, for the certificate. May be given several times; the
-    /// loopback names, the address to listen on and the host name are in it anyway.
+    /// Additional name or address for the certificate. Can be repeated. Loopback names, the listen address and the host
+    /// name are always included.
     #[arg(long, value_name = "NAME")]
     pub tls_san: Vec<String>,
-    /// Keep the state here, so that it survives a restart. Without this it ends with the process.
+    /// Directory for the state, so that it survives a restart. If omitted, state is kept in memory only.
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
-    /// What runs.
+    /// Components to run.
     #[arg(
         long,
         value_enum,
@@ -273,20 +272,20 @@ pub struct UpArgs {
         default_value = "api,scheduler,controller,provisioner,nodes"
     )]
     pub components: Vec<Component>,
-    /// A file or directory of objects to start with, or `-` for standard input. May be given several times.
+    /// File or directory of objects to load at the start, or `-` for standard input. Can be repeated.
     #[arg(short, long = "filename", value_name = "FILE|DIR|-")]
     pub filename: Vec<OsString>,
-    /// The socket of a CSI driver on the nodes, which their agents then ask before pods start. `{node}` stands for
-    /// the node's name. May be given several times.
+    /// Node socket of a CSI driver; node agents stage and publish volumes through it. `{node}` is replaced by the node's
+    /// name. Can be repeated.
     #[arg(long, value_name = "ADDRESS")]
     pub csi_address: Vec<String>,
-    /// Where to write the kubeconfig. What a file holds of other clusters stays in it.
+    /// Where to write the kubeconfig. Other clusters in an existing file are kept.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// The configuration of decisions.
     #[command(flatten)]
     pub decisions: ConfigArgs,
-    /// Log what the parts do to standard error.
+    /// Log what the components do, to standard error.
     #[arg(short, long)]
     pub verbose: bool,
 }
@@ -294,10 +293,10 @@ pub struct UpArgs {
 /// What the components of a cluster have in common.
 #[derive(Args, Debug)]
 pub struct ComponentArgs {
-    /// The kubeconfig of the cluster. Without this: KUBECONFIG, the user's own, or the service account of the pod.
+    /// Path to the kubeconfig. Defaults to KUBECONFIG, ~/.kube/config, or the service account of the pod.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Work only while holding a lease, so that several copies can run. The scheduler's configuration can say so too.
+    /// Work only while holding a lease, so that several replicas can run. The scheduler's configuration can set this, too.
     #[arg(
         long,
         value_name = "true|false",
@@ -307,14 +306,14 @@ pub struct ComponentArgs {
         hide_possible_values = true
     )]
     pub leader_elect: Option<bool>,
-    /// The namespace of the lease. Without this: kube-system, unless the scheduler's configuration names another.
+    /// Namespace of the lease. Defaults to kube-system, or to what the scheduler's configuration says.
     #[arg(long, value_name = "NAMESPACE")]
     pub leader_elect_namespace: Option<String>,
-    /// How long the lease holds: a copy that was silent for so long is replaced. Without this: 15s, unless the
-    /// scheduler's configuration says otherwise.
+    /// How long a lease is valid without being renewed, e.g. 15s. Defaults to 15s, or to what the scheduler's
+    /// configuration says.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub leader_elect_lease_duration: Option<Duration>,
-    /// Answer /metrics, /healthz and /readyz here.
+    /// Address to serve /metrics, /healthz and /readyz on.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
     /// Log more.
@@ -331,7 +330,7 @@ pub struct SchedulerArgs {
     /// The configuration of decisions.
     #[command(flatten)]
     pub decisions: ConfigArgs,
-    /// Where chance begins: it decides between nodes that are equally good.
+    /// Random seed, for ties between nodes.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
 }
@@ -342,11 +341,11 @@ pub struct ControllerArgs {
     /// What components have in common.
     #[command(flatten)]
     pub component: ComponentArgs,
-    /// Delay WaitForFirstConsumer claims only while a scheduler announces in its lease (in the namespace of leases) that
-    /// it can bind them; without one for a minute, bind them at once. kube-scheduler does not announce it.
+    /// Delay WaitForFirstConsumer claims only while a scheduler announces in its lease that it can bind them. If none
+    /// has for a minute, bind them immediately. kube-scheduler does not announce it.
     #[arg(long)]
     pub require_delayed_binding_scheduler: bool,
-    /// The configuration.
+    /// Path to the controller's configuration file.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }

@@ -39,7 +39,7 @@ pub enum ClusterError {
     #[error(transparent)]
     Input(#[from] ReadError),
     /// It is named, and files are read instead of it.
-    #[error("{0} names a cluster, and files are read instead of one; --on-cluster puts them on top of it")]
+    #[error("{0} selects a cluster, but only files are read; add --on-cluster to apply them on top of it")]
     Unused(&'static str),
     /// It cannot be talked to from here.
     #[error("cannot start: {0}")]
@@ -51,8 +51,8 @@ pub enum ClusterError {
 pub enum ListError {
     /// It cannot be reached.
     #[error(
-        "cannot reach the cluster at {server}: {problem}; see whether it runs, and whether --kubeconfig (or KUBECONFIG) and \
-         --context name the right one"
+        "cannot reach the cluster at {server}: {problem}; check that it is running, and that --kubeconfig (or KUBECONFIG) and \
+         --context select the right cluster"
     )]
     Unreachable {
         /// Its address.
@@ -62,8 +62,8 @@ pub enum ListError {
     },
     /// It takes requests and does not answer them.
     #[error(
-        "the cluster at {server} did not answer within {seconds} s when asked for {plural}; see whether it is well, or wait \
-         longer with --request-timeout"
+        "the cluster at {server} did not answer within {seconds} s when listing {plural}; check its health, or set a longer \
+         --request-timeout"
     )]
     Silent {
         /// Its address.
@@ -203,24 +203,24 @@ pub const WORKLOADS: [Resource; 4] = [
 /// Which cluster, as kubectl takes it.
 #[derive(Args, Clone, Debug)]
 pub struct ClusterArgs {
-    /// The kubeconfig of the cluster, if there are no files. Without it: KUBECONFIG, or the user's own.
+    /// Path to the kubeconfig, if no files are given. Defaults to KUBECONFIG or ~/.kube/config.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// The context of the kubeconfig. Without it: the current one.
+    /// Context of the kubeconfig. Defaults to the current context.
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
-    /// The namespace of what names none. Without it: that of the context, or default if only files are read.
+    /// Namespace of objects that do not set one. Defaults to the namespace of the context, or to default for files.
     #[arg(short, long, value_name = "NAMESPACE")]
     pub namespace: Option<String>,
-    /// Read the cluster of the kubeconfig too, and put the files on top of it, as kubectl apply would.
+    /// Read the cluster of the kubeconfig, too, and apply the files on top of it, as kubectl apply would.
     #[arg(long, requires = "filename")]
     pub on_cluster: bool,
-    /// How long the cluster may take to answer a request. Servers give up after a minute themselves.
+    /// Timeout of a request to the cluster, e.g. 30s.
     #[arg(long, value_name = "DURATION", default_value = REQUEST_TIMEOUT, value_parser = duration)]
     pub request_timeout: Duration,
-    /// A file or directory to put on top of all that is read, as kubectl apply would. May be given several times.
+    /// File or directory to apply on top of everything that is read, as kubectl apply would. Can be repeated.
     ///
-    /// For a what-if on a snapshot: an object that is there already is changed by what the file says of it.
+    /// For what-if questions on a snapshot: existing objects are changed by what the file sets.
     #[arg(long, value_name = "FILE|DIR|-")]
     pub overlay: Vec<OsString>,
 }

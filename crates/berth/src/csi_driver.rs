@@ -16,19 +16,19 @@ use std::sync::{Arc, Mutex};
 /// Arguments of `berth csi-driver`.
 #[derive(Args, Debug)]
 pub struct CsiDriverArgs {
-    /// Where sockets and volumes are.
+    /// Directory for sockets and volumes.
     #[arg(long, value_name = "DIR")]
     pub dir: PathBuf,
-    /// A node and the room for volumes that it has. May be given several times.
+    /// A node and its capacity for volumes. Can be repeated.
     #[arg(long = "node", value_name = "NAME=SIZE", required = true)]
     pub nodes: Vec<String>,
     /// The name of the driver.
     #[arg(long, value_name = "NAME", default_value = NAME)]
     pub name: String,
-    /// The label of nodes by which their volumes are told apart.
+    /// Topology key: the node label that volumes are tied to.
     #[arg(long, value_name = "LABEL", default_value = NODE_KEY)]
     pub topology_key: String,
-    /// Make and delete volumes only for those who have this among their secrets.
+    /// Secret that requests to create and delete volumes must carry.
     #[arg(long, value_name = "KEY=VALUE")]
     pub secret: Option<String>,
 }

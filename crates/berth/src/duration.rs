@@ -6,9 +6,9 @@ use std::time::Duration;
 /// A length of time as Kubernetes components take it: 15s, 1m30s, 500ms.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let parsed: SignedDuration = text.parse().map_err(|error: jiff::Error| error.to_string())?;
-    let found = Duration::try_from(parsed).map_err(|_| "a length of time cannot be negative".to_owned())?;
+    let found = Duration::try_from(parsed).map_err(|_| "must not be negative".to_owned())?;
     if found.is_zero() {
-        return Err("it must be longer than nothing".to_owned());
+        return Err("must be greater than zero".to_owned());
     }
     Ok(found)
 }

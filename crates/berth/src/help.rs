@@ -15,9 +15,9 @@ Examples:
   berth up
   berth bench decide --nodes 5000 --pods 2000 --claims 1
 
-Exit status: 0 done (explain: the pod fits somewhere; simulate: every pod has a node), 1 explain: the pod fits nowhere; \
-simulate: some pod is left pending; snapshot: nodes or pods are missing, 2 bad input or usage, 3 explain: the pod fits, but \
-something other than room keeps it waiting.";
+Exit status: 0 success (explain: the pod fits a node; simulate: every pod has a node), 1 explain: the pod fits no node; \
+simulate: some pod is pending; snapshot: nodes or pods are missing, 2 bad input or usage, 3 explain: the pod fits, but is \
+pending for another reason.";
 
 pub(crate) const EXPLAIN_AFTER_HELP: &str = "\
 Examples:
@@ -34,16 +34,16 @@ Examples:
   berth explain -f cluster/ --pod db-0 --config scheduler.yaml \\
     --feature-gates StorageCapacityScoring=true
 
-Evicting is tried out as the scheduler would do it, and the answer names the node and the pods that would have to go. A pod \
-that is not there yet, but that a workload in the files would make, is explained as it would be made. A kind that this user may \
-not list is named on standard error, and the answer is given without it; nodes and pods are needed.
+Preemption is evaluated as the scheduler would; the answer names the node and the pods that would be evicted. A pod that does \
+not exist yet, but that a workload in the files would create, is explained too. Kinds that you may not list are reported on \
+standard error and left out; listing nodes and pods is required.
 
-If the pod fits and waits all the same, the answer begins with why: nobody serves its schedulerName, its provisioner does not \
-answer or fails, binding its volumes timed out, it has scheduling gates, waits for evicted pods to end, or is being deleted. \
-Events and leases tell so; from files they are read if the files hold them (kubectl get events,leases -A -o yaml).
+If the pod fits but is still pending, the answer starts with the reason: no scheduler serves its schedulerName, its provisioner \
+fails or does not respond, binding timed out, it has scheduling gates, it waits for preempted pods to terminate, or it is being \
+deleted. The evidence is in events and leases; include them in files (kubectl get events,leases -A -o yaml).
 
-Exit status: 0 the pod fits on some node as things are, 1 it fits on none, even if it would after evicting others, 2 bad \
-input or usage, or no cluster, 3 it fits, but something other than room keeps it waiting.";
+Exit status: 0 the pod fits a node, 1 it fits none (even if preemption would help), 2 bad input or usage, or no cluster, \
+3 it fits, but is pending for another reason.";
 
 pub(crate) const SIMULATE_AFTER_HELP: &str = "\
 Examples:
@@ -59,10 +59,10 @@ Examples:
   kubectl get $K,deploy,sts,ds,rs,jobs,controllerrevisions -A -o json \\
     | berth simulate -f - -f new-workload.yaml
 
-A driver that is not built in is stood in for: its volumes are where the CSINode objects say, or in the zone of the selected \
-node if none of them names the driver. Without --config, Berth's defaults serve pods of whichever scheduler.
+Drivers that are not built in are simulated: their volumes get the topology that the CSINode objects describe, or the zone of the \
+selected node if no CSINode names the driver. Without --config, the default profile schedules the pods of every scheduler.
 
-Exit status: 0 every pod has a node, 1 some pod is left pending, 2 bad input or usage.";
+Exit status: 0 every pod has a node, 1 some pod is pending or not running, 2 bad input or usage.";
 
 pub(crate) const SNAPSHOT_AFTER_HELP: &str = "\
 Examples:
@@ -72,21 +72,21 @@ Examples:
     | berth explain -f - --pod shop/db-0
   berth snapshot | berth simulate -f - -f new-workload.yaml
 
-Written are nodes, pods, claims, volumes, classes, CSI nodes, drivers, capacity and attachments, namespaces, priority classes, \
-services, budgets and workloads, in a stable order, and of each only what decisions read. Secrets and config maps are not \
-asked for; environments, commands, parameters of drivers and annotations of other programs are left out. Names and labels are \
-in the file unless --anonymize replaces them. A kind that this user may not list is named on standard error and in the file, and \
-explain and simulate name it again. A new file can be read by its owner only.
+The file contains nodes, pods, claims, volumes, storage classes, CSI nodes, drivers, capacity and attachments, namespaces, \
+priority classes, services, disruption budgets and workloads, in a stable order, with only the fields that decisions read. Secrets \
+and config maps are never read; environment variables, commands, driver parameters and unrelated annotations are left out. Names \
+and labels are included unless you pass --anonymize. Kinds that you may not list are reported on standard error and in the file. \
+A new file is readable by its owner only.
 
-Exit status: 0 done, 1 written, but without nodes or pods, which this user may not list, 2 bad usage, no cluster, or the file \
-cannot be written.";
+Exit status: 0 success, 1 written without nodes or pods, which you may not list, 2 bad usage, no cluster, or the file cannot be \
+written.";
 
 pub(crate) const BENCH_AFTER_HELP: &str = "\
 Examples:
   berth bench decide --nodes 5000 --pods 2000 --claims 1
   berth bench simulate --nodes 1000 --pods 10000
 
-Exit status: 0 done, 2 bad usage.";
+Exit status: 0 success, 2 bad usage.";
 
 pub(crate) const COMPLETIONS_AFTER_HELP: &str = "\
 Examples:
@@ -96,7 +96,7 @@ Examples:
   berth completions zsh > ~/.zfunc/_berth
   berth completions fish > ~/.config/fish/completions/berth.fish
 
-Exit status: 0 done, 2 bad usage.";
+Exit status: 0 success, 2 bad usage.";
 
 pub(crate) const MAN_AFTER_HELP: &str = "\
 Examples:
@@ -105,13 +105,13 @@ Examples:
   berth man bench decide | man -l -
   berth man --dir ~/.local/share/man/man1
 
-Exit status: 0 done, 2 bad usage, or the pages cannot be written.";
+Exit status: 0 success, 2 bad usage, or the pages cannot be written.";
 
 pub(crate) const VERSION_AFTER_HELP: &str = "\
 Examples:
   berth version
 
-Exit status: 0 done.";
+Exit status: 0 success.";
 
 pub(crate) const UP_AFTER_HELP: &str = "\
 Examples:
@@ -120,25 +120,25 @@ Examples:
   berth up -f examples/quickstart.yaml
   berth up --components api,controller --token-file ./token
 
-Without files a sample cluster is made: 9 nodes in 3 zones and 3 racks, local disks, and classes for local, rack, zonal \
-and regional storage. Node agents stand in for kubelets: no container is started. The kubeconfig is written to \
---kubeconfig, to DIR/kubeconfig with --data-dir, or to a directory that goes when berth stops.
+Without -f, berth creates a sample cluster: 9 nodes in 3 zones and 3 racks, local disks, and classes for local, rack, zonal and \
+regional storage. Node agents simulate kubelets; no container is started. The kubeconfig is written to --kubeconfig, to \
+DIR/kubeconfig with --data-dir, or to a temporary directory.
 
-The agent of a node does as the annotation berth.dev/agent of the node says: stop (it falls silent; after 50 s the node is not \
-ready, after 5 min more its pods are deleted), refuse (it refuses pods that come), cordon, or run. For example: \
-kubectl annotate node node-a1 berth.dev/agent=stop. kubectl cordon, uncordon and drain work too.
+To inject failures, annotate a node with berth.dev/agent: stop (no heartbeats: the node is not ready after 50 s, and its pods are \
+deleted 5 min later), refuse (rejects new pods), cordon, or run. For example: kubectl annotate node node-a1 berth.dev/agent=stop. \
+kubectl cordon, uncordon and drain work, too.
 
-Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 bad input or usage, or a part failed.";
+Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 bad input or usage, or a component failed.";
 
 pub(crate) const SCHEDULER_AFTER_HELP: &str = "\
 Examples:
   berth scheduler --kubeconfig ~/.kube/config --config scheduler.yaml
   berth scheduler --leader-elect --listen 0.0.0.0:10259
 
-Pods choose it by the schedulerName of one of its profiles; without a configuration that is default-scheduler, so it \
-stands in kube-scheduler's place.
+Pods select it with the schedulerName of one of its profiles. Without a configuration that is default-scheduler: Berth replaces \
+kube-scheduler.
 
-Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 bad input or usage, or it could not go on.";
+Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 bad input or usage, or a fatal error.";
 
 /// The help of the controller ends with the fields of its configuration and what they are by default.
 pub(crate) fn controller_after_help() -> String {
@@ -157,9 +157,9 @@ Examples:
   berth controller --kubeconfig ~/.kube/config
   berth controller --leader-elect --config controller.yaml
 
-The configuration has these fields, with their defaults: {}.
+Configuration fields and their defaults: {}.
 
-Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 bad input or usage, or it could not go on.",
+Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 bad input or usage, or a fatal error.",
         fields.join(", ")
     )
 }
@@ -199,9 +199,9 @@ Examples:
   berth provisioner --csi-address unix:///csi/csi.sock \\
     --node-name worker-1 --capacity driver-status --capacity-ephemeral
 
-The configuration has these fields: csiAddress, capacityNamespace (publish capacity there), workers. Arguments come first.
+Configuration fields: csiAddress, capacityNamespace (where to publish capacity), workers. Flags take precedence.
 
-Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 bad input or usage, or it could not go on.";
+Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 bad input or usage, or a fatal error.";
 
 pub(crate) const CSI_DRIVER_AFTER_HELP: &str = "\
 Examples:
@@ -220,16 +220,15 @@ Examples:
   berth bench decide --nodes 5000 --pods 2000 --shapes 2000
   berth bench decide --nodes 100000 --pods 1000 --claims 2 -o json
 
-The cluster is made up in memory from a seed: nodes of several sizes in three zones or more, local volumes of 10Gi to 500Gi \
-that bind when their first pod is placed, pods with requests, labels and claims of 5Gi to 100Gi. Each pod is decided on \
-with all plugins and every node, on one thread, and takes its node and volumes before the next one comes.
+The cluster is generated in memory from the seed: nodes of several sizes in three or more zones, WaitForFirstConsumer local volumes \
+of 10Gi to 500Gi, and pods with requests, labels and claims of 5Gi to 100Gi. Each pod is decided with all plugins and every node, \
+on one thread, and takes its node and volumes before the next one.
 
-Measured is the decision with what it changes in memory: reading the pod, filters, scores, and taking the node and the volumes. \
-There is no API server, no network and no waiting in it. Pods that are alike in all that decisions read share verdicts, so it \
-matters how many kinds of them there are. Unless --shapes says it, requests are one of 6 by chance and each claim asks for one of 6 \
-sizes; with as many shapes as pods, no two are alike.
+A measurement covers decoding the pod, filters, scores, and reserving the node and volumes in memory, without an API server or \
+network. Identical pods share verdicts, so the number of shapes matters. Without --shapes, each pod has one of 6 random requests \
+and each claim one of 6 random sizes. With as many shapes as pods, no two are alike.
 
-Exit status: 0 done, 2 bad usage.";
+Exit status: 0 success, 2 bad usage.";
 
 pub(crate) const BENCH_SIMULATE_AFTER_HELP: &str = "\
 Examples:
@@ -237,7 +236,7 @@ Examples:
   berth bench simulate --pods 10000 --write-input cluster.json
   berth simulate -f cluster.json -o html > report.html
 
-The cluster is made up: nodes in three zones of ten racks with six local disks each, and StatefulSets whose pods have a claim \
-each. Every second set wants local disks, the others zonal volumes that are made for them; every third is started in order.
+The cluster is generated: nodes in three zones of ten racks with six local disks each, and StatefulSets whose pods have one claim \
+each. Every second set uses local disks, the others zonal volumes that are provisioned. Every third starts its pods in order.
 
-Exit status: 0 done, 2 bad usage.";
+Exit status: 0 success, 2 bad usage.";

@@ -12,10 +12,10 @@ use std::path::PathBuf;
 /// Arguments of `berth man`.
 #[derive(Args, Debug)]
 pub struct ManArgs {
-    /// The command whose page is printed, as `bench decide`. Without it: that of berth itself.
+    /// The command, e.g. `bench decide`. Defaults to berth itself.
     #[arg(value_name = "COMMAND", conflicts_with = "dir")]
     pub command: Vec<String>,
-    /// Write the pages of all commands into this directory, which is made if need be.
+    /// Write the pages of all commands to this directory. Created if missing.
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
 }

@@ -19,34 +19,34 @@ pub struct ProvisionerArgs {
     /// What components have in common.
     #[command(flatten)]
     pub component: ComponentArgs,
-    /// The configuration.
+    /// Path to the provisioner's configuration file.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// The socket of a CSI driver. Without this: the built-in provisioners.
+    /// Socket of a CSI driver. If omitted, runs the built-in provisioners.
     #[arg(long, value_name = "ADDRESS")]
     pub csi_address: Option<String>,
-    /// How long one call to the driver may take.
+    /// Timeout of a call to the driver, e.g. 10s.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub timeout: Duration,
-    /// How many claims and volumes are worked on at a time.
+    /// Number of claims and volumes to process at a time.
     #[arg(long, value_name = "N")]
     pub workers: Option<usize>,
-    /// Ask for volumes in the segment of the selected node only.
+    /// Request volumes in the topology segment of the selected node only.
     #[arg(long)]
     pub strict_topology: bool,
-    /// Tell the driver nothing about topology for claims without a selected node.
+    /// Send no topology requirement for claims without a selected node.
     #[arg(long)]
     pub no_immediate_topology: bool,
-    /// Tell the driver the names of claim and volume.
+    /// Pass the names of claim and volume to the driver.
     #[arg(long)]
     pub extra_create_metadata: bool,
-    /// The file system of classes that name none.
+    /// File system for classes that do not set one.
     #[arg(long, value_name = "TYPE")]
     pub default_fstype: Option<String>,
-    /// Serve this node alone: for a driver that runs on every node, with a provisioner beside each.
+    /// Serve only this node, for drivers that run with a provisioner on every node.
     #[arg(long, value_name = "NODE")]
     pub node_name: Option<String>,
-    /// How capacity is published.
+    /// Capacity publishing.
     #[command(flatten)]
     pub capacity: CapacityArgs,
 }
@@ -54,44 +54,44 @@ pub struct ProvisionerArgs {
 /// Where capacity is published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Form {
-    /// `CSIStorageCapacity` objects: what every cluster has.
+    /// `CSIStorageCapacity` objects, supported by every cluster.
     Objects,
-    /// Pools in the status of the `CSIDriver`: of `berth up`.
+    /// Pools in the status of the `CSIDriver`, supported by `berth up`.
     DriverStatus,
-    /// The same pools in a custom resource: `deploy/crds` has its definition.
+    /// Pools in a custom resource, defined in `deploy/crds`.
     CustomResource,
 }
 
 /// The arguments about capacity.
 #[derive(Args, Debug)]
 pub struct CapacityArgs {
-    /// Publish how much room there is.
+    /// Publish storage capacity, in this form.
     #[arg(long = "capacity", value_enum, value_name = "WHERE")]
     pub form: Option<Form>,
-    /// The namespace of the objects. Without this: NAMESPACE from the environment, or default.
+    /// Namespace of the capacity objects. Defaults to the environment variable NAMESPACE, or default.
     #[arg(long, value_name = "NAMESPACE")]
     pub capacity_namespace: Option<String>,
-    /// The objects go with their owner: 0 the pod of the provisioner, 1 its owner, 2 that one's. POD_NAME and
-    /// NAMESPACE in the environment say which pod.
+    /// Owner of the capacity objects: 0 the provisioner's pod, 1 its owner, 2 the owner's owner. Needs the environment
+    /// variables POD_NAME and NAMESPACE.
     #[arg(long, value_name = "LEVEL")]
     pub capacity_ownerref_level: Option<u8>,
-    /// How often everything is asked again.
+    /// Interval between capacity polls, e.g. 1m.
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = duration)]
     pub capacity_poll_interval: Duration,
-    /// For classes with immediate binding too.
+    /// Publish capacity for classes with Immediate binding, too.
     #[arg(long)]
     pub capacity_for_immediate_binding: bool,
-    /// Pools only: for inline volumes too, under `<ephemeral>`.
+    /// Pools only: publish capacity for inline volumes, too, as `<ephemeral>`.
     #[arg(long)]
     pub capacity_ephemeral: bool,
-    /// Pools only: under `<fallback>`, once for all classes, instead of for each.
+    /// Pools only: publish one entry for all classes, `<fallback>`, instead of one per class.
     #[arg(long)]
     pub capacity_fallback: bool,
-    /// Segments are the labels of nodes with this prefix, such as example.com/. Without this: those that the driver
+    /// Prefix of the node labels that make up a topology segment, e.g. example.com/. Defaults to the keys that the driver
     /// registered.
     #[arg(long, value_name = "PREFIX")]
     pub capacity_label_prefix: Option<String>,
-    /// Pools only: a report that was not renewed for so long stops counting.
+    /// Pools only: how long a report is valid without being renewed, e.g. 10m.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
     pub capacity_expiry: Duration,
 }

@@ -113,7 +113,7 @@ fn a_cluster_that_does_not_answer_is_not_waited_for_without_end() {
             .output()
             .unwrap();
         assert_eq!(output.status.code(), Some(2), "{command}");
-        let expected = format!("error: the cluster at {server}/ did not answer within 0.2 s when asked for nodes; ");
+        let expected = format!("error: the cluster at {server}/ did not answer within 0.2 s when listing nodes; ");
         assert!(stderr(&output).starts_with(&expected), "{command}: {}", stderr(&output));
     }
 }

@@ -1,13 +1,15 @@
-//! How well volumes fit: what claims asked for over what their volumes hold, overall, by zone and by node.
+//! How full zones and nodes are: requests of pods against allocatable CPU and memory, requests of claims against the size
+//! of their volumes, and volumes that are free.
 //!
 //! A bound claim counts for a node if a pod on that node uses it, and for a zone if one on a node of that zone does. A
 //! claim that pods on two nodes share counts on both, and once in their zone. A claim that no pod uses counts overall
-//! only.
+//! only. A free volume counts for a node or zone if it can be used nowhere else.
 
 use super::outcome::{ClaimOutcome, PodOutcome, VolumeOutcome};
 use super::place::{rack_of, zone_of};
 use crate::status;
 use crate::{View, field};
+use berth_scheduler::cluster::Cluster;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +22,7 @@ pub struct Fit {
     pub requested_bytes: i64,
     /// What their volumes hold.
     pub taken_bytes: i64,
-    /// Asked over taken, in percent; how well the volumes fit.
+    /// Requested over taken, in percent. Free volumes do not count.
     pub fit_percent: Option<f64>,
 }
 
@@ -31,6 +33,60 @@ impl Fit {
         self.taken_bytes = self.taken_bytes.saturating_add(taken);
         self.fit_percent = (self.taken_bytes > 0)
             .then(|| (self.requested_bytes as f64 * 1000.0 / self.taken_bytes as f64).round() / 10.0);
+    }
+}
+
+/// What is requested and what is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Usage {
+    /// CPU that pods request, in thousandths.
+    pub cpu_requested_milli: i64,
+    /// CPU for pods, in thousandths.
+    pub cpu_allocatable_milli: i64,
+    /// Memory that pods request.
+    pub memory_requested_bytes: i64,
+    /// Memory for pods.
+    pub memory_allocatable_bytes: i64,
+    /// How many volumes are Available here and nowhere else.
+    pub free_volumes: usize,
+    /// Their size in all.
+    pub free_volume_bytes: i64,
+}
+
+impl Usage {
+    fn of_node(cluster: &Cluster, name: &str) -> Self {
+        let symbol = cluster.symbols().get(name);
+        let Some(id) = symbol.and_then(|name| cluster.nodes().id(name)) else {
+            return Self::default();
+        };
+        let (cpu, memory) = (&cluster.resources().cpu, &cluster.resources().memory);
+        Self {
+            cpu_requested_milli: cpu.requested[id.index()],
+            cpu_allocatable_milli: cpu.allocatable[id.index()],
+            memory_requested_bytes: memory.requested[id.index()],
+            memory_allocatable_bytes: memory.allocatable[id.index()],
+            ..Self::default()
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        let sums = [
+            (&mut self.cpu_requested_milli, other.cpu_requested_milli),
+            (&mut self.cpu_allocatable_milli, other.cpu_allocatable_milli),
+            (&mut self.memory_requested_bytes, other.memory_requested_bytes),
+            (&mut self.memory_allocatable_bytes, other.memory_allocatable_bytes),
+            (&mut self.free_volume_bytes, other.free_volume_bytes),
+        ];
+        for (sum, amount) in sums {
+            *sum = sum.saturating_add(amount);
+        }
+        self.free_volumes += other.free_volumes;
+    }
+
+    fn add_free(&mut self, volume: &VolumeOutcome) {
+        self.free_volumes += 1;
+        self.free_volume_bytes = self.free_volume_bytes.saturating_add(volume.capacity_bytes);
     }
 }
 
@@ -52,9 +108,12 @@ pub struct NodeOutcome {
     pub pods: usize,
     /// How many bound claims they use.
     pub claims: usize,
-    /// How well their volumes fit.
+    /// What these claims request, and the size of their volumes.
     #[serde(flatten)]
     pub fit: Fit,
+    /// What pods request of it, and what is free.
+    #[serde(flatten)]
+    pub usage: Usage,
 }
 
 /// What came of a zone.
@@ -69,9 +128,12 @@ pub struct ZoneOutcome {
     pub pods: usize,
     /// How many bound claims these use.
     pub claims: usize,
-    /// How well their volumes fit.
+    /// What these claims request, and the size of their volumes.
     #[serde(flatten)]
     pub fit: Fit,
+    /// What pods request of it, and what is free.
+    #[serde(flatten)]
+    pub usage: Usage,
 }
 
 /// The bytes that bound claims asked for and got, by claim.
@@ -90,7 +152,7 @@ fn bound(claims: &[ClaimOutcome], volumes: &[VolumeOutcome]) -> BTreeMap<String,
         .collect()
 }
 
-/// How well all volumes fit.
+/// What all bound claims request, and the size of their volumes.
 pub(super) fn overall(claims: &[ClaimOutcome], volumes: &[VolumeOutcome]) -> Fit {
     let mut fit = Fit::default();
     for (requested, taken) in bound(claims, volumes).into_values() {
@@ -102,19 +164,36 @@ pub(super) fn overall(claims: &[ClaimOutcome], volumes: &[VolumeOutcome]) -> Fit
 /// What came of every zone and every node.
 pub(super) fn places(
     view: &dyn View,
+    cluster: &Cluster,
     pods: &[PodOutcome],
     claims: &[ClaimOutcome],
     volumes: &[VolumeOutcome],
 ) -> (Vec<ZoneOutcome>, Vec<NodeOutcome>) {
     let mut nodes: BTreeMap<&str, NodeOutcome> = view
         .of_kind("Node")
-        .map(|node| (field::name(node), node_outcome(node)))
+        .map(|node| (field::name(node), node_outcome(node, cluster)))
         .collect();
     let mut zones: BTreeMap<String, ZoneOutcome> = BTreeMap::new();
+    let mut free_in_zones: BTreeMap<&str, Usage> = BTreeMap::new();
+    for volume in volumes.iter().filter(|volume| volume.phase == "Available") {
+        if let Some(node) = only(&volume.place.nodes) {
+            if let Some(node) = nodes.get_mut(node) {
+                node.usage.add_free(volume);
+            }
+        } else if let Some(zone) = only(&volume.place.zones) {
+            free_in_zones.entry(zone).or_default().add_free(volume);
+        }
+    }
     for node in nodes.values().filter(|node| !node.zone.is_empty()) {
         let zone = zones.entry(node.zone.clone()).or_default();
         zone.zone.clone_from(&node.zone);
         zone.nodes += 1;
+        zone.usage.add(&node.usage);
+    }
+    for (zone, free) in free_in_zones {
+        if let Some(zone) = zones.get_mut(zone) {
+            zone.usage.add(&free);
+        }
     }
     let bound = bound(claims, volumes);
     let mut counted: BTreeSet<(&str, &str)> = BTreeSet::new();
@@ -147,7 +226,15 @@ pub(super) fn places(
     (zones.into_values().collect(), nodes.into_values().collect())
 }
 
-fn node_outcome(node: &Value) -> NodeOutcome {
+/// The one element of a set that has just one.
+fn only(names: &BTreeSet<String>) -> Option<&str> {
+    match names.len() {
+        1 => names.first().map(String::as_str),
+        _ => None,
+    }
+}
+
+fn node_outcome(node: &Value, cluster: &Cluster) -> NodeOutcome {
     let ready = status::find(node, "Ready").is_none_or(|condition| condition["status"] == "True");
     let stopped = field::annotation(node, crate::names::AGENT_MODE) == Some("stop");
     NodeOutcome {
@@ -156,6 +243,7 @@ fn node_outcome(node: &Value) -> NodeOutcome {
         rack: rack_of(node).to_owned(),
         ready: ready && !stopped,
         schedulable: !field::flag(node, "/spec/unschedulable"),
+        usage: Usage::of_node(cluster, field::name(node)),
         ..NodeOutcome::default()
     }
 }

@@ -27,7 +27,7 @@ mod stand_in;
 mod steps;
 mod volumes;
 
-pub use fit::{Fit, NodeOutcome, ZoneOutcome};
+pub use fit::{Fit, NodeOutcome, Usage, ZoneOutcome};
 pub use outcome::{
     ClaimOutcome, EventOutcome, Outcome, PendingOutcome, PodOutcome, RefusedNodes, Summary, VolumeOutcome,
 };

@@ -173,7 +173,7 @@ impl Simulation {
         let view = self.objects();
         let (pods, claims) = self.pods_and_claims();
         let volumes = self.volume_outcomes();
-        let (zones, nodes) = fit::places(view, &pods, &claims, &volumes);
+        let (zones, nodes) = fit::places(view, self.scheduled_cluster(), &pods, &claims, &volumes);
         let mut summary = summary(&pods, &claims, &volumes, &zones, &nodes);
         let failed = view.of_kind("Pod").filter(|pod| should_run(pod)).count();
         summary.not_running = failed + missing::pods(view);

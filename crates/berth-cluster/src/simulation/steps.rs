@@ -185,7 +185,13 @@ impl Simulation {
 
     fn step_summary(&self, now: &Picture) -> StepSummary {
         let volumes = self.volume_outcomes();
-        let (zones, nodes) = fit::places(self.objects(), &now.pods, &now.claims, &volumes);
+        let (zones, nodes) = fit::places(
+            self.objects(),
+            self.scheduled_cluster(),
+            &now.pods,
+            &now.claims,
+            &volumes,
+        );
         let placed = now.pods.iter().filter(|pod| pod.is_placed).count();
         StepSummary {
             pods: now.pods.len(),

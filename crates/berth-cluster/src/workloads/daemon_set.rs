@@ -16,6 +16,7 @@ use crate::status::Status;
 use crate::step::Step;
 use crate::tolerations::tolerates;
 use berth_core::api;
+use berth_core::names::{TAINT_NOT_READY, TAINT_UNREACHABLE};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -33,8 +34,8 @@ const REQUIRED: [&str; 4] = [
 
 /// Taints with which the pods of every DaemonSet can live: they have to do with nodes in trouble.
 const TOLERATED: [(&str, &str); 6] = [
-    (names::TAINT_NOT_READY, "NoExecute"),
-    (names::TAINT_UNREACHABLE, "NoExecute"),
+    (TAINT_NOT_READY, "NoExecute"),
+    (TAINT_UNREACHABLE, "NoExecute"),
     ("node.kubernetes.io/disk-pressure", "NoSchedule"),
     ("node.kubernetes.io/memory-pressure", "NoSchedule"),
     ("node.kubernetes.io/pid-pressure", "NoSchedule"),

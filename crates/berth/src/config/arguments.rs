@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// The configuration of decisions, as the command line names it.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ConfigArgs {
-    /// A KubeSchedulerConfiguration (v1): profiles, plugins, their weights and arguments.
+    /// Path to a KubeSchedulerConfiguration (v1): profiles, plugins, weights and arguments.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Feature gates.

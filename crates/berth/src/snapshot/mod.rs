@@ -29,27 +29,27 @@ use std::time::Duration;
 /// Arguments of `berth snapshot`.
 #[derive(Args, Debug)]
 pub struct SnapshotArgs {
-    /// Where to write to: a file, which is replaced when all is written, or `-` for standard output.
+    /// Output file, replaced atomically, or `-` for standard output.
     #[arg(short, long, value_name = "FILE|-", default_value = "-")]
     pub output: PathBuf,
-    /// The kubeconfig of the cluster. Without it: KUBECONFIG, or the user's own.
+    /// Path to the kubeconfig. Defaults to KUBECONFIG or ~/.kube/config.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// The context of the kubeconfig. Without it: the current one.
+    /// Context of the kubeconfig. Defaults to the current context.
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
-    /// Only what lives in this namespace, and what lives in none. May be given several times. Without it: all namespaces.
+    /// Include only this namespace and cluster-scoped objects. Can be repeated. Defaults to all namespaces.
     ///
-    /// Pods of other namespaces use room on nodes too. Without them, a snapshot says that there is more than there is.
+    /// Pods of other namespaces use resources of nodes, too: without them, nodes look emptier than they are.
     #[arg(short, long, value_name = "NAMESPACE")]
     pub namespace: Vec<String>,
-    /// Replace names, labels and images by made-up words, the same word always by the same one.
+    /// Replace names, labels and images with pseudonyms, consistently.
     ///
-    /// Kept as they are: numbers, quantities, kinds, keys of Kubernetes' own labels and taints, and names of drivers,
-    /// resources and schedulers.
+    /// Numbers, quantities, kinds, the keys of Kubernetes' own labels and taints, and the names of drivers, resources and
+    /// schedulers are kept.
     #[arg(long)]
     pub anonymize: bool,
-    /// How long the cluster may take to answer a request. Servers give up after a minute themselves.
+    /// Timeout of a request to the cluster, e.g. 30s.
     #[arg(long, value_name = "DURATION", default_value = REQUEST_TIMEOUT, value_parser = duration)]
     pub request_timeout: Duration,
 }

@@ -6,7 +6,7 @@ use std::fmt;
 /// A part of a control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Component {
-    /// The API server; always there.
+    /// The API server (always runs).
     Api,
     /// The scheduler.
     Scheduler,
@@ -14,7 +14,7 @@ pub enum Component {
     Controller,
     /// The built-in provisioners.
     Provisioner,
-    /// Agents that stand in for kubelets, and the sample cluster if there are no files.
+    /// Node agents that simulate kubelets, and the sample cluster if there are no files.
     Nodes,
 }
 

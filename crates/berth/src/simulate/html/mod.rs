@@ -9,7 +9,7 @@ mod tables;
 mod timeline;
 mod topology;
 
-use super::table::size;
+use super::table::{self, size};
 use berth_cluster::simulation::Outcome;
 use std::fmt::{self, Write as _};
 
@@ -121,14 +121,39 @@ fn header(out: &mut String, outcome: &Outcome, verdict: &str) {
     );
     if let Some(fit) = summary.fit.fit_percent {
         let words = format!(
-            "{fit}% <small class=\"line\">{} asked, {} taken</small>",
+            "{fit}% <small class=\"line\">{} of {} in bound volumes</small>",
             e(&size(summary.fit.requested_bytes)),
             e(&size(summary.fit.taken_bytes))
         );
-        figure(out, "Volumes fit", &words, Some(fit));
+        figure(out, "Storage requested", &words, Some(fit));
     }
+    let (cpu, memory) = outcome.nodes.iter().fold(((0, 0), (0, 0)), |(cpu, memory), node| {
+        let usage = &node.usage;
+        (
+            (cpu.0 + usage.cpu_requested_milli, cpu.1 + usage.cpu_allocatable_milli),
+            (
+                memory.0 + usage.memory_requested_bytes,
+                memory.1 + usage.memory_allocatable_bytes,
+            ),
+        )
+    });
+    requested(out, "CPU requested", cpu, table::cpu);
+    requested(out, "Memory requested", memory, size);
     figure(out, "Virtual time", &duration(summary.virtual_seconds), None);
     out.push_str("</dl>\n</header>\n");
+}
+
+/// How much of a resource is requested, if the nodes say how much there is.
+fn requested(out: &mut String, name: &str, (part, whole): (i64, i64), words: fn(i64) -> String) {
+    if whole > 0 {
+        let percent = (part as f64 * 1000.0 / whole as f64).round() / 10.0;
+        let words = format!(
+            "{percent}% <small class=\"line\">{} of {}</small>",
+            e(&words(part)),
+            e(&words(whole))
+        );
+        figure(out, name, &words, Some(percent));
+    }
 }
 
 /// One figure; `words` is HTML already.

@@ -41,7 +41,7 @@ pub(super) fn render(out: &mut String, outcome: &Outcome) {
             claim.phase.clone(),
         ]
     });
-    table(out, "Claims", ["Claim", "Asked", "Volume", "Phase"], claims.collect());
+    table(out, "Claims", ["Claim", "Request", "Volume", "Phase"], claims.collect());
     out.push_str("</section>\n");
 }
 

@@ -1,8 +1,8 @@
 //! The picture: zones, their racks, the nodes in them, and on each node its pods and volumes with their fill.
 
 use super::{MAX_LARGE_NODES, count, e, percent};
-use crate::simulate::table::size;
-use berth_cluster::simulation::{ClaimOutcome, Fit, NodeOutcome, Outcome, PodOutcome, VolumeOutcome};
+use crate::simulate::table::{cpu, size};
+use berth_cluster::simulation::{ClaimOutcome, Fit, NodeOutcome, Outcome, PodOutcome, Usage, VolumeOutcome};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -36,7 +36,11 @@ impl Filled<'_> {
     fn words(&self) -> String {
         let capacity = size(self.volume.capacity_bytes);
         match self.claim {
-            Some(claim) => format!("{} asked of {capacity}, {}", size(claim.requested_bytes), claim.claim),
+            Some(claim) => format!(
+                "{} requested of {capacity}, {}",
+                size(claim.requested_bytes),
+                claim.claim
+            ),
             None => format!("{capacity}, {}", self.volume.phase.to_lowercase()),
         }
     }
@@ -138,8 +142,8 @@ pub(super) fn render(out: &mut String, outcome: &Outcome) {
         "large"
     };
     let volume = match form {
-        "small" => "node, filled by how many of its volumes are taken",
-        _ => "volume, filled by what was asked",
+        "small" => "node, filled by the share of its volumes that are bound",
+        _ => "volume, filled by what its claim requests",
     };
     let _ = write!(
         out,
@@ -212,7 +216,7 @@ fn zone(out: &mut String, outcome: &Outcome, places: &Places<'_>, name: &str, ra
 
 fn fit(fit: &Fit) -> String {
     match fit.fit_percent {
-        Some(percent) => format!("{percent}% of {} used", e(&size(fit.taken_bytes))),
+        Some(percent) => format!("{percent}% of {} requested", e(&size(fit.taken_bytes))),
         None => "no volumes".to_owned(),
     }
 }
@@ -255,9 +259,14 @@ fn node(out: &mut String, places: &Places<'_>, index: usize, node: &NodeOutcome)
     let pods = places.pods.get(&*node.node).map_or(&[][..], Vec::as_slice);
     let own = places.of_node.get(&*node.node).map_or(&[][..], Vec::as_slice);
     let used = own.iter().filter(|filled| filled.claim.is_some()).count();
-    let mut words = format!("{} · {}", count(node.pods, "pod"), fit_words(node));
+    let mut words = format!(
+        "{}{} · {}",
+        count(node.pods, "pod"),
+        resources(&node.usage),
+        fit_words(node)
+    );
     if !own.is_empty() {
-        let _ = write!(words, " · {used} of {} local volumes taken", own.len());
+        let _ = write!(words, " · {used} of {} local volumes bound", own.len());
     }
     let _ = write!(
         out,
@@ -288,7 +297,7 @@ fn node(out: &mut String, places: &Places<'_>, index: usize, node: &NodeOutcome)
     out.push_str("</li>\n");
 }
 
-/// How much of a node's square is coloured: the taken ones of its local volumes, or how well its pods' volumes fit.
+/// How much of a node's square is coloured: the share of its local volumes that are bound, or the share of its pods' volumes that claims request.
 fn node_fill(node: &NodeOutcome, own: &[Filled<'_>], used: usize) -> f64 {
     match own.len() {
         0 => node.fit.fit_percent.unwrap_or(0.0).clamp(0.0, 100.0),
@@ -296,10 +305,24 @@ fn node_fill(node: &NodeOutcome, own: &[Filled<'_>], used: usize) -> f64 {
     }
 }
 
+/// What pods request of the node, if it says what it has.
+fn resources(usage: &Usage) -> String {
+    let mut words = String::new();
+    if usage.cpu_allocatable_milli > 0 {
+        let (requested, whole) = (cpu(usage.cpu_requested_milli), cpu(usage.cpu_allocatable_milli));
+        let _ = write!(words, " · CPU {requested} of {whole}");
+    }
+    if usage.memory_allocatable_bytes > 0 {
+        let (requested, whole) = (size(usage.memory_requested_bytes), size(usage.memory_allocatable_bytes));
+        let _ = write!(words, " · memory {requested} of {whole}");
+    }
+    words
+}
+
 fn fit_words(node: &NodeOutcome) -> String {
     match node.fit.fit_percent {
         Some(percent) => format!(
-            "{} asked, {} taken ({percent}%)",
+            "claims request {} of {} ({percent}%)",
             size(node.fit.requested_bytes),
             size(node.fit.taken_bytes)
         ),

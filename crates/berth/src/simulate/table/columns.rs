@@ -72,10 +72,10 @@ impl Columns {
         }
     }
 
-    /// Writes the table with its head, or nothing if it has no rows.
-    pub(super) fn render(self, out: &mut String, width: usize) {
+    /// Writes the table with its head, or nothing if it has no rows. Tells whether there were any.
+    pub(super) fn render(self, out: &mut String, width: usize) -> bool {
         if self.rows.is_empty() {
-            return;
+            return false;
         }
         let widths = self.widths(width);
         let heads: Vec<String> = self.columns.iter().map(|column| column.head.to_owned()).collect();
@@ -90,6 +90,7 @@ impl Columns {
                 self.total - self.rows.len()
             );
         }
+        true
     }
 
     fn widths(&self, width: usize) -> Vec<usize> {

@@ -4,7 +4,7 @@ mod columns;
 mod steps;
 
 use anstyle::{AnsiColor, Style};
-use berth_cluster::simulation::{Fit, Outcome, PodOutcome};
+use berth_cluster::simulation::{Fit, Outcome, PodOutcome, Usage};
 use berth_core::quantity::Bytes;
 use columns::{Column, Columns};
 use std::collections::BTreeMap;
@@ -59,7 +59,7 @@ fn verdict(out: &mut String, outcome: &Outcome, width: usize) {
     }
     if let Some(fit) = summary.fit.fit_percent {
         let text = format!(
-            "Claims asked for {} and took volumes of {}: {fit}% of what was taken is used.",
+            "Claims request {} of the {} in their volumes ({fit}%; free volumes are not counted).",
             size(summary.fit.requested_bytes),
             size(summary.fit.taken_bytes),
         );
@@ -180,7 +180,7 @@ fn claims(out: &mut String, outcome: &Outcome, width: usize) {
         .map(|volume| (&*volume.volume, volume.capacity_bytes))
         .collect();
     let mut table = Columns::new(&[
-        Column::names("CLAIM (ASKED)"),
+        Column::names("CLAIM (REQUEST)"),
         Column::names("VOLUME (SIZE)"),
         Column::text("PHASE"),
     ]);
@@ -195,26 +195,55 @@ fn claims(out: &mut String, outcome: &Outcome, width: usize) {
     table.render(out, width);
 }
 
-/// Asked, taken and the quotient, for a row.
-fn fit_cells(fit: &Fit) -> [String; 3] {
-    match fit.fit_percent {
-        Some(percent) => [size(fit.requested_bytes), size(fit.taken_bytes), format!("{percent}%")],
-        None => ["-", "-", "-"].map(str::to_owned),
-    }
+/// The columns of what zones and nodes hold.
+const USAGE: [&str; 5] = ["CPU", "MEMORY", "CLAIMS", "STORAGE", "FREE"];
+
+/// How to read [`USAGE`].
+const LEGEND: &str = "CPU and MEMORY: requested by pods / allocatable. STORAGE: requested by claims / size of their volumes. \
+                      FREE: size of volumes that are available here and nowhere else.";
+
+fn usage_cells(usage: &Usage, claims: usize, fit: &Fit) -> [String; 5] {
+    let of = |part: String, whole: String, is_known: bool| match is_known {
+        true => format!("{part}/{whole}"),
+        false => "-".to_owned(),
+    };
+    [
+        of(
+            cpu(usage.cpu_requested_milli),
+            cpu(usage.cpu_allocatable_milli),
+            usage.cpu_allocatable_milli > 0,
+        ),
+        of(
+            size(usage.memory_requested_bytes),
+            size(usage.memory_allocatable_bytes),
+            usage.memory_allocatable_bytes > 0,
+        ),
+        claims.to_string(),
+        of(
+            size(fit.requested_bytes),
+            size(fit.taken_bytes),
+            fit.fit_percent.is_some(),
+        ),
+        match usage.free_volumes {
+            0 => "-".to_owned(),
+            _ => size(usage.free_volume_bytes),
+        },
+    ]
+}
+
+/// Processors with three decimals at most: `4`, `0.5`.
+pub(super) fn cpu(milli: i64) -> String {
+    (milli as f64 / 1000.0).to_string()
 }
 
 fn zones(out: &mut String, outcome: &Outcome, width: usize) {
-    let numbers = ["NODES", "PODS", "CLAIMS", "ASKED", "TAKEN", "FIT"].map(Column::number);
     let mut columns = vec![Column::names("ZONE")];
-    columns.extend(numbers);
+    columns.extend(["NODES", "PODS"].into_iter().chain(USAGE).map(Column::number));
     let mut table = Columns::new(&columns);
     for zone in &outcome.zones {
-        let counts = [zone.nodes, zone.pods, zone.claims].map(|count| count.to_string());
-        let cells = [zone.zone.clone()]
-            .into_iter()
-            .chain(counts)
-            .chain(fit_cells(&zone.fit));
-        table.row(cells);
+        let counts = [zone.nodes, zone.pods].map(|count| count.to_string());
+        let cells = [zone.zone.clone()].into_iter().chain(counts);
+        table.row(cells.chain(usage_cells(&zone.usage, zone.claims, &zone.fit)));
     }
     table.render(out, width);
 }
@@ -222,7 +251,7 @@ fn zones(out: &mut String, outcome: &Outcome, width: usize) {
 /// Nodes that have pods, or are not as they should be.
 fn nodes(out: &mut String, outcome: &Outcome, width: usize) {
     let mut columns = vec![Column::names("NODE"), Column::text("STATUS")];
-    columns.extend(["PODS", "CLAIMS", "ASKED", "TAKEN", "FIT"].map(Column::number));
+    columns.extend(["PODS"].into_iter().chain(USAGE).map(Column::number));
     let mut table = Columns::new(&columns);
     for node in &outcome.nodes {
         let status = match (node.ready, node.schedulable) {
@@ -233,12 +262,12 @@ fn nodes(out: &mut String, outcome: &Outcome, width: usize) {
         if node.pods == 0 && status == "Ready" {
             continue;
         }
-        let counts = [node.pods, node.claims].map(|count| count.to_string());
-        let cells = [node.node.clone(), status.to_owned()]
-            .into_iter()
-            .chain(counts)
-            .chain(fit_cells(&node.fit));
-        table.row(cells);
+        let cells = [node.node.clone(), status.to_owned(), node.pods.to_string()];
+        let usage = usage_cells(&node.usage, node.claims, &node.fit);
+        table.row(cells.into_iter().chain(usage));
     }
-    table.render(out, width);
+    if table.render(out, width) {
+        out.push('\n');
+        indented(out, 2, LEGEND, width);
+    }
 }

@@ -34,7 +34,8 @@ fn standing(step: &StepOutcome) -> String {
         let _ = write!(text, ", {} of {} nodes ready", summary.ready_nodes, summary.nodes);
     }
     if let Some(fit) = summary.fit.fit_percent {
-        let _ = write!(text, ", {fit}% of {} used", size(summary.fit.taken_bytes));
+        let taken = size(summary.fit.taken_bytes);
+        let _ = write!(text, ", bound volumes {taken} ({fit}% requested)");
     }
     text
 }
