@@ -10,6 +10,7 @@ use crate::provisioner::ProvisionerArgs;
 use crate::snapshot::SnapshotArgs;
 use crate::terminal::Color;
 use crate::up::Component;
+use berth_cluster::sample::{self, Disks, Shape};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -89,9 +90,23 @@ pub enum Command {
     /// Print a manual page, or write all of them to a directory.
     #[command(after_help = help::MAN_AFTER_HELP)]
     Man(ManArgs),
+    /// Print the JSON schema of a file format.
+    #[command(after_help = help::SCHEMA_AFTER_HELP)]
+    Schema {
+        /// The file format.
+        #[arg(value_enum)]
+        format: Schema,
+    },
     /// Print the version.
     #[command(after_help = help::VERSION_AFTER_HELP)]
     Version,
+}
+
+/// File formats that have a schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Schema {
+    /// The scenarios of `berth simulate`.
+    Scenario,
 }
 
 /// What to measure.
@@ -127,6 +142,18 @@ pub enum SimulateOutput {
     Html,
 }
 
+/// When a simulation counts as failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum FailOn {
+    /// Some pod is pending or not running at the end.
+    #[default]
+    Pending,
+    /// Some pod is pending or not running at the end of any step of the scenario.
+    PendingAtAnyStep,
+    /// Never, unless the input is bad.
+    Never,
+}
+
 /// Arguments of `berth explain`.
 #[derive(Args, Debug)]
 pub struct ExplainArgs {
@@ -139,7 +166,7 @@ pub struct ExplainArgs {
     /// Which cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// The object to explain: pod/NAME or NAME, sts/NAME (or ds, rs, job), pvc/NAME, pv/NAME or node/NAME. If omitted,
+    /// The object to explain: pod/NAME or NAME, deploy/NAME (or sts, ds, rs, job), pvc/NAME, pv/NAME or node/NAME. If omitted,
     /// explains all pending pods, grouped by cause.
     #[arg(value_name = "KIND/NAME", num_args = 0..=2, conflicts_with = "pod")]
     pub target: Vec<String>,
@@ -182,6 +209,12 @@ pub struct SimulateArgs {
     /// docs/scenarios.md.
     #[arg(long, value_name = "FILE")]
     pub scenario: Option<PathBuf>,
+    /// Show what would change: simulate the cluster without the files of --overlay or --on-cluster, too, and compare.
+    #[arg(long)]
+    pub diff: bool,
+    /// When to exit with status 1.
+    #[arg(long, value_enum, default_value = "pending", value_name = "WHEN")]
+    pub fail_on: FailOn,
     /// Random seed, for ties between nodes and for pod names.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -275,6 +308,18 @@ pub struct UpArgs {
     /// File or directory of objects to load at the start, or `-` for standard input. Can be repeated.
     #[arg(short, long = "filename", value_name = "FILE|DIR|-")]
     pub filename: Vec<OsString>,
+    /// Number of nodes of the generated cluster, 0 to 10000.
+    #[arg(long, value_name = "N", default_value_t = Shape::default().nodes, conflicts_with = "filename",
+        value_parser = clap::value_parser!(u32).range(0..=i64::from(sample::NODES_MAX)))]
+    pub nodes: u32,
+    /// Number of zones of the generated cluster, 1 to 26.
+    #[arg(long, value_name = "N", default_value_t = Shape::default().zones, conflicts_with = "filename",
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(sample::ZONES_MAX)))]
+    pub zones: u32,
+    /// Local disks per node of the generated cluster, e.g. 2x100Gi or 1x100Gi,1x1Ti; 0 for none. Defaults to
+    /// 1x100Gi,1x200Gi.
+    #[arg(long, value_name = "NxSIZE", conflicts_with = "filename")]
+    pub disks: Option<Disks>,
     /// Node socket of a CSI driver; node agents stage and publish volumes through it. `{node}` is replaced by the node's
     /// name. Can be repeated.
     #[arg(long, value_name = "ADDRESS")]
@@ -288,6 +333,19 @@ pub struct UpArgs {
     /// Log what the components do, to standard error.
     #[arg(short, long)]
     pub verbose: bool,
+}
+
+impl UpArgs {
+    /// The cluster to generate where there are no files.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        let usual = Shape::default();
+        Shape {
+            nodes: self.nodes,
+            zones: self.zones,
+            disks: self.disks.clone().unwrap_or(usual.disks),
+        }
+    }
 }
 
 /// What the components of a cluster have in common.

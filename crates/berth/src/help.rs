@@ -24,6 +24,7 @@ Examples:
   berth explain
   berth explain pod/db-0 -n shop
   berth explain sts/db -n shop
+  berth explain deploy/web -n shop
   berth explain pvc/data-db-0 -n shop
   berth explain pod/db-0 --context staging -o json
   berth explain pod/new -f new-pod.yaml --on-cluster
@@ -54,7 +55,7 @@ Examples:
   berth simulate -f examples/scenarios/zone-loss.yaml \\
     --scenario examples/scenarios/zone-loss.scenario.yaml \\
     -o html > report.html
-  berth simulate -f snapshot.yaml --overlay what-if.yaml
+  berth simulate -f snapshot.yaml --overlay what-if.yaml --diff
   K=nodes,pods,pv,pvc,sc,ns,pc,csinodes,csidrivers,csistoragecapacities
   kubectl get $K,deploy,sts,ds,rs,jobs,controllerrevisions -A -o json \\
     | berth simulate -f - -f new-workload.yaml
@@ -62,7 +63,7 @@ Examples:
 Drivers that are not built in are simulated: their volumes get the topology that the CSINode objects describe, or the zone of the \
 selected node if no CSINode names the driver. Without --config, the default profile schedules the pods of every scheduler.
 
-Exit status: 0 every pod has a node, 1 some pod is pending or not running, 2 bad input or usage.";
+Exit status: 0 every pod has a node, 1 some pod is pending or not running (see --fail-on), 2 bad input or usage.";
 
 pub(crate) const SNAPSHOT_AFTER_HELP: &str = "\
 Examples:
@@ -107,6 +108,15 @@ Examples:
 
 Exit status: 0 success, 2 bad usage, or the pages cannot be written.";
 
+pub(crate) const SCHEMA_AFTER_HELP: &str = "\
+Examples:
+  berth schema scenario > scenario.schema.json
+
+Editors use it to complete and check scenarios; with the YAML language server, start a file with:
+  # yaml-language-server: $schema=scenario.schema.json
+
+Exit status: 0 success, 2 bad usage.";
+
 pub(crate) const VERSION_AFTER_HELP: &str = "\
 Examples:
   berth version
@@ -118,10 +128,11 @@ Examples:
   berth up
   berth up --listen 127.0.0.1:6443 --data-dir ./cluster
   berth up -f examples/quickstart.yaml
+  berth up --nodes 30 --zones 3 --disks 4x500Gi
   berth up --components api,controller --token-file ./token
 
-Without -f, berth creates a sample cluster: 9 nodes in 3 zones and 3 racks, local disks, and classes for local, rack, zonal and \
-regional storage. Node agents simulate kubelets; no container is started. The kubeconfig is written to --kubeconfig, to \
+Without -f, berth generates a cluster: 9 nodes in 3 zones of 3 racks, two local disks per node, and classes for local, rack, zonal \
+and regional storage; --nodes, --zones and --disks change its size. An empty -f starts an empty cluster. Node agents simulate kubelets; no container is started. The kubeconfig is written to --kubeconfig, to \
 DIR/kubeconfig with --data-dir, or to a temporary directory.
 
 To inject failures, annotate a node with berth.dev/agent: stop (no heartbeats: the node is not ready after 50 s, and its pods are \

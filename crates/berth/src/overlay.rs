@@ -23,6 +23,8 @@ use std::io::Read;
 pub struct Gathered {
     /// What to read.
     pub sources: Vec<Source>,
+    /// What lies below the files on top, if there are any.
+    pub below: Option<Vec<Source>>,
     /// The namespace of what names none.
     pub namespace: String,
     /// What is to be told of files that were read already.
@@ -59,6 +61,7 @@ pub fn gather(
         progress,
         summary: Summary::default(),
     };
+    let mut lowest = None;
     let mut sources = match (files.is_empty(), args.on_cluster) {
         (true, _) => args.sources(besides)?,
         // Read here and not by the caller: only here it is known what has no namespace.
@@ -70,17 +73,20 @@ pub fn gather(
         (false, true) => {
             let top = reading.read(&files)?;
             let below = reading.read(&args.sources(besides)?)?;
+            lowest = Some(reading.again(below.clone()));
             reading.again(lay(top, below))
         }
     };
     if !overlay.is_empty() {
         let below = reading.read(&sources)?;
+        lowest = lowest.or_else(|| Some(reading.again(below.clone())));
         let top = reading.read(&overlay)?;
         sources = reading.again(lay(top, below));
     }
     let summary = reading.summary;
     Ok(Gathered {
         sources,
+        below: lowest,
         namespace,
         summary,
     })

@@ -1,7 +1,7 @@
 //! Runs a command: arguments in, output and exit status out.
 
 use crate::bench;
-use crate::cli::{Cli, Command, ExplainArgs, Output, SimulateArgs, SimulateOutput};
+use crate::cli::{Cli, Command, ExplainArgs, FailOn, Output, Schema, SimulateArgs, SimulateOutput};
 use crate::cluster::ESSENTIAL;
 use crate::component;
 use crate::csi_driver;
@@ -14,6 +14,7 @@ use crate::snapshot;
 use crate::terminal::{self, Color, ProgressLine};
 use crate::up;
 use anyhow::Context;
+use berth_cluster::simulation::{Difference, Outcome};
 use clap::CommandFactory;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -93,6 +94,12 @@ fn dispatch(cli: &Cli) -> anyhow::Result<u8> {
             Ok(EXIT_DONE)
         }
         Command::Man(args) => man::man(args, Cli::command(), &mut io::stdout()).map(|()| EXIT_DONE),
+        Command::Schema {
+            format: Schema::Scenario,
+        } => {
+            io::stdout().write_all(simulate::scenario::SCHEMA.as_bytes())?;
+            Ok(EXIT_DONE)
+        }
         Command::Version => {
             writeln!(io::stdout(), "berth {}", env!("CARGO_PKG_VERSION"))?;
             Ok(EXIT_DONE)
@@ -139,17 +146,30 @@ fn simulate(args: &SimulateArgs, color: Color) -> anyhow::Result<u8> {
     };
     progress.done();
     played?;
-    let outcome = simulate::examined(&simulation, &loaded.summary.gaps);
+    let mut outcome = simulate::examined(&simulation, &loaded.summary.gaps);
+    if let Some(mut before) = loaded.before {
+        before.run(&mut |_| {});
+        outcome.changes = Some(Difference::between(&before.outcome(), &outcome));
+    }
     match args.output {
         SimulateOutput::Table => write!(color.stdout(), "{}", simulate::render(&outcome, terminal::width()))?,
         SimulateOutput::Json => write_json(&outcome)?,
         SimulateOutput::Html => io::stdout().write_all(simulate::render_html(&outcome).as_bytes())?,
     }
-    Ok(if outcome.summary.pending == 0 && outcome.summary.not_running == 0 {
-        EXIT_DONE
-    } else {
+    Ok(if has_failed(&outcome, args.fail_on) {
         EXIT_REFUSED
+    } else {
+        EXIT_DONE
     })
+}
+
+fn has_failed(outcome: &Outcome, when: FailOn) -> bool {
+    let fails_in_the_end = outcome.summary.pending > 0 || outcome.summary.not_running > 0;
+    match when {
+        FailOn::Pending => fails_in_the_end,
+        FailOn::PendingAtAnyStep => fails_in_the_end || outcome.steps.iter().any(|step| !step.pods.pending.is_empty()),
+        FailOn::Never => false,
+    }
 }
 
 /// Writes a value as one line of JSON.

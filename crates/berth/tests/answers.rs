@@ -441,6 +441,19 @@ fn workloads_claims_volumes_and_nodes_are_explained() {
         let (text, _) = run(&yaml, arguments);
         insta::assert_snapshot!(name, text);
     }
+    let of_deployment = yaml.replace("kind: StatefulSet, name: db", "kind: ReplicaSet, name: db-5d4")
+        + "---\n{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: db-5d4, namespace: shop, uid: s1, \
+           ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: db, uid: d1, controller: true}]}}\n";
+    let (text, status) = run(&of_deployment, &["deploy/db", "-n", "shop"]);
+    assert!(
+        text.contains("shop/db-0, shop/db-1, shop/db-2") && status == 1,
+        "{text}"
+    );
+    let (text, status) = run(&of_deployment, &["deploy/web", "-n", "shop"]);
+    assert!(
+        text.contains("there is no pod of Deployment shop/web") && status == 2,
+        "{text}"
+    );
     let (text, status) = run(&yaml, &["pv/none"]);
     assert!(text.contains("there is no pv/none") && status == 2, "{text}");
     let (text, status) = run(&yaml, &["svc/web"]);

@@ -13,6 +13,7 @@
 
 mod agents;
 mod announce;
+mod compare;
 mod drain;
 mod fill;
 mod fit;
@@ -27,6 +28,7 @@ mod stand_in;
 mod steps;
 mod volumes;
 
+pub use compare::{Difference, Room, ZoneChange};
 pub use fit::{Fit, NodeOutcome, Usage, ZoneOutcome};
 pub use outcome::{
     ClaimOutcome, EventOutcome, Outcome, PendingOutcome, PodOutcome, RefusedNodes, Summary, VolumeOutcome,

@@ -4,6 +4,7 @@
 
 use super::Simulation;
 use super::agents::is_silent;
+use super::compare::Difference;
 use super::fit::{self, Fit, NodeOutcome, ZoneOutcome};
 use super::missing;
 use super::place::VolumePlace;
@@ -39,6 +40,9 @@ pub struct Outcome {
     /// What each step of the scenario changed, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<StepOutcome>,
+    /// What a change to the cluster changed, if it was compared with the cluster as it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub changes: Option<Difference>,
 }
 
 /// What came of a pod.
@@ -188,6 +192,7 @@ impl Simulation {
             zones,
             nodes,
             steps: self.steps.clone(),
+            changes: None,
         }
     }
 

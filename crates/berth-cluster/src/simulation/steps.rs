@@ -207,7 +207,7 @@ impl Simulation {
     }
 }
 
-fn pod_changes(before: &[PodOutcome], now: &[PodOutcome]) -> PodChanges {
+pub(super) fn pod_changes(before: &[PodOutcome], now: &[PodOutcome]) -> PodChanges {
     let known: BTreeMap<&str, &str> = before.iter().map(|pod| (&*pod.pod, &*pod.node)).collect();
     let left: BTreeMap<&str, ()> = now.iter().map(|pod| (&*pod.pod, ())).collect();
     let mut changes = PodChanges::default();
@@ -239,7 +239,7 @@ fn pod_changes(before: &[PodOutcome], now: &[PodOutcome]) -> PodChanges {
     changes
 }
 
-fn claim_changes(before: &[ClaimOutcome], now: &[ClaimOutcome]) -> ClaimChanges {
+pub(super) fn claim_changes(before: &[ClaimOutcome], now: &[ClaimOutcome]) -> ClaimChanges {
     let known: BTreeMap<&str, &str> = before.iter().map(|claim| (&*claim.claim, &*claim.volume)).collect();
     let left: BTreeMap<&str, ()> = now.iter().map(|claim| (&*claim.claim, ())).collect();
     let mut changes = ClaimChanges::default();

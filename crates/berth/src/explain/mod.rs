@@ -45,7 +45,7 @@ use pending::WaitingReport;
 use question::{Asked, AskedPod, PodName, Question, Reading, as_if_new};
 use report::{Found, NodeReport, NodeVolumes, Refusal, TooSmall};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 
 /// Why there is no explanation.
@@ -59,7 +59,7 @@ pub enum ExplainError {
     PodName(String),
     /// What is asked about is of a kind that is not explained.
     #[error(
-        "found {0:?}, expected pod/NAME, sts/NAME, ds/NAME, rs/NAME, job/NAME, pvc/NAME, pv/NAME or node/NAME; -n names the namespace"
+        "found {0:?}, expected pod/NAME, deploy/NAME, sts/NAME, ds/NAME, rs/NAME, job/NAME, pvc/NAME, pv/NAME or node/NAME; -n names the namespace"
     )]
     NotExplained(String),
     /// The object is not there.
@@ -191,11 +191,12 @@ fn answer_about(args: &ExplainArgs, asked: &Asked, namespace: &str, world: &mut 
             Ok(Answer::Waiting(pending::report(world, of, &which, &profile_of)))
         }
         Asked::Workload(kind, name) => {
-            let is_owner = |owner: &api::OwnerReference| owner.kind == *kind && owner.name == *name;
-            let which = |pod: &api::Pod| {
-                pod.metadata.namespace == namespace && pod.metadata.owner_references.iter().any(is_owner)
-            };
-            if !world.objects.pods.values().any(&which) {
+            let objects = world.objects.pods.values();
+            let of_it =
+                objects.filter(|pod| pod.metadata.namespace == namespace && world.objects.is_pod_of(pod, kind, name));
+            let of_it: BTreeSet<String> = of_it.map(|pod| pod.metadata.name.clone()).collect();
+            let which = |pod: &api::Pod| pod.metadata.namespace == namespace && of_it.contains(&pod.metadata.name);
+            if of_it.is_empty() {
                 return Err(ExplainError::NoObject(format!("pod of {kind} {namespace}/{name}")));
             }
             let of = format!("{kind} {namespace}/{name}");

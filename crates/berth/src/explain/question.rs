@@ -67,6 +67,7 @@ impl Asked {
         }
         Ok(match *kind {
             "pod" | "pods" | "po" => Self::Pod(AskedPod::of(args)?),
+            "deploy" | "deployment" | "deployments" => Self::Workload("Deployment", name),
             "sts" | "statefulset" | "statefulsets" => Self::Workload("StatefulSet", name),
             "ds" | "daemonset" | "daemonsets" => Self::Workload("DaemonSet", name),
             "rs" | "replicaset" | "replicasets" => Self::Workload("ReplicaSet", name),

@@ -44,6 +44,8 @@ pub struct Objects {
     pub(super) classes: BTreeMap<String, api::StorageClass>,
     pub(super) drivers: BTreeMap<String, api::CsiDriver>,
     pub(super) pods: BTreeMap<String, api::Pod>,
+    /// The owners of ReplicaSets: a pod of a Deployment names its ReplicaSet alone.
+    owners: BTreeMap<String, Vec<api::OwnerReference>>,
 }
 
 impl Objects {
@@ -74,16 +76,29 @@ impl Objects {
             Object::Pod(pod) => {
                 self.pods.insert(name, *pod);
             }
+            Object::ReplicaSet(set) => {
+                self.owners.insert(name, set.metadata.owner_references);
+            }
             Object::Namespace(_)
             | Object::CsiStorageCapacity(_)
             | Object::VolumeAttachment(_)
             | Object::PriorityClass(_)
             | Object::Service(_)
             | Object::ReplicationController(_)
-            | Object::ReplicaSet(_)
             | Object::StatefulSet(_)
             | Object::PodDisruptionBudget(_) => {}
         }
+    }
+
+    /// Whether a pod belongs to a workload, itself or through its ReplicaSet.
+    pub(super) fn is_pod_of(&self, pod: &api::Pod, kind: &str, name: &str) -> bool {
+        let is_meant = |owner: &api::OwnerReference| owner.kind == kind && owner.name == name;
+        let through = |owner: &api::OwnerReference| {
+            let set = format!("{}/{}", pod.metadata.namespace, owner.name);
+            owner.kind == "ReplicaSet" && self.owners.get(&set).is_some_and(|owners| owners.iter().any(is_meant))
+        };
+        let mut owners = pod.metadata.owner_references.iter();
+        owners.any(|owner| is_meant(owner) || through(owner))
     }
 
     /// Whether a class is the default one.

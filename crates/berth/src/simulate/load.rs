@@ -4,7 +4,7 @@ use super::scenario::{self, ScenarioError};
 use crate::cli::SimulateArgs;
 use crate::cluster::WORKLOADS;
 use crate::given::GivenError;
-use crate::input::{self, Progress, Summary};
+use crate::input::{self, Progress, Source, Summary};
 use crate::overlay;
 use berth_cluster::agent::Mode;
 use berth_cluster::field;
@@ -37,6 +37,9 @@ pub enum LoadError {
         /// What was read instead.
         skipped: String,
     },
+    /// There is only one cluster.
+    #[error("--diff has nothing to compare; add --overlay FILE, or -f FILE --on-cluster")]
+    NothingToCompare,
     /// The scenario is broken.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
@@ -47,6 +50,8 @@ pub enum LoadError {
 pub struct Loaded {
     /// The cluster.
     pub simulation: Simulation,
+    /// The cluster without what lies on top of it, if both are to be compared.
+    pub before: Option<Simulation>,
     /// What is to be done to it.
     pub scenario: Option<Scenario>,
     /// What was read.
@@ -62,16 +67,34 @@ pub fn load(
     standard_input: &mut dyn Read,
     progress: &mut dyn Progress,
 ) -> Result<Loaded, LoadError> {
-    let mut settings = args.decisions.read().map_err(GivenError::from)?.settings();
     let scenario = args.scenario.as_deref().map(scenario::read_file).transpose()?;
     let read = overlay::gather(&args.cluster, &args.filename, &WORKLOADS, standard_input, progress);
     let read = read.map_err(GivenError::from)?;
+    let before = match (args.diff, &read.below) {
+        (false, _) => None,
+        (true, None) => return Err(LoadError::NothingToCompare),
+        (true, Some(below)) => Some(set_up(args, None, below, standard_input, progress)?.simulation),
+    };
+    let mut loaded = set_up(args, scenario, &read.sources, standard_input, progress)?;
+    loaded.summary.add(read.summary);
+    loaded.before = before;
+    Ok(loaded)
+}
+
+/// Sets a simulation up with the objects of sources.
+fn set_up(
+    args: &SimulateArgs,
+    scenario: Option<Scenario>,
+    sources: &[Source],
+    standard_input: &mut dyn Read,
+    progress: &mut dyn Progress,
+) -> Result<Loaded, LoadError> {
+    let mut settings = args.decisions.read().map_err(GivenError::from)?.settings();
     let mut objects = Vec::new();
-    let mut summary = input::read_values(&read.sources, standard_input, progress, &mut |value| {
+    let mut summary = input::read_values(sources, standard_input, progress, &mut |value| {
         objects.push(value);
     })
     .map_err(GivenError::from)?;
-    summary.add(read.summary);
     summary.warnings.extend(odd_agents(&objects));
     if objects.is_empty() {
         let skipped = match summary.to_string() {
@@ -95,6 +118,7 @@ pub fn load(
     loaded.map_err(GivenError::from)?;
     Ok(Loaded {
         simulation,
+        before: None,
         scenario,
         summary,
     })

@@ -2,7 +2,8 @@
 
 use super::components::{Chosen, Component};
 use berth_apiserver::{LeftOut, Server};
-use berth_cluster::{field, sample};
+use berth_cluster::field;
+use berth_cluster::sample::{self, Shape};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -33,12 +34,19 @@ pub(super) struct Started {
     pub(super) notes: Vec<String>,
 }
 
-/// Puts the objects into the server as the files say they are. Those that are there already stay as they are.
-pub(super) async fn load(server: &Server, chosen: &Chosen, objects: Vec<Value>) -> Result<Started, LoadError> {
-    let mut objects = objects;
+/// Puts the objects into the server as the files say they are, or a cluster of this shape where there are no files. Those that
+/// are there already stay as they are.
+pub(super) async fn load(
+    server: &Server,
+    chosen: &Chosen,
+    objects: Option<Vec<Value>>,
+    shape: &Shape,
+) -> Result<Started, LoadError> {
+    let is_sample = objects.is_none();
+    let mut objects = objects.unwrap_or_default();
     // A cluster that was started before has what it has, even if that is not what the sample would be.
-    if objects.is_empty() && chosen.has(Component::Nodes) && count_nodes(server) == 0 {
-        objects = sample::objects();
+    if is_sample && chosen.has(Component::Nodes) && count_nodes(server) == 0 {
+        objects = sample::objects(shape);
     }
     objects.iter_mut().for_each(rename_binding_mode);
     let loaded = server.load(objects).await?;
@@ -92,7 +100,7 @@ fn count_nodes(server: &Server) -> usize {
     nodes.map_or(0, |(_, count)| *count)
 }
 
-/// The first design spelled the key of a class's binding mode otherwise; the API knows today's name only.
+/// The first version of KEP-490 spelled the key of a class's binding mode otherwise; the API knows today's name only.
 fn rename_binding_mode(object: &mut Value) {
     let mode = object["bindingMode"].clone();
     if field::kind(object) == "StorageClass" && mode.is_string() && object["volumeBindingMode"].is_null() {

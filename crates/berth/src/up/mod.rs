@@ -20,6 +20,7 @@ use crate::terminal::Color;
 use anyhow::Context;
 use berth_apiserver::{Authority, Server, Tls};
 use berth_cluster::names;
+use berth_cluster::sample::Shape;
 use berth_kube::api::Api;
 use berth_kube::{CancellationToken, Client, controller, provisioner, scheduler};
 use berth_provisioner::csi::socket_path;
@@ -56,6 +57,7 @@ pub fn up(args: &UpArgs, color: Color) -> anyhow::Result<()> {
         objects.push(object);
     })?;
     let scheduling = scheduler_options(args)?;
+    let objects = (!args.filename.is_empty()).then_some(objects);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -88,7 +90,7 @@ fn token(args: &UpArgs) -> anyhow::Result<Option<String>> {
 async fn run(
     args: &UpArgs,
     chosen: Chosen,
-    objects: Vec<Value>,
+    objects: Option<Vec<Value>>,
     scheduling: scheduler::Options,
     color: Color,
 ) -> anyhow::Result<()> {
@@ -113,7 +115,7 @@ async fn run(
     serve(&server, listener, tls, &cancel, &mut parts);
     let client = Client::new(server.service(), "default");
     let begin = Timestamp::now();
-    let started = load::load(&server, &chosen, objects).await?;
+    let started = load::load(&server, &chosen, objects, &args.shape()).await?;
     greet(color, &chosen, address, &kubeconfig, &started, args.filename.is_empty())?;
     tell::start(&client, begin, color, &cancel, &mut parts);
     let drivers = drivers(args, &client)?;
@@ -145,7 +147,7 @@ pub async fn start_on(
     cancel: &CancellationToken,
 ) -> Result<JoinSet<anyhow::Result<()>>, LoadError> {
     let chosen = Chosen::new(Component::value_variants());
-    load::load(server, &chosen, objects).await?;
+    load::load(server, &chosen, Some(objects), &Shape::default()).await?;
     let mut parts = Parts::new();
     let client = Client::new(server.service(), "default");
     start(&client, &chosen, scheduling, None, cancel, &mut parts);

@@ -4,6 +4,7 @@
 //! other places, and no script at all for what it says; the one it holds only colours nodes by why they refuse a pod.
 //! Everything that comes from the input goes through [`Escaped`].
 
+mod changes;
 mod pending;
 mod tables;
 mod timeline;
@@ -70,6 +71,9 @@ pub fn render(outcome: &Outcome) -> String {
     );
     header(&mut out, outcome, &verdict);
     out.push_str("<main>\n");
+    if let Some(changes) = &outcome.changes {
+        changes::render(&mut out, changes);
+    }
     pending::render(&mut out, outcome);
     topology::render(&mut out, outcome);
     timeline::render(&mut out, &outcome.steps);

@@ -30,6 +30,8 @@ use std::sync::Arc;
 pub const API_VERSION: &str = "berth.dev/v1alpha1";
 /// What a scenario says it is.
 pub const KIND: &str = "Scenario";
+/// The JSON schema of scenarios, for editors and pipelines.
+pub const SCHEMA: &str = include_str!("schema.json");
 
 /// The most nodes that one action adds: more than clusters have, so that a typing error does not fill the memory.
 const MAX_ADDED_NODES: u32 = 100_000;

@@ -140,6 +140,7 @@ fn plain(problem: &str) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+    use std::collections::BTreeSet;
 
     #[test]
     fn every_example_is_an_action_of_its_name() {
@@ -147,6 +148,30 @@ mod tests {
             let value = crate::input::value_of(&"example".into(), example).unwrap();
             let action = action(value).unwrap_or_else(|(field, problem)| panic!("{example}: {field}: {problem}"));
             assert_eq!(action.verb(), name);
+        }
+    }
+
+    /// The fields that the decoder names when it finds one that it does not know.
+    fn decoded_fields(verb: &str) -> BTreeSet<String> {
+        let (_, problem) = action(json!({verb: {"noSuchField": 1}})).unwrap_err();
+        let (_, fields) = problem.split_once("expected ").unwrap();
+        let fields = fields.split('`').skip(1).step_by(2);
+        fields.map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_schema_has_the_actions_and_fields_that_are_read() {
+        let schema: Value = serde_json::from_str(super::super::SCHEMA).unwrap();
+        let actions = schema["$defs"]["action"]["properties"].as_object().unwrap();
+        let known: BTreeSet<&str> = ACTIONS.iter().map(|(name, _)| *name).collect();
+        assert_eq!(actions.keys().map(String::as_str).collect::<BTreeSet<_>>(), known);
+        for (name, action) in actions {
+            let shape = match action["$ref"].as_str() {
+                Some(reference) => schema.pointer(reference.strip_prefix('#').unwrap()).unwrap(),
+                None => action,
+            };
+            let fields = shape["properties"].as_object().unwrap().keys().cloned();
+            assert_eq!(fields.collect::<BTreeSet<_>>(), decoded_fields(name), "{name}");
         }
     }
 

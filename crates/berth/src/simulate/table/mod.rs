@@ -1,7 +1,10 @@
 //! The outcome of a simulation as a table for people.
 
+mod changes;
 mod columns;
 mod steps;
+
+pub(super) use changes::{lines as change_lines, room_cells};
 
 use anstyle::{AnsiColor, Style};
 use berth_cluster::simulation::{Fit, Outcome, PodOutcome, Usage};
@@ -25,6 +28,9 @@ pub fn render(outcome: &Outcome, width: usize) -> String {
     not_running(&mut out, outcome, width);
     not_bound(&mut out, outcome, width);
     advice(&mut out, outcome, width);
+    if let Some(changes) = &outcome.changes {
+        changes::render(&mut out, changes, width);
+    }
     steps::render(&mut out, &outcome.steps, width);
     pods(&mut out, outcome, width);
     claims(&mut out, outcome, width);
