@@ -5,6 +5,7 @@
 
 pub mod api;
 pub mod assign;
+pub mod backoff;
 pub mod binder;
 pub mod capacity;
 pub mod dispute;

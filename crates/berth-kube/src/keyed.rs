@@ -13,13 +13,13 @@
 //! effects were refused comes back after a delay that grows; news from others bring it back at once. What another component
 //! took back is not written again at once (see [`Disputes`]).
 
-use crate::backoff::Backoff;
 use crate::component;
 use crate::endpoint::{Health, PULSE};
 use crate::executor::{Answer, Executor, Outcome, Refused};
 use crate::inbox::{Inbox, Message};
 use crate::queue::{Failure, Queue};
 use crate::watch::Change;
+use berth_core::backoff::Backoff;
 use berth_core::dispute::Disputes;
 use berth_core::effect::{Effect, Event, ObjectKey, Refusal, When};
 use jiff::{SignedDuration, Timestamp};

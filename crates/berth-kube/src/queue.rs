@@ -3,7 +3,8 @@
 //! A key is in the queue at most once. While effects on an object are in flight, no other step that
 //! would touch it starts: this keeps the order of writes for every claim and every volume.
 
-use crate::backoff::{Backoff, share, with_jitter};
+use crate::backoff::{jittered, share};
+use berth_core::backoff::Backoff;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::Hash;
@@ -175,12 +176,13 @@ impl<Key: Clone + Eq + Hash + Ord> Queue<Key> {
         // What an outage left behind, such as a write of which nobody heard the answer, is a matter of its own.
         *count = if *last == failure { count.saturating_add(1) } else { 1 };
         *last = failure;
-        let delay = self.backoff.delay(*count);
+        let count = *count;
         if failure == Failure::Outage {
-            self.wait(key.clone(), now + with_jitter(delay.min(Backoff::OUTAGE_MAX)));
+            let backoff = self.backoff.at_most(Backoff::OUTAGE_MAX);
+            self.wait(key.clone(), now + jittered(backoff, count));
             self.outage.insert(key);
         } else {
-            self.wait(key, now + with_jitter(delay));
+            self.wait(key, now + jittered(self.backoff, count));
         }
     }
 

@@ -6,9 +6,10 @@
 //! and set aside: it neither stops the watch nor counts as deleted.
 
 use crate::api::{Api, ApiError, Status};
-use crate::backoff::Backoff;
+use crate::backoff::jittered;
 use crate::resource::{Resource, Watchable, Watched};
 use berth_core::api::ObjectMeta;
+use berth_core::backoff::Backoff;
 use bytes::BytesMut;
 use http::Method;
 use http_body_util::BodyExt;
@@ -306,12 +307,11 @@ impl<T: Watchable> Watcher<T> {
         if self.doubts >= FAILURES_MAX && !self.unreachable {
             self.version = None;
         }
-        let max = if self.unreachable {
-            Backoff::OUTAGE_MAX
-        } else {
-            Backoff::WATCH.max
+        let backoff = match self.unreachable {
+            true => Backoff::WATCH.at_most(Backoff::OUTAGE_MAX),
+            false => Backoff::WATCH,
         };
-        let delay = Backoff { max, ..Backoff::WATCH }.jittered(self.failures);
+        let delay = jittered(backoff, self.failures);
         tracing::warn!(kind = self.resource.kind, problem, ?delay, "watch failed, trying again");
         sink.problem(problem);
         tokio::time::sleep(delay).await;
@@ -322,7 +322,7 @@ impl<T: Watchable> Watcher<T> {
         self.version = None;
         self.expired = self.expired.saturating_add(1);
         if self.expired > 1 {
-            let delay = Backoff::WATCH.jittered(self.expired - 1);
+            let delay = jittered(Backoff::WATCH, self.expired - 1);
             tracing::warn!(
                 kind = self.resource.kind,
                 ?delay,

@@ -6,9 +6,9 @@
 mod common;
 
 use berth_core::api::Kind;
+use berth_core::backoff::Backoff;
 use berth_core::effect::{Effect, Guard, Merge, ObjectKey, Patch, Target, When};
 use berth_kube::api::Api;
-use berth_kube::backoff::Backoff;
 use berth_kube::endpoint::Health;
 use berth_kube::executor::{Answer, Executor};
 use berth_kube::inbox::Inbox;

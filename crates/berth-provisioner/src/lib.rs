@@ -59,7 +59,6 @@
 //! Nothing outside of `csi` and `driver` may know a socket, a runtime or a clock.
 
 pub mod answer;
-pub mod backoff;
 pub mod builtin;
 pub mod capacity;
 #[cfg(feature = "csi")]

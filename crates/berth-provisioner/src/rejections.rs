@@ -4,14 +4,17 @@
 //! a pod that names its node. Selected and rejected in turns, a claim would be written thousands of times a second.
 
 use berth_core::api::PersistentVolumeClaim;
+use berth_core::backoff::Backoff;
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The first wait. The scheduler has waited for a second or more itself by then.
-const FIRST: Duration = Duration::from_secs(5);
-/// The longest wait: nobody tells when another user of the backend frees room.
-const LONGEST: Duration = Duration::from_secs(60);
+/// The scheduler has waited for a second or more itself before the first wait. The longest is no longer than this, because
+/// nobody tells when another user of the backend frees room.
+const WAIT: Backoff = Backoff {
+    initial: Duration::from_secs(5),
+    max: Duration::from_secs(60),
+};
 
 /// A node that was rejected for a claim, so many times in a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,8 +34,7 @@ impl Rejections {
     pub(crate) fn add(&mut self, claim: &PersistentVolumeClaim, node: &str, now: Timestamp) {
         let known = self.0.get(&key(claim)).filter(|known| is_of(known, claim, node));
         let times = known.map_or(0, |known| known.times).saturating_add(1);
-        let doubled = 2_u32.saturating_pow((times - 1).min(16));
-        let until = now.saturating_add(FIRST.saturating_mul(doubled).min(LONGEST));
+        let until = now.saturating_add(WAIT.delay(times));
         let rejection = Rejection {
             uid: claim.metadata.uid.clone(),
             node: node.to_owned(),

@@ -20,6 +20,7 @@
 //! queue looks at no clock: time is a parameter, as the time since some fixed moment.
 
 use crate::framework::{PluginName, PluginSet};
+use berth_core::backoff::Backoff;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -296,9 +297,11 @@ impl Queue {
     }
 
     fn backoff_ends(&self, waiting: &Waiting) -> Duration {
-        let doublings = waiting.attempts.saturating_sub(1).min(30);
-        let backoff = self.times.initial_backoff.saturating_mul(1 << doublings);
-        waiting.refused_at + backoff.min(self.times.max_backoff)
+        let backoff = Backoff {
+            initial: self.times.initial_backoff,
+            max: self.times.max_backoff,
+        };
+        waiting.refused_at + backoff.delay(waiting.attempts)
     }
 
     /// Moves on the pods whose time has come.

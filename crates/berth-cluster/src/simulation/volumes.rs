@@ -3,10 +3,10 @@
 use super::Simulation;
 use berth_controller as controller;
 use berth_core::api::{Kind, Object, PersistentVolumeClaim};
+use berth_core::backoff::Backoff;
 use berth_core::dispute::Disputes;
 use berth_core::effect::{Effect, ObjectKey, When};
 use berth_provisioner::answer::{self, Then};
-use berth_provisioner::backoff::backoff;
 use berth_provisioner::builtin::{Builtin, Layout};
 use berth_provisioner::effect::Action;
 use berth_provisioner::reclaim::{self, Reclaim};
@@ -25,7 +25,7 @@ impl Failures {
     fn again(&mut self, key: &ObjectKey, now: Timestamp) -> Timestamp {
         let failures = self.0.entry(key.clone()).or_default();
         *failures = failures.saturating_add(1);
-        let delay = SignedDuration::try_from(backoff(*failures)).unwrap_or(SignedDuration::MAX);
+        let delay = SignedDuration::try_from(Backoff::CALL.delay(*failures)).unwrap_or(SignedDuration::MAX);
         now.checked_add(delay).unwrap_or(Timestamp::MAX)
     }
 

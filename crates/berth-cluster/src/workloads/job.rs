@@ -11,15 +11,18 @@ use crate::names;
 use crate::objects::View;
 use crate::status::{self, Condition, Status};
 use crate::step::Step;
+use berth_core::backoff::Backoff;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 const SOURCE: &str = "job-controller";
-/// The first pause after a pod has failed. Each further failure doubles it.
-const BACKOFF_SECONDS: i64 = 10;
-/// The longest pause.
-const MAX_BACKOFF_SECONDS: i64 = 600;
+/// The pause after a pod has failed.
+const PAUSE: Backoff = Backoff {
+    initial: Duration::from_secs(10),
+    max: Duration::from_secs(600),
+};
 
 /// What one look at a Job finds.
 struct Look<'a> {
@@ -204,9 +207,9 @@ impl<'a> Look<'a> {
 
     /// Until when to wait after the last failure.
     fn backoff(&self) -> Option<Timestamp> {
-        let doublings = u32::try_from(self.failed.saturating_sub(1)).unwrap_or(0).min(10);
-        let pause = (BACKOFF_SECONDS << doublings).min(MAX_BACKOFF_SECONDS);
-        self.last_failure.map(|failure| field::after(failure, pause))
+        let pause = PAUSE.delay(u32::try_from(self.failed).unwrap_or(0));
+        let until = |failure: Timestamp| failure.saturating_add(pause).unwrap_or(Timestamp::MAX);
+        self.last_failure.map(until)
     }
 
     fn create_pod(&self, index: Option<i64>, suffixes: &mut Suffixes, step: &mut Step) {

@@ -3,8 +3,8 @@
 use crate::field;
 use crate::objects::View;
 use crate::step::Step;
+use berth_core::backoff::Backoff;
 use berth_core::effect::{Effect, ObjectKey};
-use berth_provisioner::backoff::{LONGEST, backoff};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ impl Recreated {
     /// When a pod may be deleted to be made again, if that is later than now.
     pub(super) fn waits_until(&self, pod: &ObjectKey, now: Timestamp) -> Option<Timestamp> {
         let (failures, last) = self.0.get(pod)?;
-        let delay = SignedDuration::try_from(backoff(*failures)).ok()?;
+        let delay = SignedDuration::try_from(Backoff::CALL.delay(*failures)).ok()?;
         let until = last.checked_add(delay).ok()?;
         (until > now).then_some(until)
     }
@@ -33,7 +33,8 @@ impl Recreated {
                 continue;
             }
             let (failures, last) = self.0.get(key).copied().unwrap_or((0, now));
-            let is_long_ago = SignedDuration::try_from(LONGEST * 2).is_ok_and(|long| now.duration_since(last) > long);
+            let is_long_ago =
+                SignedDuration::try_from(Backoff::CALL.max * 2).is_ok_and(|long| now.duration_since(last) > long);
             let failures = if is_long_ago { 0 } else { failures };
             self.0.insert(key.clone(), (failures.saturating_add(1), now));
         }

@@ -8,10 +8,10 @@ mod volumes;
 pub use metrics::Metrics;
 
 pub use crate::component::RunError;
+use berth_core::backoff::Backoff;
 
 use crate::announce::RequiredScheduler;
 use crate::api::{Api, ApiError};
-use crate::backoff::Backoff;
 use crate::component::{Component, ProcessOptions, RunMetrics};
 use crate::inbox::Inbox;
 use crate::keyed::{self, Keyed};

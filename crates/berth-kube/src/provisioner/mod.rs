@@ -26,9 +26,9 @@ pub use ownership::{OwnerError, owner_of_pod};
 pub use secrets::ClusterSecrets;
 
 pub use crate::component::RunError;
+use berth_core::backoff::Backoff;
 
 use crate::api::Api;
-use crate::backoff::Backoff;
 use crate::component::{Component, ProcessOptions, RunMetrics};
 use crate::executor::Executor;
 use crate::inbox::Inbox;

@@ -12,10 +12,10 @@
 
 use super::object;
 use super::{Available, Owner};
-use crate::backoff::backoff;
 use crate::request::Place;
 use crate::topology::Segment;
 use berth_core::api::{CsiStorageCapacity, StorageClass};
+use berth_core::backoff::Backoff;
 use berth_core::effect::Effect;
 use berth_core::names::{CAPACITY_DRIVER, CAPACITY_MANAGED_BY};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -295,7 +295,7 @@ impl Producer {
     fn put_off(&mut self, item: &Item, now: Duration) {
         let failures = self.failures.entry(item.clone()).or_default();
         *failures = failures.saturating_add(1);
-        let due = now.saturating_add(backoff(*failures));
+        let due = now.saturating_add(Backoff::CALL.delay(*failures));
         if let Some(earlier) = self.due.insert(item.clone(), due) {
             self.waiting.remove(&(earlier, item.clone()));
         }

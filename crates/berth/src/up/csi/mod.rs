@@ -20,9 +20,10 @@ use anyhow::Context;
 use berth_cluster::agent::{self, CsiMount};
 use berth_cluster::workloads::is_over;
 use berth_cluster::{Step, View, field, key_of};
+use berth_core::backoff::Backoff;
 use berth_core::effect::{Effect, ObjectKey};
 use berth_kube::api::Api;
-use berth_kube::backoff::Backoff;
+use berth_kube::backoff::jittered;
 use berth_provisioner::csi::NodeClient;
 use calls::Call;
 use jiff::{SignedDuration, Timestamp};
@@ -368,7 +369,7 @@ impl PodMounts {
 
     fn refused(&mut self, message: String, now: Timestamp) {
         self.failures = self.failures.saturating_add(1);
-        let delay = SignedDuration::try_from(PATIENCE.jittered(self.failures)).unwrap_or_default();
+        let delay = SignedDuration::try_from(jittered(PATIENCE, self.failures)).unwrap_or_default();
         tracing::info!(pod = ?self.key, message, "a driver refused, asking again later");
         self.state = State::Refused {
             message,

@@ -1,8 +1,9 @@
 //! Tells the cluster that a driver runs on a node: what a kubelet writes when a driver registers.
 
 use berth_core::api::Kind;
+use berth_core::backoff::Backoff;
 use berth_kube::api::{Api, ApiError};
-use berth_kube::backoff::Backoff;
+use berth_kube::backoff::jittered;
 use berth_kube::resource::Resource;
 use berth_provisioner::csi::{ClientSettings, NodeClient, NodeIdentity};
 use serde_json::{Value, json};
@@ -31,7 +32,7 @@ pub(super) async fn register(api: &Api, node: &str, address: &str) -> NodeClient
             },
         }
         failures += 1;
-        tokio::time::sleep(Backoff::WATCH.jittered(failures)).await;
+        tokio::time::sleep(jittered(Backoff::WATCH, failures)).await;
     }
 }
 
