@@ -65,14 +65,29 @@ pub(super) fn started<'a>(pod: &'a Value, node: &Value, address: &str, now: Time
     }
     let state = json!({"running": {"startedAt": field::seconds(now)}});
     set_containers(&mut status, pod, &state, true);
-    let init: Vec<_> = field::items(pod, "/spec/initContainers")
-        .iter()
-        .map(|container| container_status(pod, container, &terminated(now, now, 0), true))
-        .collect();
-    if !init.is_empty() {
-        status.set("initContainerStatuses", init);
-    }
+    set_init_containers(&mut status, pod, &terminated(now, now, 0), &state);
     status
+}
+
+/// Writes what became of init containers: those that are always restarted are sidecars and share the life of the pod.
+fn set_init_containers(status: &mut Status<'_>, pod: &Value, ended: &Value, sidecar: &Value) {
+    let containers = field::items(pod, "/spec/initContainers").iter();
+    let statuses = containers.map(|container| {
+        let is_sidecar = container["restartPolicy"] == "Always";
+        let state = if is_sidecar { sidecar } else { ended };
+        let mut written = container_status(pod, container, state, true);
+        if !is_sidecar {
+            field::set(&mut written, &["started"], json!(false));
+        } else if state["running"].is_null() {
+            field::set(&mut written, &["ready"], json!(false));
+            field::set(&mut written, &["started"], json!(false));
+        }
+        written
+    });
+    let statuses: Vec<Value> = statuses.collect();
+    if !statuses.is_empty() {
+        status.set("initContainerStatuses", statuses);
+    }
 }
 
 /// The containers of the pod still run.
@@ -123,6 +138,12 @@ pub(super) fn ended(pod: &Value, now: Timestamp) -> Status<'_> {
     }
     let started = field::time(pod, "/status/startTime").unwrap_or(now);
     set_containers(&mut status, pod, &terminated(started, now, code), false);
+    set_init_containers(
+        &mut status,
+        pod,
+        &terminated(started, started, 0),
+        &terminated(started, now, 0),
+    );
     status
 }
 

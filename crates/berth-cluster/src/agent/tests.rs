@@ -66,6 +66,29 @@ fn a_bound_pod_runs() {
 }
 
 #[test]
+fn sidecars_run_as_long_as_their_pod() {
+    let sidecar = json!({"name": "proxy", "image": "proxy:1", "restartPolicy": "Always"});
+    let mut story = Story::with_nodes(1);
+    let setup = json!({"name": "setup", "image": "setup:1"});
+    let mut ends = pod("ends", json!({"restartPolicy": "Never", "initContainers": [sidecar]}));
+    field::set(&mut ends, &["metadata", "annotations", names::RUN_SECONDS], json!("5"));
+    story.create(pod("runs", json!({"initContainers": [setup, sidecar]})));
+    story.create(ends);
+    story.settle();
+    let statuses = |story: &Story, pod: &str| story.get("Pod", pod)["status"]["initContainerStatuses"].clone();
+    let running = statuses(&story, "runs");
+    assert!(running[0]["state"]["terminated"].is_object() && running[0]["ready"] == true);
+    assert!(running[1]["state"]["running"].is_object(), "{running}");
+    assert!(running[1]["ready"] == true && running[1]["started"] == true);
+    let ended = statuses(&story, "ends");
+    assert_eq!(story.get("Pod", "ends")["status"]["phase"], "Succeeded");
+    assert!(
+        ended[0]["state"]["terminated"].is_object() && ended[0]["ready"] == false,
+        "{ended}"
+    );
+}
+
+#[test]
 fn a_pod_waits_for_its_claims_and_says_why_once() {
     let mut story = Story::with_nodes(1);
     story.create(with_claim("p", "c"));
