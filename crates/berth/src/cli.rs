@@ -7,7 +7,7 @@ use crate::duration::duration;
 use crate::help;
 use crate::man::ManArgs;
 use crate::provisioner::ProvisionerArgs;
-use crate::snapshot::SnapshotArgs;
+use crate::snapshot::{SnapshotArgs, TranslateArgs};
 use crate::terminal::Color;
 use crate::up::Component;
 use berth_cluster::sample::{self, Disks, Shape};
@@ -52,6 +52,9 @@ pub enum Command {
     /// file. Never reads secrets. Changes nothing.
     #[command(after_help = help::SNAPSHOT_AFTER_HELP)]
     Snapshot(SnapshotArgs),
+    /// Translate an answer about an anonymized snapshot back into the names of the cluster.
+    #[command(after_help = help::TRANSLATE_AFTER_HELP)]
+    Translate(TranslateArgs),
     /// Start a control plane in one process, for kubectl.
     ///
     /// Runs an embedded Kubernetes API server over TLS on loopback, the scheduler, volume and workload controllers,

@@ -323,12 +323,22 @@ pub(crate) async fn list(
     resource: Resource,
     namespace: Option<&str>,
 ) -> Result<Listed, ListError> {
+    list_selected(connection, resource, namespace, "").await
+}
+
+/// Lists objects with these fields; all if there are none.
+pub(crate) async fn list_selected(
+    connection: &Connection,
+    resource: Resource,
+    namespace: Option<&str>,
+    fields: &str,
+) -> Result<Listed, ListError> {
     #[derive(serde::Deserialize)]
     struct List {
         #[serde(default)]
         items: Option<Vec<Value>>,
     }
-    let pages = pages(connection, resource, namespace, "").await?;
+    let pages = pages(connection, resource, namespace, fields).await?;
     if pages.is_empty() {
         return Ok(Listed::NotServed);
     }
@@ -345,11 +355,12 @@ pub(crate) async fn list(
     Ok(Listed::Items(items))
 }
 
-/// Which events are asked for, by field: of all that a cluster keeps, these tell whether provisioners and schedulers act.
-const TELLING: [&str; 3] = [
-    "involvedObject.kind%3DPersistentVolumeClaim",
-    "reason%3DFailedScheduling",
-    "reason%3DScheduled",
+/// What tells whether provisioners and schedulers act: of all events that a cluster keeps, those with these fields, and leases.
+pub(crate) const EVIDENCE: [(Resource, &str); 4] = [
+    (Resource::EVENTS, "involvedObject.kind%3DPersistentVolumeClaim"),
+    (Resource::EVENTS, "reason%3DFailedScheduling"),
+    (Resource::EVENTS, "reason%3DScheduled"),
+    (Resource::LEASES, ""),
 ];
 
 /// What components have left behind on a cluster that there is a connection to.
@@ -358,8 +369,7 @@ const TELLING: [&str; 3] = [
 /// If it does not answer.
 pub async fn evidence_of(connection: &Connection) -> Result<Vec<Source>, ListError> {
     let mut sources = Vec::new();
-    let events = TELLING.map(|fields| (Resource::EVENTS, fields));
-    for (resource, fields) in events.into_iter().chain([(Resource::LEASES, "")]) {
+    for (resource, fields) in EVIDENCE {
         let plural = resource.plural;
         match pages(connection, resource, None, fields).await {
             Ok(pages) => sources.extend(pages.into_iter().map(|page| Source::Text {

@@ -69,6 +69,7 @@ pub(crate) const SNAPSHOT_AFTER_HELP: &str = "\
 Examples:
   berth snapshot -o cluster.yaml
   berth snapshot --context staging --anonymize -o cluster.yaml
+  berth snapshot --events -o cluster.yaml
   berth snapshot -n shop -n kube-system \\
     | berth explain -f - --pod shop/db-0
   berth snapshot | berth simulate -f - -f new-workload.yaml
@@ -81,6 +82,13 @@ A new file is readable by its owner only.
 
 Exit status: 0 success, 1 written without nodes or pods, which you may not list, 2 bad usage, no cluster, or the file cannot be \
 written.";
+
+pub(crate) const TRANSLATE_AFTER_HELP: &str = "\
+Examples:
+  berth snapshot --anonymize --names names.json -o cluster.yaml
+  berth explain -f cluster.yaml | berth translate --names names.json
+
+Exit status: 0 success, 2 bad input or usage.";
 
 pub(crate) const BENCH_AFTER_HELP: &str = "\
 Examples:

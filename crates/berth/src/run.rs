@@ -78,6 +78,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<u8> {
             let is_whole = ESSENTIAL.iter().all(|plural| missing.why(plural).is_none());
             Ok(if is_whole { EXIT_DONE } else { EXIT_REFUSED })
         }
+        Command::Translate(args) => snapshot::translate(args, &mut cli.color.stdout()).map(|()| EXIT_DONE),
         Command::Up(args) => {
             component::log(args.verbose.then_some(tracing::Level::INFO), cli.color);
             up::up(args, cli.color).map(|()| EXIT_DONE)

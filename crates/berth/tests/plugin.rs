@@ -175,7 +175,7 @@ fn commands_work_on_the_cluster_of_the_context() {
     assert_eq!(cluster.json("explain pod/web -n shop")["pod"], "shop/web");
 
     for (arguments, words) in [
-        ("explain deployment/web", "expected pod/NAME"),
+        ("explain service/web", "expected pod/NAME"),
         (
             "explain pod/web -n nowhere",
             "there is no pod nowhere/web on the cluster",

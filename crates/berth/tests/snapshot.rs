@@ -89,7 +89,12 @@ impl Cluster {
         let kind = object["kind"].as_str().unwrap();
         let known = Kind::ALL.iter().map(|kind| Resource::of(*kind));
         let resource = known
-            .chain([Resource::DEPLOYMENTS, Resource::SECRETS])
+            .chain([
+                Resource::DEPLOYMENTS,
+                Resource::SECRETS,
+                Resource::EVENTS,
+                Resource::LEASES,
+            ])
             .find(|resource| resource.kind == kind)
             .unwrap();
         let namespace = object["metadata"]["namespace"].as_str().unwrap_or("default");
@@ -428,4 +433,43 @@ async fn long_lists_come_in_pages() {
         nodes.count()
     };
     assert_eq!(nodes(&taken(&cluster.connection()).await), 1_203);
+}
+
+#[tokio::test]
+async fn events_and_leases_are_kept_where_they_are_asked_for() {
+    let cluster = Cluster::new();
+    cluster.load("explain/local-volumes.yaml").await;
+    let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "data.1", "namespace": "shop"},
+        "involvedObject": {"kind": "PersistentVolumeClaim", "namespace": "shop", "name": "data-db-0"},
+        "reason": "ProvisioningFailed", "message": "secret word of a driver", "type": "Warning",
+        "reportingComponent": "", "source": {"component": "disk.example.com"}, "count": 3,
+        "firstTimestamp": "2026-01-01T00:00:00Z", "lastTimestamp": "2026-01-01T00:05:00Z"});
+    let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "berth-scheduler", "namespace": "kube-system"},
+        "spec": {"holderIdentity": "host-7", "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:05:00.000000Z"}});
+    for object in [&event, &lease] {
+        cluster.create(object).await;
+    }
+    let of_kind = |snapshot: &Snapshot, kind: &str| -> Vec<Value> {
+        let objects = snapshot.objects.iter().filter(|object| object["kind"] == kind);
+        objects.cloned().collect()
+    };
+    let plain = taken(&cluster.connection()).await;
+    assert_eq!((of_kind(&plain, "Event").len(), of_kind(&plain, "Lease").len()), (0, 0));
+    let with_events = |anonymize| Options {
+        events: true,
+        anonymize,
+        ..Options::default()
+    };
+    let snapshot = take(&cluster.connection(), with_events(false)).await.unwrap();
+    let (events, leases) = (of_kind(&snapshot, "Event"), of_kind(&snapshot, "Lease"));
+    assert_eq!(events[0]["message"], "secret word of a driver");
+    assert_eq!(events[0]["involvedObject"]["name"], "data-db-0");
+    assert_eq!(leases[0]["spec"]["holderIdentity"], "host-7");
+    let anonymous = take(&cluster.connection(), with_events(true)).await.unwrap();
+    let text = anonymous.to_yaml();
+    assert_eq!(of_kind(&anonymous, "Event").len(), 1, "{text}");
+    for secret in ["secret word", "host-7", "data-db"] {
+        assert!(!text.contains(secret), "{secret}: {text}");
+    }
 }

@@ -6,6 +6,7 @@
 //! `ip-10-0-1-23`, numbers as long as those of accounts, and uids. Quantities, kinds, keys of Kubernetes' own labels, and names of drivers,
 //! resources and schedulers stay as well: decisions depend on them.
 
+use super::names::Names;
 use berth_cluster::names as workload_names;
 use berth_core::names;
 use berth_kube::REPORTS;
@@ -61,6 +62,7 @@ const NAMES: &[&str] = &[
     "namespace",
     "generateName",
     "nodeName",
+    "holderIdentity",
     "nominatedNodeName",
     "volumeName",
     "storageClassName",
@@ -97,10 +99,16 @@ const KEYS: &[&str] = &["key", "topologyKey"];
 /// Lists of such keys.
 const KEY_LISTS: &[&str] = &["topologyKeys", "matchLabelKeys", "mismatchLabelKeys"];
 
-/// Replaces the names in all objects.
-pub(super) fn anonymize(objects: &mut [Value]) {
+/// Replaces the names in all objects. Gives what each replacement stands for.
+pub(super) fn anonymize(objects: &mut [Value]) -> Names {
     let mut words = Words::default();
     for object in objects {
+        if object["kind"] == "Event"
+            && let Some(fields) = object.as_object_mut()
+        {
+            // A sentence can quote anything.
+            fields.remove("message");
+        }
         // A driver's name is how its class, its nodes and its volumes find each other, and is public.
         let is_driver = object["kind"] == "CSIDriver" || object["kind"] == REPORTS.kind;
         let driver = is_driver.then(|| object["metadata"]["name"].clone());
@@ -109,6 +117,7 @@ pub(super) fn anonymize(objects: &mut [Value]) {
             object["metadata"]["name"] = name;
         }
     }
+    words.into_names()
 }
 
 #[derive(Default)]
@@ -119,6 +128,13 @@ struct Words {
 }
 
 impl Words {
+    fn into_names(self) -> Names {
+        let words = self.replaced.into_iter().chain(self.uids);
+        let addresses = self.addresses.into_iter();
+        let addresses = addresses.map(|(address, replaced)| (address.to_string(), replaced.to_string()));
+        Names::new(words.chain(addresses))
+    }
+
     /// A name with its words replaced.
     fn name(&mut self, text: &str) -> String {
         // Two words that stand for classes in what drivers report.

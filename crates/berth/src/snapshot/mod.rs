@@ -6,10 +6,13 @@
 
 mod addresses;
 mod anonymize;
+mod names;
 mod reduce;
 pub(crate) mod yaml;
 
-use crate::cluster::{self, Connection, ListError, Listed, NOT_ALLOWED, REQUEST_TIMEOUT, WORKLOADS};
+pub use names::{Names, TranslateArgs, translate};
+
+use crate::cluster::{self, Connection, EVIDENCE, ListError, Listed, NOT_ALLOWED, REQUEST_TIMEOUT, WORKLOADS};
 use crate::duration::duration;
 use crate::input::Gaps;
 use crate::input::gaps::{GAP_MARK, SNAPSHOT_MARK};
@@ -49,6 +52,16 @@ pub struct SnapshotArgs {
     /// schedulers are kept.
     #[arg(long)]
     pub anonymize: bool,
+    /// Write the pseudonyms and what they stand for to this file, to translate answers back with berth translate.
+    ///
+    /// Keep it to yourself.
+    #[arg(long, value_name = "FILE", requires = "anonymize")]
+    pub names: Option<PathBuf>,
+    /// Include leases, and events about claims and scheduling, so that explain can tell why a pod that fits is pending.
+    ///
+    /// Messages of events may quote anything; --anonymize leaves them out.
+    #[arg(long)]
+    pub events: bool,
     /// Timeout of a request to the cluster, e.g. 30s.
     #[arg(long, value_name = "DURATION", default_value = REQUEST_TIMEOUT, value_parser = duration)]
     pub request_timeout: Duration,
@@ -72,6 +85,8 @@ pub struct Options {
     pub namespaces: Vec<String>,
     /// Replace names.
     pub anonymize: bool,
+    /// Include events and leases.
+    pub events: bool,
 }
 
 /// The reduced objects of a cluster, in a stable order.
@@ -83,6 +98,8 @@ pub struct Snapshot {
     pub warnings: Gaps,
     /// Kinds that the server does not have.
     not_served: Vec<&'static str>,
+    /// What replaced names stand for.
+    names: Names,
     options: Options,
 }
 
@@ -98,6 +115,7 @@ pub fn snapshot(args: &SnapshotArgs) -> anyhow::Result<Gaps> {
     let options = Options {
         namespaces: args.namespace.clone(),
         anonymize: args.anonymize,
+        events: args.events,
     };
     let taken: Result<Snapshot, SnapshotError> = runtime.block_on(async {
         let (kubeconfig, context) = (args.kubeconfig.as_deref(), args.context.as_deref());
@@ -105,6 +123,10 @@ pub fn snapshot(args: &SnapshotArgs) -> anyhow::Result<Gaps> {
         take(&connection, options).await
     });
     let taken = taken?;
+    if let Some(path) = &args.names {
+        let names = serde_json::to_vec_pretty(&taken.names)?;
+        write(path, &names).with_context(|| format!("cannot write {}", path.display()))?;
+    }
     let text = taken.to_yaml();
     if args.output.as_os_str() == "-" {
         io::stdout().write_all(text.as_bytes())?;
@@ -140,6 +162,18 @@ pub async fn take(connection: &Connection, options: Options) -> Result<Snapshot,
                     snapshot
                         .warnings
                         .add(format!("{}: {NOT_ALLOWED}{place}", resource.plural));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    if options.events {
+        for (resource, fields) in EVIDENCE {
+            match cluster::list_selected(connection, resource, None, fields).await {
+                Ok(Listed::Items(items)) => items.into_iter().for_each(|item| snapshot.add(resource, item)),
+                Ok(Listed::NotServed) => snapshot.not_served.push(resource.plural),
+                Err(error) if error.is_forbidden() => {
+                    snapshot.warnings.add(format!("{}: {NOT_ALLOWED}", resource.plural));
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -185,9 +219,11 @@ impl Snapshot {
 
     fn finish(&mut self, options: Options) {
         self.objects.sort_by_cached_key(place);
+        // An event may be listed for two reasons.
+        self.objects.dedup();
         addresses::hide(&mut self.objects);
         if options.anonymize {
-            anonymize::anonymize(&mut self.objects);
+            self.names = anonymize::anonymize(&mut self.objects);
             self.objects.sort_by_cached_key(place);
             // Names of objects in warnings would undo it.
             let warnings = std::mem::take(&mut self.warnings);

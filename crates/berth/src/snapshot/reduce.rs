@@ -60,6 +60,7 @@ const ANNOTATIONS: &[&str] = &[
     workload_names::RUN_SECONDS,
     workload_names::EXIT_CODE,
     workload_names::AGENT_MODE,
+    berth_kube::announce::CAPABILITIES,
 ];
 
 /// The attribute of a CSI volume that is read: the size of one that stands inline in a pod.
@@ -70,7 +71,7 @@ fn is_read_parameter(key: &str) -> bool {
     key.starts_with("berth.dev/") || key == "replication-type"
 }
 
-/// What simulations read of a workload besides its metadata.
+/// What is read of objects that have no type here, besides their metadata.
 fn workload_fields(kind: &str) -> Option<&'static [&'static str]> {
     Some(match kind {
         "Deployment" => &[
@@ -143,6 +144,23 @@ fn workload_fields(kind: &str) -> Option<&'static [&'static str]> {
             "/status/completedIndexes",
             "/status/conditions",
         ],
+        "Event" => &[
+            "/involvedObject/kind",
+            "/involvedObject/namespace",
+            "/involvedObject/name",
+            "/reason",
+            "/message",
+            "/type",
+            "/source/component",
+            "/reportingComponent",
+            "/firstTimestamp",
+            "/lastTimestamp",
+            "/eventTime",
+            "/count",
+            "/series/count",
+            "/series/lastObservedTime",
+        ],
+        "Lease" => &["/spec/holderIdentity", "/spec/renewTime", "/spec/leaseDurationSeconds"],
         "ControllerRevision" => &["/revision", "/data/spec/template"],
         _ => return None,
     })
