@@ -5,7 +5,7 @@ use berth_core::api::Object;
 use berth_scheduler::framework::PluginName;
 use berth_scheduler::profile::Profile;
 use berth_scheduler::queue::{Place, PodKey};
-use berth_scheduler::scheduler::{Counts, DEFAULT_SCHEDULER_NAME, Effect, Scheduler, Write};
+use berth_scheduler::scheduler::{Counts, DEFAULT_SCHEDULER_NAME, Effect, FailedStage, Outcome, Scheduler, Write};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -262,19 +262,12 @@ struct Waiting {
     attempts: u32,
 }
 
-/// What is said when the node goes that was chosen for a pod: no fault of volumes.
-const NODE_GONE: &str = "the chosen node is gone";
-/// How it begins when volumes could not be assumed.
-const ASSUMING: &str = "assuming volumes: ";
-
 /// The stage of volume scheduling that failed, if one did.
-fn failed_stage(reason: &str, message: &str) -> Option<&'static str> {
-    match reason {
-        // The pod itself could not be bound.
-        "FailedBinding" => None,
-        _ if message == NODE_GONE => None,
-        _ if message.starts_with(ASSUMING) => Some("assume"),
-        _ => Some("bind"),
+fn failed_operation(stage: FailedStage) -> Option<&'static str> {
+    match stage {
+        FailedStage::AssumeVolumes => Some("assume"),
+        FailedStage::BindVolumes => Some("bind"),
+        FailedStage::Decision | FailedStage::NodeGone | FailedStage::BindPod => None,
     }
 }
 
@@ -345,13 +338,10 @@ impl Ledger {
         let refused = counts.unschedulable - before.unschedulable;
         // Whoever fits nowhere has room looked for.
         self.metrics.preemptions.inc_by(refused);
-        let unschedulable = refused > 0;
         let mut victims = 0;
         for effect in effects {
             match effect {
-                Effect::Event {
-                    pod, reason, message, ..
-                } => self.told(&pod.key, reason, message, unschedulable),
+                Effect::Event { pod, outcome, .. } => self.told(&pod.key, *outcome),
                 Effect::Write {
                     write: Write::EvictPod { .. },
                     ..
@@ -364,12 +354,12 @@ impl Ledger {
         }
     }
 
-    fn told(&mut self, key: &PodKey, reason: &str, message: &str, unschedulable: bool) {
-        let result = match reason {
-            "Scheduled" => "scheduled",
-            "FailedScheduling" if unschedulable => "unschedulable",
-            "FailedScheduling" | "FailedBinding" => "error",
-            _ => return,
+    fn told(&mut self, key: &PodKey, outcome: Outcome) {
+        let result = match outcome {
+            Outcome::Scheduled => "scheduled",
+            Outcome::Unschedulable => "unschedulable",
+            Outcome::Failed(_) => "error",
+            Outcome::Preempted => return,
         };
         let Some(waiting) = self.pods.get_mut(key) else { return };
         waiting.attempts += 1;
@@ -381,8 +371,8 @@ impl Ledger {
         let attempt = waiting.tried.elapsed().as_secs_f64();
         self.metrics.attempt.get_or_create(&labels).observe(attempt);
         let took = waiting.since.elapsed().as_secs_f64();
-        match result {
-            "scheduled" => {
+        match outcome {
+            Outcome::Scheduled => {
                 let attempts = waiting.attempts;
                 let attempts_label = AttemptsLabel {
                     attempts: if attempts > 15 {
@@ -395,9 +385,10 @@ impl Ledger {
                 self.metrics.attempts_per_pod.observe(f64::from(attempts));
                 self.pods.remove(key);
             }
-            "unschedulable" => self.incoming("unschedulable", "ScheduleAttemptFailure", 1),
-            _ => {
-                if let Some(operation) = failed_stage(reason, message) {
+            Outcome::Unschedulable => self.incoming("unschedulable", "ScheduleAttemptFailure", 1),
+            Outcome::Preempted => {}
+            Outcome::Failed(stage) => {
+                if let Some(operation) = failed_operation(stage) {
                     let labels = OperationLabel { operation };
                     self.metrics.volume_errors.get_or_create(&labels).inc();
                 }

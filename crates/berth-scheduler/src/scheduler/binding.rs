@@ -18,14 +18,14 @@
 //! volumes are made says where it is going before they are (KEP-5278), and says so no more when the binding fails. Existing
 //! volumes are bound at once: they are not worth another write.
 
-use super::{PodRef, Scheduler, Write, WriteId, WriteOutcome};
+use super::{FailedStage, Outcome, PodRef, Scheduler, Write, WriteId, WriteOutcome};
 use crate::cluster::AssumedPod;
 use crate::events::ClusterEvent;
 use crate::framework::{PluginName, PreFilter};
 use crate::plugins;
 use crate::queue::PodKey;
 use berth_core::api::{self, Object};
-use berth_core::binder::{Assumption, Progress, WriteTarget};
+use berth_core::binder::{Assumption, BindingError, Progress, WriteTarget};
 use berth_core::model::{ClaimId, VolumeId};
 use berth_core::nodes::NodeId;
 use berth_core::symbols::Symbol;
@@ -123,13 +123,13 @@ impl Scheduler {
             return;
         }
         if let Some(message) = binding.failed.take() {
-            self.fail_binding(key, "FailedScheduling", message, now);
+            self.fail_binding(key, FailedStage::BindVolumes, message, now);
             return;
         }
         let writes = match self.cluster.binder().writes(&binding.assumption) {
             Ok(writes) => writes,
             Err(problem) => {
-                self.fail_binding(key, "FailedScheduling", problem.to_string(), now);
+                self.fail_binding(key, stage_of(&problem), problem.to_string(), now);
                 return;
             }
         };
@@ -195,7 +195,7 @@ impl Scheduler {
             (Stage::BindingPod(write), WriteOutcome::Failed { problem } | WriteOutcome::Unknown { problem })
                 if *write == id =>
             {
-                self.fail_binding(&key, "FailedBinding", format!("binding rejected: {problem}"), now);
+                self.fail_binding(&key, FailedStage::BindPod, format!("binding rejected: {problem}"), now);
             }
             // An answer to a write that nobody waits for any more.
             (Stage::Waiting(_) | Stage::Bound | Stage::BindingPod(_), _) => {}
@@ -214,7 +214,7 @@ impl Scheduler {
         self.counts.scheduled += 1;
         let Seen { pod, node } = seen;
         let message = format!("Successfully assigned {} to {node}", pod.key);
-        self.event(pod, false, "Scheduled", message);
+        self.event(pod, Outcome::Scheduled, message);
     }
 
     /// Whether the API server has taken the pod's node, and the watch has not shown it yet.
@@ -242,7 +242,7 @@ impl Scheduler {
                         }
                     }
                     Ok(Progress::Bound) => self.bind_pod(key, now),
-                    Err(problem) => self.fail_binding(key, "FailedScheduling", problem.to_string(), now),
+                    Err(problem) => self.fail_binding(key, stage_of(&problem), problem.to_string(), now),
                 }
             }
             Stage::BindingPod(_) | Stage::Bound => {}
@@ -282,7 +282,7 @@ impl Scheduler {
         };
         let (node, had_volumes) = (binding.assumption.node(), !binding.assumption.decision().is_empty());
         if had_volumes && let Some(message) = self.refused_after_all(key, node) {
-            self.fail_binding(key, "FailedScheduling", message, now);
+            self.fail_binding(key, FailedStage::BindVolumes, message, now);
             return;
         }
         let node_name = self.node_name(node);
@@ -327,15 +327,16 @@ impl Scheduler {
     }
 
     /// Undoes what was not written, says why, and has the pod tried again after its backoff.
-    fn fail_binding(&mut self, key: &PodKey, reason: &'static str, message: String, now: Duration) {
+    fn fail_binding(&mut self, key: &PodKey, stage: FailedStage, message: String, now: Duration) {
         self.counts.errors += 1;
         self.revert_binding(key, now);
         self.tell_destination(key, "");
-        if reason == "FailedScheduling" {
-            self.say(key, "SchedulerError", message);
+        let outcome = Outcome::Failed(stage);
+        if stage != FailedStage::BindPod {
+            self.say(key, outcome, message);
         } else if let Some(pod) = self.pods.get(key) {
             let reference = pod.reference(key);
-            self.event(reference, true, reason, message);
+            self.event(reference, outcome, message);
         }
         self.queue.failed(key, now);
     }
@@ -470,9 +471,17 @@ impl Scheduler {
         for key in self.bindings.overdue(now) {
             let message =
                 "running PreBind plugin \"VolumeBinding\": binding volumes: timed out waiting for the condition";
-            self.fail_binding(&key, "FailedScheduling", message.to_owned(), now);
+            self.fail_binding(&key, FailedStage::BindVolumes, message.to_owned(), now);
         }
         self.let_overdue_go(now);
         self.queue.flush(now);
+    }
+}
+
+/// The stage of an attempt whose volumes cannot be bound any more.
+fn stage_of(problem: &BindingError) -> FailedStage {
+    match problem {
+        BindingError::NodeGone => FailedStage::NodeGone,
+        _ => FailedStage::BindVolumes,
     }
 }

@@ -1,8 +1,8 @@
 //! One scheduling cycle: the next pod, a decision, an assumption, and the binding handed on.
 
-use super::Scheduler;
 use super::binding::Binding;
 use super::preempting::nominated;
+use super::{FailedStage, Outcome, Scheduler};
 use crate::cluster::Cluster;
 use crate::decide::{Decision, Placement, decide_timed};
 use crate::diagnose::Diagnosis;
@@ -70,7 +70,8 @@ impl Scheduler {
                 self.start_binding(key, binding, now);
             }
             Err(error) => {
-                self.say(key, "SchedulerError", format!("assuming volumes: {error}"));
+                let outcome = Outcome::Failed(FailedStage::AssumeVolumes);
+                self.say(key, outcome, format!("assuming volumes: {error}"));
                 self.counts.errors += 1;
                 self.queue.failed(key, now);
             }
@@ -82,7 +83,7 @@ impl Scheduler {
         if diagnosis.is_aborted() {
             // Nobody can tell whether the pod fits, so no event can be named that it waits for.
             self.counts.errors += 1;
-            self.say(key, "SchedulerError", message);
+            self.say(key, Outcome::Failed(FailedStage::Decision), message);
             self.queue.failed(key, now);
             return;
         }
@@ -90,7 +91,7 @@ impl Scheduler {
         if let Some(preemption) = self.make_room(key, diagnosis, now) {
             message = format!("{message} {preemption}");
         }
-        self.say(key, "Unschedulable", message);
+        self.say(key, Outcome::Unschedulable, message);
         self.queue.refused(key, refused_by(diagnosis), now);
     }
 

@@ -37,13 +37,61 @@ pub enum Effect {
     Event {
         /// The pod.
         pod: PodRef,
-        /// Whether it is a warning.
-        warning: bool,
-        /// The reason, as kube-scheduler names it.
-        reason: &'static str,
+        /// What became of it.
+        outcome: Outcome,
         /// In words.
         message: String,
     },
+}
+
+/// What became of a pod, as an event tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It has a node.
+    Scheduled,
+    /// It fits nowhere.
+    Unschedulable,
+    /// The attempt failed at this stage, and there will be another.
+    Failed(FailedStage),
+    /// It is evicted to make room for another pod.
+    Preempted,
+}
+
+/// Where an attempt to schedule a pod failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailedStage {
+    /// Whether it fits cannot be told.
+    Decision,
+    /// Its volumes were no longer what was decided on.
+    AssumeVolumes,
+    /// Its volumes were not bound.
+    BindVolumes,
+    /// The chosen node is gone.
+    NodeGone,
+    /// The API server did not take the node.
+    BindPod,
+}
+
+impl Outcome {
+    /// The reason of the event, as kube-scheduler names it.
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Scheduled => "Scheduled",
+            Self::Failed(FailedStage::BindPod) => "FailedBinding",
+            Self::Unschedulable | Self::Failed(_) => "FailedScheduling",
+            Self::Preempted => "Preempted",
+        }
+    }
+
+    /// Whether somebody should look.
+    #[must_use]
+    pub fn is_warning(self) -> bool {
+        match self {
+            Self::Unschedulable | Self::Failed(_) => true,
+            Self::Scheduled | Self::Preempted => false,
+        }
+    }
 }
 
 /// A pod by name and uid.

@@ -29,19 +29,14 @@ impl Effect {
                 vec![status(pod, "condition", json!({"conditions": [condition]}))]
             }
             Self::Nominate { pod, node } => vec![status(pod, "nominate", json!({"nominatedNodeName": node}))],
-            Self::Event {
-                pod,
-                warning,
-                reason,
-                message,
-            } => vec![effect::Effect::Event(Event {
+            Self::Event { pod, outcome, message } => vec![effect::Effect::Event(Event {
                 about: pod.target(),
-                event_type: if *warning {
+                event_type: if outcome.is_warning() {
                     EventType::Warning
                 } else {
                     EventType::Normal
                 },
-                reason,
+                reason: outcome.reason(),
                 message: message.clone(),
                 source: context.source.clone(),
             })],
@@ -187,7 +182,7 @@ fn seconds(time: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::effects::WriteId;
+    use super::super::effects::{Outcome, WriteId};
     use super::*;
 
     fn lower(effect: &Effect) -> Vec<effect::Effect> {
@@ -301,8 +296,7 @@ mod tests {
         assert_eq!(patch(&nominated).body, json!({"status": {"nominatedNodeName": "n1"}}));
         let told = lower(&Effect::Event {
             pod: pod(),
-            warning: true,
-            reason: "FailedScheduling",
+            outcome: Outcome::Unschedulable,
             message: "no".into(),
         });
         let [effect::Effect::Event(event)] = told.as_slice() else {
@@ -310,8 +304,8 @@ mod tests {
         };
         assert_eq!(event.about, pod().target());
         assert_eq!(
-            (event.event_type, &*event.source),
-            (EventType::Warning, "default-scheduler")
+            (event.event_type, event.reason, &*event.source),
+            (EventType::Warning, "FailedScheduling", "default-scheduler")
         );
     }
 

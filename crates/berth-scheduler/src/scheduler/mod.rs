@@ -20,7 +20,7 @@ mod preempting;
 mod settings;
 mod watch;
 
-pub use effects::{Effect, PodRef, Write, WriteId, WriteOutcome};
+pub use effects::{Effect, FailedStage, Outcome, PodRef, Write, WriteId, WriteOutcome};
 pub use lower::Context;
 pub use settings::Settings;
 
@@ -279,17 +279,12 @@ impl Scheduler {
         id
     }
 
-    fn event(&mut self, pod: PodRef, warning: bool, reason: &'static str, message: String) {
-        self.effects.push(Effect::Event {
-            pod,
-            warning,
-            reason,
-            message,
-        });
+    fn event(&mut self, pod: PodRef, outcome: Outcome, message: String) {
+        self.effects.push(Effect::Event { pod, outcome, message });
     }
 
     /// Says why a pod waits, unless that was said before.
-    fn say(&mut self, key: &PodKey, reason: &'static str, message: String) {
+    fn say(&mut self, key: &PodKey, outcome: Outcome, message: String) {
         let Some(pod) = self.pods.get_mut(key) else {
             return;
         };
@@ -299,10 +294,13 @@ impl Scheduler {
         if new {
             self.effects.push(Effect::Condition {
                 pod: reference.clone(),
-                reason,
+                reason: match outcome {
+                    Outcome::Unschedulable => "Unschedulable",
+                    Outcome::Failed(_) | Outcome::Scheduled | Outcome::Preempted => "SchedulerError",
+                },
                 message: message.clone(),
             });
         }
-        self.event(reference, true, "FailedScheduling", message);
+        self.event(reference, outcome, message);
     }
 }

@@ -8,7 +8,7 @@
 //!                                  └── nothing helps any more, or a more important pod wants the room: not nominated
 //! ```
 
-use super::{Effect, PendingPod, PodRef, Scheduler, Write, WriteOutcome};
+use super::{Effect, Outcome, PendingPod, PodRef, Scheduler, Write, WriteOutcome};
 use crate::cluster::Cluster;
 use crate::diagnose::Diagnosis;
 use crate::events::ClusterEvent;
@@ -310,7 +310,7 @@ impl Scheduler {
                 };
                 let (victim, message) = (eviction.victim.clone(), eviction.message.clone());
                 self.counts.victims += 1;
-                self.event(victim, false, "Preempted", message);
+                self.event(victim, Outcome::Preempted, message);
             }
             WriteOutcome::Failed { .. } | WriteOutcome::Unknown { .. } => {
                 if let Some(eviction) = self.evictions.remove(&id) {

@@ -138,9 +138,9 @@ impl World {
 
     pub(crate) fn carry_out(&mut self, effect: Effect) {
         match effect {
-            Effect::Event {
-                pod, reason, message, ..
-            } => self.said.push((pod.key.to_string(), reason, message)),
+            Effect::Event { pod, outcome, message } => {
+                self.said.push((pod.key.to_string(), outcome.reason(), message));
+            }
             Effect::Nominate { pod, node } => {
                 if self.api.get(Kind::Pod, &pod.key).is_some() {
                     self.api.edit(Kind::Pod, &pod.key, |pod| {

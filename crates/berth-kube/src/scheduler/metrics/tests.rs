@@ -4,15 +4,14 @@ use super::*;
 use berth_scheduler::scheduler::PodRef;
 use serde_json::json;
 
-fn told(reason: &'static str, message: &str) -> Effect {
+fn told(outcome: Outcome) -> Effect {
     Effect::Event {
         pod: PodRef {
             key: "default/p".into(),
             uid: "u".to_owned(),
         },
-        warning: reason != "Scheduled",
-        reason,
-        message: message.to_owned(),
+        outcome,
+        message: "in words".to_owned(),
     }
 }
 
@@ -36,17 +35,14 @@ fn text(ledger: &Ledger) -> String {
 #[test]
 fn only_failures_of_volumes_are_errors_of_volumes() {
     let mut ledger = ledger();
-    for (reason, message) in [
-        ("FailedBinding", "binding rejected: conflict"),
-        ("FailedScheduling", NODE_GONE),
-        ("FailedScheduling", "assuming volumes: taken"),
-        (
-            "FailedScheduling",
-            "running PreBind plugin \"VolumeBinding\": timed out",
-        ),
-        ("FailedScheduling", "a claim of the pod was deleted"),
+    for stage in [
+        FailedStage::BindPod,
+        FailedStage::NodeGone,
+        FailedStage::AssumeVolumes,
+        FailedStage::BindVolumes,
+        FailedStage::Decision,
     ] {
-        ledger.saw(&[told(reason, message)], Counts::default(), "Written");
+        ledger.saw(&[told(Outcome::Failed(stage))], Counts::default(), "Written");
     }
     let text = text(&ledger);
     let count = |operation: &str, count: u32| {
@@ -54,7 +50,7 @@ fn only_failures_of_volumes_are_errors_of_volumes() {
         assert!(text.contains(&line), "{line}{text}");
     };
     count("assume", 1);
-    count("bind", 2);
+    count("bind", 1);
     assert!(
         text.contains("result=\"error\",profile=\"default-scheduler\"} 5\n"),
         "{text}"
@@ -69,11 +65,11 @@ async fn every_attempt_is_measured_from_its_decision() {
     ledger.decided(Some(&"default/p".into()), Instant::now());
     let mut refused = Counts::default();
     refused.unschedulable = 1;
-    ledger.saw(&[told("FailedScheduling", "0/1 nodes")], refused, "ScheduleAttempt");
+    ledger.saw(&[told(Outcome::Unschedulable)], refused, "ScheduleAttempt");
     tokio::time::advance(100 * second).await;
     ledger.decided(Some(&"default/p".into()), Instant::now());
     tokio::time::advance(3 * second).await;
-    ledger.saw(&[told("Scheduled", "there")], refused, "Written");
+    ledger.saw(&[told(Outcome::Scheduled)], refused, "Written");
     let text = text(&ledger);
     let sum = |result: &str, sum: &str| {
         let name = "scheduler_scheduling_attempt_duration_seconds_sum";
