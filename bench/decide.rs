@@ -114,7 +114,7 @@ fn decide_and_assume(bencher: Bencher<'_, '_>, bench: &str) {
     measure(bencher, bench, NODES);
 }
 
-/// The same on a cluster twenty times as large.
+/// Decides as [`decide_and_assume`] on a cluster twenty times as large.
 #[divan::bench(args = ["plain", "anti-affinity", "spread"], sample_count = 20)]
 fn on_100_000_nodes(bencher: Bencher<'_, '_>, bench: &str) {
     measure(bencher, bench, 100_000);

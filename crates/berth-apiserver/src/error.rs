@@ -154,7 +154,7 @@ impl ApiError {
         Self::new(StatusCode::GONE, "Expired", message)
     }
 
-    /// The same, with a token to go on from the present state.
+    /// Adds a token to go on from the present state.
     #[must_use]
     pub(crate) fn with_continue(mut self, token: String) -> Self {
         self.continue_token = Some(token);

@@ -104,7 +104,7 @@ impl Served {
 #[derive(Debug)]
 pub(crate) struct Types {
     served: HashMap<(String, String, String), Arc<Served>>,
-    /// The same as a list, for discovery.
+    /// All of them as a list, for discovery.
     list: Vec<ResourceType>,
     /// OpenAPI documents by path, once somebody has asked for them: they are large and change with the types only.
     documents: Mutex<HashMap<(String, &'static str), Bytes>>,

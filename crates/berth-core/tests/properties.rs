@@ -78,7 +78,7 @@ fn names(objects: &[Value]) -> Vec<&str> {
         .collect()
 }
 
-/// The rules of the design, written down once more and as plainly as possible.
+/// The rules of KEP-490 (Scheduler Changes, Predicate), written down once more and as plainly as possible.
 fn suits(volume: &Value, claim: &Value, node: &str) -> bool {
     let (volume, claim) = (&volume["spec"], claim);
     let spec = &claim["spec"];

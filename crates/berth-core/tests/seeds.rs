@@ -1,4 +1,4 @@
-//! The unit tests that the design documents list, by name, and their examples.
+//! The unit tests that KEP-490 (Testing, Unit tests) lists, by name, and its examples.
 
 #![allow(clippy::expect_used, reason = "a story that cannot be told is a failed test")]
 
@@ -181,7 +181,7 @@ fn bound_claims_are_checked_against_node_affinity() {
     }
 }
 
-/// The volume of the design that needs two labels to be told where it is.
+/// KEP-490, Multi Label Volume: it needs two labels to be told where it is.
 fn rack_volume(zone: &str) -> Value {
     let mut volume = volume("rack-volume-1", "local", 10).claimed_by("rack");
     volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"] = json!([{"matchExpressions": [

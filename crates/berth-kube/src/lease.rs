@@ -159,7 +159,7 @@ impl Lease {
         self.gate.clone()
     }
 
-    /// The same, telling of itself: who stands by is ready once the lease could be read, and who leads is alive while it
+    /// Makes it tell of itself: who stands by is ready once the lease could be read, and who leads is alive while it
     /// renews.
     fn telling(mut self, health: &Health) -> Self {
         self.health = Some(health.clone());

@@ -1,6 +1,6 @@
 //! Writes events that tell users what happens to their objects.
 //!
-//! The same event told again becomes a higher count on the one that is there, written at growing
+//! An event told again becomes a higher count on the one that is there, written at growing
 //! intervals. Many different messages of one reason about one object become one combined event.
 //! Events never hold up the work: when too many are waiting, new ones are dropped and counted.
 
@@ -122,7 +122,7 @@ pub fn recorder(api: Api, component: impl Into<String>, instance: impl Into<Stri
 }
 
 impl Recorder {
-    /// The same, counting what it drops here.
+    /// Makes it count what it drops here.
     #[must_use]
     pub(crate) fn counting(mut self, dropped: Counter) -> Self {
         self.dropped = dropped;

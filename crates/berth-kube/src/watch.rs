@@ -31,7 +31,7 @@ const MAX_PAGES: usize = 10_000;
 const WATCH_SECONDS: u64 = 290;
 /// How long a silent connection is believed in: the server ends it before that, or it is dead.
 const SILENCE: Duration = Duration::from_secs(WATCH_SECONDS + 20);
-/// The same for a server that sends bookmarks, as kube-apiserver does about once a minute.
+/// How long a silent connection is believed in of a server that sends bookmarks, as kube-apiserver does about once a minute.
 const SILENCE_BETWEEN_BOOKMARKS: Duration = Duration::from_secs(100);
 /// A watch that ends sooner than this without a word was not opened in earnest.
 const SHORTEST_WATCH: Duration = Duration::from_secs(5);

@@ -363,13 +363,13 @@ async fn capacity_follows_nodes_and_volumes() {
     controller.stop().await;
 }
 
-/// The design's own form: pools in the driver's status, each patched alone, for a class and for inline volumes.
+/// KEP-1472, API, Storage capacity: pools in the driver's status, each patched alone, for a class and for inline volumes.
 #[tokio::test]
 async fn pools_in_the_status_of_the_driver() {
     check_pools(CapacityForm::DriverStatus).await;
 }
 
-/// The same where the server's `CSIDriver` has no status: a custom resource that we ship.
+/// Where the server's `CSIDriver` has no status, pools stand in a custom resource that we ship.
 #[tokio::test]
 async fn pools_in_a_custom_resource() {
     check_pools(CapacityForm::CustomResource).await;

@@ -1,4 +1,4 @@
-//! The design's class examples, word for word, on the built-in provisioners.
+//! The class examples of KEP-490 (Restricting Topology), word for word, on the built-in provisioners.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod support;

@@ -129,7 +129,7 @@ pub fn decide_beside(
     decide_timed(cluster, pod, profile, scratch, nominated, &mut NoStopwatch)
 }
 
-/// The same, and says how long the plugins take.
+/// [`decide_beside`] that says how long the plugins take.
 pub fn decide_timed(
     cluster: &mut Cluster,
     pod: &Pod,

@@ -206,7 +206,7 @@ impl<S> PreFilter<S> {
         }
     }
 
-    /// The same with another form of state.
+    /// The answer with another form of state.
     pub fn map<T>(self, form: impl FnOnce(S) -> T) -> PreFilter<T> {
         match self {
             Self::Skip => PreFilter::Skip,

@@ -117,7 +117,7 @@ pub struct Queue {
     /// Pods that were refused and woken, by the end of their backoff.
     woken: BTreeSet<(Duration, PodKey)>,
     unschedulable: BTreeSet<(Duration, PodKey)>,
-    /// The same by who refused them. There are few distinct sets of plugins.
+    /// Unschedulable pods by who refused them. There are few distinct sets of plugins.
     sleeping: BTreeMap<PluginSet, BTreeSet<PodKey>>,
     gated: FxHashSet<PodKey>,
     in_cycle: FxHashSet<PodKey>,

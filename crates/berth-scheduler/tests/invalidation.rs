@@ -1,4 +1,5 @@
-//! What drops the verdicts that alike pods share: each event of the design's list, placements, and nothing else.
+//! What drops the verdicts that alike pods share: each event that KEP-490 lists (Event handling,
+//! Invalidate predicate equivalence cache), placements, and nothing else.
 //!
 //! Each test has a decision that is kept, an event, and a decision that must know of it. How many verdicts were worked out
 //! for that is counted.

@@ -280,7 +280,7 @@ fn runtime() -> Result<Runtime, ClusterError> {
     runtime.map_err(ClusterError::Runtime)
 }
 
-/// The same for a cluster that there is a connection to. A kind that this user may not list is a gap, unless nothing can
+/// The objects of a cluster that there is a connection to. A kind that this user may not list is a gap, unless nothing can
 /// be said without it.
 ///
 /// # Errors

@@ -28,7 +28,7 @@ impl Cluster {
         Self::start_with(nodes, driver_arguments, objects, &[]).await
     }
 
-    /// The same with files of further objects.
+    /// Starts everything with files of further objects.
     async fn start_with(nodes: &[(&str, &str)], driver_arguments: &[&str], objects: &[Value], files: &[&str]) -> Self {
         let directory = TempDir::new().unwrap();
         let csi = directory.path().join("csi");
@@ -400,7 +400,7 @@ async fn claims_of_one_pod_are_added_up() {
     assert_eq!(told(&line, "create_failed"), 0, "{line}");
 }
 
-/// Pools of the design's own form, wherever they stand and whomever they serve, decide where a pod goes.
+/// Pools in the form of KEP-1472 (API, Storage capacity), wherever they stand and whomever they serve, decide where a pod goes.
 #[tokio::test]
 async fn pools_say_where_there_is_room() {
     let definition = concat!(

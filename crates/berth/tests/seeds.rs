@@ -1,4 +1,4 @@
-//! The design's examples of provisioning, as it prints them: from YAML to a running pod on `berth up`, with the objects
+//! The examples of provisioning in KEP-490 (Dynamic Provisioning with Topology), as it prints them: from YAML to a running pod on `berth up`, with the objects
 //! that come of them.
 
 // Helpers of tests fail loudly too; the lints spare only the test functions themselves.

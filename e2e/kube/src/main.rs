@@ -54,7 +54,7 @@ enum ControllersName {
     None,
     /// All that the tests need.
     WithVolumes,
-    /// The same, but volumes are bound by somebody else.
+    /// All that the tests need but the volume binder: volumes are bound by somebody else.
     WithoutVolumes,
 }
 

@@ -83,7 +83,7 @@ impl<'p> Path<'p> {
         }
     }
 
-    /// The same in the words of Go's decoder, which leaves out positions in lists and keys of maps.
+    /// The path in the words of Go's decoder, which leaves out positions in lists and keys of maps.
     fn go_text(&self) -> String {
         let above = self.above.map(Path::go_text).unwrap_or_default();
         match self.step {

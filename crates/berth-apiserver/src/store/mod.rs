@@ -171,7 +171,7 @@ struct Shared {
     work: Condvar,
     /// Tells blocked writers that `State::durable` moved.
     settled: Condvar,
-    /// The same for async writers.
+    /// Tells async writers that `State::durable` moved.
     progress: tokio::sync::watch::Sender<Durable>,
     limits: Limits,
 }

@@ -62,7 +62,7 @@ impl Change<'_> {
         Ok((outcome, false))
     }
 
-    /// The same change with nobody to warn.
+    /// This change with nobody to warn.
     pub(super) fn quiet(&self) -> Self {
         Self {
             api: self.api,

@@ -29,7 +29,7 @@ pub(crate) async fn send(
     (code, body.to_bytes())
 }
 
-/// The same with JSON both ways.
+/// Sends a request with JSON both ways.
 pub(crate) async fn ask(service: &ApiService, method: &str, path: &str, body: Value) -> (u16, Value) {
     let body = if body.is_null() {
         Bytes::new()
@@ -40,7 +40,7 @@ pub(crate) async fn ask(service: &ApiService, method: &str, path: &str, body: Va
     (code, serde_json::from_slice(&answer).unwrap_or_default())
 }
 
-/// The same with headers.
+/// Sends a request with JSON both ways, and with headers.
 pub(crate) async fn ask_with(
     service: &ApiService,
     method: &str,

@@ -348,7 +348,7 @@ pub struct PersistentVolumeClaimSpec {
     pub volume_attributes_class_name: Option<String>,
     /// What it is to be filled with.
     pub data_source: Option<DataSource>,
-    /// The same, with more kinds allowed.
+    /// What it is to be filled with, of any kind.
     pub data_source_ref: Option<DataSource>,
 }
 

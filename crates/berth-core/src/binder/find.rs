@@ -289,7 +289,7 @@ impl VolumeBinder {
         self.narrow_by_unbound(pod, nodes);
     }
 
-    /// The same for the claims that are bound already alone.
+    /// [`Self::narrow`] by the claims that are bound already alone.
     pub fn narrow_by_bound(&self, pod: &PreparedPod, nodes: &mut NodeMask) {
         if pod.bound.missing {
             nodes.words_mut().fill(0);
@@ -303,7 +303,7 @@ impl VolumeBinder {
         }
     }
 
-    /// The same for the claims that are not bound, and for inline volumes.
+    /// [`Self::narrow`] by the claims that are not bound, and by inline volumes.
     pub fn narrow_by_unbound(&self, pod: &PreparedPod, nodes: &mut NodeMask) {
         if !pod.has_unbound_claims() && pod.inline.is_empty() {
             return;

@@ -228,7 +228,7 @@ impl VolumeBinder {
         changed
     }
 
-    /// The same volumes as were found on a node, for those claims first for whom a volume is hardest to make.
+    /// The volumes that were found on a node, for those claims first for whom a volume is hardest to make.
     fn neediest_first(&self, open: &OpenClaims, matches: &[Option<Match>]) -> Vec<Option<VolumeId>> {
         let ids = matches.iter().flatten().map(|found| found.volume());
         let mut volumes: SmallVec<[(VolumeId, &Volume); 2]> =

@@ -67,7 +67,7 @@ impl World {
         Self::through(objects, |cluster| cluster.client.clone()).await
     }
 
-    /// The same with controller and provisioner on a client of one's own.
+    /// [`Self::of`] with controller and provisioner on a client of one's own.
     pub(crate) async fn through(
         objects: impl IntoIterator<Item = Value>,
         client: impl FnOnce(&Cluster) -> Client,

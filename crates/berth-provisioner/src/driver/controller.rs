@@ -47,7 +47,7 @@ impl ControllerService {
         Self::at_home(store, Segment::new())
     }
 
-    /// The same beside the node service of one node: a call that does not say where means this segment.
+    /// A service beside the node service of one node: a call that does not say where means this segment.
     #[must_use]
     pub fn at_home(store: Arc<Mutex<Store>>, home: Segment) -> Self {
         Self {
@@ -57,7 +57,7 @@ impl ControllerService {
         }
     }
 
-    /// The same for a backend that wants to see a secret before it makes or deletes a volume.
+    /// Makes the backend want to see a secret before it makes or deletes a volume.
     #[must_use]
     pub fn with_secret(self, secret: Option<(String, String)>) -> Self {
         Self { secret, ..self }

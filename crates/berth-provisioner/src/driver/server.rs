@@ -54,7 +54,7 @@ impl Server {
         Self::start_with(path, identity, controller, node).await
     }
 
-    /// The same with any controller service, such as one that fails on purpose.
+    /// Serves on a socket with any controller service, such as one that fails on purpose.
     ///
     /// # Errors
     /// As [`Self::start`].

@@ -39,7 +39,7 @@ pub enum Handle {
 pub enum Counted {
     /// One volume of a driver.
     Volume(VolumeKey),
-    /// The same, but only on nodes that have a CSINode.
+    /// One volume of a driver, but only on nodes that have a CSINode.
     Migrated(VolumeKey),
     /// Nothing.
     Nothing,

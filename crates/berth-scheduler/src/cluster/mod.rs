@@ -348,7 +348,7 @@ impl Cluster {
         self.forget_assumed(&assumed);
     }
 
-    /// The same for a while: assume the pod again.
+    /// Takes an assumption back for a while: assume the pod again.
     pub(crate) fn forget_assumed(&mut self, assumed: &AssumedPod) {
         if self.assumed(assumed).is_some()
             && let Some(pod) = self.pods.find(assumed.namespace, &assumed.name)
@@ -363,7 +363,7 @@ impl Cluster {
         &self.binder
     }
 
-    /// The same, to prepare what decisions ask for. Objects go in by [`Cluster::upsert`] alone: the binder's are not the
+    /// Claims and volumes, to prepare what decisions ask for. Objects go in by [`Cluster::upsert`] alone: the binder's are not the
     /// only tables that must know them.
     pub(crate) fn binder_mut(&mut self) -> &mut VolumeBinder {
         &mut self.binder

@@ -23,7 +23,7 @@ impl Scheduler {
         self.step_timed(now, &mut NoStopwatch)
     }
 
-    /// The same, and says how long the plugins take.
+    /// [`Self::step`] that says how long the plugins take.
     pub fn step_timed(&mut self, now: Duration, watch: &mut impl Stopwatch) -> bool {
         let Some(key) = self.queue.pop(now) else {
             return false;

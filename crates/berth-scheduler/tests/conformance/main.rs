@@ -245,7 +245,7 @@ impl Decided<'_> {
         }
     }
 
-    /// The same volumes; or as many, with no more capacity; or more of them.
+    /// Whether a choice is as good as the recorded one: it has the same volumes; or as many, with no more capacity; or more of them.
     fn as_good(&self, chosen: &Chosen, recorded: &Chosen) -> bool {
         let (count, recorded_count) = (chosen.bindings.len(), recorded.bindings.len());
         let claims = |chosen: &Chosen| chosen.bindings.len() + chosen.provisions.len();

@@ -68,7 +68,7 @@ impl Storage {
         chosen.bindings.values().map(capacity).sum()
     }
 
-    /// What is wrong with a choice, by the rules of the design.
+    /// What is wrong with a choice, by the rules of KEP-490 (Scheduler Changes, Predicate).
     pub(crate) fn faults(&self, node: &str, chosen: &Chosen) -> Vec<String> {
         let mut faults = Vec::new();
         let mut taken = BTreeSet::new();

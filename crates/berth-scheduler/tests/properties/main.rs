@@ -141,7 +141,7 @@ proptest! {
         prop_assert_eq!(verdicts(&mut cluster, &target), verdicts(&mut cluster_of(&after), &target));
     }
 
-    /// The same for a single object that came, changed or went: nothing else is touched that could hide what was missed.
+    /// A single object that came, changed or went leaves no trace either: nothing else is touched that could hide what was missed.
     #[test]
     fn one_change_leaves_no_trace(before in objects(), other in objects(), target in target(), pick: prop::sample::Index) {
         let mut cluster = cluster_of(&before);

@@ -129,7 +129,7 @@ impl World {
         }
     }
 
-    /// The same after some time.
+    /// Lets some time pass, then everything settle.
     pub(crate) fn advance(&mut self, seconds: u64) {
         self.now += Duration::from_secs(seconds);
         self.scheduler.tick(self.now);

@@ -171,7 +171,7 @@ pub fn read_values(
     read_values_in("default", sources, standard_input, progress, sink)
 }
 
-/// The same, with a namespace for objects that name none.
+/// [`read_values`] with a namespace for objects that name none.
 ///
 /// # Errors
 /// As [`read`].
@@ -186,7 +186,7 @@ pub fn read_values_in(
     read_into(sources, standard_input, gather)
 }
 
-/// The same for objects that may be parts, to be laid over whole ones: workloads are not checked before that is done.
+/// [`read_values_in`] for objects that may be parts, to be laid over whole ones: workloads are not checked before that is done.
 ///
 /// # Errors
 /// As [`read`].

@@ -6,7 +6,7 @@ use berth_core::api::Object;
 use serde_json::Value;
 use std::path::PathBuf;
 
-/// One story of the design for each file; the negative forms stand beside them.
+/// One story of KEP-490, KEP-1472 or KEP-1845 for each file; the negative forms stand beside them.
 const STORIES: [&str; 24] = [
     "class-weights",
     "closest-fit",

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 pub enum Controllers {
     /// Workloads, accounts, garbage, protection; and the volume binder.
     WithVolumes,
-    /// The same without the volume binder, which Berth's controller stands in for.
+    /// Workloads, accounts, garbage and protection: Berth's controller replaces the volume binder.
     WithoutVolumes,
     /// The volume binder alone, to be measured.
     OnlyVolumes,

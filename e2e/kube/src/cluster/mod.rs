@@ -241,7 +241,7 @@ impl Cluster {
         self.kubeconfig_at(self.address(), namespace, service_account).await
     }
 
-    /// The same for an API server that is reached at another address.
+    /// A kubeconfig for a service account at an API server that is reached at another address.
     ///
     /// # Errors
     /// If there is no such account.

@@ -1,4 +1,4 @@
-//! The end-to-end tests of the design documents: local volumes and pod affinity, several claims, provisioning.
+//! The end-to-end tests of KEP-490 (Testing, E2E tests): local volumes and pod affinity, several claims, provisioning.
 
 use super::consistency::{node_of_volume, problems};
 use super::report::Remark;
