@@ -36,18 +36,9 @@ pub struct Size {
 /// What was measured. The field names are a contract with users' scripts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measurement {
-    /// Nodes in the cluster.
-    pub nodes: usize,
-    /// Pods at the end.
-    pub pods: usize,
-    /// Pods that have a node.
-    pub placed: usize,
-    /// Claims that are bound.
-    pub bound_claims: usize,
-    /// Volumes at the end, made ones too.
-    pub volumes: usize,
-    /// Events that were told.
-    pub events: usize,
+    /// What there is at the end.
+    #[serde(flatten)]
+    pub counts: Counts,
     /// Seconds to make up the objects and create them.
     pub load_s: f64,
     /// Seconds to run until nothing moved.
@@ -184,7 +175,7 @@ pub trait Simulation {
 }
 
 /// How much an outcome holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Nodes in the cluster.
     pub nodes: usize,
@@ -226,22 +217,9 @@ pub fn measure<S: Simulation>(
     let html_s = begun.elapsed().as_secs_f64();
     let mut hash = FxHasher::default();
     hash.write(&json);
-    let Counts {
-        nodes,
-        pods,
-        placed,
-        bound_claims,
-        volumes,
-        events,
-    } = S::counts(&outcome);
     let memory = Memory::of_this_process();
     Ok(Measurement {
-        nodes,
-        pods,
-        placed,
-        bound_claims,
-        volumes,
-        events,
+        counts: S::counts(&outcome),
         load_s,
         run_s,
         run_cpu_s,
@@ -258,12 +236,13 @@ impl Measurement {
     /// The measurement for a person.
     #[must_use]
     pub fn table(&self) -> String {
+        let counts = &self.counts;
         crate::table(&[
-            ("nodes", self.nodes.to_string()),
-            ("pods", format!("{}, {} placed", self.pods, self.placed)),
+            ("nodes", counts.nodes.to_string()),
+            ("pods", format!("{}, {} placed", counts.pods, counts.placed)),
             (
                 "claims",
-                format!("{} bound, {} volumes", self.bound_claims, self.volumes),
+                format!("{} bound, {} volumes", counts.bound_claims, counts.volumes),
             ),
             ("load", format!("{:.2} s", self.load_s)),
             (

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::columns::{Column, each_of, selecting};
+use crate::columns::{Column, count, each_of, made, selecting};
 use crate::error::FieldError;
 use crate::fields;
 use crate::meta;
@@ -12,6 +12,11 @@ use crate::selector::LabelSelector;
 /// Where the template stands in most kinds.
 pub(crate) const TEMPLATE: &[&str] = &["spec", "template"];
 
+/// How many of the desired replicas are ready.
+pub(crate) const READY: Column = made("Ready", |object, _| {
+    let ready = count(&object["status"]["readyReplicas"]);
+    json!(format!("{ready}/{}", desired(object)))
+});
 /// Names of the containers in the template.
 pub(crate) const CONTAINERS: Column = each_of("Containers", &["spec", "template", "spec", "containers"], "name").wide();
 /// Images of the containers in the template.

@@ -142,8 +142,9 @@ mod tests {
             simulate::measure(&size, Measured::new(seed), &mut |_, _, _| {}).unwrap()
         };
         let first = measure(3);
+        let counts = first.counts;
         assert_eq!(
-            (first.nodes, first.pods, first.placed, first.bound_claims),
+            (counts.nodes, counts.pods, counts.placed, counts.bound_claims),
             (40, 230, 230, 230)
         );
         assert_eq!(first.outcome_hash, measure(3).outcome_hash);

@@ -54,15 +54,7 @@ pub(super) fn started<'a>(pod: &'a Value, node: &Value, address: &str, now: Time
     status.set("startTime", field::seconds(now));
     status.set("podIP", address);
     status.set("podIPs", json!([{"ip": address}]));
-    for name in [
-        READY_TO_START,
-        "Initialized",
-        "Ready",
-        "ContainersReady",
-        "PodScheduled",
-    ] {
-        status.condition(Condition::plain(name, true));
-    }
+    hold_conditions(&mut status);
     let state = json!({"running": {"startedAt": field::seconds(now)}});
     set_containers(&mut status, pod, &state, true);
     set_init_containers(&mut status, pod, &terminated(now, now, 0), &state);

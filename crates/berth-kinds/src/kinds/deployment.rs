@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::columns::{AGE, NAME, count, integer, made};
+use crate::columns::{AGE, NAME, integer};
 use crate::error::FieldError;
 use crate::kind::{Generation, Kind, SCALE, STATUS};
 use crate::meta;
-use crate::workload::{self, CONTAINERS, IMAGES, SELECTOR, TEMPLATE};
+use crate::workload::{self, CONTAINERS, IMAGES, READY, SELECTOR, TEMPLATE};
 
 /// Deployments.
 pub const KIND: Kind = Kind {
@@ -16,10 +16,7 @@ pub const KIND: Kind = Kind {
     generation: Generation::Counted,
     columns: &[
         NAME,
-        made("Ready", |object, _| {
-            let ready = count(&object["status"]["readyReplicas"]);
-            json!(format!("{ready}/{}", workload::desired(object)))
-        }),
+        READY,
         integer("Up-to-date", &["status", "updatedReplicas"]).of_type("string"),
         integer("Available", &["status", "availableReplicas"]).of_type("string"),
         AGE,

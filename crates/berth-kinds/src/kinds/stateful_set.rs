@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use crate::columns::{AGE, NAME, count, made};
+use crate::columns::{AGE, NAME};
 use crate::error::FieldError;
 use crate::kind::{Generation, Kind, SCALE, STATUS};
 use crate::meta;
 use crate::pod_spec;
 use crate::storage;
-use crate::workload::{self, CONTAINERS, IMAGES, TEMPLATE};
+use crate::workload::{self, CONTAINERS, IMAGES, READY, TEMPLATE};
 
 /// Stateful sets.
 pub const KIND: Kind = Kind {
@@ -16,16 +16,7 @@ pub const KIND: Kind = Kind {
     categories: &["all"],
     subresources: &[SCALE, STATUS],
     generation: Generation::Counted,
-    columns: &[
-        NAME,
-        made("Ready", |object, _| {
-            let ready = count(&object["status"]["readyReplicas"]);
-            json!(format!("{ready}/{}", workload::desired(object)))
-        }),
-        AGE,
-        CONTAINERS,
-        IMAGES,
-    ],
+    columns: &[NAME, READY, AGE, CONTAINERS, IMAGES],
     defaults,
     validate,
     validate_update,
