@@ -64,14 +64,13 @@ impl<'w> Trial<'w> {
             }
             Need::Storage(index) => self.provide(*index, node),
             Need::StorageTogether | Need::StorageForSome => {
-                let claims = 0..self.report.claims.len();
                 self.drop_inline_sizes();
+                let mut all = true;
                 // Every claim is provided for, even if one of them cannot be.
-                claims
-                    .map(|index| self.provide(index, node))
-                    .filter(|done| !done)
-                    .count()
-                    == 0
+                for index in 0..self.report.claims.len() {
+                    all &= self.provide(index, node);
+                }
+                all
             }
             Need::Inline(_) => {
                 self.drop_inline_sizes();
