@@ -21,7 +21,6 @@ mod pod_spec;
 mod schedule;
 pub mod schema;
 pub mod selector;
-mod selectors;
 mod storage;
 mod structural;
 mod workload;

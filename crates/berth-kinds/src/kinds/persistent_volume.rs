@@ -14,7 +14,7 @@ use crate::go_form;
 use crate::kind::{Kind, STATUS};
 use crate::kinds::node;
 use crate::meta;
-use crate::selectors;
+use crate::selector::check;
 use crate::storage;
 
 /// Persistent volumes.
@@ -273,7 +273,7 @@ fn validate_affinity(volume: &Value, errors: &mut Vec<FieldError>) {
         errors.push(FieldError::required(field, "must specify required node constraints"));
         return;
     }
-    selectors::check_node_selector(&affinity["required"], field, errors);
+    check::node_selector(&affinity["required"], field, errors);
 }
 
 fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {

@@ -11,7 +11,7 @@ use crate::go_form;
 use crate::kind::{Kind, STATUS};
 use crate::kinds::storage_class;
 use crate::meta;
-use crate::selectors;
+use crate::selector::check;
 use crate::storage;
 
 /// Persistent volume claims.
@@ -132,7 +132,7 @@ fn admit_growth(admission: &Admission<'_>, old: &Value, new: &Value) -> Result<(
 
 fn validate(claim: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    selectors::check_label_selector(&claim["spec"]["selector"], "spec.selector", &mut errors);
+    check::label_selector(&claim["spec"]["selector"], "spec.selector", &mut errors);
     fields::check_access_modes(claim, "at least 1 access mode is required", &mut errors);
     let (storage, field) = (request(claim), "spec.resources[storage]");
     if storage.is_null() {

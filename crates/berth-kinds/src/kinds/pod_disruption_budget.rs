@@ -8,7 +8,7 @@ use crate::fields;
 use crate::go_form;
 use crate::kind::{Generation, Kind, STATUS, Writes};
 use crate::meta;
-use crate::selectors;
+use crate::selector::check;
 
 /// Pod disruption budgets.
 pub const KIND: Kind = Kind {
@@ -57,7 +57,7 @@ fn validate(budget: &Value) -> Vec<FieldError> {
     let policies = ["AlwaysAllow", "IfHealthyBudget"];
     let policy = ["spec", "unhealthyPodEvictionPolicy"];
     fields::check_one_of(budget, &policy, &policies, &mut errors);
-    selectors::check_label_selector(&spec["selector"], "spec.selector", &mut errors);
+    check::label_selector(&spec["selector"], "spec.selector", &mut errors);
     errors
 }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::error::FieldError;
 use crate::fields;
 use crate::meta;
-use crate::selectors;
+use crate::selector::check;
 
 /// Resources of containers that need no group before their name.
 const STANDARD_RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
@@ -272,7 +272,7 @@ fn validate_resources(resources: &Value, field: &str, errors: &mut Vec<FieldErro
 fn validate_node_affinity(affinity: &Value, field: &str, errors: &mut Vec<FieldError>) {
     let required = "requiredDuringSchedulingIgnoredDuringExecution";
     if !affinity[required].is_null() {
-        selectors::check_node_selector(&affinity[required], &format!("{field}.{required}"), errors);
+        check::node_selector(&affinity[required], &format!("{field}.{required}"), errors);
     }
     let preferred = "preferredDuringSchedulingIgnoredDuringExecution";
     for (index, term) in meta::items(affinity, &[preferred]).iter().enumerate() {
@@ -284,7 +284,7 @@ fn validate_node_affinity(affinity: &Value, field: &str, errors: &mut Vec<FieldE
             let detail = "must be in the range 1-100";
             errors.push(FieldError::invalid(format!("{field}.weight"), &term["weight"], detail));
         }
-        selectors::check_node_selector_term(&term["preference"], &format!("{field}.preference"), errors);
+        check::node_selector_term(&term["preference"], &format!("{field}.preference"), errors);
     }
 }
 

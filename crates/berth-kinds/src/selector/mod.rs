@@ -2,6 +2,7 @@
 //!
 //! The messages of the errors are those that a Kubernetes API server puts into its `BadRequest` answers.
 
+pub(crate) mod check;
 mod field;
 mod label;
 mod text;

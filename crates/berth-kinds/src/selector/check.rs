@@ -1,4 +1,4 @@
-//! Selectors within objects: of nodes, and of labels.
+//! What is wrong with selectors within objects: of nodes, and of labels.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::meta;
 use crate::metadata::check_qualified_name;
 
 /// A node selector must have terms, and its requirements must make sense.
-pub(crate) fn check_node_selector(selector: &Value, field: &str, errors: &mut Vec<FieldError>) {
+pub(crate) fn node_selector(selector: &Value, field: &str, errors: &mut Vec<FieldError>) {
     let terms = meta::items(selector, &["nodeSelectorTerms"]);
     let field = format!("{field}.nodeSelectorTerms");
     if terms.is_empty() {
@@ -18,11 +18,11 @@ pub(crate) fn check_node_selector(selector: &Value, field: &str, errors: &mut Ve
         ));
     }
     for (index, term) in terms.iter().enumerate() {
-        check_node_selector_term(term, &format!("{field}[{index}]"), errors);
+        node_selector_term(term, &format!("{field}[{index}]"), errors);
     }
 }
 
-pub(crate) fn check_node_selector_term(term: &Value, field: &str, errors: &mut Vec<FieldError>) {
+pub(crate) fn node_selector_term(term: &Value, field: &str, errors: &mut Vec<FieldError>) {
     for (index, expression) in meta::items(term, &["matchExpressions"]).iter().enumerate() {
         check_node_requirement(expression, &format!("{field}.matchExpressions[{index}]"), errors);
     }
@@ -77,7 +77,7 @@ fn check_field_requirement(requirement: &Value, field: &str, errors: &mut Vec<Fi
 }
 
 /// A label selector, if there is one.
-pub(crate) fn check_label_selector(selector: &Value, field: &str, errors: &mut Vec<FieldError>) {
+pub(crate) fn label_selector(selector: &Value, field: &str, errors: &mut Vec<FieldError>) {
     fields::check_labels(&selector["matchLabels"], &format!("{field}.matchLabels"), errors);
     for (index, requirement) in meta::items(selector, &["matchExpressions"]).iter().enumerate() {
         let field = format!("{field}.matchExpressions[{index}]");
