@@ -267,7 +267,7 @@ impl Snapshot {
         }
         for object in &self.objects {
             text.push_str("---\n");
-            yaml::write(&mut text, object);
+            let _ = yaml::write(&mut text, object);
         }
         text
     }

@@ -1,99 +1,17 @@
-//! Writes objects as YAML in the form that kubectl prints: maps and lists as blocks, texts in quotes only where YAML
-//! would take them for something else.
+//! Writes objects as YAML in the form that kubectl prints: maps and lists as blocks, dashes below their key, long texts
+//! on one line.
 
 use serde_json::Value;
+use serde_saphyr::{SerializeError, SerializerOptions, to_fmt_writer_with_options};
 
 /// Appends an object as one document.
-pub(crate) fn write(out: &mut String, object: &Value) {
-    match object {
-        Value::Object(fields) if !fields.is_empty() => block(out, object, 0, false),
-        _ => {
-            scalar(out, object);
-            out.push('\n');
-        }
-    }
-}
-
-/// Appends a map or list that is not empty. The first line is not indented if it stands behind a dash.
-fn block(out: &mut String, value: &Value, indent: usize, after_dash: bool) {
-    let mut first = after_dash;
-    let mut begin = |out: &mut String| {
-        if !std::mem::take(&mut first) {
-            out.extend(std::iter::repeat_n(' ', indent));
-        }
-    };
-    match value {
-        Value::Object(fields) => {
-            for (key, value) in fields {
-                begin(out);
-                text(out, key);
-                out.push(':');
-                match value {
-                    _ if is_scalar(value) => {
-                        out.push(' ');
-                        scalar(out, value);
-                        out.push('\n');
-                    }
-                    // The dashes of a list stand below the key.
-                    Value::Array(_) => {
-                        out.push('\n');
-                        block(out, value, indent, false);
-                    }
-                    _ => {
-                        out.push('\n');
-                        block(out, value, indent + 2, false);
-                    }
-                }
-            }
-        }
-        Value::Array(items) => {
-            for item in items {
-                begin(out);
-                out.push_str("- ");
-                if is_scalar(item) {
-                    scalar(out, item);
-                    out.push('\n');
-                } else {
-                    block(out, item, indent + 2, true);
-                }
-            }
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-    }
-}
-
-/// Whether a value fits on the line of its key: also a map or list without entries does.
-fn is_scalar(value: &Value) -> bool {
-    match value {
-        Value::Object(fields) => fields.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
-    }
-}
-
-fn scalar(out: &mut String, value: &Value) {
-    match value {
-        Value::String(value) => text(out, value),
-        // As in JSON, which is YAML.
-        value => out.push_str(&value.to_string()),
-    }
-}
-
-fn text(out: &mut String, text: &str) {
-    if is_plain(text) {
-        out.push_str(text);
-    } else {
-        out.push_str(&Value::from(text).to_string());
-    }
-}
-
-/// Whether a text means itself without quotes: it begins with a letter, holds nothing that YAML gives a meaning,
-/// and is no word that some reader takes for a truth value or for nothing.
-fn is_plain(text: &str) -> bool {
-    const WORDS: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
-    text.starts_with(|first: char| first.is_ascii_alphabetic())
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c))
-        && !WORDS.contains(&text.to_ascii_lowercase().as_str())
+///
+/// # Errors
+/// If YAML cannot say it, which no object of an API server makes it do.
+pub(crate) fn write(out: &mut String, object: &Value) -> Result<(), SerializeError> {
+    let mut options = SerializerOptions::default();
+    options.folded_wrap_chars = usize::MAX;
+    to_fmt_writer_with_options(out, object, options)
 }
 
 #[cfg(test)]
@@ -109,7 +27,7 @@ mod tests {
         let object = json!({"kind": "Pod", "metadata": {"labels": {}, "name": "p", "ok": "yes"},
             "spec": {"containers": [{"image": "a:1", "name": "c", "ports": [80, 81]}], "priority": 0}});
         let mut text = String::new();
-        write(&mut text, &object);
+        write(&mut text, &object).unwrap();
         let expected = "\
 kind: Pod
 metadata:
@@ -118,7 +36,7 @@ metadata:
   ok: \"yes\"
 spec:
   containers:
-  - image: \"a:1\"
+  - image: a:1
     name: c
     ports:
     - 80
@@ -150,7 +68,7 @@ spec:
         fn what_is_written_is_what_is_read(value in values()) {
             let object = json!({"value": value});
             let mut text = String::new();
-            write(&mut text, &object);
+            write(&mut text, &object).unwrap();
             prop_assert_eq!(value_of(&"test".into(), &text).unwrap(), object, "{}", text);
         }
     }

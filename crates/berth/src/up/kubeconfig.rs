@@ -98,7 +98,7 @@ fn merged(existing: &str, own: &str) -> anyhow::Result<(String, Option<String>)>
     config["kind"] = json!("Config");
     config["apiVersion"] = json!("v1");
     let mut text = String::new();
-    yaml::write(&mut text, &config);
+    yaml::write(&mut text, &config)?;
     Ok((text, note))
 }
 
