@@ -7,6 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use berth_kinds::kinds::persistent_volume;
 use serde_json::Value;
 
 use crate::api::Api;
@@ -197,6 +198,9 @@ impl Loading<'_> {
         // Two objects of one uid would be taken for one: the second gets another.
         if !self.used.insert(meta::uid(&object).to_owned()) {
             meta::set(&mut object, &["metadata", "uid"], Value::Null);
+        }
+        if placed.served.resource.kind == persistent_volume::KIND.name {
+            persistent_volume::settle(&mut object);
         }
         self.resolve_owners(&mut object, &placed.namespace);
         let claim = meta::text(&object, &["spec", "claimRef", "uid"]);

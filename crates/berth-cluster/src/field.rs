@@ -194,6 +194,9 @@ pub fn merge_field(object: &mut Value, key: &str, patch: &Value, merge: Merge) -
     let Some(known) = fields.get_mut(key) else {
         return false;
     };
+    if known.is_null() && patch.is_array() && merge == Merge::Strategic && merge_key(key).is_some() {
+        *known = Value::Array(Vec::new());
+    }
     match (merge, merge_key(key), &mut *known, patch) {
         (Merge::Strategic, Some(by), Value::Array(known), Value::Array(changes)) => merge_items(known, changes, by),
         _ => merge_as(known, patch, merge),
@@ -223,7 +226,10 @@ fn merge_items(known: &mut Vec<Value>, changes: &[Value], by: &str) -> bool {
             Some(at) => merge_as(&mut known[at], change, Merge::Strategic),
             None if goes => false,
             None => {
-                known.push(change.clone());
+                // As a patch of nothing: what it takes away is not there.
+                let mut item = Value::Null;
+                merge_as(&mut item, change, Merge::Strategic);
+                known.push(item);
                 true
             }
         };

@@ -8,9 +8,8 @@ use super::field;
 use super::garbage;
 use super::objects::{Objects, key_of};
 use berth_core::effect::{Event, Merge, ObjectKey, Refusal};
-use berth_kinds::Generation;
-use berth_kinds::admission::{Admission, apply_defaults, complete};
-use berth_kinds::kinds::persistent_volume;
+use berth_kinds::admission::{Admission, complete, complete_update};
+use berth_kinds::{Generation, Kind};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -93,17 +92,17 @@ impl MemoryCluster {
 
     /// Fills in what an API server fills in. Objects may come from a dump, so what a system noted of them stays.
     fn admit(&self, key: &ObjectKey, object: &mut Value, now: Timestamp) -> Result<(), Refusal> {
-        let mut admission = Admission::new(&self.objects, now).restoring();
-        // As in the cluster of `berth up`.
-        admission.features.service_accounts = true;
-        complete(object, &admission).map_err(|why| Refusal::Invalid {
+        complete(object, &self.admission(now).restoring()).map_err(|why| Refusal::Invalid {
             key: key.clone(),
             message: why.to_string(),
-        })?;
-        if key.kind == persistent_volume::KIND.name {
-            persistent_volume::settle(object);
-        }
-        Ok(())
+        })
+    }
+
+    fn admission(&self, now: Timestamp) -> Admission<'_> {
+        let mut admission = Admission::new(&self.objects, now);
+        // As in the cluster of `berth up`.
+        admission.features.service_accounts = true;
+        admission
     }
 
     fn put(&mut self, key: ObjectKey, mut object: Value) {
@@ -135,18 +134,27 @@ impl MemoryCluster {
         let Some(mut object) = self.objects.take(key, changes_indexes) else {
             return;
         };
+        let kind = berth_kinds::kind_of(&object);
+        let before = kind.filter(|kind| kind.compares_updates).map(|_| object.clone());
         let (mut changed, mut is_new_generation) = (false, false);
         for (part, body) in parts {
+            // A status is written by its own subresource, and nothing else is.
+            let is_apart = kind.is_some_and(Kind::has_status);
+            if is_apart && subresource.is_none() && part == "status" {
+                continue;
+            }
             let changes = field::merge_field(&mut object, part, body, merge);
             changed |= changes;
             is_new_generation |= changes && !matches!(part.as_str(), "metadata" | "status" | "apiVersion" | "kind");
         }
-        if is_new_generation && subresource.is_none() {
-            // As on creation: what a template does not say would be filled in below it, in every pod and revision made from it.
-            apply_defaults(&mut object);
-            if generation(&object) != Generation::Fixed {
-                count_generation(&mut object);
-            }
+        if changed {
+            let mut admission = self.admission(now);
+            admission.subresource = subresource.unwrap_or_default();
+            // No step writes what is refused here: only definitions are, and services.
+            let _ = complete_update(before.as_ref(), &mut object, &admission);
+        }
+        if is_new_generation && subresource.is_none() && generation(&object) != Generation::Fixed {
+            count_generation(&mut object);
         }
         let is_free = field::items(&object, "/metadata/finalizers").is_empty();
         let is_over = field::time(&object, "/metadata/deletionTimestamp").is_some_and(|time| time <= now);

@@ -127,6 +127,18 @@ pub fn complete(object: &mut Value, admission: &Admission<'_>) -> Result<(), Ref
     }
 }
 
+/// Completes a changed object as an API server does before it stores the change. The object before the change may be left out
+/// where [`Kind::compares_updates`] says that nothing depends on it.
+///
+/// # Errors
+/// If an API server would refuse the change.
+pub fn complete_update(before: Option<&Value>, object: &mut Value, admission: &Admission<'_>) -> Result<(), Refusal> {
+    match apply_defaults(object) {
+        Some(kind) => (kind.admit_update)(admission, before.unwrap_or(&Value::Null), object),
+        None => Ok(()),
+    }
+}
+
 /// Fills in what depends on no other object, and says of which kind the object is. For readers that see one object at a time.
 pub fn apply_defaults(object: &mut Value) -> Option<&'static Kind> {
     // What is no object at all is for whoever reads it to refuse.

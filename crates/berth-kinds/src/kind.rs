@@ -46,6 +46,8 @@ pub struct Kind {
     pub admit: fn(&Admission<'_>, &mut Value) -> Result<(), Refusal>,
     /// Completes a changed object, or refuses the change. The first object is the one before the change.
     pub admit_update: fn(&Admission<'_>, &Value, &mut Value) -> Result<(), Refusal>,
+    /// Whether that looks at the object before the change.
+    pub compares_updates: bool,
     /// What is wrong with an object.
     pub validate: fn(&Value) -> Vec<FieldError>,
     /// What is wrong with an object whose status is written.
@@ -195,6 +197,7 @@ impl Kind {
             defaults: |_| {},
             admit: |_, _| Ok(()),
             admit_update: |_, _, _| Ok(()),
+            compares_updates: false,
             validate: |_| Vec::new(),
             validate_status: |_| Vec::new(),
             validate_update: |_, _| Vec::new(),

@@ -5,6 +5,7 @@ use super::{LONGEST, Simulation};
 use crate::field;
 use crate::workloads::KINDS;
 use berth_core::effect::Refusal;
+use berth_kinds::kinds::persistent_volume;
 use serde_json::Value;
 
 impl Simulation {
@@ -14,7 +15,12 @@ impl Simulation {
     /// # Errors
     /// If one has no kind or name, or is already there.
     pub fn load(&mut self, objects: Vec<Value>) -> Result<(), Refusal> {
-        let objects = in_order(objects);
+        let mut objects = in_order(objects);
+        for object in &mut objects {
+            if field::kind(object) == persistent_volume::KIND.name {
+                persistent_volume::settle(object);
+            }
+        }
         let has_daemon_sets = objects.iter().any(|object| field::kind(object) == "DaemonSet");
         let (later, first): (Vec<Value>, Vec<Value>) = objects
             .into_iter()

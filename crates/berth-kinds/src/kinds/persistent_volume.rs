@@ -44,6 +44,7 @@ pub const KIND: Kind = Kind {
         note_phase(admission, old, new);
         Ok(())
     },
+    compares_updates: true,
     validate,
     validate_update,
     warnings,

@@ -50,6 +50,7 @@ pub const KIND: Kind = Kind {
         }
         Ok(())
     },
+    compares_updates: true,
     validate,
     validate_update,
     ..Kind::namespaced("", "v1", "Service", "services")
