@@ -19,6 +19,7 @@
 pub mod agent;
 pub mod check;
 pub mod disruption;
+pub mod drivers;
 mod eviction;
 mod executor;
 pub mod field;

@@ -22,9 +22,7 @@ mod outcome;
 mod patience;
 mod place;
 mod placing;
-mod pools;
 pub mod scenario;
-mod stand_in;
 mod steps;
 mod volumes;
 
@@ -36,6 +34,7 @@ pub use outcome::{
 pub use place::VolumePlace;
 pub use steps::{BoundClaim, ClaimChanges, Moved, Placed, PodChanges, StepOutcome, StepSummary, Waiting};
 
+use crate::drivers::Drivers;
 use crate::executor::Carried;
 use crate::memory::Change;
 use crate::step::{self, Step};
@@ -48,7 +47,6 @@ use berth_scheduler::scheduler::{Scheduler, Settings};
 use drain::Drains;
 use jiff::{SignedDuration, Timestamp};
 use patience::Patience;
-use pools::Pools;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -104,7 +102,7 @@ pub struct Simulation {
     busy: BTreeSet<ObjectKey>,
     patience: Patience,
     agents: Agents,
-    pools: Pools,
+    drivers: Drivers,
     drains: Drains,
     /// Disruption budgets to look after.
     budgets: BTreeSet<ObjectKey>,
@@ -132,7 +130,7 @@ impl Simulation {
             busy: BTreeSet::new(),
             patience: Patience::default(),
             agents: Agents::default(),
-            pools: Pools::default(),
+            drivers: Drivers::default(),
             drains: Drains::default(),
             budgets: BTreeSet::new(),
             due: BTreeMap::new(),
@@ -268,8 +266,8 @@ impl Simulation {
                 self.budgets.insert(key.clone());
             }
             if key.kind == "Pod" {
-                present.iter().for_each(|pod| self.draw_inline(pod));
-                gone.iter().for_each(|pod| self.give_back_inline(pod));
+                present.iter().for_each(|pod| self.follow_pod(pod, false));
+                gone.iter().for_each(|pod| self.follow_pod(pod, true));
             }
             match present {
                 Some(value) => self.take_in(&key, value),

@@ -1,6 +1,7 @@
 //! The parts of the volume controller and of the provisioners in a simulation.
 
 use super::Simulation;
+use crate::drivers::Topology;
 use berth_controller as controller;
 use berth_core::api::{Kind, Object, PersistentVolumeClaim};
 use berth_core::backoff::Backoff;
@@ -14,6 +15,7 @@ use berth_provisioner::settings::Settings;
 use berth_provisioner::state;
 use berth_provisioner::step::{self, Attempt, Decision};
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How often in a row something failed.
@@ -83,7 +85,7 @@ impl ControllerRun {
     }
 }
 
-/// The built-in provisioners, which also stand in for drivers that are not there.
+/// The provisioners: those that are built in, and those that simulate drivers.
 #[derive(Debug, Default)]
 pub(super) struct ProvisionerRun {
     pub(super) state: state::State,
@@ -148,15 +150,6 @@ impl ProvisionerRun {
         let class = self.state.class(claim.class_name()?)?;
         (class.provisioner != berth_core::names::NO_PROVISIONER).then(|| Settings::builtin(&class.provisioner))
     }
-
-    /// Asks for a volume.
-    fn ask(&mut self, attempt: &Attempt) -> answer::Answer {
-        let request = &attempt.request;
-        match Layout::of(&request.class) {
-            Some(_) => self.builtin.provision(request, self.state.nodes()),
-            None => self.stand_in(request),
-        }
-    }
 }
 
 impl Simulation {
@@ -210,15 +203,7 @@ impl Simulation {
                 Decision::Nothing(_) => continue,
                 Decision::Act(conclusion) => conclusion,
                 Decision::Ask(attempt) => {
-                    let drawn = match Layout::of(&attempt.request.class) {
-                        // Built-in provisioners count what they have themselves.
-                        Some(_) => Ok(()),
-                        None => self.draw(&attempt.request),
-                    };
-                    let answer = drawn.and_then(|()| self.provisioners.ask(&attempt));
-                    if answer.is_err() {
-                        self.give_back(&attempt.request.name);
-                    }
+                    let answer = self.ask(&attempt);
                     answer::conclude(&attempt, &answer, &settings)
                 }
             };
@@ -242,6 +227,44 @@ impl Simulation {
             moved |= self.reclaim_volume(&name);
         }
         moved
+    }
+
+    /// Asks for a volume. Built-in provisioners count the room that they have themselves.
+    fn ask(&mut self, attempt: &Attempt) -> answer::Answer {
+        let request = &attempt.request;
+        let run = &mut self.provisioners;
+        if Layout::of(&request.class).is_some() {
+            return run.builtin.provision(request, run.state.nodes());
+        }
+        let topology = Topology {
+            nodes: run.state.nodes(),
+            csi_nodes: run.state.csi_nodes(),
+        };
+        let (answer, rooms) = self.drivers.provision(self.cluster.objects(), topology, request);
+        self.publish(&rooms);
+        answer
+    }
+
+    /// Has drivers take the room for the inline volumes of a pod, or give it back.
+    pub(super) fn follow_pod(&mut self, pod: &Value, is_gone: bool) {
+        loop {
+            let view = self.cluster.objects();
+            let rooms = match is_gone {
+                true => self.drivers.pod_gone(view, pod),
+                false => self.drivers.pod_changed(view, pod),
+            };
+            if rooms.is_empty() {
+                break;
+            }
+            self.publish(&rooms);
+        }
+    }
+
+    /// Publishes what drivers have left. Nobody else writes at the same moment.
+    pub(super) fn publish(&mut self, rooms: &[Effect]) {
+        for room in rooms {
+            let _ = self.carry_out(std::slice::from_ref(room));
+        }
     }
 
     fn reclaim_volume(&mut self, name: &str) -> bool {
@@ -274,7 +297,8 @@ impl Simulation {
                         return false;
                     }
                     self.provisioners.builtin.delete(&backing.handle);
-                    self.give_back(&backing.handle);
+                    let rooms = self.drivers.delete(self.cluster.objects(), &backing.handle);
+                    self.publish(&rooms);
                 }
             }
         }

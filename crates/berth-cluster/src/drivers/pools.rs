@@ -1,0 +1,277 @@
+//! Storage pools that shrink by what is made from them.
+//!
+//! A driver that is not here cannot publish how much room it has left. What the files say about its capacity is taken for
+//! the truth at the start; from then on each volume that is made takes its bytes from a pool of its node, gives them
+//! back when it is deleted, and is refused where they are not there. The same room may be published by an object and in
+//! the status of the driver: then it is taken from both.
+
+use super::driver_of;
+use crate::workloads::{Selector, is_over};
+use crate::{View, agent, field, key_for, key_of};
+use berth_core::effect::{Effect, Guard, Merge, ObjectKey, Patch, Target};
+use berth_core::names::{EPHEMERAL_CLASS, FALLBACK_CLASS};
+use berth_core::quantity::{Bytes, Quantity};
+use berth_provisioner::request::{Failure, Request};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Where room is taken from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Pool {
+    /// A CSIStorageCapacity object.
+    Object(ObjectKey),
+    /// A pool in the status of a driver.
+    Status {
+        driver: ObjectKey,
+        class: String,
+        name: String,
+    },
+}
+
+/// The attribute of an inline volume that gives its size, on clusters without a field for it.
+const INLINE_SIZE: &str = "csi.storage.k8s.io/size";
+
+/// A pool that a node reaches, with what it can give.
+struct Room {
+    pool: Pool,
+    name: String,
+    /// How much is left; `None` if nobody says.
+    left: Option<i64>,
+    /// The largest volume.
+    largest: i64,
+}
+
+/// What was taken from which pools, by the handle of the volume.
+#[derive(Debug, Default)]
+pub(super) struct Pools {
+    drawn: BTreeMap<String, Vec<(Pool, i64)>>,
+}
+
+impl Pools {
+    /// Takes the room for a volume from pools of its node, if there are such pools.
+    pub(super) fn draw(&mut self, view: &dyn View, request: &Request) -> Result<Vec<Effect>, Failure> {
+        let Some(node) = &request.selected_node else {
+            return Ok(Vec::new());
+        };
+        let class = &request.class.metadata.name;
+        let (driver, node) = (driver_of(&request.class), &node.metadata.name);
+        self.draw_from(view, &request.name, (&driver, class), node, request.bytes)
+    }
+
+    fn draw_from(
+        &mut self,
+        view: &dyn View,
+        handle: &str,
+        (driver, class): (&str, &str),
+        node: &str,
+        bytes: i64,
+    ) -> Result<Vec<Effect>, Failure> {
+        if self.drawn.contains_key(handle) {
+            return Ok(Vec::new());
+        }
+        let forms = [objects_for(view, class, node), status_for(view, driver, class, node)];
+        let mut taken = Vec::new();
+        for rooms in forms.into_iter().filter(|rooms| !rooms.is_empty()) {
+            let fits = |room: &&Room| room.largest >= bytes && room.left.is_none_or(|left| left >= bytes);
+            // The one that fits closest leaves the most room for others.
+            let Some(room) = rooms
+                .iter()
+                .filter(fits)
+                .min_by_key(|room| room.left.unwrap_or(i64::MAX))
+            else {
+                return Err(no_room(&rooms, bytes));
+            };
+            if let Some(left) = room.left {
+                taken.push((room.pool.clone(), left - bytes));
+            }
+        }
+        if taken.is_empty() {
+            return Ok(Vec::new());
+        }
+        let effects = taken
+            .iter()
+            .filter_map(|(pool, left)| set_room(view, pool, *left))
+            .collect();
+        let drawn = taken.into_iter().map(|(pool, _)| (pool, bytes)).collect();
+        self.drawn.insert(handle.to_owned(), drawn);
+        Ok(effects)
+    }
+
+    /// Gives the room of a volume back to the pools that are still there.
+    pub(super) fn give_back(&mut self, view: &dyn View, handle: &str) -> Vec<Effect> {
+        let drawn = self.drawn.remove(handle).unwrap_or_default().into_iter();
+        let effects = drawn.filter_map(|(pool, bytes)| {
+            let left = room_of(view, &pool)?;
+            set_room(view, &pool, left.saturating_add(bytes))
+        });
+        effects.collect()
+    }
+
+    /// Forgets what was to be taken for a volume and was not.
+    pub(super) fn forget(&mut self, handle: &str) {
+        self.drawn.remove(handle);
+    }
+
+    pub(super) fn pod_changed(&mut self, view: &dyn View, pod: &Value) -> Vec<Effect> {
+        if is_over(pod) {
+            return self.pod_gone(view, pod);
+        }
+        let node = field::text(pod, "/spec/nodeName");
+        // One that runs has what it needs; of one that ran before the start, the pools know already.
+        if node.is_empty() || field::text(pod, "/status/phase") == "Running" {
+            return Vec::new();
+        }
+        let mut drawn = inline_volumes(pod).filter_map(|volume| {
+            let (handle, driver) = (inline_handle(pod, volume), field::text(volume, "/csi/driver"));
+            // A pod that was given its node by name may find no room; its driver will say so.
+            self.draw_from(view, &handle, (driver, EPHEMERAL_CLASS), node, inline_size(volume)?)
+                .ok()
+        });
+        drawn.find(|effects| !effects.is_empty()).unwrap_or_default()
+    }
+
+    pub(super) fn pod_gone(&mut self, view: &dyn View, pod: &Value) -> Vec<Effect> {
+        let handles = inline_volumes(pod).map(|volume| inline_handle(pod, volume));
+        let mut given = handles.map(|handle| self.give_back(view, &handle));
+        given.find(|effects| !effects.is_empty()).unwrap_or_default()
+    }
+}
+
+/// The volumes of a pod that its driver makes for it alone.
+fn inline_volumes(pod: &Value) -> impl Iterator<Item = &Value> {
+    let volumes = field::items(pod, "/spec/volumes").iter();
+    volumes.filter(|volume| volume["csi"].is_object())
+}
+
+fn objects_for(view: &dyn View, class: &str, node: &str) -> Vec<Room> {
+    let Some(node) = view.get("Node", "", node) else {
+        return Vec::new();
+    };
+    let reaches = |pool: &&Value| {
+        field::text(pool, "/storageClassName") == class && Selector::at(pool, "/nodeTopology").selects(node)
+    };
+    let pools = view.of_kind("CSIStorageCapacity").filter(reaches);
+    pools
+        .map(|pool| Room {
+            pool: Pool::Object(key_of(pool)),
+            name: field::name(pool).to_owned(),
+            left: bytes_at(pool, "/capacity"),
+            largest: bytes_at(pool, "/maximumVolumeSize")
+                .or(bytes_at(pool, "/capacity"))
+                .unwrap_or(0),
+        })
+        .collect()
+}
+
+/// The pools in the status of a driver: those of the class, or those of classes that are not named there.
+fn status_for(view: &dyn View, driver: &str, class: &str, node: &str) -> Vec<Room> {
+    let (Some(found), Some(node)) = (view.get("CSIDriver", "", driver), view.get("Node", "", node)) else {
+        return Vec::new();
+    };
+    let entries = field::items(found, "/status/storage");
+    let entry = |name: &str| {
+        entries
+            .iter()
+            .find(|entry| field::text(entry, "/storageClassName") == name)
+    };
+    let Some(entry) = entry(class).or_else(|| entry(FALLBACK_CLASS)) else {
+        return Vec::new();
+    };
+    let pools = field::items(entry, "/pools").iter().filter(|pool| reaches(pool, node));
+    pools
+        .filter_map(|pool| {
+            let left = bytes_at(pool, "/capacity")?;
+            let name = field::text(pool, "/name").to_owned();
+            Some(Room {
+                pool: Pool::Status {
+                    driver: key_for("CSIDriver", "", driver),
+                    class: field::text(entry, "/storageClassName").to_owned(),
+                    name: name.clone(),
+                },
+                name,
+                left: Some(left),
+                largest: left,
+            })
+        })
+        .collect()
+}
+
+fn find<'a>(view: &'a dyn View, key: &ObjectKey) -> Option<&'a Value> {
+    view.get(&key.kind, &key.namespace, &key.name)
+}
+
+fn room_of(view: &dyn View, pool: &Pool) -> Option<i64> {
+    match pool {
+        Pool::Object(key) => bytes_at(find(view, key)?, "/capacity"),
+        Pool::Status { driver, class, name } => {
+            let storage = field::items(find(view, driver)?, "/status/storage");
+            let entry = storage.iter().find(|entry| entry["storageClassName"] == **class)?;
+            let pool = field::items(entry, "/pools")
+                .iter()
+                .find(|pool| pool["name"] == **name)?;
+            bytes_at(pool, "/capacity")
+        }
+    }
+}
+
+/// Publishes how much a pool has left, if nobody has published something else meanwhile.
+fn set_room(view: &dyn View, pool: &Pool, left: i64) -> Option<Effect> {
+    let capacity = json!(Bytes(left).to_string());
+    let (key, subresource, body) = match pool {
+        Pool::Object(key) => (key, None, json!({ "capacity": capacity })),
+        Pool::Status { driver, class, name } => {
+            let pool = json!({"name": name, "capacity": capacity});
+            let storage = json!([{"storageClassName": class, "pools": [pool]}]);
+            (driver, Some("status"), json!({"status": {"storage": storage}}))
+        }
+    };
+    Some(Effect::Patch(Patch {
+        target: Target::of_value(find(view, key)?),
+        guard: Guard::Version,
+        subresource,
+        merge: Merge::Strategic,
+        body,
+        name: "set_room",
+    }))
+}
+
+fn inline_handle(pod: &Value, volume: &Value) -> String {
+    format!("{}/{}", field::uid(pod), field::text(volume, "/name"))
+}
+
+/// The size of an inline volume, by its field or by its attribute.
+fn inline_size(volume: &Value) -> Option<i64> {
+    let attribute = volume["csi"]["volumeAttributes"][INLINE_SIZE].as_str();
+    bytes_at(volume, "/csi/fsSize").or_else(|| Some(attribute?.parse::<Quantity>().ok()?.value()))
+}
+
+/// Whether a node reaches a pool in the status of a driver.
+fn reaches(pool: &Value, node: &Value) -> bool {
+    let nodes = field::items(pool, "/nodeList");
+    let is_listed = nodes.is_empty() || nodes.iter().any(|name| *name == field::name(node));
+    let topology = json!({"spec": {"nodeAffinity": {"required": pool["nodeTopology"]}}});
+    is_listed && agent::is_reachable(&topology, node)
+}
+
+fn no_room(rooms: &[Room], bytes: i64) -> Failure {
+    let left: Vec<String> = rooms
+        .iter()
+        .map(|room| {
+            format!(
+                "{} left in pool {:?}",
+                Bytes(room.left.unwrap_or(room.largest)),
+                room.name
+            )
+        })
+        .collect();
+    Failure::last(format!("not enough room for {}: {}", Bytes(bytes), left.join(", ")))
+}
+
+fn bytes_at(object: &Value, path: &str) -> Option<i64> {
+    let quantity = match field::at(object, path)? {
+        Value::String(text) => text.parse::<Quantity>(),
+        Value::Number(number) => number.to_string().parse::<Quantity>(),
+        _ => return None,
+    };
+    quantity.ok().map(Quantity::value)
+}
