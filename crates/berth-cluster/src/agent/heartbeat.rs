@@ -18,7 +18,8 @@ pub(super) fn beat(view: &dyn View, node: &Value, now: Timestamp, step: &mut Ste
     renew_lease(view, node, now, step);
 }
 
-fn write_conditions(node: &Value, now: Timestamp, step: &mut Step) {
+/// Says that a node is well.
+pub(super) fn write_conditions(node: &Value, now: Timestamp, step: &mut Step) {
     let mut status = Status::of(node, now);
     let conditions = [
         (
@@ -49,7 +50,8 @@ fn write_conditions(node: &Value, now: Timestamp, step: &mut Step) {
             message,
         });
     }
-    let was_ready = status::holds(node, "Ready");
+    // A node that nobody has told anything of counts as well: that it is ready is no news.
+    let was_ready = status::find(node, "Ready").is_none_or(|ready| ready["status"] == "True");
     step.effects.extend(status.effect());
     if !was_ready {
         let message = format!("Node {} status is now: NodeReady", field::name(node));

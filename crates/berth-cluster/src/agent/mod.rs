@@ -31,7 +31,7 @@ use super::field;
 use super::garbage;
 use super::names;
 use super::objects::View;
-use super::status::Status;
+use super::status::{self, Status};
 use super::step::{self, Step};
 use super::workloads::is_over;
 use berth_core::effect::Effect;
@@ -101,9 +101,7 @@ pub fn step(view: &dyn View, node: &str, mode: Mode, settings: &Settings, now: T
     if mode == Mode::Stop {
         return step;
     }
-    if mode == Mode::Cordon && !field::flag(found, "/spec/unschedulable") {
-        step.effects.push(set_unschedulable(found, Some(true)));
-    }
+    keep_cordoned(found, mode, &mut step);
     if settings.heartbeats {
         heartbeat::beat(view, found, now, &mut step);
     }
@@ -119,6 +117,27 @@ pub fn step(view: &dyn View, node: &str, mode: Mode, settings: &Settings, now: T
         step.append(agent.look_after(pod));
     }
     step
+}
+
+/// Says once how a node is that nobody has told anything of: for callers without heartbeats. What is known of a node, from a
+/// dump say, stays.
+#[must_use]
+pub fn announce(node: &Value, mode: Mode, now: Timestamp) -> Step {
+    let mut step = Step::default();
+    if mode == Mode::Stop {
+        return step;
+    }
+    keep_cordoned(node, mode, &mut step);
+    if status::find(node, "Ready").is_none() {
+        heartbeat::write_conditions(node, now, &mut step);
+    }
+    step
+}
+
+fn keep_cordoned(node: &Value, mode: Mode, step: &mut Step) {
+    if mode == Mode::Cordon && !field::flag(node, "/spec/unschedulable") {
+        step.effects.push(set_unschedulable(node, Some(true)));
+    }
 }
 
 /// Looks after one pod of a node, also of one that is gone: for callers that know which pod changed.

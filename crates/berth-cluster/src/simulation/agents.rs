@@ -5,7 +5,7 @@
 
 use super::Simulation;
 use crate::agent::{self, Mode};
-use crate::names::{self, NODE_LEASES};
+use crate::names::NODE_LEASES;
 use crate::objects::claims_of;
 use crate::{View, eviction, field, key_for, key_of, lifecycle};
 use berth_core::effect::ObjectKey;
@@ -29,6 +29,10 @@ pub(super) struct Agents {
     tainted: BTreeSet<String>,
     /// Silent and tainted nodes to look after.
     nodes: BTreeSet<String>,
+    /// How the agent of each node behaves.
+    modes: BTreeMap<String, Mode>,
+    /// Nodes that came or changed.
+    changed: BTreeSet<String>,
 }
 
 impl Agents {
@@ -54,6 +58,7 @@ impl Agents {
                 } else {
                     self.tainted.remove(&key.name);
                 }
+                self.changed.insert(key.name.clone());
                 self.look_at_node(&key.name);
             }
             "Lease" if key.namespace == NODE_LEASES => {
@@ -77,6 +82,8 @@ impl Agents {
                 self.silent.remove(&key.name);
                 self.tainted.remove(&key.name);
                 self.nodes.remove(&key.name);
+                self.changed.remove(&key.name);
+                self.modes.remove(&key.name);
                 self.pods.extend(view.pods_on(&key.name).map(key_of));
             }
             _ => {}
@@ -152,28 +159,48 @@ impl Simulation {
         moved
     }
 
-    /// Has the agent of a node fall silent: its last sign of life is now.
-    pub(super) fn stop_agent(&mut self, node: &str) {
-        self.set_agent_mode(node, json!("stop"));
+    /// Has agents look at nodes that came or changed.
+    pub(super) fn run_nodes(&mut self) -> bool {
+        let mut moved = false;
+        for name in std::mem::take(&mut self.agents.changed) {
+            let Some(node) = self.cluster.objects().get("Node", "", &name) else {
+                continue;
+            };
+            let mode = Mode::of_node(node).unwrap_or_default();
+            let mut step = agent::announce(node, mode, self.now);
+            let before = self.agents.modes.insert(name.clone(), mode);
+            if before == Some(Mode::Cordon) && mode != Mode::Cordon {
+                step.effects.push(agent::uncordon(node));
+            }
+            moved |= !step.effects.is_empty();
+            self.carry_out_step(&key_for("Node", "", &name), step);
+            match (before, mode) {
+                (None | Some(Mode::Stop), Mode::Stop) => {}
+                (Some(_), Mode::Stop) => self.fall_silent(&name),
+                (Some(Mode::Stop), _) => self.come_back(&name),
+                (_, Mode::Run | Mode::Cordon | Mode::Refuse) => {}
+            }
+        }
+        moved
+    }
+
+    /// The last sign of life of a node is now.
+    fn fall_silent(&mut self, node: &str) {
+        let Some(owner) = self.cluster.objects().get("Node", "", node).map(field::owner_reference) else {
+            return;
+        };
         let lease = json!({
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
-            "metadata": {"name": node, "namespace": NODE_LEASES},
+            "metadata": {"name": node, "namespace": NODE_LEASES, "ownerReferences": [owner]},
             "spec": {"holderIdentity": node, "renewTime": micros(self.now)},
         });
         // One that is there already has been silent for longer.
         let _ = self.cluster.create(lease, self.now);
     }
 
-    /// Has the agent of a node refuse pods that do not run yet.
-    pub(super) fn refuse_pods(&mut self, node: &str) {
-        self.start_agent(node);
-        self.set_agent_mode(node, json!("refuse"));
-    }
-
-    /// Has the agent of a node work as it should, and say that it does.
-    pub(super) fn start_agent(&mut self, node: &str) {
-        self.set_agent_mode(node, Value::Null);
+    /// A node says again that it is well.
+    fn come_back(&mut self, node: &str) {
         let lease = key_for("Lease", NODE_LEASES, node);
         if self.get(&lease).is_none() {
             return;
@@ -191,11 +218,6 @@ impl Simulation {
         let seen = lifecycle::step(self.cluster.objects(), node, self.now);
         let _ = self.carry_out(&seen.effects);
         self.delete_object(&lease);
-    }
-
-    fn set_agent_mode(&mut self, node: &str, mode: Value) {
-        let patch = json!({"metadata": {"annotations": {names::AGENT_MODE: mode}}});
-        self.change(&key_for("Node", "", node), None, patch);
     }
 }
 

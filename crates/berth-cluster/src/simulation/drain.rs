@@ -2,11 +2,11 @@
 //! none is left.
 
 use super::Simulation;
-use crate::{View, disruption, field, key_of};
-use berth_core::effect::ObjectKey;
-use jiff::SignedDuration;
+use crate::{Objects, View, disruption, field, key_of, step};
+use berth_core::effect::{Effect, Guard, Merge, ObjectKey, Patch, Target};
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// How long after a refused eviction the next one is tried, as kubectl does.
 const RETRY: SignedDuration = SignedDuration::from_secs(5);
@@ -16,89 +16,109 @@ const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// The nodes that are being drained.
 #[derive(Debug, Default)]
-pub(super) struct Drains {
+pub struct Drains {
     /// By node: whether budgets are passed over.
     nodes: BTreeMap<String, bool>,
     /// When to try again.
-    due: Option<jiff::Timestamp>,
+    due: Option<Timestamp>,
+    /// The pods that are still to be looked at in this round, with their nodes; none between rounds.
+    round: Option<VecDeque<(String, ObjectKey)>>,
+    /// Nodes that a budget keeps from being empty in this round.
+    blocked: BTreeSet<String>,
 }
 
 impl Drains {
-    pub(super) fn start(&mut self, node: &str, disable_eviction: bool) {
+    /// Begins to drain a node.
+    pub fn start(&mut self, node: &str, disable_eviction: bool) {
         self.nodes.insert(node.to_owned(), disable_eviction);
         self.due = None;
     }
 
-    pub(super) fn stop(&mut self, node: &str) {
+    /// Leaves a node as it is.
+    pub fn stop(&mut self, node: &str) {
         self.nodes.remove(node);
     }
 
     /// The nodes that are not drained yet.
-    pub(super) fn nodes(&self) -> impl Iterator<Item = &str> {
+    pub fn nodes(&self) -> impl Iterator<Item = &str> {
         self.nodes.keys().map(String::as_str)
     }
 
-    pub(super) fn due(&self) -> Option<jiff::Timestamp> {
+    /// When the next round begins, if one does by itself.
+    #[must_use]
+    pub fn due(&self) -> Option<Timestamp> {
         self.due
     }
+
+    /// Evicts the next pod that may go now. Carry this out before the next one is asked for: it may spend what a budget
+    /// allows. `None` when nothing can be done before [`Self::due`].
+    pub fn evict_next(&mut self, view: &Objects, now: Timestamp) -> Option<Vec<Effect>> {
+        if self.nodes.is_empty() || self.due.is_some_and(|due| due > now) {
+            return None;
+        }
+        let mut round = self.round.take().unwrap_or_else(|| self.pods_to_go(view));
+        while let Some((node, key)) = round.pop_front() {
+            let Some((disable_eviction, pod)) = self.nodes.get(&node).copied().zip(view.find(&key)) else {
+                continue;
+            };
+            match evict(view, pod, disable_eviction) {
+                Some(effects) => {
+                    self.round = Some(round);
+                    return Some(effects);
+                }
+                None => {
+                    self.blocked.insert(node);
+                }
+            }
+        }
+        let blocked = std::mem::take(&mut self.blocked);
+        self.nodes.retain(|node, _| blocked.contains(node));
+        self.due = (!self.nodes.is_empty()).then(|| now + RETRY);
+        None
+    }
+
+    fn pods_to_go(&self, view: &dyn View) -> VecDeque<(String, ObjectKey)> {
+        let pods = self.nodes.keys().flat_map(|node| {
+            let pods = view.pods_on(node).filter(|pod| is_to_go(pod));
+            pods.map(|pod| (node.clone(), key_of(pod)))
+        });
+        pods.collect()
+    }
+}
+
+/// Deletes a pod and spends a disruption of every budget that covers it. `None` if one of them allows none.
+fn evict(view: &dyn View, pod: &Value, disable_eviction: bool) -> Option<Vec<Effect>> {
+    if disable_eviction {
+        return Some(vec![step::delete(pod)]);
+    }
+    let mut effects = Vec::new();
+    let budgets = view.of_kind("PodDisruptionBudget");
+    for budget in budgets.filter(|budget| disruption::covers(budget, pod)) {
+        let allowed = field::count(budget, "/status/disruptionsAllowed").unwrap_or(0);
+        if allowed == 0 {
+            return None;
+        }
+        effects.push(Effect::Patch(Patch {
+            target: Target::of_value(budget),
+            guard: Guard::Version,
+            subresource: Some("status"),
+            merge: Merge::Json,
+            body: json!({"status": {"disruptionsAllowed": allowed - 1}}),
+            name: "spend_budget",
+        }));
+    }
+    effects.push(step::delete(pod));
+    Some(effects)
 }
 
 impl Simulation {
     /// Evicts what may be evicted now from the nodes that are being drained.
     pub(super) fn run_drains(&mut self) -> bool {
-        if self.drains.nodes.is_empty() || self.drains.due.is_some_and(|due| due > self.now) {
-            return false;
-        }
-        self.drains.due = None;
         let mut moved = false;
-        for (node, disable_eviction) in self.drains.nodes.clone() {
-            let pods: Vec<ObjectKey> = self
-                .cluster
-                .objects()
-                .pods_on(&node)
-                .filter(|pod| is_to_go(pod))
-                .map(key_of)
-                .collect();
-            let mut blocked = false;
-            for pod in &pods {
-                match disable_eviction || self.spend_budget(pod) {
-                    true => moved |= self.delete_object(pod),
-                    false => blocked = true,
-                }
-            }
-            if blocked {
-                self.drains.due = Some(self.now + RETRY);
-            } else {
-                self.drains.nodes.remove(&node);
-            }
+        while let Some(effects) = self.drains.evict_next(self.cluster.objects(), self.now) {
+            moved |= self.carry_out(&effects).refused.is_none();
         }
         moved
-    }
-
-    /// Whether every budget of a pod allows that it goes. If so, one less may go from now on.
-    fn spend_budget(&mut self, pod: &ObjectKey) -> bool {
-        let view = self.cluster.objects();
-        let Some(found) = self.get(pod) else {
-            return true;
-        };
-        let budgets = view.of_kind("PodDisruptionBudget");
-        let covering: Vec<(ObjectKey, i64)> = budgets
-            .filter(|budget| disruption::covers(budget, found))
-            .map(|budget| {
-                (
-                    key_of(budget),
-                    field::count(budget, "/status/disruptionsAllowed").unwrap_or(0),
-                )
-            })
-            .collect();
-        if covering.iter().any(|(_, allowed)| *allowed == 0) {
-            return false;
-        }
-        for (budget, allowed) in covering {
-            let spent = json!({"status": {"disruptionsAllowed": allowed - 1}});
-            self.change(&budget, Some("status"), spent);
-        }
-        true
     }
 }
 

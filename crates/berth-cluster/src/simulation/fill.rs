@@ -54,15 +54,6 @@ impl Simulation {
             self.wake_due();
         }
     }
-
-    /// Has every component but the scheduler and the nodes do what it can at this moment.
-    fn settle_but_placing(&mut self) -> bool {
-        let mut moved = self.take_changes();
-        moved |= self.run_controller();
-        moved |= self.run_provisioners();
-        moved |= self.run_workloads();
-        moved
-    }
 }
 
 /// The objects in an order in which whoever looks at one finds what it needs: pods and what makes them last.

@@ -228,17 +228,24 @@ impl Simulation {
         }
     }
 
-    /// Has every component do what it can at this moment. `false` if nothing was left to do.
+    /// Has a component do what it can at this moment. `false` if nothing was left to do.
+    ///
+    /// The scheduler decides when the controllers have nothing left to do, and agents look at pods when it has decided, so that
+    /// nobody tells of what others are about to change. The components of `berth up` wait for each other in this order.
     fn settle(&mut self) -> bool {
+        self.settle_but_placing() || self.run_scheduler() || self.run_agents() || self.run_drains()
+    }
+
+    /// Has every component but the scheduler and the agents do what it can at this moment.
+    fn settle_but_placing(&mut self) -> bool {
         let mut moved = self.take_changes();
+        moved |= self.run_nodes();
+        moved |= self.run_workloads();
+        moved |= self.take_changes();
         moved |= self.run_controller();
         moved |= self.run_provisioners();
         moved |= self.announce_limits();
-        moved |= self.run_workloads();
-        moved |= self.run_scheduler();
-        moved |= self.run_agents();
         moved |= self.run_budgets();
-        moved |= self.run_drains();
         moved
     }
 

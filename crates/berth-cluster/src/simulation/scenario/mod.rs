@@ -1,11 +1,12 @@
 //! A scenario: what is done to a simulated cluster, and when.
 //!
 //! `at` counts from the start of the simulation, and steps stand in the order of time. Between two steps the cluster does
-//! whatever it does. Files are read and checked elsewhere; `perform` does what they say.
+//! whatever it does. Files are read and checked elsewhere; `perform` turns what they say into effects.
 
 mod perform;
 
-pub use perform::PerformError;
+pub use super::drain::Drains;
+pub use perform::{PerformError, Plan};
 
 use jiff::SignedDuration;
 use serde::Deserialize;

@@ -1,13 +1,14 @@
-//! Does what a scenario says, on the objects of a simulation.
+//! Does what a scenario says: each action becomes effects, which a simulation carries out on its objects, and others on an API server.
 
-use super::{Action, AddNodes, Apply, Drain, Nodes, ObjectName, Scale, SetCapacity, Step};
+use super::{Action, AddNodes, Apply, Nodes, ObjectName, Scale, SetCapacity, Step};
 use crate::check;
 use crate::names::AGENT_MODE;
 use crate::simulation::Simulation;
+use crate::simulation::drain::Drains;
 use crate::simulation::place::zone_of;
-use crate::{field, key_for, key_of};
+use crate::{View, field, key_for, key_of, step};
 use berth_core::api::Kind;
-use berth_core::effect::ObjectKey;
+use berth_core::effect::{Effect, Guard, Merge, Patch, Target};
 use berth_core::names::HOSTNAME;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -28,6 +29,19 @@ pub struct PerformError {
     pub at: SignedDuration,
     /// What is in the way.
     pub problem: String,
+}
+
+/// What an action comes to: effects for whoever plays the scenario, on objects in memory or on an API server.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// What was done, in one line.
+    pub told: String,
+    /// What to write, in this order. They hold on the objects that the plan was made on.
+    pub effects: Vec<Effect>,
+    /// Nodes to drain from now on, and whether budgets are passed over.
+    pub drain: Vec<(String, bool)>,
+    /// Nodes that are not to be drained any more.
+    pub keep: Vec<String>,
 }
 
 impl Simulation {
@@ -52,199 +66,267 @@ impl Simulation {
     }
 
     fn act(&mut self, action: &Action) -> Result<String, String> {
-        match action {
-            Action::AddNodes(add) => self.add_nodes(add),
-            Action::DeleteNodes(nodes) => self.each_node(nodes, "deleted", |simulation, node| {
-                simulation.delete_object(&key_for("Node", "", node));
-                // What a node's own plugins publish goes with it.
-                simulation.delete_object(&key_for("CSINode", "", node));
-            }),
-            Action::Cordon(nodes) => self.each_node(nodes, "cordoned", Self::cordon),
-            Action::Uncordon(nodes) => self.each_node(nodes, "uncordoned", Self::uncordon),
-            Action::Drain(drain) => self.drain(drain),
-            Action::StopNodes(nodes) => self.each_node(nodes, "stopped", Self::stop_agent),
-            Action::StartNodes(nodes) => self.each_node(nodes, "started", Self::start_agent),
-            Action::RefusePods(nodes) => self.each_node(nodes, "refusing pods:", Self::refuse_pods),
-            Action::Scale(scale) => self.scale(scale),
-            Action::Delete(name) => self.delete(name),
-            Action::Apply(apply) => self.apply(apply),
-            Action::SetCapacity(set) => self.set_capacity(set),
+        let plan = action.plan(self.objects())?;
+        self.carry_out(&plan.effects)
+            .done()
+            .map_err(|refusal| refusal.to_string())?;
+        self.drains.follow(&plan);
+        Ok(plan.told)
+    }
+}
+
+impl Drains {
+    /// Takes up what a plan says of drains.
+    pub fn follow(&mut self, plan: &Plan) {
+        plan.keep.iter().for_each(|node| self.stop(node));
+        for (node, disable_eviction) in &plan.drain {
+            self.start(node, *disable_eviction);
         }
     }
+}
 
-    fn each_node(&mut self, nodes: &Nodes, did: &str, act: impl Fn(&mut Self, &str)) -> Result<String, String> {
-        let names = self.select(nodes)?;
-        names.iter().for_each(|name| act(self, name));
-        Ok(format!("{did} {}", listed("node", &names)))
-    }
-
-    /// The names of the nodes that are meant: at least one.
-    fn select(&self, wanted: &Nodes) -> Result<Vec<String>, String> {
-        let view = self.objects();
-        if let Some(missing) = wanted.nodes.iter().find(|name| view.get("Node", "", name).is_none()) {
-            return Err(format!("there is no node {missing:?}"));
+impl Action {
+    /// What it comes to on these objects.
+    ///
+    /// # Errors
+    /// If the objects are not what the action takes them for, in words.
+    pub fn plan(&self, view: &dyn View) -> Result<Plan, String> {
+        match self {
+            Self::AddNodes(add) => add_nodes(view, add),
+            Self::DeleteNodes(nodes) => delete_nodes(view, nodes),
+            Self::Cordon(nodes) => each_node(view, nodes, "cordoned", cordon),
+            Self::Uncordon(nodes) => {
+                let uncordon = |node: &Value| change(node, json!({"spec": {"unschedulable": null}}));
+                let mut plan = each_node(view, nodes, "uncordoned", uncordon)?;
+                plan.keep = select(view, nodes)?.into_iter().map(name_of).collect();
+                Ok(plan)
+            }
+            Self::Drain(drain) => {
+                let nodes = drain.nodes();
+                let mut plan = each_node(view, &nodes, "draining", cordon)?;
+                let names = select(view, &nodes)?.into_iter().map(name_of);
+                plan.drain = names.map(|name| (name, drain.disable_eviction)).collect();
+                Ok(plan)
+            }
+            Self::StopNodes(nodes) => each_node(view, nodes, "stopped", |node| agent_mode(node, json!("stop"))),
+            Self::StartNodes(nodes) => each_node(view, nodes, "started", |node| agent_mode(node, Value::Null)),
+            Self::RefusePods(nodes) => {
+                each_node(view, nodes, "refusing pods:", |node| agent_mode(node, json!("refuse")))
+            }
+            Self::Scale(scale) => plan_scale(view, scale),
+            Self::Delete(name) => plan_delete(view, name),
+            Self::Apply(apply) => plan_apply(view, apply),
+            Self::SetCapacity(set) => set_capacity(view, set),
         }
-        let is_meant = |node: &&Value| {
-            (wanted.nodes.is_empty() || wanted.nodes.iter().any(|name| name == field::name(node)))
-                && wanted.zone.as_ref().is_none_or(|zone| zone_of(node) == zone)
-                && wanted
-                    .node_selector
-                    .iter()
-                    .all(|(key, value)| field::label(node, key) == value)
+    }
+}
+
+/// Changes an object as a user does, whatever its version is.
+fn change(object: &Value, body: Value) -> Effect {
+    Effect::Patch(Patch {
+        target: Target::of_value(object),
+        guard: Guard::Uid,
+        subresource: None,
+        merge: Merge::Strategic,
+        body,
+        name: "change",
+    })
+}
+
+/// Changes what the status of an object says, which no other change touches.
+fn change_status(object: &Value, status: Value) -> Effect {
+    let has_part =
+        berth_kinds::kind_of(object).is_some_and(|kind| kind.subresources.iter().any(|one| one.name == "status"));
+    Effect::Patch(Patch {
+        target: Target::of_value(object),
+        guard: Guard::Uid,
+        subresource: has_part.then_some("status"),
+        merge: Merge::Strategic,
+        body: json!({ "status": status }),
+        name: "change",
+    })
+}
+
+fn name_of(object: &Value) -> String {
+    field::name(object).to_owned()
+}
+
+fn each_node(view: &dyn View, nodes: &Nodes, did: &str, act: impl Fn(&Value) -> Effect) -> Result<Plan, String> {
+    let nodes = select(view, nodes)?;
+    let names: Vec<String> = nodes.iter().map(|node| name_of(node)).collect();
+    Ok(Plan {
+        told: format!("{did} {}", listed("node", &names)),
+        effects: nodes.into_iter().map(act).collect(),
+        ..Plan::default()
+    })
+}
+
+/// The nodes that are meant: at least one.
+fn select<'a>(view: &'a dyn View, wanted: &Nodes) -> Result<Vec<&'a Value>, String> {
+    if let Some(missing) = wanted.nodes.iter().find(|name| view.get("Node", "", name).is_none()) {
+        return Err(format!("there is no node {missing:?}"));
+    }
+    let is_meant = |node: &&Value| {
+        (wanted.nodes.is_empty() || wanted.nodes.iter().any(|name| name == field::name(node)))
+            && wanted.zone.as_ref().is_none_or(|zone| zone_of(node) == zone)
+            && wanted
+                .node_selector
+                .iter()
+                .all(|(key, value)| field::label(node, key) == value)
+    };
+    let found: Vec<&Value> = view.of_kind("Node").filter(is_meant).collect();
+    match found.as_slice() {
+        [] => Err("no node is in this zone or has these labels".to_owned()),
+        _ => Ok(found),
+    }
+}
+
+fn cordon(node: &Value) -> Effect {
+    change(node, json!({"spec": {"unschedulable": true}}))
+}
+
+/// Asks the agent of a node to behave otherwise.
+fn agent_mode(node: &Value, mode: Value) -> Effect {
+    change(node, json!({"metadata": {"annotations": {AGENT_MODE: mode}}}))
+}
+
+fn delete_nodes(view: &dyn View, nodes: &Nodes) -> Result<Plan, String> {
+    let mut plan = each_node(view, nodes, "deleted", step::delete)?;
+    // What a node's own plugins publish goes with it.
+    let own = select(view, nodes)?.into_iter().map(field::name);
+    let own = own.filter_map(|name| view.get("CSINode", "", name));
+    plan.effects.extend(own.map(step::delete));
+    Ok(plan)
+}
+
+fn add_nodes(view: &dyn View, add: &AddNodes) -> Result<Plan, String> {
+    let (template, csi_node) = match (&add.like, &add.template) {
+        (Some(name), _) => {
+            let node = view.get("Node", "", name);
+            let node = node.ok_or_else(|| format!("there is no node {name:?} to copy"))?;
+            (copy_of(node), view.get("CSINode", "", name).cloned())
+        }
+        (None, template) => (template.clone().unwrap_or_default(), None),
+    };
+    let mut plan = Plan::default();
+    let mut names = Vec::new();
+    let mut number = 0_u64;
+    while names.len() < add.count as usize {
+        number += 1;
+        let name = format!("{}{number}", add.generate_name);
+        if view.get("Node", "", &name).is_some() {
+            continue;
+        }
+        let mut node = template.clone();
+        field::set(&mut node, &["apiVersion"], json!("v1"));
+        field::set(&mut node, &["kind"], json!("Node"));
+        field::set(&mut node, &["metadata", "name"], json!(name));
+        field::set(&mut node, &["metadata", "labels", HOSTNAME], json!(name));
+        for (key, value) in &add.labels {
+            field::set(&mut node, &["metadata", "labels", key], json!(value));
+        }
+        plan.effects.push(create_checked(node)?);
+        if let Some(drivers) = csi_node.as_ref().and_then(|found| field::at(found, "/spec/drivers")) {
+            let own = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode",
+                "metadata": {"name": name}, "spec": {"drivers": drivers}});
+            plan.effects.push(create_checked(own)?);
+        }
+        names.push(name);
+    }
+    plan.told = format!("added {}", listed("node", &names));
+    Ok(plan)
+}
+
+fn create_checked(object: Value) -> Result<Effect, String> {
+    berth_core::api::Object::decode(object.clone()).map_err(|error| error.to_string())?;
+    Ok(Effect::Create(Box::new(object)))
+}
+
+fn plan_scale(view: &dyn View, scale: &Scale) -> Result<Plan, String> {
+    let key = key_for(&scale.kind, &scale.namespace, &scale.name);
+    let found = view.get(&key.kind, &key.namespace, &key.name);
+    let found = found.ok_or_else(|| format!("there is no {key}"))?;
+    let before = field::count(found, "/spec/replicas").unwrap_or(1);
+    Ok(Plan {
+        told: format!("scaled {key} from {before} to {}", scale.replicas),
+        effects: vec![change(found, json!({"spec": {"replicas": scale.replicas}}))],
+        ..Plan::default()
+    })
+}
+
+fn plan_delete(view: &dyn View, name: &ObjectName) -> Result<Plan, String> {
+    let is_namespaced = !Kind::ALL
+        .iter()
+        .any(|kind| kind.name() == name.kind && !kind.is_namespaced());
+    let namespace = match &name.namespace {
+        Some(namespace) => namespace,
+        None if is_namespaced => "default",
+        None => "",
+    };
+    let key = key_for(&name.kind, namespace, &name.name);
+    let found = view.get(&key.kind, &key.namespace, &key.name);
+    let found = found.ok_or_else(|| format!("there is no {key}"))?;
+    Ok(Plan {
+        told: format!("deleted {key}"),
+        effects: vec![step::delete(found)],
+        ..Plan::default()
+    })
+}
+
+fn plan_apply(view: &dyn View, apply: &Apply) -> Result<Plan, String> {
+    let mut plan = Plan::default();
+    let mut names = Vec::new();
+    for object in crate::simulation::fill::in_order(apply.objects.clone()) {
+        let key = key_of(&object);
+        names.push(key.to_string());
+        let known = view.get(&key.kind, &key.namespace, &key.name);
+        let mut whole = known.cloned().unwrap_or_default();
+        field::merge(&mut whole, &object);
+        check::workload(&whole).map_err(|wrong| format!("{}: {}: {}", key, wrong.field, wrong.problem))?;
+        let Some(known) = known else {
+            plan.effects.push(Effect::Create(Box::new(object)));
+            continue;
         };
-        let found = view.of_kind("Node").filter(is_meant).map(field::name);
-        let found: Vec<String> = found.map(str::to_owned).collect();
-        match found.as_slice() {
-            [] => Err("no node is in this zone or has these labels".to_owned()),
-            _ => Ok(found),
+        let mut patch = object;
+        for own in [
+            "uid",
+            "resourceVersion",
+            "creationTimestamp",
+            "generation",
+            "managedFields",
+        ] {
+            field::unset(&mut patch, &["metadata", own]);
         }
+        let status = patch.as_object_mut().and_then(|fields| fields.remove("status"));
+        plan.effects.push(change(known, patch));
+        plan.effects.extend(status.map(|status| change_status(known, status)));
     }
+    plan.told = format!("applied {}", listed("object", &names));
+    Ok(plan)
+}
 
-    fn cordon(&mut self, node: &str) {
-        let patch = json!({"spec": {"unschedulable": true}});
-        self.change(&key_for("Node", "", node), None, patch);
+fn set_capacity(view: &dyn View, set: &SetCapacity) -> Result<Plan, String> {
+    let is_meant = |pool: &&Value| {
+        field::text(pool, "/storageClassName") == set.storage_class
+            && set
+                .node_topology
+                .iter()
+                .all(|(key, value)| pool["nodeTopology"]["matchLabels"][key] == **value)
+    };
+    let pools: Vec<&Value> = view.of_kind("CSIStorageCapacity").filter(is_meant).collect();
+    if pools.is_empty() {
+        return Err(format!(
+            "there is no CSIStorageCapacity of class {:?} with this topology",
+            set.storage_class
+        ));
     }
-
-    fn uncordon(&mut self, node: &str) {
-        self.drains.stop(node);
-        let patch = json!({"spec": {"unschedulable": null}});
-        self.change(&key_for("Node", "", node), None, patch);
-    }
-
-    fn drain(&mut self, drain: &Drain) -> Result<String, String> {
-        let names = self.select(&drain.nodes())?;
-        for name in &names {
-            self.cordon(name);
-            self.drains.start(name, drain.disable_eviction);
-        }
-        Ok(format!("draining {}", listed("node", &names)))
-    }
-
-    fn add_nodes(&mut self, add: &AddNodes) -> Result<String, String> {
-        let view = self.objects();
-        let (template, csi_node) = match (&add.like, &add.template) {
-            (Some(name), _) => {
-                let node = view.get("Node", "", name);
-                let node = node.ok_or_else(|| format!("there is no node {name:?} to copy"))?;
-                (copy_of(node), view.get("CSINode", "", name).cloned())
-            }
-            (None, template) => (template.clone().unwrap_or_default(), None),
-        };
-        let mut names = Vec::new();
-        let mut number = 0_u64;
-        while names.len() < add.count as usize {
-            number += 1;
-            let name = format!("{}{number}", add.generate_name);
-            if self.get(&key_for("Node", "", &name)).is_some() {
-                continue;
-            }
-            let mut node = template.clone();
-            field::set(&mut node, &["apiVersion"], json!("v1"));
-            field::set(&mut node, &["kind"], json!("Node"));
-            field::set(&mut node, &["metadata", "name"], json!(name));
-            field::set(&mut node, &["metadata", "labels", HOSTNAME], json!(name));
-            for (key, value) in &add.labels {
-                field::set(&mut node, &["metadata", "labels", key], json!(value));
-            }
-            self.create_checked(node)?;
-            if let Some(drivers) = csi_node.as_ref().and_then(|found| field::at(found, "/spec/drivers")) {
-                let own = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode",
-                    "metadata": {"name": name}, "spec": {"drivers": drivers}});
-                self.create_checked(own)?;
-            }
-            names.push(name);
-        }
-        Ok(format!("added {}", listed("node", &names)))
-    }
-
-    fn create_checked(&mut self, object: Value) -> Result<(), String> {
-        berth_core::api::Object::decode(object.clone()).map_err(|error| error.to_string())?;
-        self.create(object).map_err(|error| error.to_string())
-    }
-
-    fn scale(&mut self, scale: &Scale) -> Result<String, String> {
-        let key = key_for(&scale.kind, &scale.namespace, &scale.name);
-        let before = self
-            .get(&key)
-            .map(|found| field::count(found, "/spec/replicas").unwrap_or(1));
-        let before = before.ok_or_else(|| format!("there is no {}", key))?;
-        self.change(&key, None, json!({"spec": {"replicas": scale.replicas}}));
-        Ok(format!("scaled {} from {before} to {}", key, scale.replicas))
-    }
-
-    fn delete(&mut self, name: &ObjectName) -> Result<String, String> {
-        let is_namespaced = !Kind::ALL
-            .iter()
-            .any(|kind| kind.name() == name.kind && !kind.is_namespaced());
-        let namespace = match &name.namespace {
-            Some(namespace) => namespace,
-            None if is_namespaced => "default",
-            None => "",
-        };
-        let key = key_for(&name.kind, namespace, &name.name);
-        if !self.delete_object(&key) {
-            return Err(format!("there is no {}", key));
-        }
-        Ok(format!("deleted {}", key))
-    }
-
-    fn apply(&mut self, apply: &Apply) -> Result<String, String> {
-        let mut names = Vec::new();
-        for object in crate::simulation::fill::in_order(apply.objects.clone()) {
-            let key = key_of(&object);
-            names.push(key.to_string());
-            let mut whole = self.get(&key).cloned().unwrap_or_default();
-            field::merge(&mut whole, &object);
-            check::workload(&whole).map_err(|wrong| format!("{}: {}: {}", key, wrong.field, wrong.problem))?;
-            if self.get(&key).is_none() {
-                self.create(object).map_err(|error| error.to_string())?;
-                continue;
-            }
-            let mut patch = object;
-            for own in [
-                "uid",
-                "resourceVersion",
-                "creationTimestamp",
-                "generation",
-                "managedFields",
-            ] {
-                field::unset(&mut patch, &["metadata", own]);
-            }
-            self.change(&key, None, patch);
-        }
-        Ok(format!("applied {}", listed("object", &names)))
-    }
-
-    fn set_capacity(&mut self, set: &SetCapacity) -> Result<String, String> {
-        let is_meant = |pool: &&Value| {
-            field::text(pool, "/storageClassName") == set.storage_class
-                && set
-                    .node_topology
-                    .iter()
-                    .all(|(key, value)| pool["nodeTopology"]["matchLabels"][key] == **value)
-        };
-        let pools: Vec<ObjectKey> = self
-            .objects()
-            .of_kind("CSIStorageCapacity")
-            .filter(is_meant)
-            .map(key_of)
-            .collect();
-        if pools.is_empty() {
-            return Err(format!(
-                "there is no CSIStorageCapacity of class {:?} with this topology",
-                set.storage_class
-            ));
-        }
-        for pool in &pools {
-            self.change(pool, None, json!({"capacity": set.capacity}));
-        }
-        let names: Vec<String> = pools.iter().map(|pool| pool.name.clone()).collect();
-        Ok(format!(
-            "set to {} the capacity of {}",
-            set.capacity,
-            listed("pool", &names)
-        ))
-    }
+    let names: Vec<String> = pools.iter().map(|pool| name_of(pool)).collect();
+    let to = |pool: &Value| change(pool, json!({"capacity": set.capacity}));
+    Ok(Plan {
+        told: format!("set to {} the capacity of {}", set.capacity, listed("pool", &names)),
+        effects: pools.into_iter().map(to).collect(),
+        ..Plan::default()
+    })
 }
 
 /// What of a node makes another one like it.
