@@ -8,6 +8,7 @@
 //! with it. Nothing is decided here.
 
 use crate::api::Api;
+use crate::clock::Clock;
 use crate::endpoint::{self, Health};
 use crate::inbox::{self, Inbox};
 use crate::lease::{LeaseOptions, lead};
@@ -22,6 +23,7 @@ use prometheus_client::registry::Registry;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -35,6 +37,11 @@ pub struct ProcessOptions {
     pub listen: Option<SocketAddr>,
     /// What it tells of its readiness.
     pub health: Health,
+    /// How long nothing new must have been heard before it acts on what it heard. Zero where components are apart; where they
+    /// share a process, those that decide on what others write wait until the others are done.
+    pub patience: Duration,
+    /// The time of day that it goes by.
+    pub clock: Clock,
 }
 
 /// Why a component stopped by itself.
@@ -269,7 +276,8 @@ fn start<C: Component>(
         "event recorder"
     });
     let told = (component.run_metrics(), &component.process().health);
-    let inbox = inbox::open(&api, (C::KINDS, C::POD_FIELDS), told, cancel, tasks);
+    let patience = component.process().patience;
+    let inbox = inbox::open(&api, (C::KINDS, C::POD_FIELDS), told, cancel, tasks).patient(patience);
     component.owner(api, recorder, inbox)
 }
 

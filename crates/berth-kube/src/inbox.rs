@@ -9,8 +9,10 @@ use crate::watch::{Change, Difference, Sink, watch, watch_resource, watch_select
 use berth_core::api::{self, Kind, Object};
 use rustc_hash::FxHashSet;
 use std::marker::PhantomData;
+use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// Differences that may wait. Each holds what came together, so a few are enough; watches wait when
@@ -37,6 +39,7 @@ pub struct Inbox<O = Object> {
     missing: FxHashSet<Resource>,
     /// Who tells users what is missing.
     health: Health,
+    calm: Calm,
 }
 
 impl Inbox<Whole> {
@@ -61,6 +64,7 @@ impl Inbox<Whole> {
             messages,
             missing: resources.iter().copied().collect(),
             health: health.clone(),
+            calm: Calm::default(),
         };
         inbox.tell_missing();
         (inbox, watches)
@@ -96,12 +100,37 @@ impl Sink<Whole> for ForwardWhole {
 impl<O> Inbox<O> {
     /// The next message; nothing if all watches have ended.
     pub(crate) async fn recv(&mut self) -> Option<Message<O>> {
-        self.messages.recv().await
+        let message = self.messages.recv().await?;
+        self.calm.heard();
+        Some(message)
     }
 
     /// The next message, if there is one already.
     pub(crate) fn try_recv(&mut self) -> Option<Message<O>> {
-        self.messages.try_recv().ok()
+        let message = self.messages.try_recv().ok()?;
+        self.calm.heard();
+        Some(message)
+    }
+
+    /// Lets whoever reads it wait until nothing was heard for this long.
+    pub(crate) fn patient(mut self, patience: Duration) -> Self {
+        self.calm.patience = patience;
+        self
+    }
+
+    /// When what was heard last may be acted on, if that is not yet.
+    pub(crate) fn calm_at(&self) -> Option<Instant> {
+        self.calm.at().filter(|at| *at > Instant::now())
+    }
+
+    /// Waits as if something were heard now: others are about to write.
+    pub(crate) fn expect_news(&mut self) {
+        self.calm.heard();
+    }
+
+    /// All that was heard is being acted on.
+    pub(crate) fn acted(&mut self) {
+        self.calm.news = None;
     }
 
     /// Whether every kind was listed: only then is it known what is not there.
@@ -122,6 +151,30 @@ impl<O> Inbox<O> {
         let mut names: Vec<_> = self.missing.iter().map(|resource| resource.kind).collect();
         names.sort_unstable();
         self.health.set_missing(names);
+    }
+}
+
+/// For how many times its patience somebody waits at most who hears something new all the time.
+const STORM: u32 = 10;
+
+/// Since when and until when something was heard.
+#[derive(Debug, Default)]
+struct Calm {
+    patience: Duration,
+    news: Option<(Instant, Instant)>,
+}
+
+impl Calm {
+    fn heard(&mut self) {
+        if !self.patience.is_zero() {
+            let now = Instant::now();
+            self.news = Some((self.news.map_or(now, |(first, _)| first), now));
+        }
+    }
+
+    fn at(&self) -> Option<Instant> {
+        let (first, last) = self.news?;
+        Some((last + self.patience).min(first + self.patience * STORM))
     }
 }
 
@@ -222,6 +275,7 @@ pub(crate) fn open(
         messages,
         missing: kinds.iter().copied().map(Resource::of).collect(),
         health: health.clone(),
+        calm: Calm::default(),
     };
     inbox.tell_missing();
     inbox

@@ -13,6 +13,7 @@
 //! effects were refused comes back after a delay that grows; news from others bring it back at once. What another component
 //! took back is not written again at once (see [`Disputes`]).
 
+use crate::clock::Clock;
 use crate::component;
 use crate::endpoint::{Health, PULSE};
 use crate::executor::{Answer, Executor, Outcome, Refused};
@@ -22,7 +23,7 @@ use crate::watch::Change;
 use berth_core::backoff::Backoff;
 use berth_core::dispute::Disputes;
 use berth_core::effect::{Effect, Event, ObjectKey, Refusal, When};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use rustc_hash::FxHashMap;
 use std::future::Future;
 use std::pin::Pin;
@@ -148,8 +149,9 @@ pub struct Keyed<R: Reconciler> {
     /// Uids of objects that a watch saw go while effects on them were in flight: answers about them are older than that.
     ended: FxHashMap<ObjectKey, Box<str>>,
     workers: JoinSet<Finished<R::Report>>,
-    /// A moment by both clocks: times of day follow the clock by which the loop sleeps.
-    started: (Instant, Timestamp),
+    clock: Clock,
+    /// Steps are being run; until no key is left, news is not waited for.
+    stepping: bool,
 }
 
 impl<R: Reconciler> component::Owner for Keyed<R> {
@@ -171,8 +173,16 @@ impl<R: Reconciler> Keyed<R> {
             inbox,
             ended: FxHashMap::default(),
             workers: JoinSet::new(),
-            started: (Instant::now(), Timestamp::now()),
+            clock: Clock::default().steady(),
+            stepping: false,
         }
+    }
+
+    /// Goes by a clock that others go by, too.
+    #[must_use]
+    pub fn by(mut self, clock: Clock) -> Self {
+        self.clock = clock.steady();
+        self
     }
 
     /// Works until cancelled, then lets the workers finish what they have begun.
@@ -184,6 +194,10 @@ impl<R: Reconciler> Keyed<R> {
             self.options.health.set_beating(true);
             self.dispatch();
             let due = self.queue.next_due();
+            let calm = self
+                .inbox
+                .calm_at()
+                .filter(|_| self.queue.has_ready() && !self.stepping);
             let more_steps = self.queue.has_ready() && self.can_step();
             tokio::select! {
                 biased;
@@ -203,6 +217,7 @@ impl<R: Reconciler> Keyed<R> {
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
                     self.queue.advance(Instant::now());
                 }
+                () = sleep_until(calm.unwrap_or_else(Instant::now)), if calm.is_some() => {}
                 keys = self.reconciler.news() => keys.into_iter().for_each(|key| self.queue.hurry(key)),
                 _ = resync.tick() => self.push(self.reconciler.all_keys()),
                 _ = pulse.tick() => {}
@@ -217,13 +232,12 @@ impl<R: Reconciler> Keyed<R> {
     }
 
     fn can_step(&self) -> bool {
-        self.inbox.is_complete() && self.workers.len() < self.options.workers.max(1)
+        let is_calm = self.stepping || self.inbox.calm_at().is_none();
+        is_calm && self.inbox.is_complete() && self.workers.len() < self.options.workers.max(1)
     }
 
     fn now(&self) -> Timestamp {
-        let (instant, timestamp) = self.started;
-        let passed = SignedDuration::try_from(instant.elapsed()).unwrap_or(SignedDuration::MAX);
-        timestamp.checked_add(passed).unwrap_or(Timestamp::MAX)
+        self.clock.now()
     }
 
     fn push(&mut self, keys: Vec<ObjectKey>) {
@@ -237,8 +251,12 @@ impl<R: Reconciler> Keyed<R> {
                 break;
             }
             let Some(key) = self.queue.pop() else { break };
+            if !std::mem::replace(&mut self.stepping, true) {
+                self.inbox.acted();
+            }
             self.step(key);
         }
+        self.stepping &= self.queue.has_ready();
         self.reconciler.measure(self.queue.len(), self.workers.len());
     }
 

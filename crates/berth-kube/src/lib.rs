@@ -11,6 +11,7 @@
 pub mod announce;
 pub mod api;
 pub mod backoff;
+pub mod clock;
 pub mod component;
 pub mod connect;
 pub mod controller;

@@ -386,6 +386,7 @@ async fn a_controller_with_a_lease_works_and_gives_it_up() {
             leader_election: Some(LeaseOptions::new("kube-system", "berth-controller", "only")),
             listen: Some(([127, 0, 0, 1], 0).into()),
             health: health.clone(),
+            ..ProcessOptions::default()
         },
         ..berth_kube::controller::Options::default()
     };

@@ -11,6 +11,7 @@ use crate::snapshot::{SnapshotArgs, TranslateArgs};
 use crate::terminal::Color;
 use crate::up::Component;
 use berth_cluster::sample::{self, Disks, Shape};
+use berth_scheduler::scheduler::DEFAULT_SEED;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -219,7 +220,7 @@ pub struct SimulateArgs {
     #[arg(long, value_enum, default_value = "pending", value_name = "WHEN")]
     pub fail_on: FailOn,
     /// Random seed, for ties between nodes and for pod names.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED)]
     pub seed: u64,
     /// The configuration of decisions.
     #[command(flatten)]
@@ -392,7 +393,7 @@ pub struct SchedulerArgs {
     #[command(flatten)]
     pub decisions: ConfigArgs,
     /// Random seed, for ties between nodes.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED)]
     pub seed: u64,
 }
 

@@ -179,7 +179,7 @@ async fn capacity(
         ephemeral: args.capacity_ephemeral,
         fallback: args.capacity_fallback,
         label_prefix: args.capacity_label_prefix.clone(),
-        expiry: args.capacity_expiry,
+        expiry: Some(args.capacity_expiry),
         immediate: args.capacity_for_immediate_binding,
         poll: args.capacity_poll_interval,
         ..CapacityOptions::new(namespace)

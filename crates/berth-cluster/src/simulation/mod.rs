@@ -43,7 +43,7 @@ use crate::{MemoryCluster, View, disruption, field, key_of};
 use agents::Agents;
 use berth_core::api::Object;
 use berth_core::effect::{Effect, Event, EventType, Guard, Merge, ObjectKey, Patch, Refusal, Target};
-use berth_scheduler::scheduler::{Scheduler, Settings};
+use berth_scheduler::scheduler::{DEFAULT_SEED, Scheduler, Settings};
 use drain::Drains;
 use jiff::{SignedDuration, Timestamp};
 use patience::Patience;
@@ -81,7 +81,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            seed: 1,
+            seed: DEFAULT_SEED,
             settings: Settings::default(),
         }
     }

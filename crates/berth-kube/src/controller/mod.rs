@@ -104,7 +104,7 @@ impl Component for Options {
             grace: GRACE,
             health: self.process.health,
         };
-        Keyed::new(volumes, executor(api, recorder, self.metrics), options, inbox)
+        Keyed::new(volumes, executor(api, recorder, self.metrics), options, inbox).by(self.process.clock)
     }
 }
 

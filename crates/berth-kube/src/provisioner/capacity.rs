@@ -1,6 +1,7 @@
 //! Publishes capacity: asks the backend about classes in segments and writes what changed.
 
 use super::backend::Backend;
+use crate::clock::Clock;
 use berth_core::api::{CsiNode, CsiStorageCapacity, ObjectMeta, PersistentVolume, StorageClass};
 use berth_core::effect::Effect;
 use berth_core::names;
@@ -13,7 +14,7 @@ use berth_provisioner::request::places_of;
 use berth_provisioner::settings::Settings;
 use berth_provisioner::state::State;
 use berth_provisioner::topology::Segment;
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -44,8 +45,9 @@ pub struct CapacityOptions {
     /// For built-in provisioners, which have no `CSIDriver` of their own: make it where it is missing, publish only
     /// classes that have a limit, and say that there is room for all others.
     pub announce: bool,
-    /// Pools only: a report that was not renewed for so long stops counting.
-    pub expiry: Duration,
+    /// Pools only: a report that was not renewed for so long stops counting. Without this it counts until it is replaced: for a
+    /// backend that goes with the cluster.
+    pub expiry: Option<Duration>,
     /// Where the objects live.
     pub namespace: String,
     /// What they go away with.
@@ -69,7 +71,7 @@ impl CapacityOptions {
             label_prefix: None,
             announce: false,
             // Five questions may fail in a row before the last answer is taken back.
-            expiry: Duration::from_secs(300),
+            expiry: Some(Duration::from_secs(300)),
             namespace: namespace.into(),
             owner: None,
             immediate: false,
@@ -148,10 +150,11 @@ pub(super) struct Publisher {
     /// Nodes or classes have changed since segments were last looked for.
     stale: bool,
     epoch: Instant,
+    clock: Clock,
 }
 
 impl Publisher {
-    pub(super) fn new(options: CapacityOptions, settings: &[Settings]) -> Self {
+    pub(super) fn new(options: CapacityOptions, settings: &[Settings], clock: Clock) -> Self {
         let producer = |one: &Settings| {
             let settings = ProducerSettings {
                 driver: one.provisioner.clone(),
@@ -185,6 +188,7 @@ impl Publisher {
             writing: BTreeSet::new(),
             stale: true,
             epoch: Instant::now(),
+            clock,
         }
     }
 
@@ -377,7 +381,10 @@ impl Publisher {
     }
 
     fn pool(&self, driver: &str, item: &Item, available: Available) -> Pool {
-        let expiry = SignedDuration::try_from(self.options.expiry).unwrap_or(SignedDuration::MAX);
+        let expiry = self
+            .options
+            .expiry
+            .map(|expiry| SignedDuration::try_from(expiry).unwrap_or(SignedDuration::MAX));
         Pool {
             name: self.pool_name(driver, item),
             nodes: match self.node_of(driver) {
@@ -386,7 +393,7 @@ impl Publisher {
                 None => PoolNodes::Segment((*item.segment).clone()),
             },
             bytes: available.maximum_volume_size.unwrap_or(available.bytes),
-            expires: Timestamp::now().checked_add(expiry).ok(),
+            expires: expiry.and_then(|expiry| self.clock.now().checked_add(expiry).ok()),
         }
     }
 

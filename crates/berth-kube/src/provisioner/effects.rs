@@ -5,6 +5,7 @@
 
 use super::backend::Backend;
 use super::metrics::{CallLabel, CallLabels, EffectLabels, Metrics};
+use crate::clock::Clock;
 use crate::executor::{Answer as Fresh, Executor, Outcome, Refused};
 use crate::resource::Resource;
 use berth_core::api::{Kind, Object, PersistentVolume, PersistentVolumeClaim, StorageClass};
@@ -46,10 +47,11 @@ pub(super) struct Worker {
     pub(super) executor: Executor,
     pub(super) backend: Backend,
     pub(super) metrics: Metrics,
+    pub(super) clock: Clock,
 }
 
 impl Worker {
-    pub(super) fn new(executor: Executor, backend: Backend, metrics: Metrics) -> Self {
+    pub(super) fn new(executor: Executor, backend: Backend, metrics: Metrics, clock: Clock) -> Self {
         let counted = metrics.clone();
         let executor = executor.counting(move |effect, result, _| {
             let effect = name(effect);
@@ -59,6 +61,7 @@ impl Worker {
             executor,
             backend,
             metrics,
+            clock,
         }
     }
 
@@ -275,7 +278,7 @@ impl<'a> Run<'a> {
         let report = Report {
             then: self.then,
             failure: self.failure,
-            at: Timestamp::now(),
+            at: self.worker.clock.now(),
         };
         (self.outcome, report)
     }

@@ -131,7 +131,12 @@ impl Component for Options {
     }
 
     fn owner(self, api: Api, recorder: Recorder, inbox: Inbox<Object>) -> Self::Owner {
-        let worker = Worker::new(Executor::new(api, recorder), self.backend, self.metrics);
+        let worker = Worker::new(
+            Executor::new(api, recorder),
+            self.backend,
+            self.metrics,
+            self.process.clock,
+        );
         let publishing = self
             .capacity
             .map(|capacity| Publishing::new(worker.clone(), capacity, &self.settings));
@@ -144,7 +149,7 @@ impl Component for Options {
         };
         let executor = worker.executor.clone();
         let provisioning = Provisioning::new(worker, &self.settings, publishing);
-        Keyed::new(provisioning, executor, options, inbox)
+        Keyed::new(provisioning, executor, options, inbox).by(self.process.clock)
     }
 }
 

@@ -40,7 +40,7 @@ impl Publishing {
         let mut poll = interval_at(Instant::now() + options.poll, options.poll);
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
-            publisher: Publisher::new(options, settings),
+            publisher: Publisher::new(options, settings, worker.clock),
             worker,
             tasks: JoinSet::new(),
             poll,

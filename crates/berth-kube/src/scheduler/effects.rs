@@ -1,11 +1,11 @@
 //! Carries out one effect of the scheduler, and reports how it went.
 
 use super::metrics::{Metrics, WriteLabels};
+use crate::clock::Clock;
 use crate::executor::Executor;
 use berth_core::effect::{self, Refusal};
 use berth_scheduler::queue::PodKey;
 use berth_scheduler::scheduler::{Context, Effect, WriteId, WriteOutcome};
-use jiff::Timestamp;
 use std::borrow::Cow;
 use tokio::time::Instant;
 
@@ -25,10 +25,11 @@ pub(super) struct Worker {
     /// The component that reports events.
     source: Cow<'static, str>,
     metrics: Metrics,
+    pub(super) clock: Clock,
 }
 
 impl Worker {
-    pub(super) fn new(executor: Executor, source: String, metrics: Metrics) -> Self {
+    pub(super) fn new(executor: Executor, source: String, metrics: Metrics, clock: Clock) -> Self {
         let counted = metrics.clone();
         let executor = executor.counting(move |effect, result, _| {
             let write = match effect {
@@ -41,12 +42,13 @@ impl Worker {
             executor,
             source: source.into(),
             metrics,
+            clock,
         }
     }
 
     fn lower(&self, effect: &Effect) -> Vec<effect::Effect> {
         effect.lower(&Context {
-            now: Timestamp::now(),
+            now: self.clock.now(),
             source: self.source.clone(),
         })
     }

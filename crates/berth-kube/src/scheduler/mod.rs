@@ -27,7 +27,7 @@ use crate::inbox::Inbox;
 use crate::lease::LeaseOptions;
 use crate::recorder::Recorder;
 use berth_core::api::Kind;
-use berth_scheduler::scheduler::Settings;
+use berth_scheduler::scheduler::{DEFAULT_SEED, Settings};
 use effects::Worker;
 use owner::Owner;
 use prometheus_client::registry::Registry;
@@ -68,7 +68,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             settings: Settings::default(),
-            seed: 0,
+            seed: DEFAULT_SEED,
             // A write takes some milliseconds, so these are thousands a second; an API server serves hundreds at a time.
             workers: 128,
             configuration: None,
@@ -111,7 +111,7 @@ impl Component for Options {
 
     fn owner(self, api: Api, recorder: Recorder, inbox: Inbox) -> Owner {
         let executor = Executor::new(api, recorder);
-        let worker = Worker::new(executor, self.event_source(), self.metrics.clone());
+        let worker = Worker::new(executor, self.event_source(), self.metrics.clone(), self.process.clock);
         Owner::new(worker, self, inbox)
     }
 }

@@ -12,7 +12,6 @@ use crate::lease::Lease;
 use crate::watch::Change;
 use berth_core::api::Kind;
 use berth_scheduler::scheduler::{Effect, Scheduler};
-use jiff::Timestamp;
 use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant, interval, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -39,6 +38,8 @@ pub(crate) struct Owner {
     ledger: Ledger,
     sampler: Sampler,
     begin: Instant,
+    /// Pods are being decided about; until none is left, news is not waited for.
+    deciding: bool,
     _announcing: JoinSet<()>,
 }
 
@@ -51,6 +52,7 @@ impl component::Owner for Owner {
             self.decide();
             let more = self.can_decide() && self.scheduler.next_wakeup() == Some(Duration::ZERO);
             let wake = self.wake_at();
+            let calm = self.inbox.calm_at().filter(|_| !self.deciding);
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => break,
@@ -71,6 +73,7 @@ impl component::Owner for Owner {
                     self.scheduler.tick(now);
                     self.hand_on("Tick");
                 }
+                () = sleep_until(calm.unwrap_or_else(Instant::now)), if calm.is_some() => {}
                 _ = pulse.tick() => self.ledger.count_refused(&self.scheduler, &self.options.settings.profiles),
                 () = std::future::ready(()), if more => {}
             }
@@ -94,6 +97,7 @@ impl Owner {
             inbox,
             sampler: Sampler::default(),
             begin: Instant::now(),
+            deciding: false,
             _announcing: announcing,
         }
     }
@@ -128,24 +132,35 @@ impl Owner {
     }
 
     fn can_decide(&self) -> bool {
-        self.inbox.is_complete() && !self.pool.is_full()
+        let is_calm = self.deciding || self.inbox.calm_at().is_none();
+        is_calm && self.inbox.is_complete() && !self.pool.is_full()
     }
 
     /// Decides about pods while there are some and their writes can be carried out.
     fn decide(&mut self) {
         // Reports of capacity say until when they count.
-        self.scheduler.set_now(Timestamp::now().as_second());
+        self.scheduler.set_now(self.options.process.clock.now().as_second());
         for _ in 0..STEPS_AT_A_TIME {
             if !self.can_decide() {
                 break;
             }
+            if !std::mem::replace(&mut self.deciding, true) {
+                self.inbox.acted();
+            }
             let begun = Instant::now();
             let now = self.now();
             if !self.step(now) {
+                self.deciding = false;
                 break;
             }
             self.ledger.decided(self.scheduler.last_tried(), begun);
             self.hand_on("ScheduleAttempt");
+            if self.scheduler.last_brings_volumes() {
+                // Its driver may be about to report what is left.
+                self.inbox.expect_news();
+                self.deciding = false;
+                break;
+            }
         }
         self.pool.dispatch();
         self.ledger.pending(&self.scheduler);

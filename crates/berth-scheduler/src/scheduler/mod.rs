@@ -44,6 +44,9 @@ use watch::NodeDigest;
 /// The name under which pods that name no scheduler are scheduled.
 pub const DEFAULT_SCHEDULER_NAME: &str = "default-scheduler";
 
+/// Where chance begins if nobody says otherwise: one for a live scheduler and for a simulation, so that both break ties alike.
+pub const DEFAULT_SEED: u64 = 1;
+
 /// A pod that waits for a node, or whose binding is under way.
 #[derive(Debug)]
 struct PendingPod {
@@ -227,6 +230,14 @@ impl Scheduler {
     #[must_use]
     pub fn last_tried(&self) -> Option<&PodKey> {
         self.last_tried.as_ref()
+    }
+
+    /// Whether the last [step](Self::step) decided about a pod with inline volumes. What these take from a pool is known when their
+    /// driver reports it, and not before.
+    #[must_use]
+    pub fn last_brings_volumes(&self) -> bool {
+        let pod = self.last_tried.as_ref().and_then(|key| self.pods.get(key));
+        pod.is_some_and(|pod| !pod.compiled.volumes.inline.is_empty())
     }
 
     /// The pods that fit nowhere: the names of their profiles, and the plugins that refused them.

@@ -22,6 +22,8 @@ use berth_apiserver::{Authority, Server, Tls};
 use berth_cluster::names;
 use berth_cluster::sample::Shape;
 use berth_kube::api::Api;
+use berth_kube::clock::Clock;
+use berth_kube::component::ProcessOptions;
 use berth_kube::{CancellationToken, Client, controller, provisioner, scheduler};
 use berth_provisioner::csi::socket_path;
 use clap::ValueEnum;
@@ -34,6 +36,7 @@ use serde_json::Value;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
@@ -42,6 +45,14 @@ const FIELD_MANAGER: &str = "berth-up";
 
 /// The variable of the environment that may hold the token.
 const TOKEN_VARIABLE: &str = "BERTH_TOKEN";
+
+/// How long components wait for others that are not done yet, so that what comes of a change does not depend on which task
+/// runs first. Workload controllers and agents wait for nobody, the volume controller for them, and so on; the scheduler decides
+/// when all others have nothing left to do, as in a simulation.
+const CONTROLLER_PATIENCE: Duration = Duration::from_millis(1);
+const PROVISIONER_PATIENCE: Duration = Duration::from_millis(2);
+/// Longer than a step waits after a first conflict.
+const SCHEDULER_PATIENCE: Duration = Duration::from_millis(10);
 
 type Parts = JoinSet<anyhow::Result<()>>;
 
@@ -118,8 +129,12 @@ async fn run(
     let started = load::load(&server, &chosen, objects, &args.shape()).await?;
     greet(color, &chosen, address, &kubeconfig, &started, args.filename.is_empty())?;
     tell::start(&client, begin, color, &cancel, &mut parts);
-    let drivers = drivers(args, &client)?;
-    start(&client, &chosen, scheduling, drivers, &cancel, &mut parts);
+    let how = How {
+        scheduling,
+        drivers: drivers(args, &client)?,
+        clock: Clock::default(),
+    };
+    start(&client, &chosen, how, &cancel, &mut parts);
     let result = tokio::select! {
         () = crate::component::interrupted() => Ok(()),
         Some(ended) = parts.join_next() => ended.unwrap_or_else(|error| Err(error.into())),
@@ -136,7 +151,8 @@ async fn run(
     result
 }
 
-/// Loads objects into an API server and starts every component on it, without a socket: a whole cluster in this process.
+/// Loads objects into an API server and starts every component on it, without a socket: a whole cluster in this process, which
+/// goes by one clock.
 ///
 /// # Errors
 /// If the server refuses an object.
@@ -144,13 +160,19 @@ pub async fn start_on(
     server: &Server,
     objects: Vec<Value>,
     scheduling: scheduler::Options,
+    clock: Clock,
     cancel: &CancellationToken,
 ) -> Result<JoinSet<anyhow::Result<()>>, LoadError> {
     let chosen = Chosen::new(Component::value_variants());
     load::load(server, &chosen, Some(objects), &Shape::default()).await?;
     let mut parts = Parts::new();
     let client = Client::new(server.service(), "default");
-    start(&client, &chosen, scheduling, None, cancel, &mut parts);
+    let how = How {
+        scheduling,
+        drivers: None,
+        clock,
+    };
+    start(&client, &chosen, how, cancel, &mut parts);
     Ok(parts)
 }
 
@@ -203,22 +225,32 @@ fn drivers(args: &UpArgs, client: &Client) -> anyhow::Result<Option<Drivers>> {
     Ok(Some(Drivers::new(api, args.csi_address.clone(), root)))
 }
 
-/// Starts the chosen components.
-fn start(
-    client: &Client,
-    chosen: &Chosen,
+/// How components run.
+struct How {
     scheduling: scheduler::Options,
+    /// The CSI drivers that node agents ask.
     drivers: Option<Drivers>,
-    cancel: &CancellationToken,
-    parts: &mut Parts,
-) {
+    /// The time of day that all of them go by.
+    clock: Clock,
+}
+
+/// Starts the chosen components.
+fn start(client: &Client, chosen: &Chosen, how: How, cancel: &CancellationToken, parts: &mut Parts) {
+    let process = |patience| ProcessOptions {
+        clock: how.clock,
+        patience,
+        ..ProcessOptions::default()
+    };
     if chosen.has(Component::Scheduler) {
-        let running = scheduler::run(client.clone(), scheduling, cancel.clone());
+        let mut options = how.scheduling;
+        options.process = process(SCHEDULER_PATIENCE);
+        let running = scheduler::run(client.clone(), options, cancel.clone());
         parts.spawn(async move { running.await.context("the scheduler") });
     }
     if chosen.has(Component::Controller) {
         let options = controller::Options {
             settings: berth_controller::Settings::embedded(),
+            process: process(CONTROLLER_PATIENCE),
             ..controller::Options::default()
         };
         let running = controller::run(client.clone(), options, cancel.clone());
@@ -226,17 +258,19 @@ fn start(
     }
     if chosen.has(Component::Provisioner) {
         let mut options = provisioner::Options::builtin();
+        options.process = process(PROVISIONER_PATIENCE);
         // Most classes here have no limit: only those that have one are published, and what files say about others
         // counts.
         options.capacity = Some(provisioner::CapacityOptions {
             form: provisioner::CapacityForm::DriverStatus,
             announce: true,
+            expiry: None,
             ..provisioner::CapacityOptions::new("default")
         });
         let running = provisioner::run(client.clone(), options, cancel.clone());
         parts.spawn(async move { running.await.context("the provisioner") });
     }
-    steps::start(client, chosen, drivers, cancel, parts);
+    steps::start(client, chosen, how.drivers, how.clock, cancel, parts);
 }
 
 fn greet(

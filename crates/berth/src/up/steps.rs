@@ -15,6 +15,7 @@ use berth_core::api::Kind;
 use berth_core::backoff::Backoff;
 use berth_core::effect::{Effect, ObjectKey, When};
 use berth_kube::api::Api;
+use berth_kube::clock::Clock;
 use berth_kube::endpoint::Health;
 use berth_kube::executor::{Answer, Executor};
 use berth_kube::inbox::Inbox;
@@ -37,6 +38,10 @@ const GRACE: Duration = Duration::from_secs(5);
 /// How long a volume may take to be ready before the user hears of it: the phase of a claim is written a moment after
 /// the claim is bound, and kubelets look again before they say anything.
 const MOUNT_PATIENCE: jiff::SignedDuration = jiff::SignedDuration::from_millis(500);
+
+/// How long an agent leaves a pod alone that has just come to its node: longer than the scheduler waits for others. So a pod that
+/// is evicted at once for another has not run, as in a simulation.
+const START_PATIENCE: jiff::SignedDuration = jiff::SignedDuration::from_millis(20);
 
 /// The kinds that steps read and write.
 pub(super) fn resources() -> Vec<Resource> {
@@ -64,6 +69,7 @@ pub(super) fn start(
     client: &Client,
     chosen: &Chosen,
     drivers: Option<Drivers>,
+    clock: Clock,
     cancel: &CancellationToken,
     parts: &mut Parts,
 ) {
@@ -95,7 +101,7 @@ pub(super) fn start(
         waiting_pods: BTreeMap::new(),
         cordoned: BTreeSet::new(),
     };
-    let keyed = Keyed::new(steps, Executor::new(api, recorder), options, inbox);
+    let keyed = Keyed::new(steps, Executor::new(api, recorder), options, inbox).by(clock);
     parts.spawn(async move {
         keyed.run(stop.clone()).await;
         // The watches end, and the events that were told are written.
@@ -270,14 +276,12 @@ impl Steps {
                 self.cordoned.remove(&key.name);
             }
         }
+        // Pods may have to wait for a volume or a driver, each on its own.
+        step.effects.retain(|effect| !is_about_pod(effect));
         let silent = step.effects.is_empty();
-        if self.drivers.is_some() {
-            // Pods may have to wait for a driver, each on its own.
-            step.effects.retain(|effect| !is_about_pod(effect));
-            let when = When::Now;
-            let pods = self.view.pods_on(&key.name).map(key_of);
-            step.effects.extend(pods.map(|key| Effect::LookAgain { key, when }));
-        }
+        let when = When::Now;
+        let pods = self.view.pods_on(&key.name).map(key_of);
+        step.effects.extend(pods.map(|key| Effect::LookAgain { key, when }));
         // What the agent says comes first: a node that is back after a while is not lost once more.
         if self.workloads.is_some() && silent {
             step.append(lifecycle::step(&self.view, &key.name, now));
@@ -303,8 +307,13 @@ impl Steps {
         if let Some(held) = held {
             return held;
         }
-        let until = since.checked_add(MOUNT_PATIENCE).unwrap_or(now);
-        if now < until && is_refused(&step) {
+        let patience = if is_refused(&step) {
+            MOUNT_PATIENCE
+        } else {
+            START_PATIENCE
+        };
+        let until = since.checked_add(patience).unwrap_or(now);
+        if now < until {
             let mut later = Step::default();
             later.wake_at(until);
             return later;
