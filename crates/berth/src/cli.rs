@@ -328,6 +328,10 @@ pub struct UpArgs {
     /// name. Can be repeated.
     #[arg(long, value_name = "ADDRESS")]
     pub csi_address: Vec<String>,
+    /// Simulate CSI drivers that run nowhere, as berth simulate does. Volumes are made where their CSINode objects say, out of
+    /// the capacity that they publish. Do not use beside a provisioner of such a driver.
+    #[arg(long, conflicts_with = "csi_address")]
+    pub simulate_drivers: bool,
     /// Where to write the kubeconfig. Other clusters in an existing file are kept.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,

@@ -1,4 +1,4 @@
-//! Who makes the volumes: a CSI driver, or the built-in provisioners.
+//! Who makes the volumes: a CSI driver, the built-in provisioners, or somebody whom the caller brings.
 
 use super::secrets::ClusterSecrets;
 use crate::api::Api;
@@ -9,6 +9,8 @@ use berth_provisioner::capacity::{Available, Query};
 use berth_provisioner::csi::Client;
 use berth_provisioner::request::{Backing, Request};
 use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Who makes the volumes.
@@ -19,6 +21,19 @@ pub struct Backend(Kind);
 enum Kind {
     Csi(Client),
     Builtin(Arc<Mutex<Builtin>>),
+    Other(Arc<dyn Driver>),
+}
+
+/// What a [`Driver`] answers, when it does.
+pub type Answering<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Makes and deletes volumes. Asked again for a volume that it made, it answers as before.
+pub trait Driver: Send + Sync + std::fmt::Debug {
+    /// Makes a volume.
+    fn provision<'a>(&'a self, request: &'a Request) -> Answering<'a, Answer>;
+
+    /// Deletes a volume; an error in words if it cannot. One that is not there counts as deleted.
+    fn delete<'a>(&'a self, handle: &'a str) -> Answering<'a, Result<(), String>>;
 }
 
 /// A lock that a panic left behind holds what it held before: each call is one step.
@@ -39,6 +54,17 @@ impl Backend {
         Self(Kind::Builtin(Arc::default()))
     }
 
+    /// Somebody else.
+    #[must_use]
+    pub fn other(driver: Arc<dyn Driver>) -> Self {
+        Self(Kind::Other(driver))
+    }
+
+    /// Whether an answer may take its time, so that users should hear that somebody was asked.
+    pub(super) fn is_far(&self) -> bool {
+        matches!(self.0, Kind::Csi(_))
+    }
+
     /// Whether the volumes' segments depend on the class.
     pub(super) fn is_builtin(&self) -> bool {
         matches!(self.0, Kind::Builtin(_))
@@ -47,7 +73,7 @@ impl Backend {
     /// The answer of a backend that knows it at once.
     pub(super) fn answer_now(&self, request: &Request, nodes: &BTreeMap<String, Node>) -> Option<Answer> {
         match &self.0 {
-            Kind::Csi(_) => None,
+            Kind::Csi(_) | Kind::Other(_) => None,
             Kind::Builtin(builtin) => Some(lock(builtin).provision(request, nodes)),
         }
     }
@@ -57,6 +83,7 @@ impl Backend {
         match &self.0 {
             Kind::Csi(client) => client.create(request, &ClusterSecrets::new(api.clone())).await,
             Kind::Builtin(builtin) => lock(builtin).provision(request, &BTreeMap::new()),
+            Kind::Other(driver) => driver.provision(request).await,
         }
     }
 
@@ -74,6 +101,7 @@ impl Backend {
                 lock(builtin).delete(&backing.handle);
                 Ok(())
             }
+            Kind::Other(driver) => driver.delete(&backing.handle).await,
         }
     }
 
@@ -95,6 +123,7 @@ impl Backend {
                     maximum_volume_size: None,
                 })
             }
+            Kind::Other(_) => Err("it is published otherwise".to_owned()),
         }
     }
 

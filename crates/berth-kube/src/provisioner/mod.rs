@@ -19,7 +19,7 @@ mod publish;
 mod secrets;
 mod steps;
 
-pub use backend::Backend;
+pub use backend::{Answering, Backend, Driver};
 pub use capacity::{CapacityForm, CapacityOptions};
 pub use metrics::Metrics;
 pub use ownership::{OwnerError, owner_of_pod};
@@ -39,6 +39,7 @@ use berth_provisioner::settings::Settings;
 use effects::Worker;
 use prometheus_client::registry::Registry;
 use publish::Publishing;
+use std::sync::Arc;
 use std::time::Duration;
 use steps::Provisioning;
 use tokio_util::sync::CancellationToken;
@@ -47,11 +48,16 @@ use tokio_util::sync::CancellationToken;
 /// cut off is recorded on its claim, and the next provisioner goes on from there.
 const GRACE: Duration = Duration::from_secs(15);
 
+/// The settings for a name that classes have, if it is served.
+pub type Others = fn(&str) -> Option<Settings>;
+
 /// How a provisioner runs.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// What it serves: one entry for each name that classes call it by.
     pub settings: Vec<Settings>,
+    /// What it serves besides.
+    pub others: Option<Others>,
     /// Who makes the volumes.
     pub backend: Backend,
     /// How many claims and volumes are worked on at a time.
@@ -83,9 +89,19 @@ impl Options {
         Self::new(settings.into(), Backend::builtin())
     }
 
+    /// For drivers that the caller brings, under names that only classes tell.
+    #[must_use]
+    pub fn others(others: Others, driver: Arc<dyn Driver>) -> Self {
+        Self {
+            others: Some(others),
+            ..Self::new(Vec::new(), Backend::other(driver))
+        }
+    }
+
     fn new(settings: Vec<Settings>, backend: Backend) -> Self {
         Self {
             settings,
+            others: None,
             backend,
             // Drivers that make volumes one at a time are common, drivers that mind a few calls at once are not.
             workers: 32,
@@ -148,7 +164,7 @@ impl Component for Options {
             health: self.process.health,
         };
         let executor = worker.executor.clone();
-        let provisioning = Provisioning::new(worker, &self.settings, publishing);
+        let provisioning = Provisioning::new(worker, &self.settings, self.others, publishing);
         Keyed::new(provisioning, executor, options, inbox).by(self.process.clock)
     }
 }

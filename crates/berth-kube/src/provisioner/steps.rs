@@ -1,5 +1,6 @@
 //! The provisioner's state and steps, as the loop for keyed work drives them.
 
+use super::Others;
 use super::backend::Backend;
 use super::capacity::Publisher;
 use super::effects::{Report, Worker};
@@ -24,6 +25,7 @@ use std::collections::BTreeMap;
 pub(crate) struct Provisioning {
     worker: Worker,
     settings: BTreeMap<String, Settings>,
+    others: Option<Others>,
     state: State,
     /// Claims for which every answer of the backend was heard since the record was written.
     heard: FxHashSet<ObjectKey>,
@@ -33,11 +35,17 @@ pub(crate) struct Provisioning {
 }
 
 impl Provisioning {
-    pub(super) fn new(worker: Worker, settings: &[Settings], publishing: Option<Publishing>) -> Self {
+    pub(super) fn new(
+        worker: Worker,
+        settings: &[Settings],
+        others: Option<Others>,
+        publishing: Option<Publishing>,
+    ) -> Self {
         let named = settings.iter().map(|one| (one.provisioner.clone(), one.clone()));
         Self {
             worker,
             settings: named.collect(),
+            others,
             state: State::default(),
             heard: FxHashSet::default(),
             publishing,
@@ -57,21 +65,31 @@ impl Provisioning {
         }
     }
 
-    fn settings_of_volume(&self, volume: &PersistentVolume) -> Option<&Settings> {
-        let driver = volume.metadata.annotation(names::PROVISIONED_BY)?;
-        self.settings.get(driver)
+    /// The settings for a name that classes have.
+    fn settings_for(&self, provisioner: &str) -> Option<Settings> {
+        let known = self.settings.get(provisioner).cloned();
+        known.or_else(|| self.others?(provisioner))
     }
 
-    fn settings_of(&self, claim: &PersistentVolumeClaim) -> Option<&Settings> {
+    fn settings_of_volume(&self, volume: &PersistentVolume) -> Option<Settings> {
+        let driver = volume.metadata.annotation(names::PROVISIONED_BY)?;
+        self.settings_for(driver)
+    }
+
+    fn settings_of(&self, claim: &PersistentVolumeClaim) -> Option<Settings> {
         let annotation = |key| claim.metadata.annotation(key);
         let provisioner =
             annotation(names::STORAGE_PROVISIONER).or_else(|| annotation(names::STORAGE_PROVISIONER_BETA))?;
-        self.settings.values().find(|settings| settings.serves(provisioner))
+        let known = self.settings.values().find(|settings| settings.serves(provisioner));
+        known.cloned().or_else(|| {
+            let class = self.state.class(claim.class_name()?)?;
+            self.others?(&class.provisioner)
+        })
     }
 
     fn step_claim(&mut self, key: &ObjectKey, now: Timestamp) -> Option<Work<Report>> {
         let claim = self.state.claim(&key.namespace, &key.name)?;
-        let settings = self.settings_of(claim)?.clone();
+        let settings = self.settings_of(claim)?;
         match step(claim, &self.state, &settings, now) {
             Decision::Nothing(_) => None,
             Decision::Act(conclusion) => Some(self.act(key, conclusion)),
@@ -93,11 +111,11 @@ impl Provisioning {
         if !attempt.repeated {
             self.heard.insert(key.clone());
         }
+        let answer = self.backend().answer_now(&attempt.request, self.state.nodes());
         let claim = &attempt.request.claim;
-        if claim.metadata.annotation(names::ATTEMPT).is_none() {
+        if self.backend().is_far() && claim.metadata.annotation(names::ATTEMPT).is_none() {
             self.worker.executor.tell(started(claim, &settings));
         }
-        let answer = self.backend().answer_now(&attempt.request, self.state.nodes());
         let (worker, key) = (self.worker.clone(), key.clone());
         Work::Job(Box::pin(async move {
             worker.attempt(&key, *attempt, answer, &settings).await
@@ -107,14 +125,14 @@ impl Provisioning {
     fn step_volume(&self, key: &ObjectKey) -> Option<Work<Report>> {
         let volume = self.state.volume(&key.name)?;
         let settings = self.settings_of_volume(volume)?;
-        match reclaim(volume, &self.state, settings) {
+        match reclaim(volume, &self.state, &settings) {
             Reclaim::Nothing => None,
             Reclaim::Wait { because } => {
-                let event = delete_failed(volume, &because, settings);
+                let event = delete_failed(volume, &because, &settings);
                 Some(Work::Effects(vec![Effect::Event(event)]))
             }
             Reclaim::Act(actions) => {
-                let (volume, settings) = (volume.clone(), settings.clone());
+                let volume = volume.clone();
                 let (worker, key) = (self.worker.clone(), key.clone());
                 Some(Work::Job(Box::pin(async move {
                     let failed = |problem: &str| delete_failed(&volume, problem, &settings);

@@ -8,6 +8,7 @@ mod components;
 mod csi;
 mod kubeconfig;
 mod load;
+mod simulated;
 mod steps;
 mod tell;
 
@@ -33,6 +34,7 @@ use jiff::Timestamp;
 use kubeconfig::Kubeconfig;
 use load::Started;
 use serde_json::Value;
+use simulated::Simulated;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -132,6 +134,7 @@ async fn run(
     let how = How {
         scheduling,
         drivers: drivers(args, &client)?,
+        simulates_drivers: args.simulate_drivers,
         clock: Clock::default(),
     };
     start(&client, &chosen, how, &cancel, &mut parts);
@@ -152,7 +155,7 @@ async fn run(
 }
 
 /// Loads objects into an API server and starts every component on it, without a socket: a whole cluster in this process, which
-/// goes by one clock.
+/// goes by one clock. CSI drivers are simulated.
 ///
 /// # Errors
 /// If the server refuses an object.
@@ -170,6 +173,7 @@ pub async fn start_on(
     let how = How {
         scheduling,
         drivers: None,
+        simulates_drivers: true,
         clock,
     };
     start(&client, &chosen, how, cancel, &mut parts);
@@ -230,6 +234,8 @@ struct How {
     scheduling: scheduler::Options,
     /// The CSI drivers that node agents ask.
     drivers: Option<Drivers>,
+    /// Whether drivers that run nowhere are simulated.
+    simulates_drivers: bool,
     /// The time of day that all of them go by.
     clock: Clock,
 }
@@ -269,6 +275,13 @@ fn start(client: &Client, chosen: &Chosen, how: How, cancel: &CancellationToken,
         });
         let running = provisioner::run(client.clone(), options, cancel.clone());
         parts.spawn(async move { running.await.context("the provisioner") });
+    }
+    if chosen.has(Component::Provisioner) && how.simulates_drivers {
+        let simulated = Simulated::start(client, cancel, parts);
+        let mut options = provisioner::Options::others(berth_cluster::drivers::settings, simulated);
+        options.process = process(PROVISIONER_PATIENCE);
+        let running = provisioner::run(client.clone(), options, cancel.clone());
+        parts.spawn(async move { running.await.context("the simulated drivers") });
     }
     steps::start(client, chosen, how.drivers, how.clock, cancel, parts);
 }
