@@ -7,6 +7,7 @@
 //! - `explain POD says TEXT`: the report contains it.
 //! - `simulate POD runs on NODE`.
 //! - `simulate POD waits: TEXT`: it has no node, and the reason contains the text.
+//! - `simulate POD stays on NODE: TEXT`: it has the node and does not run, and the reason contains the text.
 //! - `simulate CLAIM has VOLUME`: they are bound.
 //! - `error TEXT`: neither command reads the file, and the message contains the text.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -126,6 +127,8 @@ fn simulated(outcome: &Value, object: &str, wanted: &str) -> Result<(), String> 
         text(&pod, "node") == node && text(&pod, "phase") == "Running"
     } else if let Some(reason) = wanted.strip_prefix("waits: ") {
         text(&pod, "node").is_empty() && text(&pod, "message").contains(reason)
+    } else if let Some((node, reason)) = wanted.strip_prefix("stays on ").and_then(|rest| rest.split_once(": ")) {
+        text(&pod, "node") == node && text(&pod, "phase") != "Running" && text(&pod, "message").contains(reason)
     } else if let Some(volume) = wanted.strip_prefix("has ") {
         text(&claim, "volume") == volume && text(&claim, "phase") == "Bound"
     } else {

@@ -92,7 +92,7 @@ pub(super) fn start(
     let steps = Steps {
         view: Objects::default(),
         // Names need not be the same in every run of a live cluster.
-        workloads: workloads.then(|| Workloads::new(Timestamp::now().as_nanosecond() as u64)),
+        workloads: workloads.then(|| Workloads::new(clock.now().as_nanosecond() as u64)),
         agents: agents.then(|| agent::Settings {
             heartbeats: true,
             ..agent::Settings::default()

@@ -1,0 +1,193 @@
+//! Plays a case with the components of `berth up` on the embedded API server, in this process and in virtual time.
+
+use crate::case::Case;
+use crate::picture::Picture;
+use berth::cli::{Cli, Command};
+use berth::input::{NoProgress, Source, read_all_values};
+use berth::simulate::scenario::read_file;
+use berth::up;
+use berth_apiserver::Server;
+use berth_apiserver::store::PageQuery;
+use berth_cluster::Objects;
+use berth_cluster::simulation::START;
+use berth_cluster::simulation::scenario::{Action, Drains, Scenario};
+use berth_core::effect::Effect;
+use berth_kube::api::Api;
+use berth_kube::clock::Clock;
+use berth_kube::executor::{Executor, Outcome};
+use berth_kube::recorder::recorder;
+use berth_kube::{CancellationToken, Client};
+use clap::Parser;
+use jiff::Timestamp;
+use std::ffi::OsStr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// A cluster in which nothing moved for so long has come to rest: longer than the scheduler leaves a pod alone that fits
+/// nowhere (five minutes), and than any backoff.
+const REST: Duration = Duration::from_secs(6 * 60);
+/// How often it is looked for something that moved, or for pods that may be evicted.
+const LOOK: Duration = Duration::from_secs(5);
+/// A cluster that never comes to rest is left after so long, as a simulation is.
+const LONGEST: Duration = Duration::from_secs(2 * 3600);
+
+/// The clock of the components for the API server.
+struct Stamps(Clock);
+
+impl berth_apiserver::Clock for Stamps {
+    fn now(&self) -> Timestamp {
+        self.0.now()
+    }
+}
+
+/// How the case ends; an error if it cannot be played.
+pub fn play(case: &Case) -> Result<Picture, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    runtime.block_on(run(case))
+}
+
+async fn run(case: &Case) -> Result<Picture, String> {
+    let arguments = [
+        OsStr::new("berth"),
+        OsStr::new("up"),
+        OsStr::new("-f"),
+        case.file.as_os_str(),
+    ];
+    let Command::Up(arguments) = Cli::parse_from(arguments).command else {
+        panic!("these are the arguments of up");
+    };
+    let scenario = case.scenario.as_deref().map(read_file).transpose();
+    let scenario = scenario.map_err(|error| error.to_string())?;
+    let mut objects = Vec::new();
+    let sources: Vec<Source> = arguments.filename.iter().map(|name| name.as_os_str().into()).collect();
+    read_all_values(&sources, &mut std::io::empty(), &mut NoProgress, &mut |object| {
+        objects.push(object);
+    })
+    .map_err(|error| error.to_string())?;
+    let scheduling = up::scheduler_options(&arguments).map_err(|error| error.to_string())?;
+    let clock = Clock::starting_at(START);
+    let server = Server::builder()
+        .service_accounts(true)
+        .clock(Arc::new(Stamps(clock)))
+        // A test that fails is to fail again.
+        .seed(1)
+        .build()
+        .unwrap();
+    let cancel = CancellationToken::new();
+    let mut parts = up::start_on(&server, objects, scheduling, clock, &cancel)
+        .await
+        .map_err(|error| error.to_string())?;
+    let mut cluster = Cluster::new(server, clock);
+    cluster.play(scenario.as_ref()).await;
+    let picture = Picture::of_live(&cluster.objects());
+    cancel.cancel();
+    while let Some(part) = parts.join_next().await {
+        part.expect("no part panics").expect("no part fails");
+    }
+    cluster.server.shutdown();
+    Ok(picture)
+}
+
+/// A cluster, and the hands of whoever does what a scenario says.
+struct Cluster {
+    server: Server,
+    clock: Clock,
+    executor: Executor,
+    drains: Drains,
+}
+
+impl Cluster {
+    fn new(server: Server, clock: Clock) -> Self {
+        let api = Api::new(Client::new(server.service(), "default"), "scenario");
+        // The effects of scenarios tell no events.
+        let (recorder, _) = recorder(api.clone(), "scenario", "scenario");
+        Self {
+            executor: Executor::new(api, recorder),
+            server,
+            clock,
+            drains: Drains::default(),
+        }
+    }
+
+    /// Plays the steps of a scenario, each at its time, and lets time pass until nothing moves any more.
+    async fn play(&mut self, scenario: Option<&Scenario>) {
+        for step in scenario.iter().flat_map(|scenario| &scenario.steps) {
+            let at = START.checked_add(step.at).expect("a time within the range");
+            while self.clock.now() < at {
+                self.look().await;
+            }
+            for action in &step.actions {
+                self.perform(action).await;
+            }
+        }
+        self.rest().await;
+    }
+
+    async fn perform(&mut self, action: &Action) {
+        let plan = action.plan(&self.objects()).expect("the scenario fits the cluster");
+        let done = self.carry_out(&plan.effects).await;
+        assert!(done.refused.is_none(), "{action:?}: {:?}", done.refused);
+        self.drains.follow(&plan);
+    }
+
+    async fn carry_out(&self, effects: &[Effect]) -> Outcome {
+        self.executor.carry_out(effects).await
+    }
+
+    /// Lets a little time pass, and evicts what may be evicted then.
+    async fn look(&mut self) {
+        tokio::time::sleep(LOOK).await;
+        if self.drains.nodes().next().is_none() {
+            return;
+        }
+        while let Some(effects) = self.drains.evict_next(&self.objects(), self.clock.now()) {
+            // Whatever is refused is tried again in the next round.
+            self.carry_out(&effects).await;
+        }
+    }
+
+    async fn rest(&mut self) {
+        let begin = Instant::now();
+        let (mut moved, mut last) = (begin, Vec::new());
+        while moved.elapsed() < REST && begin.elapsed() < LONGEST {
+            self.look().await;
+            let now = self.versions();
+            if now != last {
+                (moved, last) = (Instant::now(), now);
+            }
+        }
+    }
+
+    /// The version of everything that moves: heartbeats and events do not count.
+    fn versions(&self) -> Vec<u64> {
+        let store = self.server.store();
+        let tables = store.tables().into_iter();
+        let moving = tables.filter(|(table, _)| !["events", "leases.coordination.k8s.io"].contains(&&**table));
+        let pages = moving.map(|(table, _)| store.list(&table, &PageQuery::all("")).unwrap());
+        let versions = pages.flat_map(|page| {
+            page.objects
+                .into_iter()
+                .map(|object| object.version())
+                .collect::<Vec<_>>()
+        });
+        versions.collect()
+    }
+
+    /// Everything that the API server holds.
+    fn objects(&self) -> Objects {
+        let mut objects = Objects::default();
+        let store = self.server.store();
+        for (table, _) in store.tables() {
+            let page = store.list(&table, &PageQuery::all("")).unwrap();
+            for object in page.objects {
+                objects.insert(object.value());
+            }
+        }
+        objects
+    }
+}
