@@ -335,7 +335,13 @@ impl Run<'_> {
                 return Ok(());
             }
             Err(error) => {
-                let made = |found: &Value| found.pointer("/metadata/deletionTimestamp").is_some();
+                // One that is going already was to go sooner: that it goes does not tell whether it heard of that.
+                let at = |found: &Value, path: &str| found.pointer(path).and_then(Value::as_i64).unwrap_or_default();
+                let is_soon = |found: &Value, seconds| at(found, "/metadata/deletionGracePeriodSeconds") <= seconds;
+                let made = |found: &Value| {
+                    found.pointer("/metadata/deletionTimestamp").is_some()
+                        && delete.grace_seconds.is_none_or(|seconds| is_soon(found, seconds))
+                };
                 self.look_after(target, resource, &error, made).await
             }
         };

@@ -177,6 +177,28 @@ async fn a_namesake_is_another_object() {
     assert_eq!(refused.refusal, Refusal::Stale);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_removal_that_was_lost_is_not_taken_for_made_because_the_pod_is_going() {
+    let world = World::new();
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"},
+        "spec": {"nodeName": "n1", "containers": [{"name": "main", "image": "app"}]}});
+    world.cluster.create(&pod).await;
+    let target = world.target(Kind::Pod, "default", "p").await;
+    let outcome = world.executor.carry_out(&[delete(&target, Guard::Uid)]).await;
+    assert_eq!(outcome.refused, None);
+    let remove = [Effect::Delete(Delete {
+        target,
+        guard: Guard::Uid,
+        grace_seconds: Some(0),
+    })];
+    world.meet("DELETE", Verdict::Answer(StatusCode::BAD_GATEWAY, ""));
+    let refused = world.executor.carry_out(&remove).await.refused.unwrap();
+    assert!(matches!(refused.refusal, Refusal::Unavailable { in_doubt: true, .. }));
+    world.meet("DELETE", Verdict::Pass);
+    assert_eq!(world.executor.carry_out(&remove).await.refused, None);
+    assert!(world.cluster.get(Kind::Pod, "default", "p").await.is_none());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_write_whose_answer_is_lost_counts_if_it_was_made() {
     let (world, target) = World::with_claim().await;
