@@ -215,6 +215,8 @@ fn give_up(attempt: &Attempt, problem: &str, settings: &Settings) -> Vec<Action>
     let claim = &attempt.request.claim;
     let message = class_failed(&attempt.request.class, problem);
     let mut actions = vec![failed(claim, message, settings)];
-    actions.extend(forget(claim, attempt.node.as_deref()));
+    // A claim that has got another volume has no need of a node any more.
+    let node = attempt.node.as_deref().filter(|_| claim.spec.volume_name.is_empty());
+    actions.extend(forget(claim, node));
     actions
 }

@@ -44,8 +44,8 @@ pub fn reclaim(volume: &PersistentVolume, state: &State, settings: &Settings) ->
     }
     match volume.status.phase.as_str() {
         "Released" | "Failed" => {}
-        // Deleted by hand before anyone had it.
-        "Available" | "Pending" if volume.metadata.is_deleting() && volume.spec.claim_ref.is_none() => {}
+        // Deleted by hand before anyone had it: nobody binds a volume that is going, and its claim waits for another one.
+        "Available" | "Pending" if volume.metadata.is_deleting() && is_unclaimed(volume, state) => {}
         _ => {
             // An object that is going takes no finalizer any more.
             if volume.metadata.is_deleting() {
@@ -74,6 +74,14 @@ pub fn reclaim(volume: &PersistentVolume, state: &State, settings: &Settings) ->
     ];
     actions.extend(Change::ReleaseVolume.lower(&volume.metadata).map(Action::Api));
     Reclaim::Act(actions)
+}
+
+/// Whether no claim has a volume, as far as its claim is known. One that was not seen may be there all the same.
+fn is_unclaimed(volume: &PersistentVolume, state: &State) -> bool {
+    volume.spec.claim_ref.as_ref().is_none_or(|reference| {
+        let claim = state.claim(&reference.namespace, &reference.name);
+        claim.is_some_and(|claim| claim.metadata.uid == reference.uid && claim.spec.volume_name.is_empty())
+    })
 }
 
 /// Whether the driver of a node holds a volume. One that says of no volume where it is, holds none for certain.

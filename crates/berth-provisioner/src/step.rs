@@ -88,7 +88,7 @@ impl Attempt {
 pub enum Purpose {
     /// The claim needs it.
     Provision,
-    /// The claim is going, and a volume may exist: to learn its handle and delete it.
+    /// The claim is going, or has got another volume, and one may exist: to learn its handle and delete it.
     CleanUp,
 }
 
@@ -103,7 +103,7 @@ pub fn step(claim: &PersistentVolumeClaim, state: &State, settings: &Settings, n
         .finalizers
         .iter()
         .any(|one| one == names::ATTEMPT_FINALIZER);
-    let settled = if !claim.spec.volume_name.is_empty() {
+    let settled = if is_bound(claim) && !(recorded && is_bound_elsewhere(claim)) {
         Some(Idle::Bound)
     } else if state.volume(&volume_name(claim)).is_some() {
         Some(Idle::Provisioned)
@@ -116,6 +116,15 @@ pub fn step(claim: &PersistentVolumeClaim, state: &State, settings: &Settings, n
         Some(idle) => forget(claim, None).map_or(Decision::Nothing(idle), |forget| act(vec![forget], Then::Rest)),
         None => unsettled(claim, state, settings, recorded, now),
     }
+}
+
+fn is_bound(claim: &PersistentVolumeClaim) -> bool {
+    !claim.spec.volume_name.is_empty()
+}
+
+/// Whether the claim got another volume than the one that is made for it.
+fn is_bound_elsewhere(claim: &PersistentVolumeClaim) -> bool {
+    is_bound(claim) && claim.spec.volume_name != volume_name(claim)
 }
 
 fn unsettled(
@@ -344,7 +353,7 @@ fn ask(
         class.allowed_topologies = topologies;
     }
     let selected_node = intent.node.as_ref().and_then(|node| state.nodes().get(node)).cloned();
-    let purpose = if claim.metadata.is_deleting() {
+    let purpose = if claim.metadata.is_deleting() || is_bound_elsewhere(claim) {
         Purpose::CleanUp
     } else {
         Purpose::Provision

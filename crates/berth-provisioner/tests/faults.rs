@@ -50,6 +50,40 @@ async fn the_ordinary_way() {
     assert_eq!(world.cluster.of_kind("PersistentVolume").count(), 0);
 }
 
+#[tokio::test]
+async fn a_volume_that_is_deleted_before_its_claim_has_it_is_made_again() {
+    let mut world = one_claim(&[]).await;
+    let volume = world.cluster.of_kind("PersistentVolume").next().unwrap();
+    let name = volume["metadata"]["name"].as_str().unwrap().to_owned();
+    world.cluster.edit("PersistentVolume", "", &name, |volume| {
+        volume["status"]["phase"] = json!("Pending");
+    });
+    world.cluster.delete("PersistentVolume", "", &name);
+    world.provision().await;
+    assert!(world.driver.volumes().is_empty());
+    assert_eq!(world.cluster.of_kind("PersistentVolume").count(), 0);
+    world.rounds(1).await;
+    world.check_nothing_is_lost();
+    assert_eq!(world.bound(), 1);
+}
+
+#[tokio::test]
+async fn a_volume_that_nobody_heard_of_goes_when_its_claim_gets_another_one() {
+    let mut world = one_claim(&[Fault::DieAfter]).await;
+    assert!(annotation(&world, ATTEMPT).is_some() && !world.driver.volumes().is_empty());
+    world.cluster.edit("PersistentVolumeClaim", "default", "data", |claim| {
+        claim["spec"]["volumeName"] = json!("mine");
+    });
+    world.provision().await;
+    assert!(world.driver.volumes().is_empty());
+    assert_eq!(annotation(&world, ATTEMPT), None);
+    assert_eq!(
+        annotation(&world, SELECTED_NODE),
+        Some("n0"),
+        "it says where the claim is used"
+    );
+}
+
 /// Errors that are final: the record goes, the node is rejected, and the next one is tried.
 #[tokio::test]
 async fn final_errors_send_the_pod_elsewhere() {

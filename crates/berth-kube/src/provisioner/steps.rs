@@ -18,7 +18,7 @@ use berth_provisioner::settings::Settings;
 use berth_provisioner::state::State;
 use berth_provisioner::step::{Attempt, Decision, started, step};
 use jiff::Timestamp;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 
 /// Claims and volumes, and what is known of the rest.
@@ -29,6 +29,9 @@ pub(crate) struct Provisioning {
     state: State,
     /// Claims for which every answer of the backend was heard since the record was written.
     heard: FxHashSet<ObjectKey>,
+    /// The volume that may be being made for each claim in flight, and the uid of the one of that name that went meanwhile: an
+    /// answer from before must not bring it back.
+    making: FxHashMap<ObjectKey, (String, Option<String>)>,
     publishing: Option<Publishing>,
     /// All objects are known.
     complete: bool,
@@ -48,6 +51,7 @@ impl Provisioning {
             others,
             state: State::default(),
             heard: FxHashSet::default(),
+            making: FxHashMap::default(),
             publishing,
             complete: false,
         }
@@ -170,6 +174,14 @@ impl Provisioning {
         self.unbound(|claim| claim.selected_node() == Some(node))
     }
 
+    /// The steps that a claim bears on: its own, and that of its volume if somebody deletes that one.
+    fn of_claim(&self, claim: &PersistentVolumeClaim) -> Vec<ObjectKey> {
+        let volume = self.state.volume(&volume_name(claim));
+        let going = volume.filter(|volume| volume.metadata.is_deleting());
+        let volume = going.map(|volume| ObjectKey::volume(&volume.metadata.name));
+        std::iter::once(claim_key(claim)).chain(volume).collect()
+    }
+
     fn unbound(&self, wanted: impl Fn(&PersistentVolumeClaim) -> bool) -> Vec<ObjectKey> {
         let unbound = self.state.claims().filter(|claim| claim.spec.volume_name.is_empty());
         unbound.filter(|claim| wanted(claim)).map(claim_key).collect()
@@ -186,7 +198,7 @@ impl Reconciler for Provisioning {
             return Vec::new();
         }
         let keys = match &object {
-            Object::PersistentVolumeClaim(claim) => vec![claim_key(claim)],
+            Object::PersistentVolumeClaim(claim) => self.of_claim(claim),
             Object::PersistentVolume(volume) => {
                 self.volume_appeared(volume);
                 vec![ObjectKey::volume(&volume.metadata.name)]
@@ -239,17 +251,28 @@ impl Reconciler for Provisioning {
                     self.backend().forget(&volume);
                 }
             }
-            Kind::PersistentVolume => self.volume_vanished(name),
+            Kind::PersistentVolume => {
+                let gone = self.state.volume(name).map(|volume| volume.metadata.uid.clone());
+                for (_, uid) in self.making.values_mut().filter(|(making, _)| making == name) {
+                    uid.clone_from(&gone);
+                }
+                self.volume_vanished(name);
+            }
             Kind::StorageClass => self.publish(|publisher| publisher.class_removed(name)),
             Kind::CsiStorageCapacity => self.publish(|publisher| publisher.observe_deleted(namespace, name)),
             // A volume may have waited to be detached.
             Kind::VolumeAttachment => return self.state.detach(name).map(ObjectKey::volume).into_iter().collect(),
             _ => {}
         }
+        let claim = match kind {
+            Kind::PersistentVolume => self.state.volume(name).and_then(claim_of),
+            _ => None,
+        };
         self.state.remove(kind, namespace, name);
         match kind {
             Kind::Node | Kind::CsiNode => self.node_changed(name),
-            _ => Vec::new(),
+            // One that went before its claim had it is made again.
+            _ => claim.into_iter().collect(),
         }
     }
 
@@ -259,6 +282,7 @@ impl Reconciler for Provisioning {
         };
         let wanted = match &object {
             _ if self.metadata(&answer.key).is_some() => true,
+            _ if self.making.values().any(|(_, gone)| gone.as_ref() == Some(&answer.uid)) => false,
             // One that was just made is not known yet; its claim is.
             Object::PersistentVolume(volume) => volume.spec.claim_ref.as_ref().is_some_and(|claim| {
                 let known = self.state.claim(&claim.namespace, &claim.name);
@@ -297,6 +321,19 @@ impl Reconciler for Provisioning {
             _ => None,
         };
         work.unwrap_or_else(|| Work::Effects(Vec::new()))
+    }
+
+    fn begun(&mut self, touched: &[ObjectKey]) {
+        for key in touched {
+            if let Some(claim) = self.state.claim(&key.namespace, &key.name) {
+                self.making.insert(key.clone(), (volume_name(claim), None));
+            }
+        }
+    }
+
+    fn ended(&mut self, touched: &[ObjectKey]) -> Vec<ObjectKey> {
+        touched.iter().for_each(|key| drop(self.making.remove(key)));
+        Vec::new()
     }
 
     fn reported(&mut self, key: &ObjectKey, report: Report) {
@@ -343,6 +380,11 @@ impl Reconciler for Provisioning {
             metrics.capacity_published.set(count(publishing.publisher.published()));
         }
     }
+}
+
+/// The claim that a volume is for.
+fn claim_of(volume: &PersistentVolume) -> Option<ObjectKey> {
+    volume.spec.claim_ref.as_ref().map(ObjectKey::referred)
 }
 
 fn claim_key(claim: &PersistentVolumeClaim) -> ObjectKey {
