@@ -10,7 +10,7 @@
 
 use crate::cluster::{Cluster, Lifted, PodId};
 use crate::diagnose::{Diagnosis, NO_VICTIMS, NOT_HELPFUL};
-use crate::framework::{Code, Refusal};
+use crate::framework::{Code, PluginName, PluginSet, Refusal};
 use crate::nominated::Question;
 use berth_core::nodes::NodeId;
 use std::cmp::Reverse;
@@ -24,8 +24,8 @@ const ENOUGH_CANDIDATES: usize = 100;
 pub enum Preemption {
     /// It is not tried, and why if that is to be said.
     NotTried(Option<String>),
-    /// No eviction would help, and why.
-    Helpless(String),
+    /// No eviction would help, and why: these plugins refuse the pod even where all pods that are less important are gone.
+    Helpless(String, PluginSet),
     /// These pods have to go.
     Evict(Candidate),
 }
@@ -54,6 +54,7 @@ pub fn preempt(cluster: &mut Cluster, question: &Question<'_>, diagnosis: &Diagn
     let enough = ENOUGH_CANDIDATES.max(resolvable.count() / 10);
     let mut candidates = Vec::new();
     let mut reasons = Vec::new();
+    let mut refused_by = PluginSet::default();
     if diagnosis.early.is_some() {
         reasons.resize(diagnosis.node_count, NOT_HELPFUL.to_owned());
     }
@@ -71,7 +72,10 @@ pub fn preempt(cluster: &mut Cluster, question: &Question<'_>, diagnosis: &Diagn
         }
         match dry_run(cluster, question, *node) {
             Ok(candidate) => candidates.push(candidate),
-            Err(why) => reasons.extend(why),
+            Err((why, plugin)) => {
+                reasons.extend(why);
+                plugin.into_iter().for_each(|plugin| refused_by.insert(plugin));
+            }
         }
         let harmless = |candidate: &Candidate| candidate.violations == 0;
         if candidates.len() >= enough && candidates.iter().any(harmless) {
@@ -80,7 +84,7 @@ pub fn preempt(cluster: &mut Cluster, question: &Question<'_>, diagnosis: &Diagn
     }
     match best(cluster, candidates) {
         Some(candidate) => Preemption::Evict(candidate),
-        None => Preemption::Helpless(diagnosis.preemption_refusal(reasons)),
+        None => Preemption::Helpless(diagnosis.preemption_refusal(reasons), refused_by),
     }
 }
 
@@ -111,14 +115,18 @@ struct Lesser {
     lifted: Option<Lifted>,
 }
 
+/// Why evicting does not help, and who refuses the pod all the same.
+type Hopeless = (Vec<String>, Option<PluginName>);
+
 /// The victims on a node, or the reasons why evicting does not help there. The cluster is as before afterwards.
-fn dry_run(cluster: &mut Cluster, question: &Question<'_>, node: NodeId) -> Result<Candidate, Vec<String>> {
+fn dry_run(cluster: &mut Cluster, question: &Question<'_>, node: NodeId) -> Result<Candidate, Hopeless> {
+    let hopeless = |refusal: &Refusal| (words(refusal), Some(refusal.plugin));
     let mut lesser = lesser_pods(cluster, question, node);
     if lesser.is_empty() {
-        return Err(vec![NO_VICTIMS.to_owned()]);
+        return Err((vec![NO_VICTIMS.to_owned()], None));
     }
     if let Some(refusal) = question.lasting_refusal(cluster, node) {
-        return Err(words(&refusal));
+        return Err(hopeless(&refusal));
     }
     for pod in &mut lesser {
         pod.lifted = cluster.lift(pod.pod);
@@ -140,8 +148,8 @@ fn dry_run(cluster: &mut Cluster, question: &Question<'_>, node: NodeId) -> Resu
         }
     }
     match refusal {
-        Some(refusal) => Err(words(&refusal)),
-        None if candidate.victims.is_empty() => Err(vec![NO_VICTIMS.to_owned()]),
+        Some(refusal) => Err(hopeless(&refusal)),
+        None if candidate.victims.is_empty() => Err((vec![NO_VICTIMS.to_owned()], None)),
         None => Ok(candidate),
     }
 }

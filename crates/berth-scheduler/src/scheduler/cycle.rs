@@ -88,11 +88,15 @@ impl Scheduler {
             return;
         }
         self.counts.unschedulable += 1;
-        if let Some(preemption) = self.make_room(key, diagnosis, now) {
+        let (preemption, refused_too) = self.make_room(key, diagnosis, now);
+        if let Some(preemption) = preemption {
             message = format!("{message} {preemption}");
         }
         self.say(key, Outcome::Unschedulable, message);
-        self.queue.refused(key, refused_by(diagnosis), now);
+        let mut refused_by = refused_by(diagnosis);
+        // What they wait for could let the pod make room for itself.
+        refused_too.iter().for_each(|plugin| refused_by.insert(plugin));
+        self.queue.refused(key, refused_by, now);
     }
 
     /// An event: wakes the sleeping pods that it could help.
@@ -102,6 +106,7 @@ impl Scheduler {
             queue,
             profiles,
             pods,
+            nominations,
             ..
         } = self;
         let could_help = |refused_by| event.could_help(refused_by);
@@ -128,6 +133,13 @@ impl Scheduler {
             };
             match refusal_on(cluster, &pod.compiled, profile, refused_by, node) {
                 None | Some((_, Code::Error)) => Rousing::Wake,
+                // Whoever is promised room waits for it. Others can make room for themselves, if that would be enough now.
+                Some((_, Code::Unschedulable))
+                    if nominations.get(key).is_none()
+                        && fits_without_lesser(cluster, &pod.compiled, profile, refused_by, node) =>
+                {
+                    Rousing::Wake
+                }
                 Some((plugin, _)) if refused_by.contains(plugin) => Rousing::SleepOn,
                 Some((plugin, _)) => Rousing::RefusedToo(plugin),
             }
@@ -160,6 +172,28 @@ fn refusal_on(
                 state.filter(cluster, node).map(|refusal| (plugin, refusal.code))
             }
         })
+}
+
+/// Whether a node would take a pod if the pods there went that are less important.
+fn fits_without_lesser(
+    cluster: &mut Cluster,
+    pod: &Pod,
+    profile: &Profile,
+    refused_by: PluginSet,
+    node: NodeId,
+) -> bool {
+    let priority = pod.footprint.priority;
+    let lowest = cluster.pods().lowest_priority();
+    if pod.never_preempts || lowest.is_none_or(|lowest| lowest >= priority) {
+        return false;
+    }
+    let on_node = cluster.pods().of_node(cluster.nodes().name(node));
+    let lesser = on_node.filter(|(_, running)| running.footprint.priority < priority);
+    let lesser: Vec<_> = lesser.map(|(pod, _)| pod).collect();
+    let lifted: Vec<_> = lesser.into_iter().filter_map(|pod| cluster.lift(pod)).collect();
+    let fits = !lifted.is_empty() && refusal_on(cluster, pod, profile, refused_by, node).is_none();
+    lifted.into_iter().for_each(|lifted| cluster.put_back(lifted));
+    fits
 }
 
 /// The plugins whose refusals keep a pod from running.

@@ -12,7 +12,7 @@ use super::{Effect, Outcome, PendingPod, PodRef, Scheduler, Write, WriteOutcome}
 use crate::cluster::Cluster;
 use crate::diagnose::Diagnosis;
 use crate::events::ClusterEvent;
-use crate::framework::Code;
+use crate::framework::{Code, PluginSet};
 use crate::nominated::{Nominated, Question};
 use crate::preemption::{Candidate, Preemption, preempt};
 use crate::queue::Place;
@@ -90,15 +90,36 @@ pub(super) fn nominated<'a>(
 }
 
 impl Scheduler {
-    /// Tries to make room for a refused pod. Returns what is to be said about it.
-    pub(super) fn make_room(&mut self, key: &PodKey, diagnosis: &Diagnosis, now: Duration) -> Option<String> {
+    /// Tries to make room for a refused pod. Returns what is to be said about it, and who would refuse it even if others went.
+    pub(super) fn make_room(
+        &mut self,
+        key: &PodKey,
+        diagnosis: &Diagnosis,
+        now: Duration,
+    ) -> (Option<String>, PluginSet) {
         if diagnosis.node_count == 0 {
             // There is nobody to evict, and nothing to say about it.
             self.withdraw(key, now);
-            return None;
+            return (None, PluginSet::default());
         }
+        match self.preemption(key, diagnosis) {
+            None => (None, PluginSet::default()),
+            Some(Preemption::NotTried(message)) => (message, PluginSet::default()),
+            Some(Preemption::Helpless(message, refused_by)) => {
+                self.withdraw(key, now);
+                (Some(message), refused_by)
+            }
+            Some(Preemption::Evict(candidate)) => {
+                self.evict(key, &candidate, now);
+                (None, PluginSet::default())
+            }
+        }
+    }
+
+    fn preemption(&mut self, key: &PodKey, diagnosis: &Diagnosis) -> Option<Preemption> {
         if self.waits_for_victims(key, diagnosis) {
-            return Some("preemption: not eligible due to a terminating pod on the nominated node.".to_owned());
+            let message = "preemption: not eligible due to a terminating pod on the nominated node.";
+            return Some(Preemption::NotTried(Some(message.to_owned())));
         }
         let pod = self.pods.get(key)?;
         let question = Question {
@@ -107,17 +128,7 @@ impl Scheduler {
             states: &self.scratch.states,
             nominated: &nominated(&self.nominations, &self.pods, &self.cluster, key),
         };
-        match preempt(&mut self.cluster, &question, diagnosis) {
-            Preemption::NotTried(message) => message,
-            Preemption::Helpless(message) => {
-                self.withdraw(key, now);
-                Some(message)
-            }
-            Preemption::Evict(candidate) => {
-                self.evict(key, &candidate, now);
-                None
-            }
-        }
+        Some(preempt(&mut self.cluster, &question, diagnosis))
     }
 
     /// Whether victims still leave the node on which room is made for a pod, and the node is of use when they are gone.

@@ -171,6 +171,45 @@ fn nobody_is_evicted_for_want_of_a_volume() {
 }
 
 #[test]
+fn a_pod_is_woken_by_room_that_is_enough_with_that_of_lesser_ones() {
+    let mut world = World::of([
+        node("n1"),
+        sized("equal", 2).priority(10).on("n1"),
+        sized("urgent", 3).priority(10),
+    ]);
+    world.settle();
+    world.create([sized("lesser", 2)]);
+    world.settle();
+    world.assert_on("default/lesser", "n1");
+    assert!(victims(&world).is_empty());
+    world.api.delete(Kind::Pod, "default/equal");
+    world.settle();
+    world.advance(11);
+    assert_eq!(victims(&world), ["default/lesser"]);
+    world.assert_on("default/urgent", "n1");
+}
+
+#[test]
+fn a_pod_that_lacks_room_and_a_volume_is_woken_by_the_volume() {
+    let mut urgent = sized("urgent", 4).priority(10);
+    urgent["spec"]["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
+    let mut world = World::of([
+        node("n1"),
+        local_class(),
+        sized("lesser", 4).on("n1"),
+        claim("data", "local", 5),
+        urgent,
+    ]);
+    world.settle();
+    assert!(victims(&world).is_empty());
+    world.create([volume("pv1", "local", 10).on("n1")]);
+    world.settle();
+    world.advance(11);
+    assert_eq!(victims(&world), ["default/lesser"]);
+    world.assert_on("default/urgent", "n1");
+}
+
+#[test]
 fn eviction_happens_only_where_the_volume_is() {
     let mut urgent = sized("urgent", 4).priority(10);
     urgent["spec"]["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);

@@ -38,10 +38,10 @@ pub(super) fn refusal(
     };
     match preempt(cluster, &question, &diagnosis) {
         Preemption::Evict(candidate) => (message, Some(report(cluster, &candidate))),
-        Preemption::NotTried(Some(words)) | Preemption::Helpless(words) if all > 0 => {
+        Preemption::NotTried(Some(words)) | Preemption::Helpless(words, _) if all > 0 => {
             (format!("{message} {words}"), None)
         }
-        Preemption::NotTried(_) | Preemption::Helpless(_) => (message, None),
+        Preemption::NotTried(_) | Preemption::Helpless(..) => (message, None),
     }
 }
 
