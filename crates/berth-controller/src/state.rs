@@ -601,7 +601,8 @@ fn fits_reserved(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bo
         && !modes_differ(claim, volume)
         && attributes_class(claim.spec.volume_attributes_class_name.as_ref())
             == attributes_class(volume.spec.volume_attributes_class_name.as_ref())
-        && !volume.metadata.is_deleting()
+        // A binding that was begun is ended: the volume stays for as long as its claim does.
+        && (!volume.metadata.is_deleting() || volume.status.phase == "Bound")
 }
 
 fn fits_free(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {

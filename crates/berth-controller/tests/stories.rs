@@ -161,6 +161,25 @@ fn a_claim_waits_until_a_volume_that_fits_comes() {
 }
 
 #[test]
+fn a_binding_that_was_begun_is_ended_though_the_volume_is_deleted_meanwhile() {
+    let going = |name: &str, phase: &str| {
+        volume(name, "now", 5)
+            .claimed_by("c")
+            .with("/status/phase", phase)
+            .with("/metadata/deletionTimestamp", "2026-01-01T00:00:00Z")
+            .with("/metadata/finalizers", json!(["example.com/backend"]))
+    };
+    Story::new()
+        .create(going("free", "Available"))
+        .create(claim("c", "now", 5))
+        .claim("c", "Pending", "");
+    Story::new()
+        .create(going("begun", "Bound"))
+        .create(claim("c", "now", 5))
+        .claim("c", "Bound", "begun");
+}
+
+#[test]
 fn without_class_and_volume_the_binding_fails() {
     Story::new()
         .create(claim("c", "", 1))
