@@ -141,6 +141,8 @@ impl Scheduler {
                     Rousing::Wake
                 }
                 Some((plugin, _)) if refused_by.contains(plugin) => Rousing::SleepOn,
+                // It cannot use the room that it is promised, and has to say so.
+                Some(_) if nominations.get(key).is_some() => Rousing::Wake,
                 Some((plugin, _)) => Rousing::RefusedToo(plugin),
             }
         });
