@@ -1,0 +1,90 @@
+//! What the simulator sees of a component: news in, jobs out.
+
+use crate::executor::Outcome;
+use crate::mutation::Mutation;
+use crate::port::{Job, Port};
+use crate::world::{Doc, Millis};
+use berth_provisioner::answer::Then;
+use berth_provisioner::request::FailureKind;
+use berth_scheduler::queue::PodKey;
+use berth_scheduler::scheduler::{Effect, Scheduler, WriteId, WriteOutcome};
+use jiff::Timestamp;
+use std::future::Future;
+use std::rc::Rc;
+
+/// One change to the objects of a kind, as a watch brings it.
+#[derive(Clone, Debug)]
+pub(crate) enum News {
+    Applied(Rc<Doc>),
+    /// Namespace, name and uid.
+    Removed(String, String, String),
+}
+
+/// What a provisioner's job brings back beside the outcome of its effects.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) then: Option<Then>,
+    pub(crate) failure: Option<FailureKind>,
+}
+
+/// What a job brings back.
+#[derive(Debug)]
+pub(crate) enum Finished {
+    /// A list of effects, or what a provisioner did.
+    Keyed(Outcome, Option<Report>),
+    /// An effect of the scheduler: the write that it waits for, and the pod whose effects keep their order.
+    Scheduling(Option<(WriteId, WriteOutcome)>, Option<PodKey>),
+}
+
+/// The number of a job within its process.
+pub(crate) type JobId = u64;
+
+/// What a component is given for one turn.
+pub(crate) struct Turn {
+    /// By a clock that only tells how much time has passed.
+    pub(crate) now: Millis,
+    /// What the clock on the wall of its machine says.
+    pub(crate) wall: Timestamp,
+    /// Every kind was listed.
+    pub(crate) complete: bool,
+    pub(crate) next_job: JobId,
+    /// The bug that is switched on.
+    pub(crate) mutation: Option<Mutation>,
+    /// The jobs that it starts.
+    pub(crate) spawned: Vec<(JobId, Job<Finished>)>,
+    /// What a scheduler decided.
+    pub(crate) decided: Vec<Effect>,
+}
+
+impl Turn {
+    pub(crate) fn spawn<F>(&mut self, work: impl FnOnce(Port) -> F) -> JobId
+    where
+        F: Future<Output = Finished> + 'static,
+    {
+        self.next_job += 1;
+        self.spawned.push((self.next_job, Job::new(self.mutation, work)));
+        self.next_job
+    }
+
+    pub(crate) fn has(&self, mutation: Mutation) -> bool {
+        self.mutation == Some(mutation)
+    }
+}
+
+/// A component with its memory.
+pub(crate) trait Component {
+    /// Takes in what a watch brings.
+    fn take(&mut self, kind: &'static str, news: Vec<News>, turn: &mut Turn);
+    /// Every kind was listed for the first time.
+    fn complete(&mut self) {}
+    /// A job is done.
+    fn finish(&mut self, job: JobId, finished: Finished, turn: &mut Turn);
+    /// Does what there is to do.
+    fn run(&mut self, turn: &mut Turn);
+    /// When there is something to do, if nothing else happens.
+    fn wake(&self) -> Option<Millis>;
+    /// The scheduler, if it is one.
+    fn scheduler(&self) -> Option<&Scheduler> {
+        None
+    }
+}

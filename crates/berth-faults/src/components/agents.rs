@@ -1,0 +1,74 @@
+//! The node agents.
+
+use super::workloads::{insert, version, work};
+use crate::keyed::{Steps, Version, Work};
+use crate::world::Doc;
+use berth_cluster::agent::{self, Mode};
+use berth_cluster::{Objects, Step, View, field, key_of};
+use berth_core::effect::ObjectKey;
+use jiff::Timestamp;
+
+/// The view of all node agents. They watch pods, nodes, claims and volumes.
+#[derive(Default)]
+pub(crate) struct Agents {
+    view: Objects,
+}
+
+impl Agents {
+    fn pods_on(&self, node: &str) -> Vec<ObjectKey> {
+        self.view.pods_on(node).map(key_of).collect()
+    }
+
+    /// Pods that an object concerns: claims and volumes may be what those wait for that do not run yet.
+    fn concerned(&self, doc: &Doc) -> Vec<ObjectKey> {
+        match &*doc.key.kind {
+            "Pod" if !doc.text("/spec/nodeName").is_empty() => vec![doc.key.clone()],
+            "Node" => self.pods_on(&doc.key.name),
+            "PersistentVolumeClaim" | "PersistentVolume" => {
+                let pods = self.view.of_kind("Pod");
+                let waits = pods.filter(|pod| {
+                    !field::text(pod, "/spec/nodeName").is_empty() && field::text(pod, "/status/phase") == "Pending"
+                });
+                waits.map(key_of).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl Steps for Agents {
+    fn apply(&mut self, doc: &Doc) -> Vec<ObjectKey> {
+        match insert(&mut self.view, doc) {
+            true => self.concerned(doc),
+            false => Vec::new(),
+        }
+    }
+
+    fn remove(&mut self, key: &ObjectKey) -> Vec<ObjectKey> {
+        self.view.remove(key);
+        match &*key.kind {
+            "Node" => self.pods_on(&key.name),
+            _ => Vec::new(),
+        }
+    }
+
+    fn answered(&mut self, doc: &Doc) -> Vec<ObjectKey> {
+        self.apply(doc)
+    }
+
+    fn version(&self, key: &ObjectKey) -> Option<Version> {
+        version(&self.view, key)
+    }
+
+    fn step(&mut self, key: &ObjectKey, now: Timestamp) -> Work {
+        let step = match self.view.find(key) {
+            Some(pod) if key.kind == "Pod" => {
+                let node = self.view.get("Node", "", field::text(pod, "/spec/nodeName"));
+                let mode = node.and_then(Mode::of_node).unwrap_or_default();
+                agent::pod_step(&self.view, pod, mode, &agent::Settings::default(), now)
+            }
+            _ => Step::default(),
+        };
+        work(key, step)
+    }
+}

@@ -1,0 +1,61 @@
+//! The volume controller.
+
+use crate::keyed::{Steps, Version, Work};
+use crate::world::Doc;
+use berth_controller::{Protection, Settings, State, sync};
+use berth_core::effect::ObjectKey;
+use jiff::Timestamp;
+
+/// Claims, volumes, and what is known of the rest.
+pub(crate) struct Volumes {
+    state: State,
+    settings: Settings,
+}
+
+impl Volumes {
+    pub(crate) fn new() -> Self {
+        let mut state = State::default();
+        state.set_delay_announced(true);
+        let settings = Settings {
+            protection: Protection::Bound,
+            ..Settings::embedded()
+        };
+        Self { state, settings }
+    }
+}
+
+impl Steps for Volumes {
+    fn apply(&mut self, doc: &Doc) -> Vec<ObjectKey> {
+        doc.object()
+            .map_or_else(Vec::new, |object| self.state.apply(object.clone()))
+    }
+
+    fn remove(&mut self, key: &ObjectKey) -> Vec<ObjectKey> {
+        self.state.remove(key)
+    }
+
+    fn answered(&mut self, doc: &Doc) -> Vec<ObjectKey> {
+        // One that is not known may be gone again already, and nothing would tell.
+        match self.state.metadata(&doc.key) {
+            Some(_) => self.apply(doc),
+            None => Vec::new(),
+        }
+    }
+
+    fn version(&self, key: &ObjectKey) -> Option<Version> {
+        let metadata = self.state.metadata(key)?;
+        Some((metadata.uid.clone(), metadata.resource_version.clone()))
+    }
+
+    fn step(&mut self, key: &ObjectKey, _now: Timestamp) -> Work {
+        Work::Effects(sync(key, &self.state, &self.settings))
+    }
+
+    fn begun(&mut self, touched: &[ObjectKey]) {
+        touched.iter().for_each(|key| self.state.hold(key));
+    }
+
+    fn ended(&mut self, touched: &[ObjectKey]) -> Vec<ObjectKey> {
+        touched.iter().filter_map(|key| self.state.unhold(key)).collect()
+    }
+}

@@ -1,0 +1,13 @@
+//! The components, each around the steps that run in live clusters.
+
+mod agents;
+mod controller;
+mod provisioner;
+mod scheduler;
+mod workloads;
+
+pub(crate) use agents::Agents;
+pub(crate) use controller::Volumes;
+pub(crate) use provisioner::{BUILTIN, DRIVER, Provisioning};
+pub(crate) use scheduler::Scheduling;
+pub(crate) use workloads::WorkloadSteps;

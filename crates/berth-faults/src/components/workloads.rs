@@ -1,0 +1,107 @@
+//! The workload controllers, and who watches over nodes.
+
+use crate::keyed::{Steps, Version, Work};
+use crate::world::Doc;
+use berth_cluster::names::NODE_LEASES;
+use berth_cluster::workloads::{self, Workloads};
+use berth_cluster::{Objects, Step, View, disruption, field, key_for, key_of, lifecycle};
+use berth_core::effect::{Effect, ObjectKey, When};
+use jiff::Timestamp;
+use serde_json::Value;
+
+/// The view of workload controllers.
+pub(crate) struct WorkloadSteps {
+    view: Objects,
+    workloads: Workloads,
+}
+
+impl WorkloadSteps {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            view: Objects::default(),
+            workloads: Workloads::new(seed),
+        }
+    }
+
+    /// Whom an object concerns that came, changed or went.
+    fn concerned(&self, object: &Value) -> Vec<ObjectKey> {
+        let mut keys = workloads::concerned(&self.view, object);
+        match field::kind(object) {
+            "PodDisruptionBudget" | "Node" => keys.push(key_of(object)),
+            "Pod" => {
+                let budgets = self.view.of_kind("PodDisruptionBudget");
+                keys.extend(budgets.filter(|budget| disruption::covers(budget, object)).map(key_of));
+                let node = field::text(object, "/spec/nodeName");
+                if !node.is_empty() {
+                    keys.push(key_for("Node", "", node));
+                }
+            }
+            "Lease" if field::namespace(object) == NODE_LEASES => keys.push(key_for("Node", "", field::name(object))),
+            _ => {}
+        }
+        keys
+    }
+}
+
+/// A step of embedded components as work.
+pub(super) fn work(key: &ObjectKey, step: Step) -> Work {
+    let mut effects = step.effects;
+    effects.extend(step.wake.map(|wake| Effect::LookAgain {
+        key: key.clone(),
+        when: When::At(wake),
+    }));
+    Work::Effects(effects)
+}
+
+/// Puts a state of an object into a view. Says whether it is news.
+pub(super) fn insert(view: &mut Objects, doc: &Doc) -> bool {
+    let before = version(view, &doc.key);
+    view.insert(doc.value.clone());
+    version(view, &doc.key) != before
+}
+
+pub(super) fn version(view: &Objects, key: &ObjectKey) -> Option<Version> {
+    let found = view.find(key)?;
+    let version = field::text(found, "/metadata/resourceVersion");
+    Some((field::uid(found).to_owned(), version.to_owned()))
+}
+
+impl Steps for WorkloadSteps {
+    fn apply(&mut self, doc: &Doc) -> Vec<ObjectKey> {
+        match insert(&mut self.view, doc) {
+            true => self.concerned(&doc.value),
+            false => Vec::new(),
+        }
+    }
+
+    fn remove(&mut self, key: &ObjectKey) -> Vec<ObjectKey> {
+        match self.view.remove(key) {
+            Some(gone) => self.concerned(&gone),
+            None => Vec::new(),
+        }
+    }
+
+    fn answered(&mut self, doc: &Doc) -> Vec<ObjectKey> {
+        self.apply(doc)
+    }
+
+    fn version(&self, key: &ObjectKey) -> Option<Version> {
+        version(&self.view, key)
+    }
+
+    fn step(&mut self, key: &ObjectKey, now: Timestamp) -> Work {
+        let step = match &*key.kind {
+            "PodDisruptionBudget" => {
+                let budget = self.view.find(key);
+                let effect = budget.and_then(|budget| disruption::step(&self.view, budget, now));
+                Step {
+                    effects: effect.into_iter().collect(),
+                    wake: None,
+                }
+            }
+            "Node" => lifecycle::step(&self.view, &key.name, now),
+            _ => self.workloads.reconcile(&self.view, key, now),
+        };
+        work(key, step)
+    }
+}

@@ -1,0 +1,453 @@
+//! Looks at every order in which messages can arrive, for a cluster so small that there is an end to them.
+//!
+//! Two schedulers that both believe to lead, a volume controller, pods with claims for local volumes, and a user. A step is the arrival of one
+//! message: a change at a watch, a request at the server, an answer at its sender, or what the user does. What a component
+//! knows follows from what it was told, in order; so two paths on which everybody was told the same, and which leave the same
+//! objects, are one state. Times pass only when no message is under way.
+
+use crate::component::{Component, Finished, JobId, Turn};
+use crate::invariants::Always;
+use crate::objects;
+use crate::port::{ApiError, Reply, Request};
+use crate::process::{Process, Role, Running};
+use crate::simulator::Author;
+use crate::story::Action;
+use crate::user;
+use crate::world::{Doc, KINDS, Millis, World, wall};
+use berth_cluster::field;
+use berth_core::effect::Effect;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::task::Poll;
+
+/// Longer than a binding may take, and shorter than a forgotten pod sleeps.
+const LONGEST_WAIT: Millis = 700_000;
+/// How often time may pass before a path ends: more than any backoff needs.
+const MOST_TICKS: usize = 16;
+
+/// What is looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scenario {
+    /// How many schedulers there are.
+    pub schedulers: usize,
+    /// How many pods there are, each with a claim of its own.
+    pub pods: usize,
+    /// What the user does, at any time: nothing, or one of these.
+    user: Vec<Action>,
+}
+
+impl Scenario {
+    /// So many schedulers and pods. The user deletes or labels a pod, deletes a claim, or reserves a volume.
+    #[must_use]
+    pub fn new(schedulers: usize, pods: usize, has_user: bool) -> Self {
+        let user = [
+            Action::DeletePod { pod: POD },
+            Action::LabelPod { pod: POD },
+            Action::DeleteClaim { claim: CLAIM },
+            Action::Prebind {
+                volume: 0,
+                claim: OTHER_CLAIM,
+            },
+        ];
+        Self {
+            schedulers,
+            pods,
+            user: if has_user { user.to_vec() } else { Vec::new() },
+        }
+    }
+}
+
+/// The pod with one claim for a local volume, its claim, and the claim of the second pod.
+const POD: usize = 1;
+const CLAIM: usize = 0;
+const OTHER_CLAIM: usize = 4;
+
+/// What was looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Explored {
+    /// States that differ.
+    pub states: usize,
+    /// Messages that arrived.
+    pub steps: usize,
+    /// Ends of paths at which nothing was under way.
+    pub ends: usize,
+    /// Every state was looked at.
+    pub complete: bool,
+    /// What went wrong, after which messages.
+    pub failure: Option<(Vec<String>, String)>,
+}
+
+/// One thing that can happen next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Choice {
+    Deliver { process: usize, kind: usize },
+    Serve { process: usize, job: JobId },
+    Answer { process: usize, job: JobId },
+    User(usize),
+    Tick,
+}
+
+/// Looks at all states, or at so many.
+#[must_use]
+pub fn explore(scenario: &Scenario, most: usize) -> Explored {
+    let mut explored = Explored {
+        complete: true,
+        ..Explored::default()
+    };
+    let mut seen = BTreeSet::new();
+    // Paths that are still to be followed: what happens, in order.
+    let mut open: Vec<Vec<Choice>> = vec![Vec::new()];
+    while let Some(mut path) = open.pop() {
+        let mut system = System::new(scenario);
+        path.iter().for_each(|choice| system.happen(*choice));
+        loop {
+            if let Some(why) = system.failure.clone().or_else(|| system.wrong_at_the_end()) {
+                explored.failure = Some((path.iter().map(|choice| system.words(*choice)).collect(), why));
+                return explored;
+            }
+            if !seen.insert(system.fingerprint()) {
+                break;
+            }
+            explored.states = seen.len();
+            if explored.states >= most {
+                explored.complete = false;
+                return explored;
+            }
+            let choices = system.choices();
+            let Some((first, others)) = choices.split_first() else {
+                explored.ends += 1;
+                break;
+            };
+            for other in others {
+                let mut branch = path.clone();
+                branch.push(*other);
+                open.push(branch);
+            }
+            explored.steps += choices.len();
+            path.push(*first);
+            system.happen(*first);
+        }
+    }
+    explored
+}
+
+/// A request under way.
+struct Pending {
+    request: Request,
+    reply: Option<Reply>,
+}
+
+struct System {
+    world: World,
+    processes: Vec<Process>,
+    pending: BTreeMap<(usize, JobId), Pending>,
+    /// What each process was told, in order, as one number.
+    told: Vec<u64>,
+    user: Vec<Action>,
+    ticks: usize,
+    always: Always,
+    failure: Option<String>,
+}
+
+impl System {
+    fn new(scenario: &Scenario) -> Self {
+        let mut world = World::default();
+        let mut all = vec![objects::class("local"), objects::node("n1"), objects::node("n2")];
+        all.extend([objects::volume(0), objects::volume(1)]);
+        let mut second = objects::pod(POD);
+        field::set(&mut second, &["metadata", "name"], "p0".into());
+        second["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"] = crate::story::claim(OTHER_CLAIM).into();
+        let pods = [objects::pod(POD), second];
+        let claims = [objects::claim(CLAIM), objects::claim(OTHER_CLAIM)];
+        all.push(
+            serde_json::json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+                "metadata": {"name": "high"}, "value": 10}),
+        );
+        for (claim, pod) in claims.into_iter().zip(pods).take(scenario.pods) {
+            all.extend([claim, pod]);
+        }
+        for object in all {
+            // Nothing is there that could refuse them.
+            let _ = world.carry_out(&Effect::Create(Box::new(object)));
+        }
+        let mut processes = vec![Process::new(2, Role::Controller, "controller")];
+        let names = ["scheduler-a", "scheduler-b"];
+        let schedulers = names.into_iter().take(scenario.schedulers).enumerate();
+        processes.extend(schedulers.map(|(number, name)| Process::new(number, Role::Scheduler, name)));
+        let told = vec![0; processes.len()];
+        let mut system = Self {
+            world,
+            processes,
+            pending: BTreeMap::new(),
+            told,
+            user: scenario.user.clone(),
+            ticks: 0,
+            always: Always::default(),
+            failure: None,
+        };
+        for process in 0..system.processes.len() {
+            system.start(process);
+        }
+        system
+    }
+
+    /// Starts a process that has listed everything.
+    fn start(&mut self, number: usize) {
+        let process = &mut self.processes[number];
+        process.start(number as u64, 0, None);
+        let role = process.role;
+        let mut listed = Vec::new();
+        for watch in &mut process.watches {
+            let (kind, end) = (KINDS[watch.kind], self.world.logs[watch.kind].len());
+            listed.push((kind, watch.list(role, self.world.of_kind(kind), end)));
+        }
+        self.turn(number, |component, turn| {
+            turn.complete = false;
+            for (kind, news) in listed {
+                component.take(kind, news, turn);
+            }
+            turn.complete = true;
+            component.complete();
+        });
+    }
+
+    fn choices(&self) -> Vec<Choice> {
+        let mut choices = Vec::new();
+        for (number, process) in self.processes.iter().enumerate() {
+            for watch in &process.watches {
+                if watch.next < self.world.logs[watch.kind].len() {
+                    choices.push(Choice::Deliver {
+                        process: number,
+                        kind: watch.kind,
+                    });
+                }
+            }
+        }
+        for ((process, job), pending) in &self.pending {
+            let (process, job) = (*process, *job);
+            choices.push(match pending.reply {
+                None => Choice::Serve { process, job },
+                Some(_) => Choice::Answer { process, job },
+            });
+        }
+        if choices.is_empty() && self.ticks < MOST_TICKS && self.next_wake().is_some() {
+            choices.push(Choice::Tick);
+        }
+        choices.extend((0..self.user.len()).map(Choice::User));
+        choices
+    }
+
+    fn next_wake(&self) -> Option<(Millis, usize)> {
+        let wakes = self.processes.iter().enumerate().filter_map(|(number, process)| {
+            let wake = process.component.as_ref()?.wake()?;
+            Some((wake, number))
+        });
+        wakes.min().filter(|(wake, _)| *wake < self.world.now + LONGEST_WAIT)
+    }
+
+    fn happen(&mut self, choice: Choice) {
+        match choice {
+            Choice::Deliver { process, kind } => self.deliver(process, kind),
+            Choice::Serve { process, job } => self.serve(process, job),
+            Choice::Answer { process, job } => self.answer(process, job),
+            Choice::User(index) => {
+                let action = self.user[index];
+                self.user.clear();
+                for effect in user::effects(action, &self.world) {
+                    let _ = self.carry_out(Author::User, &effect);
+                }
+            }
+            Choice::Tick => {
+                self.ticks += 1;
+                if let Some((wake, number)) = self.next_wake() {
+                    self.world.now = self.world.now.max(wake);
+                    self.tell(number, &("tick", wake));
+                    self.turn(number, |_, _| {});
+                }
+            }
+        }
+    }
+
+    /// A process is told something.
+    fn tell(&mut self, number: usize, what: &impl Hash) {
+        let mut hasher = DefaultHasher::new();
+        (self.told[number], self.world.now).hash(&mut hasher);
+        what.hash(&mut hasher);
+        self.told[number] = hasher.finish();
+    }
+
+    fn deliver(&mut self, number: usize, kind: usize) {
+        let (logs, process) = (&self.world.logs, &mut self.processes[number]);
+        let role = process.role;
+        let Some(watch) = process.watch(kind) else { return };
+        let entry = logs[kind][watch.next].clone();
+        let news = watch.follow(role, &entry);
+        if role == Role::Scheduler && KINDS[kind] == "Pod" && !entry.doc.text("/spec/nodeName").is_empty() {
+            process.seen_bound.insert(entry.doc.uid.clone());
+        }
+        let revision = self.world.revision(&entry.doc);
+        self.tell(number, &(&entry.doc.key, revision, entry.gone));
+        self.turn(number, |component, turn| component.take(KINDS[kind], news, turn));
+    }
+
+    fn serve(&mut self, number: usize, job: JobId) {
+        let Some(request) = self.pending.get(&(number, job)).map(|pending| pending.request.clone()) else {
+            return;
+        };
+        let reply = match request {
+            Request::Read(key) => Reply::Object(Ok(self.world.find(&key).cloned())),
+            Request::Holds(fact) => Reply::Holds(Ok(self.world.carry_out(&Effect::Confirm(fact)).0.is_ok())),
+            Request::Write(effect) => Reply::Object(match self.carry_out(Author::Process(number), &effect) {
+                Ok(()) => Ok(effect.writes_to().and_then(|key| self.world.find(&key).cloned())),
+                Err(refusal) => Err(ApiError::Refused(refusal)),
+            }),
+            Request::CreateVolume(_) | Request::DeleteVolume(_) => Reply::Deleted(Ok(())),
+        };
+        if let Some(pending) = self.pending.get_mut(&(number, job)) {
+            pending.reply = Some(reply);
+        }
+    }
+
+    fn answer(&mut self, number: usize, job: JobId) {
+        let Some(Pending { reply: Some(reply), .. }) = self.pending.remove(&(number, job)) else {
+            return;
+        };
+        let heard = self.words_of(&reply);
+        self.tell(number, &(job, heard));
+        if let Some(running) = self.processes[number].jobs.get(&job) {
+            running.job.port.reply(reply);
+            self.go_on(number, job);
+        }
+    }
+
+    fn words_of(&self, reply: &Reply) -> String {
+        match reply {
+            Reply::Object(Ok(Some(doc))) => format!("{} {}", doc.key, self.world.revision(doc)),
+            Reply::Object(other) => format!("{:?}", other.as_ref().err()),
+            Reply::Holds(holds) => format!("{holds:?}"),
+            Reply::Volume(_) | Reply::Deleted(_) => String::new(),
+        }
+    }
+
+    fn carry_out(&mut self, author: Author, effect: &Effect) -> Result<(), berth_core::effect::Refusal> {
+        let (done, entries) = self.world.carry_out(effect);
+        for entry in &entries {
+            if let Err(why) = self.always.changed(author, entry, &self.world) {
+                self.failure.get_or_insert(why);
+            }
+        }
+        done
+    }
+
+    fn turn(&mut self, number: usize, act: impl FnOnce(&mut dyn Component, &mut Turn)) {
+        let now = self.world.now;
+        let process = &mut self.processes[number];
+        let Some(mut component) = process.component.take() else {
+            return;
+        };
+        let mut turn = Turn {
+            now,
+            wall: wall(now, 0),
+            complete: true,
+            next_job: process.next_job,
+            mutation: None,
+            spawned: Vec::new(),
+            decided: Vec::new(),
+        };
+        act(component.as_mut(), &mut turn);
+        component.run(&mut turn);
+        process.component = Some(component);
+        process.next_job = turn.next_job;
+        for effect in &turn.decided {
+            if let Err(why) = self.always.decided(&self.processes[number], effect, &self.world) {
+                self.failure.get_or_insert(why);
+            }
+        }
+        for (id, job) in turn.spawned {
+            self.processes[number].jobs.insert(id, Running { job, since: now });
+            self.go_on(number, id);
+        }
+    }
+
+    fn go_on(&mut self, number: usize, id: JobId) {
+        let Some(running) = self.processes[number].jobs.get_mut(&id) else {
+            return;
+        };
+        match running.job.go_on() {
+            Poll::Ready(finished) => self.finish(number, id, finished),
+            Poll::Pending => {
+                if let Some(request) = running.job.port.take_request() {
+                    self.pending.insert((number, id), Pending { request, reply: None });
+                }
+            }
+        }
+    }
+
+    fn finish(&mut self, number: usize, id: JobId, finished: Finished) {
+        self.processes[number].jobs.remove(&id);
+        self.turn(number, |component, turn| component.finish(id, finished, turn));
+    }
+
+    /// What everybody was told, what is there, and what is under way, as one number.
+    fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.told.hash(&mut hasher);
+        self.user.len().hash(&mut hasher);
+        for kind in KINDS {
+            for doc in self.world.of_kind(kind) {
+                (&doc.key, self.world.revision(doc)).hash(&mut hasher);
+                content(&doc.value).hash(&mut hasher);
+            }
+        }
+        for process in &self.processes {
+            process.watches.iter().for_each(|watch| watch.next.hash(&mut hasher));
+        }
+        for (place, pending) in &self.pending {
+            place.hash(&mut hasher);
+            pending
+                .reply
+                .as_ref()
+                .map(|reply| self.words_of(reply))
+                .hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+
+    /// Nothing is under way any more: whoever can run must run.
+    fn wrong_at_the_end(&self) -> Option<String> {
+        if !self.choices().iter().all(|choice| matches!(choice, Choice::User(_))) {
+            return None;
+        }
+        let mut pods = self.world.of_kind("Pod").filter(|pod| !field::is_deleting(&pod.value));
+        let waits = |pod: &Doc| pod.text("/spec/nodeName").is_empty();
+        let has_claims = |pod: &Doc| {
+            let mut claims = berth_cluster::objects::claims_of(&pod.value);
+            claims.all(|name| {
+                let claim = self.world.get("PersistentVolumeClaim", &pod.key.namespace, &name);
+                claim.is_some_and(|claim| !field::is_deleting(&claim.value))
+            })
+        };
+        let pod = pods.find(|pod| waits(pod) && has_claims(pod))?;
+        Some(format!("{} waits for ever", pod.key))
+    }
+
+    fn words(&self, choice: Choice) -> String {
+        let name = |number: usize| self.processes[number].name;
+        match choice {
+            Choice::Deliver { process, kind } => format!("{} hears of a {}", name(process), KINDS[kind]),
+            Choice::Serve { process, job } => format!("request {job} of {} arrives", name(process)),
+            Choice::Answer { process, job } => format!("{} hears the answer to {job}", name(process)),
+            Choice::User(index) => format!("user: action {index}"),
+            Choice::Tick => "time passes".to_owned(),
+        }
+    }
+}
+
+/// An object without its version, which tells nothing but the order of writes.
+fn content(value: &Value) -> String {
+    let mut value = value.clone();
+    field::unset(&mut value, &["metadata", "resourceVersion"]);
+    field::unset(&mut value, &["spec", "claimRef", "resourceVersion"]);
+    value.to_string()
+}

@@ -1,0 +1,7 @@
+//! What is promised: always, and in the end.
+
+mod always;
+mod end;
+
+pub(crate) use always::Always;
+pub(crate) use end::check;

@@ -1,0 +1,339 @@
+//! A process: a component with its memory and its watches, which can be killed, paused and deposed.
+
+use crate::component::{Component, Finished, JobId, News};
+use crate::components::{Agents, Provisioning, Scheduling, Volumes, WorkloadSteps};
+use crate::keyed::Keyed;
+use crate::mutation::Mutation;
+use crate::port::Job;
+use crate::story::NetFault;
+use crate::world::{Doc, Entry, KINDS, Millis};
+use berth_core::backoff::Backoff;
+use berth_core::names::SELECTED_NODE;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
+
+/// What a process does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Scheduler,
+    Controller,
+    Builtin,
+    Csi,
+    Workloads,
+    Agents,
+}
+
+impl Role {
+    /// The role of each process of [`crate::story::PROCESSES`].
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Scheduler,
+        Self::Scheduler,
+        Self::Controller,
+        Self::Controller,
+        Self::Builtin,
+        Self::Csi,
+        Self::Workloads,
+        Self::Agents,
+    ];
+
+    /// The election in which it competes.
+    pub(crate) fn election(self) -> Option<usize> {
+        match self {
+            Self::Scheduler => Some(0),
+            Self::Controller => Some(1),
+            Self::Builtin | Self::Csi | Self::Workloads | Self::Agents => None,
+        }
+    }
+
+    pub(crate) fn kinds(self) -> &'static [&'static str] {
+        match self {
+            Self::Scheduler => &[
+                "Node",
+                "Pod",
+                "PersistentVolume",
+                "PersistentVolumeClaim",
+                "StorageClass",
+                "CSINode",
+                "CSIDriver",
+                "CSIStorageCapacity",
+                "PriorityClass",
+                "StatefulSet",
+                "ReplicaSet",
+                "PodDisruptionBudget",
+            ],
+            Self::Controller => &[
+                "PersistentVolumeClaim",
+                "PersistentVolume",
+                "StorageClass",
+                "Pod",
+                "Node",
+            ],
+            Self::Builtin | Self::Csi => &[
+                "PersistentVolumeClaim",
+                "PersistentVolume",
+                "StorageClass",
+                "Node",
+                "CSINode",
+            ],
+            Self::Workloads => &[
+                "Node",
+                "Pod",
+                "PersistentVolumeClaim",
+                "StatefulSet",
+                "ReplicaSet",
+                "Deployment",
+                "ControllerRevision",
+                "PodDisruptionBudget",
+                "Lease",
+            ],
+            Self::Agents => &["Node", "Pod", "PersistentVolumeClaim", "PersistentVolume"],
+        }
+    }
+
+    pub(crate) fn component(self, seed: u64, now: Millis) -> Box<dyn Component> {
+        match self {
+            Self::Scheduler => Box::new(Scheduling::new(seed, now)),
+            Self::Controller => Box::new(Keyed::new(Volumes::new(), Backoff::EFFECT, 128)),
+            Self::Builtin => Box::new(Keyed::new(Provisioning::builtin(), Backoff::CALL, 32)),
+            Self::Csi => Box::new(Keyed::new(Provisioning::csi(), Backoff::CALL, 32)),
+            // With one worker, each step sees what every earlier one wrote.
+            Self::Workloads => Box::new(Keyed::new(WorkloadSteps::new(seed), Backoff::EFFECT, 1)),
+            Self::Agents => Box::new(Keyed::new(Agents::default(), Backoff::EFFECT, 1)),
+        }
+    }
+}
+
+/// A watch of one kind.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    /// The kind, by number.
+    pub(crate) kind: usize,
+    pub(crate) listed: bool,
+    /// The place in the log up to which changes were handed over.
+    pub(crate) next: usize,
+    /// What was handed over: uid and version by name.
+    known: BTreeMap<(String, String), (String, u64)>,
+    pub(crate) held_until: Millis,
+    /// It was held back, and has brought nothing since.
+    pub(crate) was_held: bool,
+    pub(crate) relist: bool,
+    pub(crate) double: bool,
+    /// A delivery is on its way.
+    pub(crate) scheduled: bool,
+    /// How many deliveries there were.
+    pub(crate) deliveries: u64,
+    pub(crate) mutation: Option<Mutation>,
+}
+
+fn name_of(doc: &Doc) -> (String, String) {
+    (doc.key.namespace.clone(), doc.key.name.clone())
+}
+
+/// Pods that have run to their end take no room; schedulers do not watch them.
+fn is_selected(role: Role, doc: &Doc) -> bool {
+    role != Role::Scheduler || doc.key.kind != "Pod" || !matches!(doc.text("/status/phase"), "Succeeded" | "Failed")
+}
+
+impl Watch {
+    fn has(&self, mutation: Mutation) -> bool {
+        self.mutation == Some(mutation)
+    }
+
+    /// Lists, and hands over what differs from what is known, as one difference.
+    pub(crate) fn list<'a>(&mut self, role: Role, docs: impl Iterator<Item = &'a Rc<Doc>>, end: usize) -> Vec<News> {
+        let mut listed = BTreeMap::new();
+        let mut news = Vec::new();
+        for doc in docs.filter(|doc| is_selected(role, doc)) {
+            let (name, seen) = (name_of(doc), (doc.uid.clone(), doc.version));
+            let known = self.known.get(&name);
+            // One that was deleted and made again under its name is another one: the old one is gone first.
+            let another = known.filter(|known| known.0 != seen.0 && !self.has(Mutation::NamesakesInLists));
+            if let Some((uid, _)) = another {
+                news.push(News::Removed(name.0.clone(), name.1.clone(), uid.clone()));
+            }
+            if known != Some(&seen) {
+                news.push(News::Applied(Rc::clone(doc)));
+            }
+            listed.insert(name, seen);
+        }
+        let silent = self.has(Mutation::RemovalsInLists);
+        let gone = self
+            .known
+            .iter()
+            .filter(|(name, _)| !listed.contains_key(*name) && !silent);
+        news.extend(
+            gone.map(|((namespace, name), (uid, _))| News::Removed(namespace.clone(), name.clone(), uid.clone())),
+        );
+        self.known = listed;
+        (self.listed, self.next, self.relist) = (true, end, false);
+        news
+    }
+
+    /// Whether a scheduler does not hear of a change, for a bug.
+    fn is_deaf(&self, entry: &Entry) -> bool {
+        let Some(before) = &entry.before else { return false };
+        let is = |kind: &str| entry.doc.key.kind == kind;
+        match self.mutation {
+            Some(Mutation::DeafToCapacity) => is("CSIStorageCapacity"),
+            Some(Mutation::DeafToNodes) => is("Node") && entry.gone,
+            Some(Mutation::DeafToVolumes) => is("PersistentVolume") && entry.doc.text("/status/phase") == "Bound",
+            Some(Mutation::DeafToClaims) => {
+                let selected = |doc: &Doc| berth_cluster::field::annotation(&doc.value, SELECTED_NODE).is_some();
+                is("PersistentVolumeClaim") && selected(before) && !selected(&entry.doc)
+            }
+            Some(Mutation::SkippedChange) => self.was_held && !entry.gone,
+            _ => false,
+        }
+    }
+
+    /// Hands over the next change.
+    pub(crate) fn follow(&mut self, role: Role, entry: &Entry) -> Vec<News> {
+        self.next += 1;
+        let doc = &entry.doc;
+        if role == Role::Scheduler && self.is_deaf(entry) {
+            return Vec::new();
+        }
+        let name = name_of(doc);
+        let change = if entry.gone || !is_selected(role, doc) {
+            if self.known.remove(&name).is_none() {
+                return Vec::new();
+            }
+            News::Removed(name.0, name.1, doc.uid.clone())
+        } else {
+            self.known.insert(name, (doc.uid.clone(), doc.version));
+            News::Applied(Rc::clone(doc))
+        };
+        if let (News::Applied(doc), Some(before), true) =
+            (&change, &entry.before, self.has(Mutation::ChangesOutOfOrder))
+            && before.uid == doc.uid
+            && self.double
+        {
+            self.double = false;
+            return vec![change.clone(), News::Applied(Rc::clone(before))];
+        }
+        match std::mem::take(&mut self.double) {
+            true => vec![change.clone(), change],
+            false => vec![change],
+        }
+    }
+}
+
+/// A job and since when it runs.
+pub(crate) struct Running {
+    pub(crate) job: Job<Finished>,
+    pub(crate) since: Millis,
+}
+
+/// A process.
+pub(crate) struct Process {
+    pub(crate) number: usize,
+    pub(crate) role: Role,
+    pub(crate) name: &'static str,
+    /// How often it was started.
+    pub(crate) incarnation: u64,
+    pub(crate) component: Option<Box<dyn Component>>,
+    pub(crate) watches: Vec<Watch>,
+    pub(crate) jobs: BTreeMap<JobId, Running>,
+    pub(crate) next_job: JobId,
+    pub(crate) paused_until: Millis,
+    /// How far its clock on the wall is ahead.
+    pub(crate) offset_millis: i64,
+    pub(crate) faults: VecDeque<NetFault>,
+    /// How many requests it sent.
+    pub(crate) requests: u64,
+    /// It is taking in several changes at once: what it decides on the first ones is older than what it was told.
+    pub(crate) in_batch: bool,
+    /// Pods, by uid, that it knows to be bound.
+    pub(crate) seen_bound: BTreeSet<String>,
+    /// When it is to be woken; no later than what was asked for.
+    pub(crate) woken_at: Option<Millis>,
+    /// When the request was sent by which it last took or renewed its lease.
+    pub(crate) renewed: Option<Millis>,
+    /// What its clock said then.
+    pub(crate) renewed_on_the_wall: i64,
+    /// The lease of another as last seen to change, and when that was.
+    pub(crate) observed: Option<(u64, Millis)>,
+}
+
+/// How long a leader believes in its lease.
+pub(crate) const RENEW_DEADLINE: Millis = 10_000;
+
+impl Process {
+    pub(crate) fn new(number: usize, role: Role, name: &'static str) -> Self {
+        Self {
+            number,
+            role,
+            name,
+            incarnation: 0,
+            component: None,
+            watches: Vec::new(),
+            jobs: BTreeMap::new(),
+            next_job: 0,
+            paused_until: 0,
+            offset_millis: 0,
+            faults: VecDeque::new(),
+            requests: 0,
+            in_batch: false,
+            seen_bound: BTreeSet::new(),
+            woken_at: None,
+            renewed: None,
+            renewed_on_the_wall: 0,
+            observed: None,
+        }
+    }
+
+    /// Everything that it knew is gone.
+    pub(crate) fn die(&mut self) {
+        self.incarnation += 1;
+        self.component = None;
+        self.watches.clear();
+        self.jobs.clear();
+        self.seen_bound.clear();
+        (self.woken_at, self.renewed, self.observed) = (None, None, None);
+    }
+
+    pub(crate) fn start(&mut self, seed: u64, now: Millis, mutation: Option<Mutation>) {
+        self.component = Some(self.role.component(seed, now));
+        let numbers = self
+            .role
+            .kinds()
+            .iter()
+            .filter_map(|kind| crate::world::kind_number(kind));
+        self.watches = numbers
+            .map(|kind| Watch {
+                kind,
+                mutation,
+                ..Watch::default()
+            })
+            .collect();
+    }
+
+    pub(crate) fn is_complete(&self) -> bool {
+        self.watches.iter().all(|watch| watch.listed)
+    }
+
+    pub(crate) fn watch(&mut self, kind: usize) -> Option<&mut Watch> {
+        self.watches.iter_mut().find(|watch| watch.kind == kind)
+    }
+
+    /// Whether it may write at this moment.
+    pub(crate) fn is_leading(&self, now: Millis) -> bool {
+        if self.role.election().is_none() {
+            return true;
+        }
+        let on_the_wall = i64::try_from(now)
+            .unwrap_or(i64::MAX)
+            .saturating_add(self.offset_millis);
+        let deadline = i64::try_from(RENEW_DEADLINE).unwrap_or(i64::MAX);
+        self.renewed.is_some_and(|renewed| now < renewed + RENEW_DEADLINE)
+            && on_the_wall < self.renewed_on_the_wall.saturating_add(deadline)
+    }
+
+    /// Whether every watch has brought everything.
+    pub(crate) fn is_up_to_date(&self, logs: &[Vec<Entry>; KINDS.len()]) -> bool {
+        let ends = |watch: &Watch| logs.get(watch.kind).map_or(0, Vec::len);
+        self.watches
+            .iter()
+            .all(|watch| watch.listed && watch.next == ends(watch))
+    }
+}
