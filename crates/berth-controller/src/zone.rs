@@ -19,7 +19,7 @@ pub fn sync_zone(volume: &PersistentVolume, nodes: NodeKeys, settings: &Settings
         (ZoneUpgrade::Off | ZoneUpgrade::DryRun, Plan::Nothing | Plan::Upgrade(_) | Plan::Unreadable { .. }) => {
             Vec::new()
         }
-        // No labels, or upgraded before.
+        // No labels, or upgraded before by names that nodes have.
         (ZoneUpgrade::On, Plan::Nothing) => Vec::new(),
         (ZoneUpgrade::On, Plan::Upgrade(_)) if volume.metadata.is_deleting() => Vec::new(),
         (ZoneUpgrade::On, Plan::Upgrade(affinity)) => vec![write(volume, &Change::NodeAffinity(affinity))],

@@ -9,7 +9,7 @@ use crate::names;
 /// What the labels of a volume come to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plan {
-    /// No zone labels, or node affinity is there already.
+    /// No zone labels, or there is node affinity that nodes can meet.
     Nothing,
     /// The volume should get this node affinity.
     Upgrade(NodeSelector),
@@ -104,13 +104,9 @@ impl Named {
 /// ```
 #[must_use]
 pub fn plan(volume: &PersistentVolume, nodes: NodeKeys) -> Plan {
-    if volume
-        .spec
-        .node_affinity
-        .as_ref()
-        .is_some_and(|found| found.required.is_some())
-    {
-        return Plan::Nothing;
+    let affinity = volume.spec.node_affinity.as_ref();
+    if let Some(required) = affinity.and_then(|found| found.required.as_ref()) {
+        return renamed(required, nodes).map_or(Plan::Nothing, Plan::Upgrade);
     }
     // One of these lists must be met, each of them as a whole.
     let mut terms: Vec<Vec<Requirement>> = vec![Vec::new()];
@@ -153,6 +149,21 @@ pub fn plan(volume: &PersistentVolume, nodes: NodeKeys) -> Plan {
     Plan::Upgrade(NodeSelector {
         node_selector_terms: terms.into_iter().map(term).collect(),
     })
+}
+
+/// The affinity by the newer names, if it says older ones that no node has any more: what an upgrade wrote long ago may keep a volume
+/// from all nodes. This is the one change of a volume's affinity that Kubernetes allows.
+fn renamed(required: &NodeSelector, nodes: NodeKeys) -> Option<NodeSelector> {
+    let mut new = required.clone();
+    let terms = new.node_selector_terms.iter_mut();
+    for requirement in terms.flat_map(|term| &mut term.match_expressions) {
+        for ((newer, older), named) in LABELS.into_iter().zip([nodes.zone, nodes.region]) {
+            if requirement.key == older && named.newer > 0 && named.older + named.both == 0 {
+                requirement.key = newer.to_owned();
+            }
+        }
+    }
+    (new != *required).then_some(new)
 }
 
 fn requirement(volume: &PersistentVolume, key: &'static str) -> Result<Option<Requirement>, Plan> {
@@ -213,6 +224,40 @@ mod tests {
         assert_eq!(
             keys(&[(beta, "a"), (region, "r")], &[of_today, of_old]),
             [[beta, region], [zone, region]]
+        );
+    }
+
+    #[test]
+    fn affinity_by_a_name_that_no_node_has_any_more_gets_the_newer_one() {
+        let affinity = |key: &str| NodeSelector {
+            node_selector_terms: vec![NodeSelectorTerm {
+                match_expressions: vec![Requirement {
+                    key: key.to_owned(),
+                    operator: "In".to_owned(),
+                    values: vec!["a".to_owned()],
+                }],
+                match_fields: Vec::new(),
+            }],
+        };
+        let planned = |key: &str, nodes: &[StringMap]| {
+            let mut volume = PersistentVolume::default();
+            volume.metadata.labels = map(&[(key, "a")]);
+            volume.spec.node_affinity = Some(crate::api::VolumeNodeAffinity {
+                required: Some(affinity(key)),
+            });
+            plan(&volume, NodeKeys::of(nodes))
+        };
+        let (today, old) = (map(&[(names::ZONE, "a")]), map(&[(names::ZONE_BETA, "a")]));
+        let in_between = map(&[(names::ZONE, "a"), (names::ZONE_BETA, "a")]);
+        let newer = Plan::Upgrade(affinity(names::ZONE));
+        assert_eq!(planned(names::ZONE_BETA, std::slice::from_ref(&today)), newer);
+        assert_eq!(planned(names::ZONE_BETA, &[today.clone(), old.clone()]), Plan::Nothing);
+        assert_eq!(planned(names::ZONE_BETA, &[today, in_between]), Plan::Nothing);
+        assert_eq!(planned(names::ZONE_BETA, &[]), Plan::Nothing);
+        assert_eq!(
+            planned(names::ZONE, &[old]),
+            Plan::Nothing,
+            "the way back is not allowed"
         );
     }
 

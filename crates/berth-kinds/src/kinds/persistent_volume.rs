@@ -81,9 +81,10 @@ fn defaults(volume: &mut Value) {
 fn admit(admission: &Admission<'_>, volume: &mut Value) -> Result<(), Refusal> {
     if !admission.restores {
         note_phase(admission, &Value::Null, volume);
-    }
-    if admission.features.zone_affinity {
-        write_zone_affinity(admission, volume);
+        // A volume with a past is for the upgrade of the controller to change.
+        if admission.features.zone_affinity {
+            write_zone_affinity(admission, volume);
+        }
     }
     meta::add_finalizer(volume, names::VOLUME_PROTECTION);
     Ok(())
@@ -97,7 +98,8 @@ fn write_zone_affinity(admission: &Admission<'_>, volume: &mut Value) {
         label(key) || label(older)
     };
     let labels = [(names::ZONE, names::ZONE_BETA), (names::REGION, names::REGION_BETA)];
-    if !labels.iter().any(has_label) {
+    let has_affinity = !meta::at(volume, &["spec", "nodeAffinity", "required"]).is_null();
+    if has_affinity || !labels.iter().any(has_label) {
         return;
     }
     let Ok(Some(Object::PersistentVolume(typed))) = Object::decode(volume.clone()) else {
