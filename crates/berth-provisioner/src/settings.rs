@@ -22,6 +22,8 @@ pub struct Settings {
     pub extra_create_metadata: bool,
     /// The file system if the class names none.
     pub default_fs_type: Option<String>,
+    /// Feature gate `VolumeScheduling`. Off: volumes are made at once, whatever the class says.
+    pub volume_scheduling: bool,
 }
 
 impl Settings {
@@ -36,6 +38,7 @@ impl Settings {
             node: None,
             extra_create_metadata: false,
             default_fs_type: None,
+            volume_scheduling: true,
         }
     }
 

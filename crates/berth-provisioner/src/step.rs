@@ -165,7 +165,7 @@ fn unsettled(
         return ask(claim, class, state, settings, intent, true);
     }
     let node = claim.selected_node().filter(|node| !node.is_empty());
-    if class.is_delayed() && node.is_none() {
+    if settings.volume_scheduling && class.is_delayed() && node.is_none() {
         return Decision::Nothing(Idle::WaitingForFirstConsumer);
     }
     if settings.node.is_some() && settings.node.as_deref() != node {

@@ -6,7 +6,7 @@ mod adapt;
 
 use crate::framework::PluginName;
 use berth_core::api::NodeAffinity;
-use berth_core::binder::{CapacityScore, ScoreGate};
+use berth_core::binder::{CapacityScore, ScoreGate, VolumeGates};
 use std::num::NonZero;
 use std::time::Duration;
 
@@ -137,6 +137,8 @@ pub struct FeatureGates {
     pub volume_limit_scaling: bool,
     /// Tolerations with `Gt` and `Lt`.
     pub taint_toleration_comparison_operators: bool,
+    /// Those of decisions about volumes, which hold for all profiles of a scheduler.
+    pub volumes: VolumeGates,
 }
 
 impl Default for FeatureGates {
@@ -146,6 +148,7 @@ impl Default for FeatureGates {
             storage_capacity_scoring: false,
             volume_limit_scaling: true,
             taint_toleration_comparison_operators: false,
+            volumes: VolumeGates::default(),
         }
     }
 }
@@ -168,6 +171,8 @@ impl FeatureGates {
         let gate = match gate {
             "VolumeCapacityPriority" => &mut self.volume_capacity_priority,
             "StorageCapacityScoring" => &mut self.storage_capacity_scoring,
+            "VolumeScheduling" => &mut self.volumes.volume_scheduling,
+            "CSIStorageCapacity" => &mut self.volumes.csi_storage_capacity,
             "VolumeLimitScaling" => &mut self.volume_limit_scaling,
             "TaintTolerationComparisonOperators" => &mut self.taint_toleration_comparison_operators,
             _ => return false,

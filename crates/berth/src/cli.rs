@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::cluster::ClusterArgs;
-use crate::config::ConfigArgs;
+use crate::config::{ConfigArgs, EmbeddedControllerArgs, GateArgs};
 use crate::csi_driver::CsiDriverArgs;
 use crate::duration::duration;
 use crate::help;
@@ -225,6 +225,9 @@ pub struct SimulateArgs {
     /// The configuration of decisions.
     #[command(flatten)]
     pub decisions: ConfigArgs,
+    /// What the volume controller does.
+    #[command(flatten)]
+    pub controller: EmbeddedControllerArgs,
 }
 
 /// Arguments of `berth bench decide`.
@@ -332,6 +335,12 @@ pub struct UpArgs {
     /// the capacity that they publish. Do not use beside a provisioner of such a driver.
     #[arg(long, conflicts_with = "csi_address")]
     pub simulate_drivers: bool,
+    /// Admission plugins to disable. PersistentVolumeLabel turns the zone labels of new volumes into node affinity.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,...")]
+    pub disable_admission_plugins: Vec<AdmissionPlugin>,
+    /// What the volume controller does.
+    #[command(flatten)]
+    pub controller: EmbeddedControllerArgs,
     /// Where to write the kubeconfig. Other clusters in an existing file are kept.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -354,6 +363,14 @@ impl UpArgs {
             disks: self.disks.clone().unwrap_or(usual.disks),
         }
     }
+}
+
+/// An admission plugin that `berth up` can disable, by the name that kube-apiserver gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AdmissionPlugin {
+    /// Turns the zone labels of new volumes into node affinity.
+    #[value(name = "PersistentVolumeLabel")]
+    PersistentVolumeLabel,
 }
 
 /// What the components of a cluster have in common.
@@ -414,4 +431,7 @@ pub struct ControllerArgs {
     /// Path to the controller's configuration file.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Feature gates.
+    #[command(flatten)]
+    pub gates: GateArgs,
 }

@@ -5,16 +5,14 @@
 //! `berth-kube`.
 
 use crate::cli::{ComponentArgs, ControllerArgs, SchedulerArgs};
-use crate::config::{Configuration, Election};
+use crate::config::{Configuration, ControllerFile, Election};
 use crate::input;
 use crate::terminal::{Clean, Color};
 use anyhow::Context;
-use berth_controller::{Protection, Settings, ZoneUpgrade};
 use berth_kube::announce::{RequiredScheduler, announcing};
 use berth_kube::component::ProcessOptions;
 use berth_kube::lease::LeaseOptions;
 use berth_kube::{CancellationToken, Client, connect, controller, scheduler};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::future::Future;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -62,67 +60,20 @@ pub fn scheduler_options(configuration: &Configuration) -> scheduler::Options {
     }
 }
 
-/// The configuration of `berth controller`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-struct ControllerFile {
-    volume_scheduling: Option<bool>,
-    bind_for_placed_pods: Option<bool>,
-    require_delayed_binding_scheduler: Option<bool>,
-    zone_upgrade: Option<ZoneUpgradeName>,
-    protection: Option<ProtectionName>,
-    ephemeral_claims: Option<bool>,
-    workers: Option<usize>,
-    resync_seconds: Option<u64>,
-}
-
-#[derive(Debug, Deserialize)]
-enum ZoneUpgradeName {
-    Off,
-    DryRun,
-    On,
-}
-
-#[derive(Debug, Deserialize)]
-enum ProtectionName {
-    Off,
-    UsedByPods,
-    Bound,
-}
-
-impl ControllerFile {
-    fn settings(&self) -> Settings {
-        let usual = Settings::default();
-        Settings {
-            volume_scheduling: self.volume_scheduling.unwrap_or(usual.volume_scheduling),
-            bind_for_placed_pods: self.bind_for_placed_pods.unwrap_or(usual.bind_for_placed_pods),
-            zone_upgrade: match self.zone_upgrade {
-                None | Some(ZoneUpgradeName::Off) => ZoneUpgrade::Off,
-                Some(ZoneUpgradeName::DryRun) => ZoneUpgrade::DryRun,
-                Some(ZoneUpgradeName::On) => ZoneUpgrade::On,
-            },
-            protection: match self.protection {
-                None | Some(ProtectionName::Off) => Protection::Off,
-                Some(ProtectionName::UsedByPods) => Protection::UsedByPods,
-                Some(ProtectionName::Bound) => Protection::Bound,
-            },
-            ephemeral_claims: self.ephemeral_claims.unwrap_or(usual.ephemeral_claims),
-            ..usual
-        }
-    }
-}
-
 /// Runs the volume controller until interrupted.
 ///
 /// # Errors
 /// If the configuration is broken, the cluster cannot be reached, or the controller cannot go on.
 pub fn controller(args: &ControllerArgs, color: Color) -> anyhow::Result<()> {
     let file: ControllerFile = read(args.config.as_deref())?;
+    let gates = args.gates.read()?.volumes;
+    let mut settings = file.settings();
+    settings.volume_scheduling &= gates.volume_scheduling;
     let usual = controller::Options::default();
     let of_file = file.require_delayed_binding_scheduler.unwrap_or(false);
     let required = args.require_delayed_binding_scheduler || of_file;
     let options = controller::Options {
-        settings: file.settings(),
+        settings,
         workers: file.workers.unwrap_or(usual.workers),
         resync: file
             .resync_seconds

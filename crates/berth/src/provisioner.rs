@@ -2,6 +2,7 @@
 
 use crate::cli::ComponentArgs;
 use crate::component::{on_cluster, process, read};
+use crate::config::GateArgs;
 use crate::duration::duration;
 use crate::terminal::Color;
 use anyhow::Context;
@@ -49,6 +50,9 @@ pub struct ProvisionerArgs {
     /// Capacity publishing.
     #[command(flatten)]
     pub capacity: CapacityArgs,
+    /// Feature gates.
+    #[command(flatten)]
+    pub gates: GateArgs,
 }
 
 /// Where capacity is published.
@@ -111,6 +115,7 @@ struct ProvisionerFile {
 /// If the configuration is broken, the driver or the cluster cannot be reached, or the provisioner cannot go on.
 pub fn provisioner(args: &ProvisionerArgs, color: Color) -> anyhow::Result<()> {
     let file: ProvisionerFile = read(args.config.as_deref())?;
+    let gates = args.gates.read()?.volumes;
     let address = args.csi_address.clone().or(file.csi_address);
     on_cluster(&args.component, color, |client, cancel| async move {
         let settings = ClientSettings {
@@ -124,6 +129,7 @@ pub fn provisioner(args: &ProvisionerArgs, color: Color) -> anyhow::Result<()> {
         for one in &mut options.settings {
             one.node.clone_from(&args.node_name);
             one.extra_create_metadata = args.extra_create_metadata;
+            one.volume_scheduling = gates.volume_scheduling;
             one.default_fs_type.clone_from(&args.default_fstype);
             if let Some(policy) = &mut one.topology {
                 policy.strict = args.strict_topology;
@@ -131,7 +137,10 @@ pub fn provisioner(args: &ProvisionerArgs, color: Color) -> anyhow::Result<()> {
             }
         }
         options.workers = args.workers.or(file.workers).unwrap_or(options.workers);
-        options.capacity = capacity(&client, args, file.capacity_namespace).await?;
+        options.capacity = match gates.csi_storage_capacity {
+            true => capacity(&client, args, file.capacity_namespace).await?,
+            false => None,
+        };
         options.process = process(&args.component, &lease_name(&options, args.node_name.as_deref()), None);
         Ok(provisioner::run(client, options, cancel).await?)
     })

@@ -57,7 +57,7 @@ fn errors_go_to_standard_error_with_status_2() {
         ),
         (
             format!("explain -f {CLUSTER} --pod shop/db-0 --feature-gates X=true"),
-            "known are VolumeCapacityPriority",
+            "known are VolumeScheduling",
         ),
         (
             format!("explain -f {CLUSTER} --pod shop/db-0 --config {CLUSTER}"),

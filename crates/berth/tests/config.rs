@@ -2,10 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use berth::cli::{Bench, Cli, Command};
-use berth::config::{ConfigArgs, Configuration, Election, feature_gates};
+use berth::config::{ConfigArgs, Configuration, Election, GateArgs, feature_gates};
 use berth::input::NoProgress;
 use berth_core::api;
-use berth_core::binder::CapacityScore;
+use berth_core::binder::{CapacityScore, VolumeGates};
 use berth_core::score::Shape;
 use berth_scheduler::framework::PluginName;
 use berth_scheduler::profile::{DefaultSpread, FeatureGates, Profile, ScoringForm, ShapePoint, VolumeBindingArgs};
@@ -267,7 +267,7 @@ fn feature_gates_are_read() {
     assert!(!gates.volume_capacity_priority && gates.storage_capacity_scoring);
     assert_eq!(
         feature_gates("Volumes=true").unwrap_err().to_string(),
-        "there is no feature gate \"Volumes\"; known are VolumeCapacityPriority (default true), StorageCapacityScoring (default false)"
+        "there is no feature gate \"Volumes\"; known are VolumeScheduling (default true), CSIStorageCapacity (default true), VolumeCapacityPriority (default true), StorageCapacityScoring (default false)"
     );
     assert_eq!(
         feature_gates("StorageCapacityScoring=maybe").unwrap_err().to_string(),
@@ -364,12 +364,14 @@ profiles:
       storageClassWeights: [{local: 5}]
 ";
 
-/// The settings of [`EVERY_FIELD`] with both gates turned, after a check that no field is as it is by default.
+/// The settings of [`EVERY_FIELD`] with all gates turned, after a check that no field is as it is by default.
 fn every_field_set(path: &std::path::Path) -> Settings {
     std::fs::write(path, format!("{HEAD}{EVERY_FIELD}")).unwrap();
     let args = ConfigArgs {
         config: Some(path.to_owned()),
-        feature_gates: GATES.to_owned(),
+        gates: GateArgs {
+            feature_gates: GATES.to_owned(),
+        },
     };
     let settings = args.read().unwrap().settings();
     // Without `..`: whoever adds a field sets it above.
@@ -421,12 +423,18 @@ fn every_field_set(path: &std::path::Path) -> Settings {
         // Gates of Kubernetes itself, which users cannot set here.
         volume_limit_scaling: _,
         taint_toleration_comparison_operators: _,
+        volumes: VolumeGates {
+            volume_scheduling,
+            csi_storage_capacity,
+        },
     } = gates;
     assert!(!volume_capacity_priority && storage_capacity_scoring);
+    assert!(!volume_scheduling && !csi_storage_capacity);
     settings
 }
 
-const GATES: &str = "VolumeCapacityPriority=false,StorageCapacityScoring=true";
+const GATES: &str =
+    "VolumeScheduling=false,CSIStorageCapacity=false,VolumeCapacityPriority=false,StorageCapacityScoring=true";
 
 /// Two nodes and a pod that only the configuration keeps from the larger node, and lets ask for what no node has.
 const TWO_POOLS: &str = r#"
@@ -516,7 +524,9 @@ fn every_command_decides_with_the_whole_configuration() {
 fn broken_gates_are_named_by_their_argument() {
     let args = ConfigArgs {
         config: None,
-        feature_gates: "Volumes=true".to_owned(),
+        gates: GateArgs {
+            feature_gates: "Volumes=true".to_owned(),
+        },
     };
     let error = args.read().unwrap_err().to_string();
     assert!(

@@ -8,7 +8,10 @@
 //! - `simulate POD runs on NODE`.
 //! - `simulate POD waits: TEXT`: it has no node, and the reason contains the text.
 //! - `simulate POD stays on NODE: TEXT`: it has the node and does not run, and the reason contains the text.
+//! - `simulate POD does not run`, whether it has a node or not.
 //! - `simulate CLAIM has VOLUME`: they are bound.
+//! - `simulate CLAIM says TEXT`: what was last said of it contains the text.
+//! - `with ARGUMENTS`: what follows is checked with these arguments.
 //! - `error TEXT`: neither command reads the file, and the message contains the text.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -36,6 +39,7 @@ fn json(output: &Output) -> Result<Value, String> {
 /// One cluster, with what the commands said about it.
 struct Corner {
     file: PathBuf,
+    arguments: Vec<String>,
     simulated: Option<Result<Value, String>>,
 }
 
@@ -44,13 +48,19 @@ impl Corner {
         self.file.to_str().unwrap()
     }
 
+    fn run(&self, command: &[&str]) -> Output {
+        let arguments = self.arguments.iter().map(String::as_str);
+        let all: Vec<&str> = command.iter().copied().chain(arguments).collect();
+        run(&all)
+    }
+
     fn explained(&self, pod: &str) -> Result<Value, String> {
-        json(&run(&["explain", "-o", "json", "-f", self.file(), "--pod", pod]))
+        json(&self.run(&["explain", "-o", "json", "-f", self.file(), "--pod", pod]))
     }
 
     fn simulated(&mut self) -> Result<Value, String> {
         if self.simulated.is_none() {
-            self.simulated = Some(json(&run(&["simulate", "-o", "json", "-f", self.file()])));
+            self.simulated = Some(json(&self.run(&["simulate", "-o", "json", "-f", self.file()])));
         }
         self.simulated.clone().unwrap()
     }
@@ -71,6 +81,11 @@ impl Corner {
                     Err(format!("{command}: {found}"))
                 }
             });
+        }
+        if command == "with" {
+            self.arguments = rest.split(' ').map(str::to_owned).collect();
+            self.simulated = None;
+            return Ok(());
         }
         let (object, rest) = rest.split_once(' ').expect("an object and what is said of it");
         match command {
@@ -129,6 +144,10 @@ fn simulated(outcome: &Value, object: &str, wanted: &str) -> Result<(), String> 
         text(&pod, "node").is_empty() && text(&pod, "message").contains(reason)
     } else if let Some((node, reason)) = wanted.strip_prefix("stays on ").and_then(|rest| rest.split_once(": ")) {
         text(&pod, "node") == node && text(&pod, "phase") != "Running" && text(&pod, "message").contains(reason)
+    } else if wanted == "does not run" {
+        text(&pod, "phase") == "Pending" && !text(&pod, "message").is_empty()
+    } else if let Some(words) = wanted.strip_prefix("says ") {
+        text(&claim, "message").contains(words)
     } else if let Some(volume) = wanted.strip_prefix("has ") {
         text(&claim, "volume") == volume && text(&claim, "phase") == "Bound"
     } else {
@@ -154,7 +173,11 @@ fn every_corner_is_as_wanted() {
         let content = std::fs::read_to_string(&file).unwrap();
         let wanted: Vec<&str> = content.lines().filter_map(|line| line.strip_prefix("#> ")).collect();
         assert!(!wanted.is_empty(), "{} does not say what is wanted", file.display());
-        let mut corner = Corner { file, simulated: None };
+        let mut corner = Corner {
+            file,
+            arguments: Vec::new(),
+            simulated: None,
+        };
         for wanted in wanted {
             if let Err(found) = corner.check(wanted) {
                 writeln!(report, "{}: {wanted}\n  {found}", corner.file()).unwrap();

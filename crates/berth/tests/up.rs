@@ -424,6 +424,43 @@ fn the_world_needs_a_token_before_anything_is_done() {
     assert!(refused.stdout.is_empty() && !data.exists(), "it had begun");
 }
 
+/// A volume of old says where it is by a label. New ones get an affinity that says the same, those of files if that is asked for.
+#[tokio::test]
+async fn zone_labels_of_volumes_become_affinity() {
+    let volume = |name: &str| {
+        json!({"apiVersion": "v1", "kind": "PersistentVolume",
+            "metadata": {"name": name, "labels": {"failure-domain.beta.kubernetes.io/zone": "a"}},
+            "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/v"}}})
+    };
+    let node = json!({"apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": "n1", "labels": {"topology.kubernetes.io/zone": "a"}}});
+    let objects = json!({"apiVersion": "v1", "kind": "List", "items": [node, volume("old")]}).to_string();
+    let key = "/spec/nodeAffinity/required/nodeSelectorTerms/0/matchExpressions/0/key";
+    let (newer, none) = (Some("topology.kubernetes.io/zone"), None);
+    for (arguments, of_new, of_old) in [
+        (vec![], newer, none),
+        (vec!["--disable-admission-plugins", "PersistentVolumeLabel"], none, none),
+        (vec!["--zone-upgrade"], newer, newer),
+    ] {
+        let directory = TempDir::new().unwrap();
+        let file = directory.path().join("objects.json");
+        std::fs::write(&file, &objects).unwrap();
+        let all = [&["-f", file.to_str().unwrap()], arguments.as_slice()].concat();
+        let up = Up::start(directory.path(), &all).await;
+        up.create(&volume("new")).await;
+        // The controller has looked at a volume when it says that it is there to be taken.
+        for (name, expected) in [("new", of_new), ("old", of_old)] {
+            up.wait_for(Kind::PersistentVolume, name, "/status/phase", "Available")
+                .await;
+            let is_as_wanted = async || {
+                let found = up.get(Kind::PersistentVolume, name).await.unwrap();
+                found.pointer(key).and_then(Value::as_str) == expected
+            };
+            eventually(&format!("{arguments:?}: {name}"), is_as_wanted).await;
+        }
+    }
+}
+
 #[test]
 fn bad_arguments_and_configurations_are_named() {
     let directory = TempDir::new().unwrap();

@@ -76,6 +76,8 @@ pub struct Options {
     pub seed: u64,
     /// What bears on decisions of the scheduler.
     pub settings: Settings,
+    /// What the volume controller is to do. The feature gate for volume scheduling is that of the scheduler.
+    pub controller: berth_controller::Settings,
 }
 
 impl Default for Options {
@@ -83,6 +85,7 @@ impl Default for Options {
         Self {
             seed: DEFAULT_SEED,
             settings: Settings::default(),
+            controller: berth_controller::Settings::embedded(),
         }
     }
 }
@@ -118,14 +121,19 @@ impl Simulation {
     pub fn new(options: Options) -> Self {
         let mut scheduler = Scheduler::new(options.settings.clone(), options.seed);
         scheduler.set_now(START.as_second());
+        let volume_scheduling = options.settings.volume_gates().volume_scheduling;
+        let controller = berth_controller::Settings {
+            volume_scheduling,
+            ..options.controller
+        };
         Self {
             cluster: MemoryCluster::default(),
             now: START,
             changed_at: START,
             scheduler,
             settings: options.settings,
-            controller: ControllerRun::default(),
-            provisioners: ProvisionerRun::default(),
+            controller: ControllerRun::new(controller),
+            provisioners: ProvisionerRun::new(volume_scheduling),
             workloads: Workloads::new(options.seed),
             busy: BTreeSet::new(),
             patience: Patience::default(),

@@ -47,20 +47,18 @@ pub(super) struct ControllerRun {
     disputes: Disputes,
 }
 
-impl Default for ControllerRun {
-    fn default() -> Self {
+impl ControllerRun {
+    pub(super) fn new(settings: controller::Settings) -> Self {
         Self {
             state: controller::State::default(),
-            settings: controller::Settings::embedded(),
+            settings,
             keys: BTreeSet::new(),
             retry: BTreeMap::new(),
             failures: Failures::default(),
             disputes: Disputes::default(),
         }
     }
-}
 
-impl ControllerRun {
     pub(super) fn upsert(&mut self, object: &Object) {
         self.keys.extend(self.state.apply(object.clone()));
     }
@@ -86,8 +84,10 @@ impl ControllerRun {
 }
 
 /// The provisioners: those that are built in, and those that simulate drivers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ProvisionerRun {
+    /// Feature gate `VolumeScheduling`.
+    volume_scheduling: bool,
     pub(super) state: state::State,
     pub(super) builtin: Builtin,
     claims: BTreeSet<(String, String)>,
@@ -99,6 +99,19 @@ pub(super) struct ProvisionerRun {
 }
 
 impl ProvisionerRun {
+    pub(super) fn new(volume_scheduling: bool) -> Self {
+        Self {
+            volume_scheduling,
+            state: state::State::default(),
+            builtin: Builtin::default(),
+            claims: BTreeSet::new(),
+            volumes: BTreeSet::new(),
+            retry: BTreeMap::new(),
+            failures: Failures::default(),
+            limits_changed: false,
+        }
+    }
+
     pub(super) fn upsert(&mut self, object: &Object) {
         self.state.upsert(object);
         self.note_limits(object.kind());
@@ -148,7 +161,10 @@ impl ProvisionerRun {
     /// The settings of the provisioner that a claim's class names, if it names one that makes volumes.
     fn settings_for(&self, claim: &PersistentVolumeClaim) -> Option<Settings> {
         let class = self.state.class(claim.class_name()?)?;
-        (class.provisioner != berth_core::names::NO_PROVISIONER).then(|| Settings::builtin(&class.provisioner))
+        (class.provisioner != berth_core::names::NO_PROVISIONER).then(|| Settings {
+            volume_scheduling: self.volume_scheduling,
+            ..Settings::builtin(&class.provisioner)
+        })
     }
 }
 

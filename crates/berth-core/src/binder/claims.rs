@@ -168,6 +168,6 @@ impl VolumeBinder {
         claim
             .class
             .and_then(|class| self.classes.get(&class))
-            .is_some_and(|class| class.delayed)
+            .is_some_and(|class| self.delays(class))
     }
 }

@@ -76,6 +76,24 @@ impl<T> Overlaid<T> {
     }
 }
 
+/// Feature gates of decisions about volumes. Both are on unless somebody switches them off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VolumeGates {
+    /// `VolumeScheduling`. Off: no claim waits for its first consumer, whatever its class says.
+    pub volume_scheduling: bool,
+    /// `CSIStorageCapacity`. Off: published capacity does not count.
+    pub csi_storage_capacity: bool,
+}
+
+impl Default for VolumeGates {
+    fn default() -> Self {
+        Self {
+            volume_scheduling: true,
+            csi_storage_capacity: true,
+        }
+    }
+}
+
 /// Things of namespaces, by namespace and name.
 type ByNamespace<T> = FxHashMap<Symbol, FxHashMap<Box<str>, T>>;
 
@@ -151,6 +169,7 @@ pub struct VolumeBinder {
     attachment_nodes: FxHashMap<Box<str>, Symbol>,
     now: i64,
     assumptions: u64,
+    gates: VolumeGates,
 }
 
 impl VolumeBinder {
@@ -202,6 +221,19 @@ impl VolumeBinder {
             self.pool_changes.forget();
         }
         self.now = seconds;
+    }
+
+    /// Sets the feature gates.
+    pub fn set_gates(&mut self, gates: VolumeGates) {
+        self.gates = gates;
+        // Every class and every pool may count otherwise.
+        self.pool_changes.forget();
+    }
+
+    /// Whether the claims of a class wait for their first consumer.
+    #[must_use]
+    pub fn delays(&self, class: &Class) -> bool {
+        class.delayed && self.gates.volume_scheduling
     }
 
     /// Says whether a node can hold no more volumes of a driver: then none that would be attached there is chosen for a claim.

@@ -7,6 +7,7 @@
 
 use super::VolumeBinder;
 use super::find::{OpenClaims, PreparedPod};
+use super::objects::Driver;
 use crate::assign::{MAX_TOGETHER, assign_in_order};
 use crate::capacity::{Pool, PoolKey, fit_together};
 use crate::matches::Match;
@@ -113,7 +114,7 @@ impl VolumeBinder {
 
     /// The pools that a volume of a class must fit into.
     pub(super) fn pools_for(&self, driver: Symbol, class: Symbol, request: i64) -> PoolKeys {
-        let Some(known) = self.drivers.get(&driver).filter(|_| request > 0) else {
+        let Some(known) = self.publisher(driver).filter(|_| request > 0) else {
             return PoolKeys::default();
         };
         // A driver that names neither the class nor a fallback has no room for the class.
@@ -128,7 +129,7 @@ impl VolumeBinder {
     /// The pools that an inline volume of a driver must fit into. A driver that names neither such volumes nor a fallback
     /// says nothing about them.
     pub(super) fn pools_for_inline(&self, driver: Symbol, request: i64) -> PoolKeys {
-        let known = self.drivers.get(&driver).filter(|_| request > 0);
+        let known = self.publisher(driver).filter(|_| request > 0);
         let in_status = known.filter(|known| known.publishes_status).and_then(|_| {
             let ephemeral = self.symbols.get(names::EPHEMERAL_CLASS);
             self.status_entry(driver, ephemeral)
@@ -137,6 +138,11 @@ impl VolumeBinder {
             objects: None,
             status: in_status,
         }
+    }
+
+    /// The driver, if what it publishes counts.
+    fn publisher(&self, driver: Symbol) -> Option<&Driver> {
+        self.drivers.get(&driver).filter(|_| self.gates.csi_storage_capacity)
     }
 
     /// The entry of a driver's status that counts for a class: its own, even if it has no pools, or the fallback.

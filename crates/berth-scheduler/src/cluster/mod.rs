@@ -31,7 +31,7 @@ pub use workloads::Workloads;
 
 use crate::pod::{Footprint, Pod, Taint};
 use berth_core::api::{self, Kind, Object};
-use berth_core::binder::{AssumeError, Assumption, NodeVolumes, VolumeBinder};
+use berth_core::binder::{AssumeError, Assumption, NodeVolumes, VolumeBinder, VolumeGates};
 use berth_core::journal::Journal;
 use berth_core::label::Labels;
 use berth_core::mask::NodeMask;
@@ -385,6 +385,11 @@ impl Cluster {
     /// Says what time it is, in seconds since 1970: storage pools that have expired do not count.
     pub fn set_now(&mut self, seconds: i64) {
         self.binder.set_now(seconds);
+    }
+
+    /// Sets the feature gates of decisions about volumes.
+    pub fn set_gates(&mut self, gates: VolumeGates) {
+        self.binder.set_gates(gates);
     }
 
     /// The interned texts, to intern more.

@@ -66,7 +66,7 @@ fn unbound(cluster: &Cluster, claim: &Claim) -> Result<(), Reason> {
         None => Err(Reason::ZonedClassNotFound {
             class: cluster.symbols().text(class).into(),
         }),
-        Some(class) if class.delayed => Ok(()),
+        Some(class) if cluster.binder().delays(class) => Ok(()),
         Some(_) => Err(Reason::VolumeNotNamed),
     }
 }

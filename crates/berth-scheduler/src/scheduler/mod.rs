@@ -179,9 +179,11 @@ impl Scheduler {
     /// A scheduler for the pods that name one of the profiles. The same seed and the same inputs give the same effects.
     #[must_use]
     pub fn new(settings: Settings, seed: u64) -> Self {
+        let mut cluster = Cluster::default();
+        cluster.set_gates(settings.volume_gates());
         let Settings { profiles, times } = settings;
         Self {
-            cluster: Cluster::default(),
+            cluster,
             queue: Queue::new(times),
             profiles,
             scratch: Scratch::new(seed),

@@ -4,6 +4,7 @@ use super::{DEFAULT_SCHEDULER_NAME, scheduler_name};
 use crate::profile::Profile;
 use crate::queue::QueueTimes;
 use berth_core::api;
+use berth_core::binder::VolumeGates;
 use std::collections::BTreeMap;
 
 /// The settings of a scheduler. Whoever decides takes them whole, so that no part of a configuration is lost on the way.
@@ -30,5 +31,16 @@ impl Settings {
     #[must_use]
     pub fn profile_of(&self, pod: &api::Pod) -> Option<&Profile> {
         self.profiles.get(scheduler_name(pod))
+    }
+
+    /// The feature gates of decisions about volumes. Profiles share the volumes, and so the gates: off for one is off for all.
+    #[must_use]
+    pub fn volume_gates(&self) -> VolumeGates {
+        let mut profiles = self.profiles.values().map(|profile| profile.gates.volumes);
+        let both = |all: VolumeGates, one: VolumeGates| VolumeGates {
+            volume_scheduling: all.volume_scheduling && one.volume_scheduling,
+            csi_storage_capacity: all.csi_storage_capacity && one.csi_storage_capacity,
+        };
+        profiles.by_ref().fold(VolumeGates::default(), both)
     }
 }

@@ -5,12 +5,15 @@
 
 mod args;
 mod arguments;
+mod controller;
 mod file;
 mod plugins;
 mod process;
 mod show;
 
-pub use arguments::ConfigArgs;
+pub use arguments::{ConfigArgs, GateArgs};
+pub(crate) use controller::ControllerFile;
+pub use controller::EmbeddedControllerArgs;
 pub use process::{Election, ProcessSettings};
 
 use crate::input;
@@ -31,7 +34,12 @@ const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
 const KIND: &str = "KubeSchedulerConfiguration";
 
 /// The feature gates that can be set, with what they are by default.
-pub const FEATURE_GATES: &[(&str, bool)] = &[("VolumeCapacityPriority", true), ("StorageCapacityScoring", false)];
+pub const FEATURE_GATES: &[(&str, bool)] = &[
+    ("VolumeScheduling", true),
+    ("CSIStorageCapacity", true),
+    ("VolumeCapacityPriority", true),
+    ("StorageCapacityScoring", false),
+];
 
 /// Why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -47,6 +47,8 @@ fn shown_election(election: &Election) -> Value {
 
 fn shown_gates(gates: &FeatureGates) -> Value {
     json!({
+        "VolumeScheduling": gates.volumes.volume_scheduling,
+        "CSIStorageCapacity": gates.volumes.csi_storage_capacity,
         "VolumeCapacityPriority": gates.volume_capacity_priority,
         "StorageCapacityScoring": gates.storage_capacity_scoring,
     })

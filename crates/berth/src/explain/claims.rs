@@ -187,7 +187,7 @@ fn cause(world: &World, pod: &PodVolumes, reference: &PodClaim, claim: &Claim) -
     let class = claim.class.filter(|class| !class.is_empty());
     let class = class.map(|class| binder.class(class));
     match class {
-        Some(Some(class)) if class.delayed && claim.volume_name.is_empty() => Cause::ClaimDelayed,
+        Some(Some(class)) if binder.delays(class) && claim.volume_name.is_empty() => Cause::ClaimDelayed,
         _ if !claim.volume_name.is_empty() => Cause::ClaimWaitsForVolume,
         None if claim.class.is_none() && !world.objects.has_default_class() && gaps.why("storageclasses").is_none() => {
             Cause::ClaimNoDefaultClass

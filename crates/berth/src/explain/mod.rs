@@ -174,6 +174,7 @@ pub fn answer_asked(
 
 fn answer_about(args: &ExplainArgs, asked: &Asked, namespace: &str, world: &mut World) -> Result<Answer, ExplainError> {
     let configuration = args.decisions.read().map_err(GivenError::from)?;
+    world.cluster.set_gates(configuration.settings().volume_gates());
     let profile_of = |pod: &api::Pod| match &args.decisions.config {
         Some(_) => configuration.profile_for(pod).ok().map(|found| &found.profile),
         // Without a configuration, Berth's defaults speak for whichever scheduler the pod names.
@@ -312,6 +313,10 @@ fn answer(
         None => &configuration.profiles[0],
     };
     set_clock(&mut question.world, given.is_live);
+    question
+        .world
+        .cluster
+        .set_gates(configuration.settings().volume_gates());
     let mut report = explain_pod(&mut question.world, &question.pod, &profile.profile);
     report.waiting = Some(waiting::why(&question.world, &question.pod, &report));
     Ok(Explanation { report, remarks })

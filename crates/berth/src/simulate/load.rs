@@ -113,6 +113,7 @@ fn set_up(
     let mut simulation = Simulation::new(Options {
         seed: args.seed,
         settings,
+        controller: args.controller.settings(),
     });
     let loaded = simulation.load(input::with_reports(objects));
     loaded.map_err(GivenError::from)?;

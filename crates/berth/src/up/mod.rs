@@ -15,7 +15,7 @@ mod tell;
 pub use components::Component;
 pub use load::LoadError;
 
-use crate::cli::UpArgs;
+use crate::cli::{AdmissionPlugin, UpArgs};
 use crate::input::{NoProgress, Source, read_all_values};
 use crate::terminal::Color;
 use anyhow::Context;
@@ -109,7 +109,10 @@ async fn run(
 ) -> anyhow::Result<()> {
     let token = token(args)?;
     Server::may_listen(args.listen, token.is_some())?;
-    let mut builder = Server::builder().service_accounts(true);
+    let left_out = |plugin| args.disable_admission_plugins.contains(&plugin);
+    let mut builder = Server::builder()
+        .service_accounts(true)
+        .zone_affinity(!left_out(AdmissionPlugin::PersistentVolumeLabel));
     if let Some(directory) = &args.data_dir {
         builder = builder.data_dir(directory);
     }
@@ -133,6 +136,7 @@ async fn run(
     tell::start(&client, begin, color, &cancel, &mut parts);
     let how = How {
         scheduling,
+        volumes: args.controller.settings(),
         drivers: drivers(args, &client)?,
         simulates_drivers: args.simulate_drivers,
         clock: Clock::default(),
@@ -172,6 +176,7 @@ pub async fn start_on(
     let client = Client::new(server.service(), "default");
     let how = How {
         scheduling,
+        volumes: berth_controller::Settings::embedded(),
         drivers: None,
         simulates_drivers: true,
         clock,
@@ -232,6 +237,7 @@ fn drivers(args: &UpArgs, client: &Client) -> anyhow::Result<Option<Drivers>> {
 /// How components run.
 struct How {
     scheduling: scheduler::Options,
+    volumes: berth_controller::Settings,
     /// The CSI drivers that node agents ask.
     drivers: Option<Drivers>,
     /// Whether drivers that run nowhere are simulated.
@@ -242,6 +248,7 @@ struct How {
 
 /// Starts the chosen components.
 fn start(client: &Client, chosen: &Chosen, how: How, cancel: &CancellationToken, parts: &mut Parts) {
+    let gates = how.scheduling.settings.volume_gates();
     let process = |patience| ProcessOptions {
         clock: how.clock,
         patience,
@@ -255,7 +262,10 @@ fn start(client: &Client, chosen: &Chosen, how: How, cancel: &CancellationToken,
     }
     if chosen.has(Component::Controller) {
         let options = controller::Options {
-            settings: berth_controller::Settings::embedded(),
+            settings: berth_controller::Settings {
+                volume_scheduling: gates.volume_scheduling,
+                ..how.volumes
+            },
             process: process(CONTROLLER_PATIENCE),
             ..controller::Options::default()
         };
@@ -265,9 +275,12 @@ fn start(client: &Client, chosen: &Chosen, how: How, cancel: &CancellationToken,
     if chosen.has(Component::Provisioner) {
         let mut options = provisioner::Options::builtin();
         options.process = process(PROVISIONER_PATIENCE);
+        for one in &mut options.settings {
+            one.volume_scheduling = gates.volume_scheduling;
+        }
         // Most classes here have no limit: only those that have one are published, and what files say about others
         // counts.
-        options.capacity = Some(provisioner::CapacityOptions {
+        options.capacity = gates.csi_storage_capacity.then(|| provisioner::CapacityOptions {
             form: provisioner::CapacityForm::DriverStatus,
             announce: true,
             expiry: None,

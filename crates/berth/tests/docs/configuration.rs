@@ -51,7 +51,10 @@ fn structs(source: &str) -> Vec<(String, Vec<String>)> {
     let mut renamed = None;
     let mut inside = false;
     for line in source.lines() {
-        let words = line.trim().trim_start_matches("pub(super) ");
+        let words = line
+            .trim()
+            .trim_start_matches("pub(super) ")
+            .trim_start_matches("pub(crate) ");
         if let Some(name) = words.strip_prefix("struct ").and_then(|rest| rest.strip_suffix(" {")) {
             structs.push((name.to_owned(), Vec::new()));
             inside = true;
@@ -97,7 +100,7 @@ fn every_gate_and_argument_is_explained() {
         assert!(page.matches(gate).count() > 1, "{gate} stands in the table only");
     }
     for (name, source) in [
-        ("ControllerFile", include_str!("../../src/component.rs")),
+        ("ControllerFile", include_str!("../../src/config/controller.rs")),
         ("ProvisionerFile", include_str!("../../src/provisioner.rs")),
     ] {
         let (_, fields) = structs(source).into_iter().find(|(found, _)| found == name).unwrap();
