@@ -47,6 +47,8 @@ pub struct Pool {
     pub maximum_volume_size: Option<i64>,
     /// When it stops counting, in seconds since 1970.
     pub expires: Option<i64>,
+    /// What of the free space was promised to claims since it was published.
+    pub promised: i64,
 }
 
 impl Pool {
@@ -54,6 +56,21 @@ impl Pool {
     #[must_use]
     pub fn largest(&self) -> Option<i64> {
         self.maximum_volume_size.or(self.capacity)
+    }
+
+    /// The free space that was not promised to anybody, if it is known.
+    #[must_use]
+    pub fn room(&self) -> Option<i64> {
+        self.capacity.map(|capacity| capacity.saturating_sub(self.promised))
+    }
+
+    /// The largest volume for which there is room now, if the pool says so.
+    #[must_use]
+    pub fn largest_now(&self) -> Option<i64> {
+        let largest = self.largest()?;
+        // A maximum stands in the place of the capacity for one volume, even if it is more, as long as nothing was promised.
+        let room = self.room().filter(|_| self.promised > 0);
+        Some(room.map_or(largest, |room| largest.min(room.max(0))))
     }
 
     /// Whether another report about the pool gives the same answers now. That it counts for longer is no change.
@@ -66,8 +83,8 @@ impl Pool {
         self.expires.is_none_or(|expires| expires > now)
     }
 
-    fn holds(&self, request: i64) -> bool {
-        self.largest().is_some_and(|largest| largest >= request)
+    pub(crate) fn holds(&self, request: i64) -> bool {
+        self.largest_now().is_some_and(|largest| largest >= request)
     }
 }
 
@@ -105,6 +122,11 @@ impl Pools {
     pub(crate) fn get(&self, key: PoolKey, nodes: SelectorId, name: &str) -> Option<&Pool> {
         let pools = self.by_key.get(&key)?.get(&nodes)?;
         pools.iter().find(|pool| &*pool.name == name)
+    }
+
+    pub(crate) fn get_mut(&mut self, key: PoolKey, nodes: SelectorId, name: &str) -> Option<&mut Pool> {
+        let pools = self.by_key.get_mut(&key)?.get_mut(&nodes)?;
+        pools.iter_mut().find(|pool| &*pool.name == name)
     }
 
     /// Whether any pool stops counting, or starts to count again, between two times.
@@ -150,6 +172,7 @@ const MAX_TRIES: usize = 10_000;
 ///     capacity: Some(capacity),
 ///     maximum_volume_size: None,
 ///     expires: None,
+///     promised: 0,
 /// };
 /// let (small, large) = (pool(10), pool(20));
 /// assert!(fit_together(&[10, 20], &[&small, &large]));
@@ -168,7 +191,7 @@ pub fn fit_together(requests: &[i64], pools: &[&Pool]) -> bool {
     }
     let mut requests = requests.to_vec();
     requests.sort_unstable_by(|a, b| b.cmp(a));
-    let mut free: Vec<i64> = pools.iter().map(|pool| pool.capacity.unwrap_or(i64::MAX)).collect();
+    let mut free: Vec<i64> = pools.iter().map(|pool| pool.room().unwrap_or(i64::MAX)).collect();
     // No pool is asked for more than all of them have, if they all say how much that is.
     let total = |amounts: &[i64]| amounts.iter().fold(0_i64, |sum, amount| sum.saturating_add(*amount));
     if total(&requests) > total(&free) {
@@ -216,6 +239,7 @@ mod tests {
             capacity: Some(capacity),
             maximum_volume_size: None,
             expires: None,
+            promised: 0,
         }
     }
 

@@ -21,6 +21,7 @@ pub mod names;
 pub mod node_selector;
 pub mod nodes;
 mod places;
+mod promises;
 pub mod quantity;
 pub mod reason;
 pub mod score;

@@ -150,6 +150,8 @@ pub struct Volume {
     pub driver: Symbol,
     /// Its resource version; 0 if not known.
     pub version: u64,
+    /// When it was created, in seconds since 1970; 0 if not known.
+    pub created: i64,
 }
 
 impl Volume {
@@ -305,6 +307,12 @@ pub(crate) fn version_of(metadata: &api::ObjectMeta) -> u64 {
     metadata.resource_version.parse().unwrap_or(0)
 }
 
+/// When an object was created, in seconds since 1970; 0 if it does not say so.
+fn created_at(metadata: &api::ObjectMeta) -> i64 {
+    let time = metadata.creation_timestamp.as_deref().unwrap_or_default();
+    time.parse().map_or(0, jiff::Timestamp::as_second)
+}
+
 /// What a volume is, apart from what needs the node table.
 pub(crate) fn volume_without_selectors(symbols: &mut Symbols, volume: &api::PersistentVolume) -> Volume {
     let claim_ref = volume.spec.claim_ref.as_ref().map(|reference| {
@@ -334,5 +342,6 @@ pub(crate) fn volume_without_selectors(symbols: &mut Symbols, volume: &api::Pers
         disk: None,
         driver: Symbol::EMPTY,
         version: version_of(&volume.metadata),
+        created: created_at(&volume.metadata),
     }
 }

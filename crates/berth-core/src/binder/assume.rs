@@ -201,6 +201,7 @@ impl VolumeBinder {
                 assumed.selected_node = node_name;
                 assumption.selections.insert(*claim, assumed.version);
                 slot.cover(assumed, number);
+                self.promise_changed(*claim);
             }
         }
         Ok(assumption)
@@ -257,6 +258,7 @@ impl VolumeBinder {
                 && slot.is_covered_by(assumption.number)
             {
                 slot.uncover();
+                self.promise_changed(id);
             }
         }
     }

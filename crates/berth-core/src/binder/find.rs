@@ -96,6 +96,7 @@ impl OpenClaims {
 impl VolumeBinder {
     /// Works out what does not depend on the node. Claims that were seen before cost little.
     pub fn prepare(&mut self, claims: &PodClaims) -> PreparedPod {
+        self.house_promises();
         let mut prepared = PreparedPod {
             bound: self.bound_claims(&claims.bound),
             inline: claims.inline.clone(),
@@ -138,6 +139,7 @@ impl VolumeBinder {
             }
             prepared.open.push(OpenClaims { matches, needs, shapes });
         }
+        self.note_asked_by(&prepared);
         prepared
     }
 

@@ -17,6 +17,7 @@ mod claims;
 mod find;
 mod objects;
 mod progress;
+mod promised;
 mod provision;
 mod rank;
 mod survey;
@@ -42,6 +43,7 @@ use crate::places::{FullNodes, Places};
 use crate::slots::Slots;
 use crate::symbols::{Symbol, Symbols};
 use objects::{CapacityObject, Driver};
+use promised::Promises;
 use roaring::RoaringBitmap;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -160,6 +162,7 @@ pub struct VolumeBinder {
     drivers: FxHashMap<Symbol, Driver>,
     capacities: FxHashMap<Box<str>, CapacityObject>,
     pools: Pools,
+    promises: Promises,
     /// The nodes that can reach pools which changed.
     pool_changes: Journal<NodeId>,
     class_changes: u64,

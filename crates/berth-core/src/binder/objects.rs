@@ -63,6 +63,7 @@ impl VolumeBinder {
     pub fn upsert_node(&mut self, node: &api::Node) -> NodeId {
         let name = &node.metadata.name;
         let id = self.nodes.upsert(&mut self.symbols, name, &node.metadata.labels);
+        self.promises_may_have_home();
         self.mark_migrated(self.nodes.name(id));
         id
     }
@@ -139,12 +140,14 @@ impl VolumeBinder {
                 *slot = Overlaid::new(new);
             }
             self.index_volume(id);
+            self.promise_of_volume_changed(id);
         } else {
             let new = self.model_volume(volume);
             let name = Arc::clone(&new.name);
             let id = VolumeId(self.volumes.insert(Overlaid::new(new)));
             self.volumes_by_name.insert(name, id);
             self.index_volume(id);
+            self.promise_of_volume_changed(id);
         }
     }
 
@@ -153,6 +156,7 @@ impl VolumeBinder {
         let Some(id) = self.volumes_by_name.remove(name) else {
             return;
         };
+        self.promise_of_volume_ended(id);
         self.unindex_volume(id);
         if let Some(removed) = self.volumes.remove(id.0) {
             for affinity in affinities_of(Some(removed.watched())) {
@@ -263,11 +267,13 @@ impl VolumeBinder {
                         *known = Overlaid::new(new);
                     }
                 }
+                self.promise_changed(id);
             }
             None => {
                 let (namespace, name) = (new.namespace, new.name.clone());
                 let id = ClaimId(self.claims.insert(Overlaid::new(new)));
                 self.claims_by_name.entry(namespace).or_default().insert(name, id);
+                self.promise_changed(id);
             }
         }
     }
@@ -281,6 +287,7 @@ impl VolumeBinder {
             .and_then(|by_name| by_name.remove(name));
         if let Some(id) = removed {
             self.claims.remove(id.0);
+            self.promise_changed(id);
         }
     }
 
@@ -349,6 +356,7 @@ impl VolumeBinder {
                     capacity: None,
                     maximum_volume_size: pool.capacity.map(Quantity::value),
                     expires: pool.expiry_time.as_deref().map(seconds_of),
+                    promised: 0,
                 };
                 new.pools.push((key, Arc::clone(&pool.name), pool.nodes));
                 reported.push((key, pool));
@@ -430,21 +438,28 @@ impl VolumeBinder {
 
     /// Adds published capacity, or replaces it.
     pub fn upsert_capacity(&mut self, capacity: &api::CsiStorageCapacity) {
-        let metadata = &capacity.metadata;
-        self.remove_capacity(&metadata.namespace, &metadata.name);
+        let full_name = capacity.metadata.full_name();
+        // What was made before the report must be known before it.
+        self.settle_changed();
+        self.take_out_capacity(&full_name);
         let key = PoolKey::Class(self.symbols.intern(&capacity.storage_class_name));
-        let full_name = metadata.full_name();
+        if capacity.node_topology.is_none() {
+            self.close_account(&full_name);
+        }
         let known = capacity.node_topology.as_ref().map(|topology| {
             let nodes = self.acquire_labels(topology);
             self.pool_changed(nodes);
+            let left = capacity.capacity.map(Quantity::value);
+            let promised = self.take_report(&full_name, left, model::version_of(&capacity.metadata));
             self.pools.insert(
                 key,
                 Pool {
                     name: full_name.as_str().into(),
                     nodes,
-                    capacity: capacity.capacity.map(Quantity::value),
+                    capacity: left,
                     maximum_volume_size: capacity.maximum_volume_size.map(Quantity::value),
                     expires: None,
+                    promised,
                 },
             );
             (key, nodes)
@@ -455,15 +470,20 @@ impl VolumeBinder {
     /// Removes published capacity.
     pub fn remove_capacity(&mut self, namespace: &str, name: &str) {
         let full_name = format!("{namespace}/{name}");
-        if let Some(Some((key, nodes))) = self.capacities.remove(full_name.as_str()) {
+        self.take_out_capacity(&full_name);
+        self.close_account(&full_name);
+    }
+
+    fn take_out_capacity(&mut self, full_name: &str) {
+        if let Some(Some((key, nodes))) = self.capacities.remove(full_name) {
             self.pool_changed(nodes);
-            self.pools.remove(key, &full_name, nodes);
+            self.pools.remove(key, full_name, nodes);
             self.release_selector(nodes);
         }
     }
 
     /// A pool that these nodes can reach changed.
-    fn pool_changed(&mut self, nodes: SelectorId) {
+    pub(super) fn pool_changed(&mut self, nodes: SelectorId) {
         let nodes = self.nodes.matching(nodes);
         // Past some point it is no use to tell one by one.
         if nodes.len() > MAX_POOL_NODES {

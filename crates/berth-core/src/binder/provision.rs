@@ -173,6 +173,8 @@ impl VolumeBinder {
         node: NodeId,
     ) -> Result<(), VolumeReason> {
         let mut requests: SmallVec<[(PoolKeys, i64); 4]> = SmallVec::new();
+        // What was promised to these very claims is theirs.
+        let own = self.promised_to(needs.iter().map(|need| need.claim));
         for need in needs {
             if !need.provision.possible || !self.is_allowed(need, node) {
                 return Err(VolumeReason::BindConflict);
@@ -180,7 +182,7 @@ impl VolumeBinder {
             let pools = need.provision.pools;
             if !pools.is_empty() {
                 requests.push((pools, need.request));
-                if !self.fit(pools, &[need.request], node) {
+                if !self.fit(pools, &[need.request], node, &own) {
                     return Err(VolumeReason::NotEnoughSpace);
                 }
             }
@@ -195,7 +197,7 @@ impl VolumeBinder {
         requests.sort_unstable_by_key(|(pools, _)| (order(pools.objects), order(pools.status)));
         for together in requests.chunk_by(|(a, _), (b, _)| a == b) {
             let sizes: SmallVec<[i64; 4]> = together.iter().map(|(_, size)| *size).collect();
-            if !self.fit(together[0].0, &sizes, node) {
+            if !self.fit(together[0].0, &sizes, node, &own) {
                 return Err(VolumeReason::NotEnoughSpace);
             }
         }
@@ -207,8 +209,42 @@ impl VolumeBinder {
         self.nodes.matching(need.provision.topologies).contains(node.0)
     }
 
-    fn fit(&self, keys: PoolKeys, sizes: &[i64], node: NodeId) -> bool {
-        fit_together(sizes, &self.pools_on(keys, node))
+    /// Whether sizes fit into the pools that a node can reach, if these promises are not held against them.
+    fn fit(&self, keys: PoolKeys, sizes: &[i64], node: NodeId, own: &[(&str, i64)]) -> bool {
+        let pools = self.pools_on(keys, node);
+        if own.is_empty() {
+            return fit_together(sizes, &pools);
+        }
+        let without_own = |pool: &&Pool| {
+            let own = own.iter().filter(|(name, _)| **name == *pool.name);
+            let bytes: i64 = own.map(|(_, bytes)| bytes).sum();
+            Pool {
+                promised: pool.promised - bytes,
+                ..(*pool).clone()
+            }
+        };
+        let pools: SmallVec<[Pool; 4]> = pools.iter().map(without_own).collect();
+        fit_together(sizes, &pools.iter().collect::<SmallVec<[&Pool; 4]>>())
+    }
+
+    /// Notes how much a pod asks of pools.
+    pub(super) fn note_asked_by(&mut self, pod: &PreparedPod) {
+        let open = pod.open.iter().flat_map(|open| &open.needs);
+        let selected = pod.selected.iter().map(|(need, _)| need);
+        let reserved = pod.reserved.iter().map(|(need, _)| need);
+        let mut sums: SmallVec<[(PoolKey, i64); 2]> = SmallVec::new();
+        for need in open.chain(selected).chain(reserved) {
+            let Some(key) = need.provision.pools.objects else {
+                continue;
+            };
+            match sums.iter_mut().find(|(found, _)| *found == key) {
+                Some((_, sum)) => *sum = sum.saturating_add(need.request),
+                None => sums.push((key, need.request)),
+            }
+        }
+        for (key, sum) in sums {
+            self.note_asked(key, sum);
+        }
     }
 
     /// Gives existing volumes of each class for which not all can be made that is left to those claims for whom a volume is

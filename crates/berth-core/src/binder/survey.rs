@@ -42,7 +42,7 @@ pub struct ClaimSurvey {
 pub struct PoolSurvey {
     /// Its name.
     pub name: String,
-    /// The largest volume that it can hold.
+    /// The largest volume that it can hold beside what was promised.
     pub largest: Option<i64>,
 }
 
@@ -50,7 +50,7 @@ impl PoolSurvey {
     fn of(pool: &Pool) -> Self {
         Self {
             name: pool.name.to_string(),
-            largest: pool.largest(),
+            largest: pool.largest_now(),
         }
     }
 }

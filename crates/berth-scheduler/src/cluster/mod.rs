@@ -387,6 +387,11 @@ impl Cluster {
         self.binder.set_now(seconds);
     }
 
+    /// Takes over what became of promised storage. Returns the classes of pools that have more room than before.
+    pub fn settle_promises(&mut self) -> impl Iterator<Item = Symbol> + use<> {
+        self.binder.settle_promises()
+    }
+
     /// Sets the feature gates of decisions about volumes.
     pub fn set_gates(&mut self, gates: VolumeGates) {
         self.binder.set_gates(gates);

@@ -350,6 +350,7 @@ impl Scheduler {
         let selected = binding.assumption.claims().next().is_some();
         let (node, node_name) = (binding.assumption.node(), binding.assumption.node_name());
         self.cluster.revert_volumes(binding.assumption);
+        self.settle_promises(now);
         let assumed = self.cluster.assumed(&binding.assumed_pod);
         let pod = assumed.map(|running| Arc::clone(&running.footprint));
         self.cluster.forget(binding.assumed_pod);
@@ -474,6 +475,9 @@ impl Scheduler {
             self.fail_binding(&key, FailedStage::BindVolumes, message.to_owned(), now);
         }
         self.let_overdue_go(now);
+        if self.promise_end.is_some_and(|end| end <= now) {
+            self.settle_promises(now);
+        }
         self.queue.flush(now);
     }
 }

@@ -168,6 +168,8 @@ pub struct Scheduler {
     /// Evictions of pods that are not gone yet, by the writes that asked for them.
     evictions: FxHashMap<WriteId, Eviction>,
     nodes: FxHashMap<Box<str>, NodeDigest>,
+    /// When storage that was promised may not be held any more.
+    promise_end: Option<Duration>,
     effects: Vec<Effect>,
     writes: FxHashMap<WriteId, PodKey>,
     write_count: u64,
@@ -196,6 +198,7 @@ impl Scheduler {
             nominations: Nominations::default(),
             evictions: FxHashMap::default(),
             nodes: FxHashMap::default(),
+            promise_end: None,
             effects: Vec::new(),
             writes: FxHashMap::default(),
             write_count: 0,
@@ -280,7 +283,12 @@ impl Scheduler {
     /// When [`Self::tick`] and [`Self::step`] have something to do, if nothing else happens. Zero means at once.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Duration> {
-        let due = [self.queue.next_turn(), self.bindings.next_due(), self.hold.next_due()];
+        let due = [
+            self.queue.next_turn(),
+            self.bindings.next_due(),
+            self.hold.next_due(),
+            self.promise_end,
+        ];
         due.into_iter().flatten().min()
     }
 

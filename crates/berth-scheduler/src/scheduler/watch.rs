@@ -61,12 +61,22 @@ impl Scheduler {
                 if let Some(event) = self.event_of(other).filter(|_| raised) {
                     self.happened(&event, now);
                 }
+                self.settle_promises(now);
                 self.move_bindings_on(other, now);
                 if let Object::PersistentVolumeClaim(claim) = other {
                     self.let_go(&claim.metadata.full_name(), now);
                 }
             }
         }
+    }
+
+    /// Storage that was promised may not be wanted any more: tells those who wait for it, and when to look again.
+    pub(super) fn settle_promises(&mut self, now: Duration) {
+        for class in self.cluster.settle_promises() {
+            self.happened(&ClusterEvent::CapacityRaised { class }, now);
+        }
+        let left = self.cluster.binder().seconds_to_promise_end();
+        self.promise_end = left.map(|seconds| now + Duration::from_secs(seconds.max(1)));
     }
 
     /// Only the labels of a namespace matter to anybody.
@@ -96,6 +106,7 @@ impl Scheduler {
                 if let Some(event) = event {
                     self.happened(&event, now);
                 }
+                self.settle_promises(now);
                 if kind == Kind::PersistentVolumeClaim {
                     self.happened(&ClusterEvent::Uncounted, now);
                     self.check_binding_of_claim(&format!("{namespace}/{name}"), now);
@@ -161,6 +172,7 @@ impl Scheduler {
         let claim = volume.claim_ref.as_ref();
         let claim = claim.map(|claim| format!("{}/{}", binder.symbols().text(claim.namespace), claim.name));
         self.cluster.remove(Kind::PersistentVolume, "", name);
+        self.settle_promises(now);
         let name = name.into();
         self.happened(&ClusterEvent::Volume { name, class }, now);
         self.happened(&ClusterEvent::Uncounted, now);

@@ -9,6 +9,7 @@
 mod api;
 mod events;
 mod faults;
+mod in_flight;
 mod interleavings;
 mod obstacles;
 mod oversleeping;

@@ -1,0 +1,318 @@
+//! Keeps the accounts of capacity in flight ([`crate::promises`]) up to date: from the claims, volumes and reports that are there, and
+//! from nothing else. A scheduler that starts anew reads the same from the objects.
+
+use super::VolumeBinder;
+use crate::capacity::PoolKey;
+use crate::model::{Claim, ClaimId, VolumeId};
+use crate::promises::{ASKED_MAX_SECONDS, Account, Made, REPORT_DUE_SECONDS};
+use crate::symbols::Symbol;
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+
+/// What was promised of all pools.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Promises {
+    /// By capacity object (`namespace/name`).
+    accounts: FxHashMap<Box<str>, Account>,
+    /// The account that holds the promise to a claim, and the node that it is for.
+    held: FxHashMap<ClaimId, (Box<str>, Symbol)>,
+    /// The claims whose volumes are there.
+    by_volume: FxHashMap<VolumeId, ClaimId>,
+    /// Claims to look at.
+    changed: FxHashSet<ClaimId>,
+    /// Claims for which no pool is known yet.
+    homeless: FxHashSet<ClaimId>,
+    /// A pool or a node came since those were looked at.
+    may_have_home: bool,
+    /// By whom pools serve: the most that any pod asked for so far. Where more than that is left, nothing that is kept depends on how much.
+    most_asked: FxHashMap<PoolKey, i64>,
+    /// Classes of pools that have more room than before.
+    raised: SmallVec<[Symbol; 2]>,
+    /// Before this time no promise ends by itself.
+    next_end: Option<i64>,
+}
+
+/// How far the volume of a claim is.
+enum Stage {
+    /// No volume is to be made.
+    Nothing,
+    /// Not known before a volume is seen.
+    Unknown,
+    Asked,
+    Made(Made),
+}
+
+impl VolumeBinder {
+    /// A claim came, changed or went.
+    pub(super) fn promise_changed(&mut self, id: ClaimId) {
+        let is_selected = self.claim(id).is_some_and(|claim| !claim.selected_node.is_empty());
+        if is_selected || self.promises.held.contains_key(&id) || self.promises.homeless.contains(&id) {
+            self.promises.changed.insert(id);
+        }
+    }
+
+    /// A volume came, changed or is about to go.
+    pub(super) fn promise_of_volume_changed(&mut self, id: VolumeId) {
+        let reference = self.volume(id).and_then(|volume| volume.claim_ref.as_ref());
+        let claim = reference.and_then(|found| self.claim_id(found.namespace, &found.name));
+        if let Some(claim) = claim {
+            self.promise_changed(claim);
+        }
+    }
+
+    /// A volume is gone, and with it what it took.
+    pub(super) fn promise_of_volume_ended(&mut self, id: VolumeId) {
+        if let Some(claim) = self.promises.by_volume.remove(&id) {
+            self.forget_promise(claim);
+        }
+    }
+
+    /// A node came: claims without a pool may find one.
+    pub(super) fn promises_may_have_home(&mut self) {
+        self.promises.may_have_home = true;
+    }
+
+    /// Notes how much a pod asks of the pools of a class.
+    pub(super) fn note_asked(&mut self, key: PoolKey, bytes: i64) {
+        let most = self.promises.most_asked.entry(key).or_default();
+        *most = bytes.max(*most);
+    }
+
+    /// What a pool's own claims among these were promised.
+    pub(super) fn promised_to(&self, claims: impl Iterator<Item = ClaimId>) -> SmallVec<[(&str, i64); 2]> {
+        let own = claims.filter_map(|claim| {
+            let (pool, _) = self.promises.held.get(&claim)?;
+            let bytes = self.promises.accounts.get(pool)?.promised_to(claim);
+            Some((&**pool, bytes)).filter(|(_, bytes)| *bytes > 0)
+        });
+        own.collect()
+    }
+
+    /// Takes over what changed since the last call. Returns the classes of pools that have more room than before.
+    pub fn settle_promises(&mut self) -> impl Iterator<Item = Symbol> + use<> {
+        self.settle_changed();
+        if self.promises.next_end.is_some_and(|end| end <= self.now) {
+            let accounts = self.promises.accounts.values();
+            let ended: Vec<ClaimId> = accounts.flat_map(|account| account.expired(self.now)).collect();
+            for claim in ended {
+                self.forget_promise(claim);
+            }
+            self.promises.next_end = self.promises.accounts.values().filter_map(Account::next_end).min();
+        }
+        let mut raised = std::mem::take(&mut self.promises.raised);
+        raised.sort_unstable();
+        raised.dedup();
+        raised.into_iter()
+    }
+
+    /// Finds pools for the claims that had none, if there may be some by now. Between two decisions many pools may come, so it is left
+    /// to the next decision.
+    pub(super) fn house_promises(&mut self) {
+        self.settle_changed();
+        if std::mem::take(&mut self.promises.may_have_home) {
+            self.promises.changed = std::mem::take(&mut self.promises.homeless);
+            self.settle_changed();
+        }
+    }
+
+    /// In how many seconds the next promise may end by itself.
+    #[must_use]
+    pub fn seconds_to_promise_end(&self) -> Option<u64> {
+        let end = self.promises.next_end?;
+        Some(end.saturating_sub(self.now).max(0).unsigned_abs())
+    }
+
+    pub(super) fn settle_changed(&mut self) {
+        // Nobody can tell how old something is before it is known what time it is.
+        if self.now == 0 {
+            return;
+        }
+        for claim in std::mem::take(&mut self.promises.changed) {
+            self.settle_promise(claim);
+        }
+    }
+
+    fn settle_promise(&mut self, id: ClaimId) {
+        self.promises.homeless.remove(&id);
+        let Some(claim) = self.claim(id) else {
+            // A volume that was made takes room until it is gone itself.
+            if self.made_for(id).is_none() {
+                self.forget_promise(id);
+            }
+            return;
+        };
+        let (stage, node) = (self.stage_of(claim), claim.selected_node);
+        let moved = self.promises.held.get(&id).is_some_and(|(_, held)| *held != node);
+        match stage {
+            Stage::Unknown => {}
+            Stage::Nothing => self.forget_promise(id),
+            Stage::Asked => {
+                if moved {
+                    self.forget_promise(id);
+                }
+                if !self.promises.held.contains_key(&id) {
+                    self.promise(id, None);
+                }
+            }
+            Stage::Made(made) => match self.promises.held.get(&id) {
+                Some((pool, _)) => {
+                    let pool = pool.clone();
+                    self.change_account(&pool, |account| account.make(id, made));
+                    self.promises.by_volume.insert(made.volume, id);
+                    self.note_end(made.created.saturating_add(REPORT_DUE_SECONDS));
+                }
+                // Nobody saw it being made. What was made long ago is in a report.
+                None if made.is_recent(self.now) => self.promise(id, Some(made)),
+                None => {}
+            },
+        }
+    }
+
+    fn made_for(&self, claim: ClaimId) -> Option<VolumeId> {
+        let (pool, _) = self.promises.held.get(&claim)?;
+        self.promises.accounts.get(pool)?.made_for(claim)
+    }
+
+    fn stage_of(&self, claim: &Claim) -> Stage {
+        if claim.selected_node.is_empty() {
+            return Stage::Nothing;
+        }
+        let named = self.volume_id(&claim.volume_name);
+        let held = || {
+            let volumes = self.reserved.get(&claim.namespace)?.get(&claim.name)?;
+            volumes.iter().copied().find(|id| {
+                let volume = self.volume(*id);
+                volume.is_some_and(|volume| volume.is_for(claim))
+            })
+        };
+        let found = named.or_else(held).and_then(|id| Some((id, self.volume(id)?)));
+        match found {
+            Some((id, volume)) => Stage::Made(Made {
+                volume: id,
+                bytes: volume.capacity,
+                version: volume.version,
+                created: volume.created,
+            }),
+            // The volume's watch is behind the claim's.
+            None if claim.is_bound() => Stage::Unknown,
+            None => Stage::Asked,
+        }
+    }
+
+    /// Charges a claim to the pool that its volume will be made from: of those that its node can reach, the one with the most room. A
+    /// volume that is there already is charged only if it is newer than the pool's report.
+    fn promise(&mut self, id: ClaimId, made: Option<Made>) {
+        let Some(claim) = self.claim(id) else {
+            return;
+        };
+        let (node_name, bytes) = (claim.selected_node, claim.shape.request);
+        let key = PoolKey::Class(claim.class.unwrap_or(Symbol::EMPTY));
+        let pools = self.nodes.id(node_name).into_iter().flat_map(|node| {
+            let reachable = self.pools.reachable(&self.nodes, key, node, self.now);
+            reachable.filter_map(move |pool| Some((pool.holds(bytes), pool.room()?, &pool.name)))
+        });
+        let Some((.., pool)) = pools.max() else {
+            self.promises.homeless.insert(id);
+            return;
+        };
+        let pool: Box<str> = (**pool).into();
+        let is_new = |account: &Account| made.is_none_or(|made| account.is_older_than(&made));
+        if !self.promises.accounts.get(&pool).is_some_and(is_new) {
+            return;
+        }
+        let now = self.now;
+        self.change_account(&pool, |account| match made {
+            Some(made) => account.make(id, made),
+            None => account.ask(id, bytes, now),
+        });
+        if let Some(made) = made {
+            self.promises.by_volume.insert(made.volume, id);
+        }
+        self.note_end(made.map_or(now.saturating_add(ASKED_MAX_SECONDS), |made| {
+            made.created.saturating_add(REPORT_DUE_SECONDS)
+        }));
+        self.promises.held.insert(id, (pool, node_name));
+    }
+
+    fn note_end(&mut self, end: i64) {
+        let sooner = self.promises.next_end.is_none_or(|next| end < next);
+        if sooner {
+            self.promises.next_end = Some(end);
+        }
+    }
+
+    fn forget_promise(&mut self, claim: ClaimId) {
+        self.promises.homeless.remove(&claim);
+        if let Some(volume) = self.made_for(claim) {
+            self.promises.by_volume.remove(&volume);
+        }
+        if let Some((pool, _)) = self.promises.held.remove(&claim) {
+            self.change_account(&pool, |account| account.forget(claim));
+        }
+    }
+
+    /// Changes an account, and the room that is left in its pool.
+    fn change_account(&mut self, pool: &str, change: impl FnOnce(&mut Account)) {
+        let Some(account) = self.promises.accounts.get_mut(pool) else {
+            return;
+        };
+        change(account);
+        let promised = account.promised();
+        let Some(Some((key, nodes))) = self.capacities.get(pool).copied() else {
+            return;
+        };
+        let Some(found) = self.pools.get_mut(key, nodes, pool) else {
+            return;
+        };
+        let before = found.room();
+        found.promised = promised;
+        let after = found.room();
+        if before == after {
+            return;
+        }
+        if after > before
+            && let PoolKey::Class(class) = key
+        {
+            self.promises.raised.push(class);
+        }
+        let most_asked = self.promises.most_asked.get(&key).copied();
+        let is_plenty = |room: Option<i64>| room.is_none_or(|room| most_asked.is_none_or(|most| room >= most));
+        if !(is_plenty(before) && is_plenty(after)) {
+            self.pool_changed(nodes);
+        }
+    }
+
+    /// A report about a pool has come. Returns what is to be subtracted from it.
+    pub(super) fn take_report(&mut self, pool: &str, capacity: Option<i64>, version: u64) -> i64 {
+        let Some(capacity) = capacity else {
+            self.close_account(pool);
+            return 0;
+        };
+        match self.promises.accounts.get_mut(pool) {
+            Some(account) => {
+                account.report(capacity, version);
+                account.promised()
+            }
+            None => {
+                self.promises
+                    .accounts
+                    .insert(pool.into(), Account::new(capacity, version));
+                self.promises.may_have_home = true;
+                0
+            }
+        }
+    }
+
+    /// A pool is gone: its promises are made of others, if there are any.
+    pub(super) fn close_account(&mut self, pool: &str) {
+        let Some(account) = self.promises.accounts.remove(pool) else {
+            return;
+        };
+        for claim in account.claims() {
+            self.promises.held.remove(&claim);
+            self.promises.changed.insert(claim);
+        }
+        let gone: FxHashSet<ClaimId> = account.claims().collect();
+        self.promises.by_volume.retain(|_, claim| !gone.contains(claim));
+    }
+}
