@@ -248,6 +248,7 @@ impl Search<'_> {
         let scorers = self.scorers();
         let is_plain = nominated.own.is_none()
             && nominated.others.is_empty()
+            && nominated.avoided.is_empty()
             && self.profile.percentage_of_nodes_to_score.is_none()
             && !self.filters().any(|_| true);
         if is_plain && scorers.plugins.is_empty() {
@@ -311,6 +312,13 @@ impl Search<'_> {
             {
                 mask.remove(node);
                 promised.push((node, refusal));
+            }
+        }
+        if !nominated.avoided.is_empty() {
+            let mut others = mask.clone();
+            nominated.avoided.iter().for_each(|node| others.remove(*node));
+            if others.iter().next().is_some() {
+                mask = others;
             }
         }
         let nodes = &mut self.scratch.nodes;

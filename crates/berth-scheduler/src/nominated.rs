@@ -25,6 +25,8 @@ pub struct Nominated<'a> {
     pub own: Option<NodeId>,
     /// Other pods of at least its priority, with the nodes on which room is being made for them.
     pub others: Vec<(NodeId, &'a Pod)>,
+    /// Nodes that did not admit pods like it lately: they are taken if no other fits.
+    pub avoided: Vec<NodeId>,
 }
 
 impl<'a> Nominated<'a> {

@@ -100,6 +100,8 @@ struct Waiting {
     attempts: u32,
     /// When it was last refused.
     refused_at: Duration,
+    /// It is not tried before this time.
+    not_before: Duration,
     /// Who refused it.
     refused_by: PluginSet,
     /// It was not refused, but could not be placed for a passing cause.
@@ -171,11 +173,29 @@ impl Queue {
             gated,
             attempts: 0,
             refused_at: Duration::ZERO,
+            not_before: Duration::ZERO,
             refused_by: PluginSet::default(),
             failed: false,
         };
         self.pods.insert(Arc::clone(key), waiting);
         self.enter(key, if gated { Place::Gated } else { Place::Active });
+    }
+
+    /// Has a new pod wait: it comes in the place of others that were tried in vain.
+    pub fn hold_off(&mut self, key: &str, until: Duration, now: Duration) {
+        let Some((key, waiting)) = self.pods.get_key_value(key) else {
+            return;
+        };
+        if waiting.place == Place::Active {
+            let key = Arc::clone(key);
+            self.leave(&key);
+            if let Some(waiting) = self.pods.get_mut(&key) {
+                waiting.not_before = until;
+                waiting.refused_at = now;
+                waiting.failed = true;
+            }
+            self.enter(&key, Place::Backoff);
+        }
     }
 
     /// Removes a pod, wherever it is.
@@ -301,7 +321,8 @@ impl Queue {
             initial: self.times.initial_backoff,
             max: self.times.max_backoff,
         };
-        waiting.refused_at + backoff.delay(waiting.attempts)
+        let ends = waiting.refused_at + backoff.delay(waiting.attempts);
+        ends.max(waiting.not_before)
     }
 
     /// Moves on the pods whose time has come.

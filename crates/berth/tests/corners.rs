@@ -12,6 +12,7 @@
 //! - `simulate CLAIM has VOLUME`: they are bound.
 //! - `simulate CLAIM says TEXT`: what was last said of it contains the text.
 //! - `with ARGUMENTS`: what follows is checked with these arguments.
+//! - `simulate ends with STATUS`: its exit status.
 //! - `error TEXT`: neither command reads the file, and the message contains the text.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -87,6 +88,15 @@ impl Corner {
             self.simulated = None;
             return Ok(());
         }
+        if let Some(status) = wanted.strip_prefix("simulate ends with ") {
+            let ended = self.run(&["simulate", "-f", self.file()]).status.code();
+            let is_met = ended.map(|code| code.to_string()).as_deref() == Some(status);
+            return if is_met {
+                Ok(())
+            } else {
+                Err(format!("found {ended:?}"))
+            };
+        }
         let (object, rest) = rest.split_once(' ').expect("an object and what is said of it");
         match command {
             "explain" => explained(&self.explained(object)?, rest),
@@ -145,7 +155,8 @@ fn simulated(outcome: &Value, object: &str, wanted: &str) -> Result<(), String> 
     } else if let Some((node, reason)) = wanted.strip_prefix("stays on ").and_then(|rest| rest.split_once(": ")) {
         text(&pod, "node") == node && text(&pod, "phase") != "Running" && text(&pod, "message").contains(reason)
     } else if wanted == "does not run" {
-        text(&pod, "phase") == "Pending" && !text(&pod, "message").is_empty()
+        let phase = text(&pod, "phase");
+        !phase.is_empty() && phase != "Running" && !text(&pod, "message").is_empty()
     } else if let Some(words) = wanted.strip_prefix("says ") {
         text(&claim, "message").contains(words)
     } else if let Some(volume) = wanted.strip_prefix("has ") {

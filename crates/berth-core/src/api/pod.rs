@@ -126,6 +126,9 @@ pub struct PodStatus {
     /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
     #[serde(deserialize_with = "nullable")]
     pub phase: String,
+    /// Why it is in this phase, in a word.
+    #[serde(deserialize_with = "nullable")]
+    pub reason: String,
     /// The node that room is being made on.
     #[serde(deserialize_with = "nullable")]
     pub nominated_node_name: String,
@@ -484,6 +487,17 @@ impl Pod {
         let preempted = disrupted
             .is_some_and(|condition| condition.status == "True" && condition.reason == "PreemptionByScheduler");
         self.metadata.is_deleting() && preempted
+    }
+
+    /// Whether its node did not admit it: it is over, with a reason, and none of its containers was ever there.
+    #[must_use]
+    pub fn was_refused(&self) -> bool {
+        let status = &self.status;
+        status.phase == "Failed"
+            && !status.reason.is_empty()
+            && !self.spec.node_name.is_empty()
+            && status.container_statuses.is_empty()
+            && status.init_container_statuses.is_empty()
     }
 
     /// Whether it has run to its end, well or not.

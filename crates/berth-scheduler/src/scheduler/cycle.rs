@@ -31,7 +31,9 @@ impl Scheduler {
         self.last_tried = Some(PodKey::clone(&key));
         let decided = self.pods.get(&key).and_then(|pod| {
             let profile = self.profiles.get(pod.scheduler_name())?;
-            let nominated = nominated(&self.nominations, &self.pods, &self.cluster, &key);
+            let mut nominated = nominated(&self.nominations, &self.pods, &self.cluster, &key);
+            let refused = self.refusals.nodes(&pod.object, now);
+            nominated.avoided = refused.filter_map(|node| self.cluster.binder().node(node)).collect();
             Some(decide_timed(
                 &mut self.cluster,
                 &pod.compiled,

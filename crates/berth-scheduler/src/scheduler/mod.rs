@@ -17,6 +17,7 @@ mod hold;
 mod lower;
 mod pods;
 mod preempting;
+mod refusals;
 mod settings;
 mod watch;
 
@@ -35,6 +36,7 @@ use binding::Seen;
 use binding_index::BindingIndex;
 use hold::Hold;
 use preempting::{Eviction, Nominations};
+use refusals::Refusals;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -168,6 +170,8 @@ pub struct Scheduler {
     /// Evictions of pods that are not gone yet, by the writes that asked for them.
     evictions: FxHashMap<WriteId, Eviction>,
     nodes: FxHashMap<Box<str>, NodeDigest>,
+    /// Pods that nodes did not admit.
+    refusals: Refusals,
     /// When storage that was promised may not be held any more.
     promise_end: Option<Duration>,
     effects: Vec<Effect>,
@@ -198,6 +202,7 @@ impl Scheduler {
             nominations: Nominations::default(),
             evictions: FxHashMap::default(),
             nodes: FxHashMap::default(),
+            refusals: Refusals::default(),
             promise_end: None,
             effects: Vec::new(),
             writes: FxHashMap::default(),

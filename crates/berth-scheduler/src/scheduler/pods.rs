@@ -27,6 +27,7 @@ impl Scheduler {
             self.remove_pod(&pod.metadata.namespace, &pod.metadata.name, now);
         }
         if !pod.spec.node_name.is_empty() {
+            self.refusals.note(pod, now);
             match self.cluster.binder().node(&pod.spec.node_name) {
                 Some(node) => self.settle_room(&key, node, now),
                 None => self.give_up_room(&key, now),
@@ -127,6 +128,7 @@ impl Scheduler {
         let adapted = profile.adapt(pod);
         // A pod whose binding is under way keeps it: what its spec says now is met if the binding fails.
         let old = self.pods.remove(key);
+        let known_before = old.is_some();
         let (said, nominations_sent) = old.map_or_else(Default::default, |old| {
             self.cluster.release(&old.compiled);
             (old.said, old.nominations_sent)
@@ -143,8 +145,12 @@ impl Scheduler {
                 nominations_sent,
             },
         );
+        let wait = self.refusals.wait(pod, now);
         self.queue.upsert(key, priority, gated, now);
-        self.queue.wake(key, now);
+        match wait.filter(|_| !known_before) {
+            Some(wait) => self.queue.hold_off(key, now + wait, now),
+            None => self.queue.wake(key, now),
+        }
     }
 
     /// A pod that has a node: the cluster counts it there.

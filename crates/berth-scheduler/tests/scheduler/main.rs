@@ -16,5 +16,6 @@ mod oversleeping;
 mod preemption;
 mod races;
 mod random;
+mod refusals;
 mod stateful;
 mod world;
