@@ -17,6 +17,8 @@ pub(crate) struct Places<'a> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FullNodes {
     by_driver: FxHashMap<Symbol, RoaringBitmap>,
+    /// By node and driver: how many more volumes the node can hold, where there is a limit.
+    room: FxHashMap<NodeId, FxHashMap<Symbol, i64>>,
     changes: Journal<NodeId>,
 }
 
@@ -26,8 +28,33 @@ impl FullNodes {
         nodes.is_some_and(|nodes| nodes.contains(node.0))
     }
 
-    pub(crate) fn set(&mut self, driver: Symbol, node: NodeId, full: bool) {
-        let changed = if full {
+    /// Whether a node limits the volumes of any driver.
+    pub(crate) fn is_limited(&self, node: NodeId) -> bool {
+        self.room.contains_key(&node)
+    }
+
+    /// How many more volumes of a driver a node can hold.
+    pub(crate) fn room(&self, driver: Symbol, node: NodeId) -> i64 {
+        let of_node = self.room.get(&node).and_then(|drivers| drivers.get(&driver));
+        of_node.copied().unwrap_or(i64::MAX)
+    }
+
+    /// Says how many more volumes of a driver a node can hold; none for as many as one likes.
+    pub(crate) fn set(&mut self, driver: Symbol, node: NodeId, room: Option<i64>) {
+        match room {
+            Some(room) => {
+                self.room.entry(node).or_default().insert(driver, room);
+            }
+            None => {
+                if let Some(drivers) = self.room.get_mut(&node) {
+                    drivers.remove(&driver);
+                    if drivers.is_empty() {
+                        self.room.remove(&node);
+                    }
+                }
+            }
+        }
+        let changed = if room.is_some_and(|room| room <= 0) {
             self.by_driver.entry(driver).or_default().insert(node.0)
         } else {
             let nodes = self.by_driver.get_mut(&driver);

@@ -41,6 +41,8 @@ pub struct PreparedPod {
     /// Claims that take any free volume of their class, by class.
     pub(super) open: SmallVec<[OpenClaims; 1]>,
     pub(super) inline: SmallVec<[(Symbol, i64); 1]>,
+    /// The drivers of the volumes that claims are bound to.
+    bound_drivers: SmallVec<[Symbol; 2]>,
     /// Claims that take an existing volume on some nodes, and could do without on others.
     pub(super) optional: SmallVec<[ClaimId; 2]>,
 }
@@ -50,6 +52,11 @@ impl PreparedPod {
     #[must_use]
     pub fn is_bound_to_nodes(&self) -> bool {
         self.bound.missing || self.bound.reachable.is_some() || !self.bound.broken.is_empty()
+    }
+
+    /// The driver of each volume that a claim is bound to.
+    pub(super) fn bound_drivers(&self) -> impl Iterator<Item = Symbol> + '_ {
+        self.bound_drivers.iter().copied()
     }
 
     /// Whether the pod has claims for which a volume must be found or made.
@@ -100,6 +107,7 @@ impl VolumeBinder {
         let mut prepared = PreparedPod {
             bound: self.bound_claims(&claims.bound),
             inline: claims.inline.clone(),
+            bound_drivers: self.drivers_of_bound(&claims.bound),
             ..PreparedPod::default()
         };
         let mut open: SmallVec<[(Need, ClaimShape); 2]> = SmallVec::new();
@@ -141,6 +149,14 @@ impl VolumeBinder {
         }
         self.note_asked_by(&prepared);
         prepared
+    }
+
+    fn drivers_of_bound(&self, claims: &[ClaimId]) -> SmallVec<[Symbol; 2]> {
+        let volumes = claims
+            .iter()
+            .filter_map(|id| self.volume_named(&self.claim(*id)?.volume_name));
+        let drivers = volumes.map(|volume| volume.driver);
+        drivers.filter(|driver| !driver.is_empty()).collect()
     }
 
     fn bound_claims(&self, claims: &[ClaimId]) -> BoundClaims {
@@ -245,6 +261,9 @@ impl VolumeBinder {
             }
             plan.sort(pod);
             self.check_provisions(&plan.to_make, &pod.inline, node)?;
+        }
+        if let Some(other) = self.attachable(pod, node, &plan) {
+            plan = other;
         }
         Ok(NodeVolumes {
             bindings: plan

@@ -13,6 +13,7 @@
 
 mod alike;
 mod assume;
+mod attachable;
 mod claims;
 mod find;
 mod objects;
@@ -239,9 +240,10 @@ impl VolumeBinder {
         class.delayed && self.gates.volume_scheduling
     }
 
-    /// Says whether a node can hold no more volumes of a driver: then none that would be attached there is chosen for a claim.
-    pub fn set_full(&mut self, driver: Symbol, node: NodeId, full: bool) {
-        self.full.set(driver, node, full);
+    /// Says how many more volumes of a driver a node can hold, if there is a limit: no more than that are chosen for the claims of a
+    /// pod, if it can be served otherwise.
+    pub fn set_attach_room(&mut self, driver: Symbol, node: NodeId, room: Option<i64>) {
+        self.full.set(driver, node, room);
     }
 
     fn places(&self) -> Places<'_> {

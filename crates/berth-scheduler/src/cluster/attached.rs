@@ -311,20 +311,19 @@ impl Attached {
             self.refresh_node(binder, pods, node, length);
             let after = &self.nodes[node.index()].drivers;
             for driver in before.iter().filter(|driver| !after.contains(driver)) {
-                binder.set_full(*driver, node, false);
+                binder.set_attach_room(*driver, node, None);
             }
             for driver in after {
-                binder.set_full(*driver, node, self.is_full(*driver, node));
+                binder.set_attach_room(*driver, node, self.room(*driver, node));
             }
         }
     }
 
-    /// Whether a node can hold no more volumes of a driver.
-    fn is_full(&self, driver: Symbol, node: NodeId) -> bool {
-        self.column(driver).is_some_and(|column| {
-            let (limit, held) = (column.limit.get(node.index()), column.attached.get(node.index()));
-            limit.zip(held).is_some_and(|(limit, held)| held >= limit)
-        })
+    /// How many more volumes of a driver a node can hold, if there is a limit.
+    fn room(&self, driver: Symbol, node: NodeId) -> Option<i64> {
+        let column = self.column(driver)?;
+        let limit = column.limit.get(node.index()).filter(|limit| **limit < i64::MAX)?;
+        Some(limit - column.attached.get(node.index())?)
     }
 
     fn refresh_node(&mut self, binder: &VolumeBinder, pods: &Pods, node: NodeId, length: usize) {
