@@ -38,7 +38,7 @@ impl MemoryCluster {
     pub fn carry_out(&mut self, effects: &[Effect], now: Timestamp) -> Carried {
         let mut carried = Carried::default();
         for effect in effects {
-            if let Err(refusal) = self.one(effect, &mut carried, now) {
+            if let Err(refusal) = self.carry_out_next(effect, &mut carried, now) {
                 carried.refused = Some(refusal);
                 break;
             }
@@ -46,7 +46,11 @@ impl MemoryCluster {
         carried
     }
 
-    fn one(&mut self, effect: &Effect, carried: &mut Carried, now: Timestamp) -> Result<(), Refusal> {
+    /// Carries out the next effect of a list, for those who do something between two of them. `carried` says how the list went so far.
+    ///
+    /// # Errors
+    /// Why it was refused. The list ends with it.
+    pub fn carry_out_next(&mut self, effect: &Effect, carried: &mut Carried, now: Timestamp) -> Result<(), Refusal> {
         match effect {
             Effect::Confirm(fact) => {
                 return if self.holds(fact, carried) {

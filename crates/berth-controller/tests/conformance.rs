@@ -6,8 +6,8 @@
 mod common;
 
 use berth_controller::Settings;
-use berth_core::api::Kind;
-use common::{Cluster, Controller};
+use berth_testing::Cluster;
+use common::{Controller, claim, create, events};
 use serde_json::{Map, Value, json};
 
 const NAMESPACE: &str = "NS";
@@ -24,7 +24,7 @@ fn claim_ref(cluster: &Cluster, volume: &Value) -> Value {
     let name = reference["name"].as_str().unwrap();
     let uid = match reference["uid"].as_str().unwrap_or_default() {
         "" => "",
-        uid => match cluster.claim(NAMESPACE, name) {
+        uid => match claim(cluster, &format!("{NAMESPACE}/{name}")) {
             Some(claim) if claim["metadata"]["uid"] == uid => "current",
             _ => "gone",
         },
@@ -33,32 +33,30 @@ fn claim_ref(cluster: &Cluster, volume: &Value) -> Value {
 }
 
 fn state(cluster: &Cluster) -> Value {
-    let mut volumes = Map::new();
-    let mut claims = Map::new();
-    for ((kind, _, name), object) in &cluster.objects {
-        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-        match kind {
-            Kind::PersistentVolume => {
-                let volume = json!({
-                    "phase": text("/status/phase"),
-                    "annotations": annotations(object),
-                    "claimRef": claim_ref(cluster, object),
-                });
-                volumes.insert(name.clone(), volume);
-            }
-            Kind::PersistentVolumeClaim => {
-                let claim = json!({
-                    "phase": text("/status/phase"),
-                    "volumeName": text("/spec/volumeName"),
-                    "annotations": annotations(object),
-                    "capacity": text("/status/capacity/storage"),
-                });
-                claims.insert(name.clone(), claim);
-            }
-            _ => {}
-        }
-    }
-    json!({"volumes": volumes, "claims": claims, "events": cluster.events})
+    let name = |object: &Value| object["metadata"]["name"].as_str().unwrap().to_owned();
+    let text = |object: &Value, pointer: &str| {
+        let found = object.pointer(pointer).and_then(Value::as_str);
+        found.unwrap_or_default().to_owned()
+    };
+    let volumes = cluster.of_kind("PersistentVolume").map(|volume| {
+        let state = json!({
+            "phase": text(volume, "/status/phase"),
+            "annotations": annotations(volume),
+            "claimRef": claim_ref(cluster, volume),
+        });
+        (name(volume), state)
+    });
+    let claims = cluster.of_kind("PersistentVolumeClaim").map(|claim| {
+        let state = json!({
+            "phase": text(claim, "/status/phase"),
+            "volumeName": text(claim, "/spec/volumeName"),
+            "annotations": annotations(claim),
+            "capacity": text(claim, "/status/capacity/storage"),
+        });
+        (name(claim), state)
+    });
+    let (volumes, claims): (Map<_, _>, Map<_, _>) = (volumes.collect(), claims.collect());
+    json!({"volumes": volumes, "claims": claims, "events": events(cluster)})
 }
 
 /// How the controller is driven until it is quiet.
@@ -73,16 +71,15 @@ fn play(scenario: &Value, drive: Drive) -> Vec<Value> {
             if object["kind"] == "PersistentVolumeClaim" {
                 drive(&mut controller, &mut cluster);
             }
-            cluster.create(object.clone());
+            create(&mut cluster, object.clone());
         }
         for name in step["delete"].as_array().into_iter().flatten() {
             let (kind, name) = name.as_str().unwrap().split_once('/').unwrap();
-            let id = match kind {
-                "PersistentVolume" => Cluster::id(Kind::PersistentVolume, "", name),
-                "PersistentVolumeClaim" => Cluster::id(Kind::PersistentVolumeClaim, NAMESPACE, name),
+            match kind {
+                "PersistentVolume" => cluster.delete(kind, name),
+                "PersistentVolumeClaim" => cluster.delete(kind, &format!("{NAMESPACE}/{name}")),
                 other => panic!("a step deletes a {other}"),
-            };
-            cluster.delete(&id);
+            }
         }
         drive(&mut controller, &mut cluster);
         states.push(state(&cluster));

@@ -8,8 +8,8 @@ mod common;
 
 use berth_controller::Settings;
 use berth_core::api::Kind;
-use berth_testing::{Manifest, claim, class, node, pod, volume};
-use common::{Cluster, Controller, Id};
+use berth_testing::{Cluster, Manifest, claim, class, node, pod, volume};
+use common::Controller;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const SIZES: [u32; 4] = [1, 2, 5, 10];
 const CLASSES: [&str; 3] = ["now", "wait", "ext"];
 const NAMES: usize = 6;
+const VOLUME: &str = "PersistentVolume";
+const CLAIM: &str = "PersistentVolumeClaim";
 
 #[derive(Clone, Debug)]
 enum Action {
@@ -131,12 +133,12 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-fn volume_id(name: usize) -> Id {
-    Cluster::id(Kind::PersistentVolume, "", &format!("v{name}"))
+fn volume_named(number: usize) -> String {
+    format!("v{number}")
 }
 
-fn claim_id(name: usize) -> Id {
-    Cluster::id(Kind::PersistentVolumeClaim, "default", &format!("c{name}"))
+fn claim_named(number: usize) -> String {
+    format!("c{number}")
 }
 
 fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
@@ -158,8 +160,8 @@ fn labels(gold: bool) -> Value {
 struct World {
     cluster: Cluster,
     controllers: [Controller; 2],
-    /// Bound pairs by the uids of claim and volume, as long as no user interferes.
-    bound: BTreeMap<(String, String), (Id, Id)>,
+    /// Names of bound claims and volumes by their uids, as long as no user interferes.
+    bound: BTreeMap<(String, String), (String, String)>,
     /// Names of volumes that a user deleted at some time.
     deleted: BTreeSet<String>,
 }
@@ -167,10 +169,10 @@ struct World {
 impl World {
     fn new() -> Self {
         let mut cluster = Cluster::default();
-        cluster.create(class("now", "kubernetes.io/no-provisioner").immediate());
-        cluster.create(class("wait", "kubernetes.io/no-provisioner"));
-        cluster.create(class("ext", "disk.example.com").immediate());
-        cluster.create(node("n0"));
+        common::create(&mut cluster, class("now", "kubernetes.io/no-provisioner").immediate());
+        common::create(&mut cluster, class("wait", "kubernetes.io/no-provisioner"));
+        common::create(&mut cluster, class("ext", "disk.example.com").immediate());
+        common::create(&mut cluster, node("n0"));
         let controller = || Controller::new(Settings::default());
         Self {
             cluster,
@@ -207,7 +209,7 @@ impl World {
                 if let Some(claim) = reserved {
                     volume = volume.claimed_by(&format!("c{claim}"));
                 }
-                cluster.create(volume);
+                common::create(cluster, volume);
             }
             Action::CreateClaim {
                 name,
@@ -225,43 +227,40 @@ impl World {
                 if let Some(volume) = volume {
                     claim = claim.with("/spec/volumeName", json!(format!("v{volume}")));
                 }
-                cluster.create(claim);
+                common::create(cluster, claim);
             }
             Action::CreatePod { name, claim } => {
                 let claim = format!("c{claim}");
-                cluster.create(pod(&format!("p{name}"), &[claim.as_str()]).on("n0"));
+                common::create(cluster, pod(&format!("p{name}"), &[claim.as_str()]).on("n0"));
             }
             Action::DeleteVolume(name) => {
-                self.deleted.insert(format!("v{name}"));
-                self.bound.retain(|_, (_, volume)| *volume != volume_id(*name));
-                cluster.delete(&volume_id(*name));
+                let name = volume_named(*name);
+                self.bound.retain(|_, (_, volume)| *volume != name);
+                cluster.delete(VOLUME, &name);
+                self.deleted.insert(name);
             }
-            Action::DeleteClaim(name) => cluster.delete(&claim_id(*name)),
-            Action::DeletePod(name) => cluster.delete(&Cluster::id(Kind::Pod, "default", &format!("p{name}"))),
+            Action::DeleteClaim(name) => cluster.delete(CLAIM, &claim_named(*name)),
+            Action::DeletePod(name) => cluster.delete_now("Pod", &format!("p{name}")),
             Action::ClearReference(name) => {
-                let id = volume_id(*name);
-                if cluster
-                    .objects
-                    .get(&id)
-                    .is_some_and(|volume| text(volume, "/status/phase") == "Released")
-                {
-                    cluster.edit(&id, &json!({"spec": {"claimRef": null}}));
+                let name = volume_named(*name);
+                if cluster.text(VOLUME, &name, "/status/phase") == "Released" {
+                    cluster.patch(VOLUME, &name, &json!({"spec": {"claimRef": null}}));
                 }
             }
             Action::Reserve { volume, claim } => {
-                let id = volume_id(*volume);
-                if cluster
-                    .objects
-                    .get(&id)
-                    .is_some_and(|volume| volume["spec"].get("claimRef").is_none())
-                {
-                    let reference = json!({"namespace": "default", "name": format!("c{claim}")});
-                    cluster.edit(&id, &json!({"spec": {"claimRef": reference}}));
+                let volume = volume_named(*volume);
+                let found = cluster.get(VOLUME, &volume);
+                if found.is_some_and(|found| found["spec"].get("claimRef").is_none()) {
+                    let reference = json!({"namespace": "default", "name": claim_named(*claim)});
+                    cluster.patch(VOLUME, &volume, &json!({"spec": {"claimRef": reference}}));
                 }
             }
             Action::Relabel { volume, gold } => {
-                let tier = if *gold { json!("gold") } else { Value::Null };
-                cluster.edit(&volume_id(*volume), &json!({"metadata": {"labels": {"tier": tier}}}));
+                let volume = volume_named(*volume);
+                if cluster.get(VOLUME, &volume).is_some() {
+                    let tier = if *gold { json!("gold") } else { Value::Null };
+                    cluster.patch(VOLUME, &volume, &json!({"metadata": {"labels": {"tier": tier}}}));
+                }
             }
             Action::Watch {
                 controller,
@@ -290,17 +289,13 @@ impl World {
 
     /// What must hold at every moment.
     fn check_always(&mut self) -> Result<(), TestCaseError> {
-        for ((claim_uid, volume_uid), (claim_id, volume_id)) in &self.bound {
-            let claim = self
-                .cluster
-                .objects
-                .get(claim_id)
-                .filter(|found| found["metadata"]["uid"] == claim_uid.as_str());
-            let volume = self
-                .cluster
-                .objects
-                .get(volume_id)
-                .filter(|found| found["metadata"]["uid"] == volume_uid.as_str());
+        for ((claim_uid, volume_uid), (claim, volume)) in &self.bound {
+            let with_uid = |kind: &str, name: &str, uid: &str| {
+                let found = self.cluster.get(kind, name);
+                found.filter(|found| found["metadata"]["uid"] == uid)
+            };
+            let claim = with_uid(CLAIM, claim, claim_uid);
+            let volume = with_uid(VOLUME, volume, volume_uid);
             if let Some(claim) = claim {
                 prop_assert!(volume.is_some(), "the volume of {claim:#} was deleted");
                 prop_assert!(
@@ -309,21 +304,15 @@ impl World {
                 );
             }
         }
-        let claims = self
-            .cluster
-            .objects
-            .iter()
-            .filter(|((kind, ..), _)| *kind == Kind::PersistentVolumeClaim);
         let mut pairs = Vec::new();
-        for (id, claim) in claims {
+        for claim in self.cluster.of_kind(CLAIM) {
             let named = text(claim, "/spec/volumeName");
             let lost = text(claim, "/status/phase") == "Lost";
             prop_assert!(
                 !lost || self.deleted.contains(named),
                 "nobody took its volume away: {claim:#}"
             );
-            let volume_id = Cluster::id(Kind::PersistentVolume, "", named);
-            let Some(volume) = self.cluster.objects.get(&volume_id) else {
+            let Some(volume) = self.cluster.get(VOLUME, named) else {
                 continue;
             };
             if is_bound(claim, volume) {
@@ -331,7 +320,7 @@ impl World {
                     text(claim, "/metadata/uid").to_owned(),
                     text(volume, "/metadata/uid").to_owned(),
                 );
-                pairs.push((uids, (id.clone(), volume_id)));
+                pairs.push((uids, (text(claim, "/metadata/name").to_owned(), named.to_owned())));
             }
         }
         self.bound.extend(pairs);
@@ -340,18 +329,13 @@ impl World {
 
     /// What must hold when nothing moves any more.
     fn check_quiet(&self) -> Result<(), TestCaseError> {
-        let of_kind = |kind: Kind| {
-            self.cluster
-                .objects
-                .iter()
-                .filter(move |((found, ..), _)| *found == kind)
-                .map(|(_, object)| object)
-        };
-        for volume in of_kind(Kind::PersistentVolume) {
+        for volume in self.cluster.of_kind(VOLUME) {
             let reference = volume.pointer("/spec/claimRef");
             let uid = reference.map(|reference| text(reference, "/uid")).unwrap_or_default();
-            let claim =
-                of_kind(Kind::PersistentVolumeClaim).find(|claim| !uid.is_empty() && claim["metadata"]["uid"] == uid);
+            let claim = self
+                .cluster
+                .of_kind(CLAIM)
+                .find(|claim| !uid.is_empty() && claim["metadata"]["uid"] == uid);
             let phase = text(volume, "/status/phase");
             match (uid, claim) {
                 ("", _) => prop_assert_eq!(phase, "Available", "{:#}", volume),
@@ -365,13 +349,13 @@ impl World {
                 }
             }
         }
-        for claim in of_kind(Kind::PersistentVolumeClaim) {
+        for claim in self.cluster.of_kind(CLAIM) {
             let named = text(claim, "/spec/volumeName");
             if text(claim, "/status/phase") == "Bound" {
-                let volume = self.cluster.volume(named);
+                let volume = self.cluster.get(VOLUME, named);
                 prop_assert!(volume.is_some_and(|volume| is_bound(claim, volume)), "{claim:#}");
             } else if named.is_empty() && text(claim, "/spec/storageClassName") != "wait" {
-                let fitting = of_kind(Kind::PersistentVolume).find(|volume| could_bind(claim, volume));
+                let fitting = self.cluster.of_kind(VOLUME).find(|volume| could_bind(claim, volume));
                 prop_assert!(fitting.is_none(), "{claim:#} could have {fitting:#?}");
             }
         }
@@ -397,7 +381,7 @@ fn could_bind(claim: &Value, volume: &Value) -> bool {
         && text(volume, "/status/phase") == "Available"
         && size(volume, "/spec/capacity/storage") >= size(claim, "/spec/resources/requests/storage")
         && volume["spec"]["storageClassName"] == claim["spec"]["storageClassName"]
-        && volume["spec"].get("volumeMode").is_none()
+        && volume["spec"]["volumeMode"] == "Filesystem"
         && wanted.iter().all(|mode| offered.contains(mode))
         && (!gold || text(volume, "/metadata/labels/tier") == "gold")
 }
@@ -426,14 +410,16 @@ proptest! {
 /// Runs a controller that stops after `stop` writes, and a fresh one from there.
 fn stopped_after(stop: usize) -> (usize, World) {
     let mut world = World::new();
-    world.cluster.create(volume("v0", "now", 5));
-    world.cluster.create(volume("v1", "now", 5).claimed_by("c1"));
-    world.cluster.create(claim("c0", "now", 5));
-    world.cluster.create(claim("c1", "now", 5));
-    world
-        .cluster
-        .create(claim("c2", "now", 5).with("/spec/volumeName", "v2"));
-    world.cluster.create(volume("v2", "now", 5));
+    for object in [
+        volume("v0", "now", 5),
+        volume("v1", "now", 5).claimed_by("c1"),
+        claim("c0", "now", 5),
+        claim("c1", "now", 5),
+        claim("c2", "now", 5).with("/spec/volumeName", "v2"),
+        volume("v2", "now", 5),
+    ] {
+        common::create(&mut world.cluster, object);
+    }
     let mut budget = stop;
     let controller = &mut world.controllers[0];
     controller.watch(&world.cluster, usize::MAX);
@@ -454,7 +440,7 @@ fn a_binding_is_continued_from_every_write_it_can_stop_after() {
         world.check_always().unwrap();
         world.check_quiet().unwrap();
         for (claim, volume) in [("c0", "v0"), ("c1", "v1"), ("c2", "v2")] {
-            let claim = world.cluster.claim("default", claim).unwrap();
+            let claim = world.cluster.get(CLAIM, claim).unwrap();
             assert_eq!(text(claim, "/spec/volumeName"), volume, "stopped after {stop} writes");
             assert_eq!(text(claim, "/status/phase"), "Bound");
         }

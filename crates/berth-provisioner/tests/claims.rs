@@ -13,7 +13,7 @@ use berth_provisioner::request::{Failure, Source, Volume};
 use berth_provisioner::settings::Settings;
 use berth_provisioner::state::State;
 use berth_provisioner::step::{Attempt, Decision, Idle, Purpose, step};
-use berth_testing::{Manifest, class, csi_node, node};
+use berth_testing::{Carried, Manifest, class, csi_node, node};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -65,9 +65,9 @@ fn patch<'a>(actions: &'a [Action], name: &str) -> Option<&'a Patch> {
 /// The claim as it is when a write has been made.
 fn write(cluster: &mut Cluster, effect: Option<&Effect>) -> PersistentVolumeClaim {
     if let Some(effect) = effect {
-        cluster.apply(effect, &mut BTreeMap::new()).unwrap();
+        cluster.apply(effect, &mut Carried::default()).unwrap();
     }
-    cluster.claim("default", "data")
+    cluster.claim("data")
 }
 
 fn ask(cluster: &mut Cluster, claim: Value) -> Box<Attempt> {
@@ -277,7 +277,7 @@ fn a_claim_that_goes_is_cleaned_up_after() {
     assert!(patch(&actions[1..], "forget_attempt").is_some());
     // Without its class the driver cannot be asked; the claim is let go, with a word.
     let mut cluster = cluster(1);
-    cluster.delete("StorageClass", "", "fast");
+    cluster.delete("StorageClass", "fast");
     let Decision::Act(Conclusion { actions, .. }) = decide(&mut cluster, going) else {
         panic!()
     };
@@ -364,14 +364,12 @@ fn a_record_is_forgotten_in_the_version_that_it_left() {
     let Conclusion { actions, .. } = conclude(&attempt, &Err(Failure::last("full")), &Settings::csi(DRIVER));
     let rejected = Effect::Patch(patch(&actions, "reject_node").unwrap().clone());
     // The scheduler has looked at the claim meanwhile: whatever it wrote, the step is run again on that.
-    let mut elsewhere = Cluster::with(vec![
-        cluster.get("PersistentVolumeClaim", "default", "data").unwrap().clone(),
-    ]);
-    elsewhere.edit("PersistentVolumeClaim", "default", "data", |claim| {
+    let mut elsewhere = Cluster::with(vec![cluster.get("PersistentVolumeClaim", "data").unwrap().clone()]);
+    elsewhere.edit("PersistentVolumeClaim", "data", |claim| {
         claim["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] = json!("n1");
     });
-    let refused = elsewhere.apply(&rejected, &mut BTreeMap::new());
-    assert_eq!(refused, Err(support::cluster::WriteError::Conflict));
+    let refused = elsewhere.apply(&rejected, &mut Carried::default());
+    assert!(matches!(refused, Err(Refusal::Conflict(_))), "{refused:?}");
     let claim = write(&mut cluster, Some(&rejected));
     assert_eq!(claim.selected_node(), None);
     assert!(claim.metadata.finalizers.is_empty() && claim.metadata.annotation(ATTEMPT).is_none());
@@ -413,7 +411,7 @@ fn a_volume_object_that_is_there_counts_if_it_is_the_same() {
 #[test]
 fn a_class_that_cannot_be_used_does_not_hold_the_pod_to_its_node() {
     let mut cluster = cluster(1);
-    cluster.edit("StorageClass", "", "fast", |class| {
+    cluster.edit("StorageClass", "fast", |class| {
         class["parameters"] = json!({"csi.storage.k8s.io/no-such-thing": "x"});
     });
     let Decision::Act(Conclusion { actions, then }) = decide(&mut cluster, claim(|_| {})) else {
@@ -422,6 +420,7 @@ fn a_class_that_cannot_be_used_does_not_hold_the_pod_to_its_node() {
     assert!(patch(&actions, "reject_node").is_some());
     assert_eq!(then, Then::Rejected { node: "n0".into() });
     // What is open in the backend stays recorded, whatever the class says by now.
+    cluster.remove("PersistentVolumeClaim", "data");
     let Decision::Act(Conclusion { actions, .. }) = decide(&mut cluster, recorded("n0", false)) else {
         panic!()
     };
@@ -435,7 +434,7 @@ fn a_class_that_cannot_be_used_does_not_hold_the_pod_to_its_node() {
 fn a_node_that_was_not_seen_is_asked_about_before_it_is_rejected() {
     for (kind, name) in [("Node", "n0"), ("CSINode", "n0")] {
         let mut cluster = cluster(1);
-        cluster.delete(kind, "", name);
+        cluster.delete(kind, name);
         let Decision::Act(Conclusion { actions, .. }) = decide(&mut cluster, claim(|_| {})) else {
             panic!()
         };

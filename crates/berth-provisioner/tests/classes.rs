@@ -11,10 +11,9 @@ use berth_provisioner::effect::Action;
 use berth_provisioner::reclaim::{Reclaim, reclaim};
 use berth_provisioner::settings::Settings;
 use berth_provisioner::step::{Decision, step};
-use berth_testing::{Manifest, claim, node};
+use berth_testing::{Carried, Manifest, claim, node};
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use support::cluster::{Cluster, claim_of};
 use support::yaml;
 
@@ -44,11 +43,11 @@ impl World {
     }
 
     fn carry_out(&mut self, actions: &[Action]) {
-        let mut written = BTreeMap::new();
+        let mut carried = Carried::default();
         for action in actions {
             match action {
                 Action::DeleteBacking(backing) => self.builtin.delete(&backing.handle),
-                Action::Api(effect) => self.cluster.apply(effect, &mut written).unwrap(),
+                Action::Api(effect) => self.cluster.apply(effect, &mut carried).unwrap(),
             }
         }
     }
@@ -157,7 +156,7 @@ fn end_to_end_zonal_example() {
     assert_eq!(spec["persistentVolumeReclaimPolicy"], "Delete");
     let annotations = &volume["metadata"]["annotations"];
     assert_eq!(annotations["pv.kubernetes.io/provisioned-by"], "kubernetes.io/gce-pd");
-    let uid = world.cluster.get("PersistentVolumeClaim", "default", "my-pvc").unwrap()["metadata"]["uid"].as_str();
+    let uid = world.cluster.get("PersistentVolumeClaim", "my-pvc").unwrap()["metadata"]["uid"].as_str();
     assert_eq!(volume["metadata"]["name"], format!("pvc-{}", uid.unwrap()));
     assert_eq!(spec["claimRef"]["uid"].as_str(), uid);
     let name = volume["metadata"]["name"].as_str().unwrap();
@@ -172,7 +171,7 @@ fn a_volume_goes_when_its_claim_does() {
     let mut world = World::new(STANDARD, zones(&["us-central1-a"]), vec![]);
     world.settle();
     assert_eq!(world.builtin.volumes(), 1);
-    world.cluster.delete("PersistentVolumeClaim", "default", "my-pvc");
+    world.cluster.delete("PersistentVolumeClaim", "my-pvc");
     world.settle();
     assert_eq!(world.builtin.volumes(), 0);
     assert_eq!(world.cluster.of_kind("PersistentVolume").count(), 0);
@@ -430,10 +429,7 @@ fn a_node_fills_up_while_pods_come() {
         4,
         "refused by every node, and free to be scheduled again"
     );
-    let left = world
-        .cluster
-        .get("PersistentVolumeClaim", "default", "one-too-many")
-        .unwrap();
+    let left = world.cluster.get("PersistentVolumeClaim", "one-too-many").unwrap();
     assert!(left["metadata"]["annotations"]["volume.kubernetes.io/selected-node"].is_null());
 }
 

@@ -26,7 +26,7 @@ async fn one_claim(faults: &[Fault]) -> World {
 }
 
 fn annotation<'w>(world: &'w World, key: &str) -> Option<&'w str> {
-    world.cluster.get("PersistentVolumeClaim", "default", "data")?["metadata"]["annotations"][key].as_str()
+    world.cluster.get("PersistentVolumeClaim", "data")?["metadata"]["annotations"][key].as_str()
 }
 
 #[tokio::test]
@@ -42,9 +42,12 @@ async fn the_ordinary_way() {
     );
     assert_eq!(
         volume["metadata"]["finalizers"],
-        serde_json::json!(["external-provisioner.volume.kubernetes.io/finalizer"])
+        serde_json::json!([
+            "external-provisioner.volume.kubernetes.io/finalizer",
+            "kubernetes.io/pv-protection"
+        ])
     );
-    world.cluster.delete("PersistentVolumeClaim", "default", "data");
+    world.cluster.delete("PersistentVolumeClaim", "data");
     world.rounds(2).await;
     assert!(world.driver.volumes().is_empty());
     assert_eq!(world.cluster.of_kind("PersistentVolume").count(), 0);
@@ -140,8 +143,8 @@ async fn unclear_errors_are_asked_again() {
 #[tokio::test]
 async fn the_node_goes_while_a_volume_is_under_way() {
     let mut world = one_claim(&[Fault::Late]).await;
-    world.cluster.delete("Node", "", "n0");
-    world.cluster.delete("CSINode", "", "n0");
+    world.cluster.delete("Node", "n0");
+    world.cluster.delete("CSINode", "n0");
     world.rounds(2).await;
     world.check_nothing_is_lost();
     assert_eq!((world.bound(), world.driver.volumes().len()), (1, 1));
@@ -156,7 +159,7 @@ async fn a_node_without_the_driver_is_rejected() {
         world.cluster.control();
         world.cluster.schedule();
         assert_eq!(annotation(&world, SELECTED_NODE), Some("n0"));
-        world.cluster.delete(kind, "", "n0");
+        world.cluster.delete(kind, "n0");
         world.provision().await;
         assert_eq!(annotation(&world, SELECTED_NODE), None);
         assert!(
@@ -199,13 +202,13 @@ async fn unusable_volumes_are_deleted() {
 async fn a_claim_that_goes_takes_its_volume_with_it() {
     let mut world = one_claim(&[Fault::DieAfter]).await;
     assert_eq!(world.driver.volumes().len(), 1);
-    world.cluster.delete("PersistentVolumeClaim", "default", "data");
+    world.cluster.delete("PersistentVolumeClaim", "data");
     assert!(
-        world.cluster.get("PersistentVolumeClaim", "default", "data").is_some(),
+        world.cluster.get("PersistentVolumeClaim", "data").is_some(),
         "held until it is certain"
     );
     world.rounds(1).await;
-    assert!(world.cluster.get("PersistentVolumeClaim", "default", "data").is_none());
+    assert!(world.cluster.get("PersistentVolumeClaim", "data").is_none());
     assert!(world.driver.volumes().is_empty());
     assert_eq!(world.cluster.of_kind("PersistentVolume").count(), 0);
 }
@@ -216,26 +219,21 @@ async fn a_claim_that_goes_takes_its_volume_with_it() {
 async fn data_are_kept_if_the_policy_says_so_in_the_last_moment() {
     let mut world = one_claim(&[]).await;
     world.rounds(1).await;
-    world.cluster.delete("PersistentVolumeClaim", "default", "data");
+    world.cluster.delete("PersistentVolumeClaim", "data");
     world.cluster.control();
     let known = world.cluster.state();
     let volume = known.volumes().next().unwrap().clone();
     let Reclaim::Act(actions) = reclaim(&volume, &known, &world.settings) else {
         panic!("a released volume is deleted")
     };
-    world
-        .cluster
-        .edit("PersistentVolume", "", &volume.metadata.name, |volume| {
-            volume["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
-        });
+    world.cluster.edit("PersistentVolume", &volume.metadata.name, |volume| {
+        volume["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
+    });
     assert!(!world.carry_out(&actions).await);
     assert_eq!(world.driver.volumes().len(), 1);
     world.rounds(2).await;
     assert_eq!(world.driver.volumes().len(), 1);
-    let kept = world
-        .cluster
-        .get("PersistentVolume", "", &volume.metadata.name)
-        .unwrap();
+    let kept = world.cluster.get("PersistentVolume", &volume.metadata.name).unwrap();
     assert_eq!(
         kept["metadata"]["finalizers"],
         json!([]),
@@ -256,7 +254,7 @@ async fn a_crash_at_any_point() {
             world.provision().await;
             world.crash_after = None;
             if deleted {
-                world.cluster.delete("PersistentVolumeClaim", "default", "data");
+                world.cluster.delete("PersistentVolumeClaim", "data");
             }
             world.rounds(3).await;
             world.check_nothing_is_lost();
@@ -363,8 +361,8 @@ async fn everything_at_once() {
             world.rounds(1).await;
             if dice.roll(4) == 0 {
                 let name = format!("data-{}", dice.roll(index + 1));
-                if world.cluster.get("PersistentVolumeClaim", "default", &name).is_some() {
-                    world.cluster.delete("PersistentVolumeClaim", "default", &name);
+                if world.cluster.get("PersistentVolumeClaim", &name).is_some() {
+                    world.cluster.delete("PersistentVolumeClaim", &name);
                     deleted += 1;
                 }
             }

@@ -1,4 +1,6 @@
-//! Objects for tests, as JSON: a constructor for each kind that many tests need, and words ([`Manifest`]) to change what it
+//! What the tests of all crates share: objects, and a cluster in memory to put them into ([`Cluster`]).
+//!
+//! Objects are JSON: a constructor for each kind that many tests need, and words ([`Manifest`]) to change what it
 //! made. Whatever a constructor does not take as a parameter, it sets to what most tests want.
 //!
 //! ```
@@ -14,15 +16,18 @@
 //! assert_eq!(story[4]["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"], "data");
 //! ```
 //!
-//! For tests alone: no crate that is shipped depends on it. It knows `berth-core` and nothing else of the workspace, so that
-//! the tests of every crate can use it.
+//! For tests alone: no crate that is shipped depends on it. Unit tests of `berth-core` and `berth-cluster` are compiled with
+//! another copy of their own types than this crate knows: they use it for JSON alone.
 
 // A test that asks for what cannot be made fails loudly.
 #![allow(clippy::panic, clippy::expect_used)]
 
+mod cluster;
 mod manifest;
 mod objects;
 
+pub use berth_cluster::Carried;
+pub use cluster::{Cluster, Fault, Logged, key};
 pub use manifest::Manifest;
 pub use objects::{
     capacity, claim, class, csi_node, local_class, member, node, object, pod, sized, volume, volumes, workload,

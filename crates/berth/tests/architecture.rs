@@ -54,6 +54,7 @@ const IMPURE: &[&str] = &[
     "tokio-util",
     "tonic",
     "tower",
+    "tracing",
     "tracing-subscriber",
     "ureq",
     "walkdir",

@@ -1,40 +1,37 @@
-//! The API server of the tests, and who else lives there: a scheduler that chooses the next node, a
-//! controller that completes bindings.
+//! The cluster of the tests, and who else lives there: a scheduler that chooses the next node, a controller that completes
+//! bindings.
 
 use berth_core::api::{Object, PersistentVolumeClaim};
-use berth_core::effect::{Effect, Event, Fact, Guard, ObjectKey, Target};
+use berth_core::effect::{Effect, Refusal};
 use berth_core::names;
 use berth_provisioner::state::State;
-use serde_json::{Map, Value, json};
+use berth_testing::{Carried, Cluster as Objects, Fault};
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Deref, DerefMut};
 
-/// Why a write was not made.
-#[derive(Debug, PartialEq)]
-pub enum WriteError {
-    /// The object has another version.
-    Conflict,
-    /// The object is not there.
-    NotFound,
-    /// What was decided on is not so.
-    Stale,
-}
-
-type Key = (String, String, String);
-
-/// Objects as an API server keeps them.
+/// Objects in memory, and what scheduler and controller remember.
 #[derive(Default)]
 pub struct Cluster {
-    objects: BTreeMap<Key, Value>,
-    version: u64,
+    objects: Objects,
     /// So many of the next writes meet a conflict.
     pub conflicts: usize,
-    pub events: Vec<Event>,
     /// Nodes that were tried for a claim, by its name.
     pub tried: BTreeMap<String, BTreeSet<String>>,
 }
 
-fn key(kind: &str, namespace: &str, name: &str) -> Key {
-    (kind.to_owned(), namespace.to_owned(), name.to_owned())
+impl Deref for Cluster {
+    type Target = Objects;
+
+    fn deref(&self) -> &Objects {
+        &self.objects
+    }
+}
+
+impl DerefMut for Cluster {
+    fn deref_mut(&mut self) -> &mut Objects {
+        &mut self.objects
+    }
 }
 
 fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
@@ -50,71 +47,20 @@ impl Cluster {
         cluster
     }
 
+    /// Creates an object. An example of the design documents spells `name` with a capital letter.
     pub fn create(&mut self, mut object: Value) {
         if let Some(metadata) = object["metadata"].as_object_mut()
             && let Some(name) = metadata.remove("Name")
         {
             metadata.insert("name".into(), name);
         }
-        let kind = text(&object, "/kind").to_owned();
-        if kind == "PersistentVolumeClaim" && text(&object, "/metadata/namespace").is_empty() {
-            object["metadata"]["namespace"] = json!("default");
-        }
-        let (namespace, name) = (
-            text(&object, "/metadata/namespace").to_owned(),
-            text(&object, "/metadata/name").to_owned(),
-        );
-        if text(&object, "/metadata/uid").is_empty() {
-            object["metadata"]["uid"] = json!(format!("uid-{name}-{}", self.version + 1));
-        }
-        self.put(key(&kind, &namespace, &name), object);
-    }
-
-    fn put(&mut self, key: Key, mut object: Value) {
-        self.version += 1;
-        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        let deleting = !object["metadata"]["deletionTimestamp"].is_null();
-        let held = object["metadata"]["finalizers"]
-            .as_array()
-            .is_some_and(|list| !list.is_empty());
-        if deleting && !held {
-            self.objects.remove(&key);
-        } else {
-            self.objects.insert(key, object);
-        }
-    }
-
-    pub fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<&Value> {
-        self.objects.get(&key(kind, namespace, name))
-    }
-
-    pub fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> + 'a {
-        self.objects
-            .iter()
-            .filter(move |(key, _)| key.0 == kind)
-            .map(|(_, object)| object)
-    }
-
-    /// Changes an object in place, as a user would.
-    pub fn edit(&mut self, kind: &str, namespace: &str, name: &str, change: impl FnOnce(&mut Value)) {
-        let key = key(kind, namespace, name);
-        let mut object = self.objects[&key].clone();
-        change(&mut object);
-        self.put(key, object);
-    }
-
-    pub fn delete(&mut self, kind: &str, namespace: &str, name: &str) {
-        let key = key(kind, namespace, name);
-        if let Some(mut object) = self.objects.get(&key).cloned() {
-            object["metadata"]["deletionTimestamp"] = json!("2026-11-15T00:00:00Z");
-            self.put(key, object);
-        }
+        self.objects.create_unprotected(object).unwrap();
     }
 
     /// What a watcher has seen.
     pub fn state(&self) -> State {
         let mut state = State::default();
-        for object in self.objects.values() {
+        for object in self.objects.objects() {
             if let Some(object) = Object::decode(object.clone()).unwrap_or_else(|error| panic!("{error}")) {
                 state.upsert(&object);
             }
@@ -122,92 +68,21 @@ impl Cluster {
         state
     }
 
-    fn write(&mut self) -> Result<(), WriteError> {
-        if self.conflicts > 0 {
-            self.conflicts -= 1;
-            return Err(WriteError::Conflict);
-        }
-        Ok(())
-    }
-
-    fn find(&self, target: &Target) -> Result<Key, WriteError> {
-        let key = key(&target.key.kind, &target.key.namespace, &target.key.name);
-        let uid = self.objects.get(&key).map(|object| text(object, "/metadata/uid"));
-        if uid == Some(target.uid.as_str()) {
-            Ok(key)
-        } else {
-            Err(WriteError::NotFound)
-        }
-    }
-
-    fn version(&self, key: &Key) -> &str {
-        let object = self.objects.get(key);
-        object.map_or("", |object| text(object, "/metadata/resourceVersion"))
-    }
-
     /// The claim of this name, as a watcher sees it.
-    pub fn claim(&self, namespace: &str, name: &str) -> PersistentVolumeClaim {
-        self.state().claim(namespace, name).unwrap().clone()
+    pub fn claim(&self, name: &str) -> PersistentVolumeClaim {
+        self.state().claim("default", name).unwrap().clone()
     }
 
-    /// Carries out an effect. `written` are the versions that earlier effects of the same list left.
-    pub fn apply(&mut self, effect: &Effect, written: &mut BTreeMap<ObjectKey, String>) -> Result<(), WriteError> {
-        match effect {
-            Effect::Confirm(Fact::Unchanged(target)) => {
-                let key = self.find(target)?;
-                if self.version(&key) == target.resource_version {
-                    Ok(())
-                } else {
-                    Err(WriteError::Stale)
-                }
-            }
-            Effect::Confirm(Fact::Gone { key: gone, uid }) => {
-                let found = self.objects.get(&key(&gone.kind, &gone.namespace, &gone.name));
-                match found {
-                    Some(found) if uid.is_empty() || text(found, "/metadata/uid") == uid => Err(WriteError::Stale),
-                    _ => Ok(()),
-                }
-            }
-            Effect::Patch(patch) => {
-                let target = &patch.target;
-                let key = self.find(target)?;
-                self.write()?;
-                let decided = written.get(&target.key).unwrap_or(&target.resource_version);
-                if patch.guard == Guard::Version && self.version(&key) != decided {
-                    return Err(WriteError::Conflict);
-                }
-                let mut object = self.objects[&key].clone();
-                merge(&mut object, &patch.body);
-                self.put(key.clone(), object);
-                written.insert(target.key.clone(), self.version(&key).to_owned());
-                Ok(())
-            }
-            Effect::Create(volume) => {
-                self.write()?;
-                let name = text(volume, "/metadata/name").to_owned();
-                if self.get("PersistentVolume", "", &name).is_none() {
-                    let mut volume = (**volume).clone();
-                    volume["status"] = json!({"phase": "Pending"});
-                    self.create(volume);
-                }
-                Ok(())
-            }
-            Effect::Delete(delete) => {
-                let target = &delete.target;
-                let key = self.find(target)?;
-                self.write()?;
-                self.delete(&target.key.kind, &target.key.namespace, &target.key.name);
-                written.insert(target.key.clone(), self.version(&key).to_owned());
-                Ok(())
-            }
-            Effect::Event(event) => {
-                self.events.push(event.clone());
-                Ok(())
-            }
-            Effect::Confirm(Fact::ClaimUnused { .. }) | Effect::Bind { .. } | Effect::LookAgain { .. } => {
-                panic!("{effect:?} is none of a provisioner's")
-            }
-        }
+    /// Carries out the next effect of a list.
+    pub fn apply(&mut self, effect: &Effect, carried: &mut Carried) -> Result<(), Refusal> {
+        let is_write = effect.writes_to().is_some();
+        let fault = if is_write && self.conflicts > 0 {
+            self.conflicts -= 1;
+            Fault::Conflict
+        } else {
+            Fault::None
+        };
+        self.objects.carry_out_next(effect, fault, carried)
     }
 
     /// What the volume controller does: claims go to their provisioner, reserved volumes to their
@@ -215,13 +90,13 @@ impl Cluster {
     pub fn control(&mut self) {
         let claims: Vec<Value> = self.of_kind("PersistentVolumeClaim").cloned().collect();
         for claim in &claims {
-            let (namespace, name) = (text(claim, "/metadata/namespace"), text(claim, "/metadata/name"));
-            let class = self.get("StorageClass", "", text(claim, "/spec/storageClassName"));
+            let name = text(claim, "/metadata/name");
+            let class = self.get("StorageClass", text(claim, "/spec/storageClassName"));
             let provisioner = class.map(|class| text(class, "/provisioner").to_owned());
             if let Some(provisioner) =
                 provisioner.filter(|_| claim["metadata"]["annotations"][names::STORAGE_PROVISIONER].is_null())
             {
-                self.edit("PersistentVolumeClaim", namespace, name, |claim| {
+                self.edit("PersistentVolumeClaim", name, |claim| {
                     claim["metadata"]["annotations"][names::STORAGE_PROVISIONER] = json!(provisioner);
                 });
             }
@@ -229,16 +104,13 @@ impl Cluster {
         let volumes: Vec<Value> = self.of_kind("PersistentVolume").cloned().collect();
         for volume in &volumes {
             let name = text(volume, "/metadata/name");
-            let (namespace, claim) = (
-                text(volume, "/spec/claimRef/namespace"),
-                text(volume, "/spec/claimRef/name"),
-            );
-            let found = self.get("PersistentVolumeClaim", namespace, claim);
+            let claim = text(volume, "/spec/claimRef/name");
+            let found = self.get("PersistentVolumeClaim", claim);
             let uid = found.map(|claim| text(claim, "/metadata/uid").to_owned());
             let bound = found.is_some_and(|claim| !text(claim, "/spec/volumeName").is_empty());
             if uid.as_deref() == Some(text(volume, "/spec/claimRef/uid")) {
                 if !bound {
-                    self.edit("PersistentVolumeClaim", namespace, claim, |claim| {
+                    self.edit("PersistentVolumeClaim", claim, |claim| {
                         claim["spec"]["volumeName"] = json!(name);
                         claim["status"]["phase"] = json!("Bound");
                     });
@@ -246,17 +118,29 @@ impl Cluster {
                 self.phase(name, "Bound");
             } else {
                 self.phase(name, "Released");
+                self.unprotect(name);
             }
         }
     }
 
     fn phase(&mut self, volume: &str, phase: &str) {
         if self
-            .get("PersistentVolume", "", volume)
+            .get("PersistentVolume", volume)
             .is_some_and(|found| text(found, "/status/phase") != phase)
         {
-            self.edit("PersistentVolume", "", volume, |volume| {
+            self.edit("PersistentVolume", volume, |volume| {
                 volume["status"]["phase"] = json!(phase);
+            });
+        }
+    }
+
+    /// A volume that no claim has is protected no more.
+    fn unprotect(&mut self, volume: &str) {
+        if self.get("PersistentVolume", volume).is_some() {
+            self.edit("PersistentVolume", volume, |volume| {
+                if let Some(finalizers) = volume["metadata"]["finalizers"].as_array_mut() {
+                    finalizers.retain(|finalizer| *finalizer != names::VOLUME_PROTECTION);
+                }
             });
         }
     }
@@ -272,7 +156,7 @@ impl Cluster {
         let mut chosen = false;
         for claim in &claims {
             let name = text(claim, "/metadata/name");
-            let class = self.get("StorageClass", "", text(claim, "/spec/storageClassName"));
+            let class = self.get("StorageClass", text(claim, "/spec/storageClassName"));
             let delayed = class.is_some_and(|class| {
                 [text(class, "/volumeBindingMode"), text(class, "/bindingMode")].contains(&"WaitForFirstConsumer")
             });
@@ -286,14 +170,9 @@ impl Cluster {
             if let Some(node) = nodes.iter().find(|node| !tried.contains(*node)) {
                 tried.insert(node.clone());
                 chosen = true;
-                self.edit(
-                    "PersistentVolumeClaim",
-                    text(claim, "/metadata/namespace"),
-                    name,
-                    |claim| {
-                        claim["metadata"]["annotations"][names::SELECTED_NODE] = json!(node);
-                    },
-                );
+                self.edit("PersistentVolumeClaim", name, |claim| {
+                    claim["metadata"]["annotations"][names::SELECTED_NODE] = json!(node);
+                });
             }
         }
         chosen
@@ -301,28 +180,10 @@ impl Cluster {
 
     /// The words of all events about an object.
     pub fn told(&self, name: &str) -> Vec<String> {
-        let about = self.events.iter().filter(|event| event.about.key.name == name);
+        let about = self.events().iter().filter(|event| event.about.key.name == name);
         about
             .map(|event| format!("{}: {}", event.reason, event.message))
             .collect()
-    }
-}
-
-/// A JSON merge patch (RFC 7386).
-fn merge(target: &mut Value, patch: &Value) {
-    let Value::Object(fields) = patch else {
-        *target = patch.clone();
-        return;
-    };
-    if !target.is_object() {
-        *target = Value::Object(Map::new());
-    }
-    for (name, value) in fields {
-        if value.is_null() {
-            target.as_object_mut().unwrap().remove(name);
-        } else {
-            merge(&mut target[name.as_str()], value);
-        }
     }
 }
 

@@ -9,10 +9,9 @@ use berth_provisioner::effect::Action;
 use berth_provisioner::reclaim::{Reclaim, reclaim};
 use berth_provisioner::settings::Settings;
 use berth_provisioner::step::{Attempt, Decision, step};
-use berth_testing::{Manifest, class, csi_node, node};
+use berth_testing::{Carried, Manifest, class, csi_node, node};
 use jiff::Timestamp;
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -63,7 +62,7 @@ impl World {
 
     /// Carries actions out until one fails. Errors of the API and of the driver end the list.
     pub async fn carry_out(&mut self, actions: &[Action]) -> bool {
-        let mut written = BTreeMap::new();
+        let mut carried = Carried::default();
         for action in actions {
             if let Some(left) = &mut self.crash_after {
                 if *left == 0 {
@@ -73,7 +72,7 @@ impl World {
             }
             let done = match action {
                 Action::DeleteBacking(backing) => self.client.delete(backing, &NoSecrets).await.is_ok(),
-                Action::Api(effect) => self.cluster.apply(effect, &mut written).is_ok(),
+                Action::Api(effect) => self.cluster.apply(effect, &mut carried).is_ok(),
             };
             if !done {
                 return false;
@@ -107,7 +106,7 @@ impl World {
                         if !self.carry_out(&[Action::Api(record.clone())]).await {
                             continue;
                         }
-                        attempt.recorded(self.cluster.claim(&claim.metadata.namespace, &claim.metadata.name));
+                        attempt.recorded(self.cluster.claim(&claim.metadata.name));
                     }
                     let answer = self.ask(&attempt).await;
                     let conclusion = conclude(&attempt, &answer, &self.settings);

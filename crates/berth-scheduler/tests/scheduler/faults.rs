@@ -1,11 +1,11 @@
 //! Writes that fail, others who interfere, and restarts: nothing assumed is left over, and nothing is bound twice.
 
-use crate::world::{Fault, World};
+use crate::world::World;
 use berth_core::api::Kind;
 use berth_core::names;
 use berth_scheduler::queue::Place;
 use berth_scheduler::scheduler::{Effect, Write, WriteId, WriteOutcome};
-use berth_testing::{Manifest, claim, class, local_class, node, pod, sized, volume};
+use berth_testing::{Fault, Manifest, claim, class, local_class, node, pod, sized, volume};
 use serde_json::{Value, json};
 
 /// A pod with one claim for an existing volume and one for which a volume is made: three writes.

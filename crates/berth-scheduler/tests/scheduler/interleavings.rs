@@ -6,11 +6,11 @@
 //! everybody who fits is placed.
 
 use crate::api::decoded;
-use crate::world::{Fault, World};
+use crate::world::World;
 use berth_core::api::{Kind, Object};
 use berth_core::names;
 use berth_scheduler::scheduler::{Effect, PodRef, Write, WriteId, WriteOutcome};
-use berth_testing::{Manifest, claim, class, local_class, node, pod, sized, volume};
+use berth_testing::{Fault, Manifest, claim, class, local_class, node, pod, sized, volume};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -249,37 +249,30 @@ impl Interleaved {
     fn send(&mut self, fault: Fault) -> Result<(), TestCaseError> {
         match self.outbox.pop_front() {
             None => {}
-            Some(Effect::Write { id, write }) => {
-                self.check_write(&write, fault)?;
-                let outcome = self.world.answer(&write, fault);
-                self.world.writes.push(write.clone());
-                let bound = match write {
-                    Write::BindPod { pod, .. } => Some(pod),
-                    _ => None,
-                };
-                self.answers.push((id, bound, outcome));
-            }
-            Some(Effect::Nominate { pod, node }) => {
-                let uid = self.world.api.text(Kind::Pod, &pod.key, "/metadata/uid");
-                let is_taken = fault == Fault::None && uid == pod.uid;
-                if is_taken {
-                    self.world.api.edit(Kind::Pod, &pod.key, |pod| {
-                        pod["status"]["nominatedNodeName"] = json!(node);
-                    });
+            Some(effect) => {
+                self.check_write(&effect, fault)?;
+                let outcome = self.world.api.apply(&effect, fault);
+                if let (Effect::Write { id, write }, Some(outcome)) = (effect, outcome) {
+                    let bound = match &write {
+                        Write::BindPod { pod, .. } => Some(pod.clone()),
+                        _ => None,
+                    };
+                    self.world.writes.push(write);
+                    self.answers.push((id, bound, outcome));
                 }
             }
-            Some(Effect::Condition { .. } | Effect::Event { .. }) => {}
         }
         Ok(())
     }
 
     /// A write that the API would take must not destroy what others wrote.
-    fn check_write(&mut self, write: &Write, fault: Fault) -> Result<(), TestCaseError> {
-        if !matches!(fault, Fault::None | Fault::AnswerLost) {
+    fn check_write(&mut self, effect: &Effect, fault: Fault) -> Result<(), TestCaseError> {
+        let Effect::Write { write, .. } = effect else {
             return Ok(());
-        }
+        };
         let mut trial = self.world.api.clone();
-        if trial.apply(write).is_err() {
+        let is_taken = matches!(trial.apply(effect, Fault::None), Some(WriteOutcome::Done { .. }));
+        if !is_taken || !matches!(fault, Fault::None | Fault::AnswerLost) {
             return Ok(());
         }
         let api = &self.world.api;
@@ -342,7 +335,7 @@ impl Interleaved {
                 .api
                 .all(Kind::Pod)
                 .filter(|(_, pod)| pod["spec"]["nodeName"].is_null());
-            pods.map(|(name, _)| name.to_owned()).collect()
+            pods.map(|(name, _)| name).collect()
         };
         let before = waiting(&world);
         world.restart();

@@ -2,11 +2,11 @@
 //! and pods that others have to place.
 
 use crate::events::{bound, limited, selecting};
-use crate::world::{Fault, World};
+use crate::world::World;
 use berth_core::api::Kind;
 use berth_core::names;
 use berth_scheduler::queue::Place;
-use berth_testing::{Manifest, claim, class, node, pod, sized, volume};
+use berth_testing::{Fault, Manifest, claim, class, node, pod, sized, volume};
 use serde_json::{Value, json};
 
 /// A node that joins as those of an autoscaler do: with a taint first, and without it some seconds later.

@@ -4,10 +4,10 @@
 //! tried for no reason after minutes. So after every happening, when the scheduler has nothing left to do, every
 //! sleeping pod is examined: none may fit.
 
-use crate::world::{Fault, World};
+use crate::world::World;
 use berth_core::api::Kind;
 use berth_core::names;
-use berth_testing::{Manifest, capacity, claim, class, local_class, node, pod, sized, volume};
+use berth_testing::{Fault, Manifest, capacity, claim, class, local_class, node, pod, sized, volume};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

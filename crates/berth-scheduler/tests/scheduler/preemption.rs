@@ -3,7 +3,7 @@
 use crate::world::World;
 use berth_core::api::Kind;
 use berth_scheduler::queue::Place;
-use berth_testing::{Manifest, claim, local_class, node, pod, sized, volume};
+use berth_testing::{Fault, Manifest, claim, local_class, node, pod, sized, volume};
 use serde_json::{Value, json};
 
 fn victims(world: &World) -> Vec<&str> {
@@ -258,13 +258,7 @@ fn a_claim_for_one_pod_alone_is_freed() {
 #[test]
 fn a_failed_eviction_is_tried_again() {
     let mut world = World::of([node("n1"), sized("victim", 4).on("n1"), sized("urgent", 4).priority(10)]);
-    world.fault = Box::new(|number, _| {
-        if number == 0 {
-            crate::world::Fault::Refused
-        } else {
-            crate::world::Fault::None
-        }
-    });
+    world.fault = Box::new(|number, _| if number == 0 { Fault::Refused } else { Fault::None });
     world.settle();
     assert_eq!(world.place("default/urgent"), Some(Place::Backoff));
     assert_eq!(victims(&world), [""; 0]);

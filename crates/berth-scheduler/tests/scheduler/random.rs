@@ -1,9 +1,9 @@
 //! Whatever goes wrong in whatever order: when all is quiet again, what the scheduler holds is what the API says.
 
-use crate::world::{Fault, World};
+use crate::world::World;
 use berth_core::api::Kind;
 use berth_core::names;
-use berth_testing::{Manifest, claim, class, local_class, node, pod, sized, volume};
+use berth_testing::{Fault, Manifest, claim, class, local_class, node, pod, sized, volume};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -173,7 +173,7 @@ proptest! {
         // A scheduler that starts now finds nothing to do that this one left undone.
         let waiting = |world: &World| -> Vec<String> {
             let pods = world.api.all(Kind::Pod).filter(|(_, pod)| pod["spec"]["nodeName"].is_null());
-            pods.map(|(name, _)| name.to_owned()).collect()
+            pods.map(|(name, _)| name).collect()
         };
         let before = waiting(&world);
         world.restart();

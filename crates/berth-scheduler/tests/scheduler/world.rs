@@ -6,24 +6,11 @@ use berth_core::names;
 use berth_scheduler::examine::examine;
 use berth_scheduler::profile::Profile;
 use berth_scheduler::queue::Place;
-use berth_scheduler::scheduler::{Effect, Scheduler, Settings, Write, WriteOutcome};
-use berth_testing::{Manifest, volume};
+use berth_scheduler::scheduler::{Effect, Scheduler, Settings, Write};
+use berth_testing::{Fault, Manifest, volume};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
-
-/// What happens to a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
-    /// It is carried out.
-    None,
-    /// Somebody else writes to the object just before.
-    Conflict,
-    /// It is carried out, but the answer is lost.
-    AnswerLost,
-    /// It is refused.
-    Refused,
-}
 
 /// Which fault befalls a write, given how many came before it.
 type Faults = Box<dyn FnMut(usize, &Write) -> Fault>;
@@ -137,57 +124,29 @@ impl World {
     }
 
     pub(crate) fn carry_out(&mut self, effect: Effect) {
-        match effect {
+        let mut fault = Fault::None;
+        match &effect {
             Effect::Event { pod, outcome, message } => {
-                self.said.push((pod.key.to_string(), outcome.reason(), message));
-            }
-            Effect::Nominate { pod, node } => {
-                if self.api.get(Kind::Pod, &pod.key).is_some() {
-                    self.api.edit(Kind::Pod, &pod.key, |pod| {
-                        pod["status"]["nominatedNodeName"] = json!(node);
-                    });
-                }
+                self.said.push((pod.key.to_string(), outcome.reason(), message.clone()));
             }
             Effect::Condition { pod, reason, .. } => self.conditions.push((pod.key.to_string(), reason)),
-            Effect::Write { id, write } => {
+            Effect::Nominate { .. } => {}
+            Effect::Write { write, .. } => {
                 if self.writes_left == 0 {
                     return;
                 }
                 self.writes_left -= 1;
-                let fault = (self.fault)(self.writes.len(), &write);
+                fault = (self.fault)(self.writes.len(), write);
                 self.writes.push(write.clone());
-                let outcome = self.answer(&write, fault);
-                if self.watch_first {
-                    self.deliver();
-                }
-                self.scheduler.written(id, &outcome, self.now);
             }
         }
-    }
-
-    pub(crate) fn answer(&mut self, write: &Write, fault: Fault) -> WriteOutcome {
-        let problem = match fault {
-            Fault::None => match self.api.apply(write) {
-                Ok(version) => return WriteOutcome::Done { version },
-                Err(problem) => problem,
-            },
-            Fault::Conflict => {
-                let (kind, name) = Api::target(write);
-                if self.api.get(kind, &name).is_some() {
-                    self.api.edit(kind, &name, |object| {
-                        object["metadata"]["annotations"]["touched"] = json!("yes");
-                    });
-                }
-                "the object has been modified".to_owned()
+        let outcome = self.api.apply(&effect, fault);
+        if let (Effect::Write { id, .. }, Some(outcome)) = (effect, outcome) {
+            if self.watch_first {
+                self.deliver();
             }
-            Fault::AnswerLost => {
-                let _ = self.api.apply(write);
-                let problem = "timed out".to_owned();
-                return WriteOutcome::Unknown { problem };
-            }
-            Fault::Refused => "forbidden".to_owned(),
-        };
-        WriteOutcome::Failed { problem }
+            self.scheduler.written(id, &outcome, self.now);
+        }
     }
 
     /// The volume controller completes bindings, the provisioner makes volumes, and the kubelet stops evicted pods.
@@ -195,7 +154,7 @@ impl World {
         if self.kubelet {
             let pods = self.api.all(Kind::Pod);
             let going = pods.filter(|(_, pod)| pod["metadata"]["deletionTimestamp"].is_string());
-            let going: Vec<_> = going.map(|(name, _)| name.to_owned()).collect();
+            let going: Vec<_> = going.map(|(name, _)| name).collect();
             going.iter().for_each(|name| self.api.delete(Kind::Pod, name));
         }
         if !self.controller {
@@ -238,7 +197,7 @@ impl World {
             let owner = volume.map(|volume| self.api.text(Kind::PersistentVolume, volume, "/spec/claimRef/name"));
             claim["status"]["phase"] != json!("Lost") && owner.is_some_and(|owner| format!("default/{owner}") != *name)
         });
-        let lost: Vec<_> = lost.map(|(name, _)| name.to_owned()).collect();
+        let lost: Vec<_> = lost.map(|(name, _)| name).collect();
         for name in lost {
             let claims = Kind::PersistentVolumeClaim;
             self.api
@@ -296,8 +255,8 @@ impl World {
         let mut cluster = self.scheduler.cluster().clone();
         let pods = || self.api.all(Kind::Pod);
         let promised = |other: &str, node: &str| {
-            let mut others = pods().filter(|(name, _)| *name != other);
-            others.any(|(name, _)| self.scheduler.nominated_node(name) == Some(node))
+            let mut others = pods().filter(|(name, _)| name != other);
+            others.any(|(name, _)| self.scheduler.nominated_node(&name) == Some(node))
         };
         for (name, value) in pods().filter(|(name, _)| self.place(name) == Some(Place::Unschedulable)) {
             let Object::Pod(pod) = decoded(value) else {
@@ -307,8 +266,8 @@ impl World {
             let examination = examine(&mut cluster, &compiled, &Profile::default());
             cluster.release(&compiled);
             let mut fitting = examination.nodes.into_iter().filter(|node| node.fits);
-            if let Some(node) = fitting.find(|node| !promised(name, &node.name)) {
-                return Some((name.to_owned(), node.name));
+            if let Some(node) = fitting.find(|node| !promised(&name, &node.name)) {
+                return Some((name, node.name));
             }
         }
         None
@@ -318,7 +277,7 @@ impl World {
     #[track_caller]
     pub(crate) fn check(&self) {
         let cluster = self.scheduler.cluster();
-        let free: BTreeSet<_> = cluster.binder().free_volumes().collect();
+        let free: BTreeSet<_> = cluster.binder().free_volumes().map(str::to_owned).collect();
         let volumes = self.api.all(Kind::PersistentVolume);
         let expected = volumes.filter(|(_, volume)| {
             volume["spec"]["claimRef"].is_null() && volume["status"]["phase"] == json!("Available")
@@ -365,7 +324,7 @@ impl World {
             .filter(|(_, pod)| pod["spec"]["nodeName"].is_null())
         {
             if pod["metadata"]["deletionTimestamp"].is_null() {
-                let place = self.place(name);
+                let place = self.place(&name);
                 assert!(
                     place.is_some_and(|place| place != Place::InCycle),
                     "{name} waits: {place:?}"

@@ -1,0 +1,11 @@
+//! What happens to claims and volumes, told as stories: objects, what a user does, what comes of it.
+
+// Helpers of tests fail loudly too; the lints spare only the test functions themselves.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod beside_binding;
+mod binding;
+#[path = "../common/mod.rs"]
+mod common;
+mod story;
+mod waiting;
