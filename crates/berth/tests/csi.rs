@@ -8,6 +8,7 @@ mod support;
 
 use berth_core::api::Kind;
 use berth_kube::resource::Resource;
+use berth_testing::{Manifest, object, pod};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use support::{Berth, Up, eventually};
@@ -124,34 +125,22 @@ fn stored(directory: &Path) -> Vec<Value> {
 }
 
 fn node(name: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "Node",
-        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
-        "status": {"allocatable": {"cpu": "64", "memory": "256Gi", "pods": "110"}}})
+    berth_testing::node(name)
+        .allocatable("cpu", "64")
+        .allocatable("memory", "256Gi")
 }
 
 fn class(parameters: &Value) -> Value {
-    json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "dir"},
-        "provisioner": DRIVER, "volumeBindingMode": "WaitForFirstConsumer", "parameters": parameters})
+    berth_testing::class("dir", DRIVER).with("/parameters", parameters.clone())
 }
 
 fn driver_object() -> Value {
-    json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": DRIVER},
-        "spec": {"attachRequired": false, "podInfoOnMount": true, "storageCapacity": true}})
+    let spec = json!({"attachRequired": false, "podInfoOnMount": true, "storageCapacity": true});
+    object("storage.k8s.io/v1", "CSIDriver", DRIVER).with("/spec", spec)
 }
 
-fn claim(name: &str, size: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": "default"},
-        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "dir",
-            "resources": {"requests": {"storage": size}}}})
-}
-
-fn pod(name: &str, claims: &[&str]) -> Value {
-    let volumes: Vec<Value> = claims
-        .iter()
-        .map(|claim| json!({"name": claim, "persistentVolumeClaim": {"claimName": claim}}))
-        .collect();
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
-        "spec": {"containers": [{"name": "c", "image": "i"}], "volumes": volumes}})
+fn claim(name: &str, gi: u32) -> Value {
+    berth_testing::claim(name, "dir", gi)
 }
 
 /// A number that the last line of a provisioner's log tells.
@@ -165,7 +154,7 @@ async fn from_yaml_to_a_running_pod_and_back() {
     let objects = [
         class(&json!({})),
         driver_object(),
-        claim("data", "4Gi"),
+        claim("data", 4),
         pod("db", &["data"]),
     ];
     let cluster = Cluster::start(&[("n1", "2Gi"), ("n2", "10Gi")], &[], &objects).await;
@@ -235,7 +224,7 @@ async fn a_backend_that_wants_a_secret_is_shown_it() {
         "csi.storage.k8s.io/provisioner-secret-name": "backend",
         "csi.storage.k8s.io/provisioner-secret-namespace": "${pvc.namespace}",
     });
-    let objects = [class(&parameters), claim("data", "1Gi"), pod("db", &["data"])];
+    let objects = [class(&parameters), claim("data", 1), pod("db", &["data"])];
     let cluster = Cluster::start(&[("n1", "10Gi")], &["--secret", "token=sesame"], &objects).await;
     let mut provisioner = cluster.provisioner("csi.sock", &[]);
     let up = &cluster.up;
@@ -287,7 +276,7 @@ async fn a_second_copy_takes_over_and_nothing_is_made_twice() {
     let mut second = cluster.provisioner("csi.sock", &election);
     let names: Vec<String> = (0..30).map(|index| format!("p{index}")).collect();
     for name in &names {
-        cluster.up.create(&claim(name, "1Gi")).await;
+        cluster.up.create(&claim(name, 1)).await;
         cluster.up.create(&pod(name, &[name])).await;
     }
     eventually("some volumes", async || cluster.backend().len() >= 3).await;
@@ -313,7 +302,7 @@ async fn each_node_has_a_provisioner_of_its_own() {
     };
     let mut provisioners = [start("n1"), start("n2")];
     for (name, node) in [("a", "n1"), ("b", "n2"), ("c", "n2")] {
-        cluster.up.create(&claim(name, "4Gi")).await;
+        cluster.up.create(&claim(name, 4)).await;
         let mut pod = pod(name, &[name]);
         pod["spec"]["nodeSelector"] = json!({"kubernetes.io/hostname": node});
         cluster.up.create(&pod).await;
@@ -352,7 +341,7 @@ async fn fifty_pods_fill_four_nodes() {
     let mut provisioner = cluster.provisioner("csi.sock", &["--capacity", "objects"]);
     let names: Vec<String> = (0..50).map(|index| format!("p{index}")).collect();
     for name in &names {
-        cluster.up.create(&claim(name, "1Gi")).await;
+        cluster.up.create(&claim(name, 1)).await;
         cluster.up.create(&pod(name, &[name])).await;
     }
     cluster.running(&names).await;
@@ -408,7 +397,7 @@ async fn claims_of_one_pod_are_added_up() {
     let mut provisioner = cluster.provisioner("csi.sock", &["--capacity", "objects"]);
     let up = &cluster.up;
     for name in ["a", "b", "c", "d"] {
-        up.create(&claim(name, "6Gi")).await;
+        up.create(&claim(name, 6)).await;
     }
     up.create(&pod("two", &["a", "b"])).await;
     let two = up.wait_for(Kind::Pod, "two", "/status/phase", "Running").await;
@@ -474,7 +463,7 @@ async fn pools_say_where_there_is_room() {
             storage.len() == 1 && storage[0]["storageClassName"] == class_name && count(&storage[0]) == 2
         })
         .await;
-        up.create(&claim("too-much", "11Gi")).await;
+        up.create(&claim("too-much", 11)).await;
         up.create(&pod("too-much", &["too-much"])).await;
         eventually("nobody has so much", async || {
             let pod = up.get(Kind::Pod, "too-much").await.unwrap();
@@ -482,7 +471,7 @@ async fn pools_say_where_there_is_room() {
             conditions.contains("2 node(s) did not have enough free storage")
         })
         .await;
-        up.create(&claim("data", "4Gi")).await;
+        up.create(&claim("data", 4)).await;
         up.create(&pod("db", &["data"])).await;
         let running = up.wait_for(Kind::Pod, "db", "/status/phase", "Running").await;
         assert_eq!(running["spec"]["nodeName"], "n2", "{arguments:?}");

@@ -9,6 +9,7 @@ mod support;
 
 use berth_core::api::Kind;
 use berth_kube::resource::Resource;
+use berth_testing::node;
 use serde_json::{Value, json};
 use support::{Berth, Up, eventually};
 use tempfile::TempDir;
@@ -22,11 +23,6 @@ fn redis(name: &str, size: &str, pinned: Option<&str>) -> Value {
 }
 
 fn cluster(pod_info: bool) -> Value {
-    let node = |name: &str| {
-        json!({"apiVersion": "v1", "kind": "Node",
-            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
-            "status": {"allocatable": {"cpu": "4", "memory": "16Gi", "pods": "110"}}})
-    };
     let driver = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": DRIVER},
         "spec": {"attachRequired": false, "podInfoOnMount": pod_info, "capacityTracking": true,
             "volumeLifecycleModes": ["Ephemeral"]}});

@@ -8,6 +8,7 @@ mod support;
 
 use berth_core::api::Kind;
 use berth_kube::resource::Resource;
+use berth_testing::{Manifest, class, node};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
@@ -492,15 +493,7 @@ fn bad_arguments_and_configurations_are_named() {
 async fn the_room_of_built_in_provisioners_counts() {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("cluster.yaml");
-    let node = |name: &str| {
-        json!({"apiVersion": "v1", "kind": "Node",
-            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
-            "status": {"allocatable": {"cpu": "4", "memory": "16Gi", "pods": "110"}}})
-    };
-    let class = |name: &str, parameters: Value| {
-        json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
-            "provisioner": "berth.dev/local", "volumeBindingMode": "WaitForFirstConsumer", "parameters": parameters})
-    };
+    let class = |name: &str, parameters: Value| class(name, "berth.dev/local").with("/parameters", parameters);
     let tight = class("tight", json!({"berth.dev/capacity": "1Gi"}));
     let items = [node("n1"), node("n2"), tight, class("wide", json!({}))];
     std::fs::write(

@@ -8,6 +8,7 @@ mod drivers;
 mod refused;
 mod running;
 
+use berth_testing::Manifest;
 use serde_json::{Value, json};
 use std::io::Write as _;
 use std::process::{Child, Command, Output, Stdio};
@@ -102,58 +103,37 @@ fn merge(below: &mut Value, top: Value) {
 
 /// A node with 4 processors in a zone.
 fn node(name: &str, zone: &str) -> Value {
-    let labels = json!({"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": zone});
-    let allocatable = json!({"cpu": "4", "memory": "8Gi", "pods": "110"});
-    object(
-        "v1",
-        "Node",
-        name,
-        json!({"metadata": {"labels": labels}, "status": {"allocatable": allocatable}}),
-    )
+    berth_testing::node(name).zone(zone).allocatable("memory", "8Gi")
 }
 
-/// A pod whose only container asks for these resources.
-fn pod(name: &str, resources: Value, spec: Value) -> Value {
-    let containers = json!([{"name": "c", "image": "x", "resources": resources}]);
-    let mut pod = object("v1", "Pod", name, json!({"spec": {"containers": containers}}));
-    merge(&mut pod["spec"], spec);
-    pod
-}
-
-fn workload(kind: &str, name: &str, spec: Value) -> Value {
-    let containers = json!([{"name": "c", "image": "x"}]);
-    let mut object = object(
-        "apps/v1",
-        kind,
-        name,
-        json!({"spec": {"selector": {"matchLabels": {"app": name}},
-            "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": containers}}}}),
-    );
+/// An object as people write it into files: without a namespace, and with more in its `spec`.
+fn in_a_file(mut object: Value, spec: Value) -> Value {
+    object["metadata"].as_object_mut().unwrap().remove("namespace");
     merge(&mut object["spec"], spec);
     object
 }
 
+/// A pod whose only container asks for these resources.
+fn pod(name: &str, resources: Value, spec: Value) -> Value {
+    let pod = berth_testing::pod(name, &[]).with("/spec/containers/0/resources", resources);
+    in_a_file(pod, spec)
+}
+
+fn workload(kind: &str, name: &str, spec: Value) -> Value {
+    in_a_file(berth_testing::workload(kind, name), spec)
+}
+
 fn class(name: &str, provisioner: &str, mode: &str) -> Value {
-    object(
-        "storage.k8s.io/v1",
-        "StorageClass",
-        name,
-        json!({"provisioner": provisioner, "volumeBindingMode": mode}),
-    )
+    berth_testing::class(name, provisioner).with("/volumeBindingMode", mode)
 }
 
 fn claim(name: &str, class: &str) -> Value {
-    let spec = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": class,
-        "resources": {"requests": {"storage": "1Gi"}}});
-    object("v1", "PersistentVolumeClaim", name, json!({"spec": spec}))
+    in_a_file(berth_testing::claim(name, class, 1), json!({}))
 }
 
 /// The volumes of a pod with claims.
 fn claims(names: &[&str]) -> Value {
-    let volumes = names
-        .iter()
-        .map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
-    json!({"volumes": volumes.collect::<Vec<_>>()})
+    json!({"volumes": berth_testing::volumes(names)})
 }
 
 /// A scenario in a file.
