@@ -259,7 +259,7 @@ fn class_weights_prefer_the_scarce_class() {
     );
 }
 
-/// Seed 003: pools in the driver's status, with fallback and expiry.
+/// The first form of KEP-1472: pools in the driver's status, with fallback and expiry.
 #[test]
 fn pools_in_the_status_of_a_driver() {
     let driver = json!({

@@ -11,6 +11,7 @@ use berth_provisioner::effect::Action;
 use berth_provisioner::reclaim::{Reclaim, reclaim};
 use berth_provisioner::settings::Settings;
 use berth_provisioner::step::{Decision, step};
+use berth_testing::topology_design::{FANCY, MULTI_ZONAL, STANDARD, ZONAL, multi_zonal_in_one_zone};
 use berth_testing::{Carried, Manifest, claim, node};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -117,32 +118,13 @@ fn zone_in(zones: &[&str]) -> Value {
     affinity(&json!([{"key": BETA_ZONE, "operator": "In", "values": zones}]))
 }
 
-const STANDARD: &str = "
-apiVersion: storage.k8s.io/v1
-kind: StorageClass
-metadata:
-  name: standard
-provisioner: kubernetes.io/gce-pd
-bindingMode: WaitForFirstConsumer
-parameters:
-  type: pd-standard
----
-apiVersion: v1
-kind: PersistentVolumeClaim
-metadata:
-  name: my-pvc
-spec:
-  storageClassName: standard
-  accessModes:
-  - ReadWriteOnce
-  resources:
-    requests:
-      storage: 100Gi
-";
-
 #[test]
 fn end_to_end_zonal_example() {
-    let mut world = World::new(STANDARD, zones(&["us-central1-a", "us-central1-b"]), vec![]);
+    let mut world = World::new(
+        STANDARD,
+        zones(&["us-central1-a", "us-central1-b"]),
+        vec![claim("my-pvc", "standard", 100)],
+    );
     world.cluster.control();
     world.provision();
     assert_eq!(world.calls, 0, "nothing is made before a pod comes");
@@ -168,7 +150,11 @@ fn end_to_end_zonal_example() {
 
 #[test]
 fn a_volume_goes_when_its_claim_does() {
-    let mut world = World::new(STANDARD, zones(&["us-central1-a"]), vec![]);
+    let mut world = World::new(
+        STANDARD,
+        zones(&["us-central1-a"]),
+        vec![claim("my-pvc", "standard", 100)],
+    );
     world.settle();
     assert_eq!(world.builtin.volumes(), 1);
     world.cluster.delete("PersistentVolumeClaim", "my-pvc");
@@ -176,22 +162,6 @@ fn a_volume_goes_when_its_claim_does() {
     assert_eq!(world.builtin.volumes(), 0);
     assert_eq!(world.cluster.of_kind("PersistentVolume").count(), 0);
 }
-
-const ZONAL: &str = "
-apiVersion: storage.k8s.io/v1
-kind: StorageClass
-metadata:
-  name: zonal-class
-provisioner: kubernetes.io/gce-pd
-parameters:
-  type: pd-standard
-allowedTopologies:
-- matchLabelExpressions:
-  - key: failure-domain.beta.kubernetes.io/zone
-    values:
-    - us-central1-a
-    - us-central1-b
-";
 
 #[test]
 fn zonal_example() {
@@ -214,24 +184,6 @@ fn zonal_example() {
         "the claims of a StatefulSet are spread over the allowed zones"
     );
 }
-
-const MULTI_ZONAL: &str = "
-apiVersion: storage.k8s.io/v1
-kind: StorageClass
-metadata:
-  name: multi-zonal-class
-provisioner: kubernetes.io/gce-pd
-parameters:
-  type: pd-standard
-  replication-type: regional-pd
-allowedTopologies:
-- matchLabelExpressions:
-  - key: failure-domain.beta.kubernetes.io/zone
-    values:
-    - us-central1-a
-    - us-central1-b
-    - us-central1-c
-";
 
 #[test]
 fn multi_zonal_example() {
@@ -266,8 +218,7 @@ fn multi_zonal_with_a_selected_node_takes_its_zone() {
 
 #[test]
 fn multi_zonal_example_that_fails() {
-    let one_zone = MULTI_ZONAL.replace("    - us-central1-b\n    - us-central1-c\n", "");
-    assert_ne!(one_zone, MULTI_ZONAL);
+    let one_zone = multi_zonal_in_one_zone();
     let nodes = zones(&["us-central1-a", "us-central1-b", "us-central1-c"]);
     let mut world = World::new(&one_zone, nodes, vec![claim("c", "multi-zonal-class", 10)]);
     world.settle();
@@ -293,31 +244,6 @@ fn two_zones_must_be_of_one_region() {
         world.cluster.told("c")
     );
 }
-
-const FANCY: &str = "
-apiVersion: storage.k8s.io/v1
-kind: StorageClass
-metadata:
-  name: something-fancy
-provisioner: rack-based-provisioner
-parameters:
-allowedTopologies:
-- matchLabelExpressions:
-  - key: zone
-    values:
-    - us-central1-a
-  - key: rack
-    values:
-    - rack1
-- matchLabelExpressions:
-  - key: zone
-    values:
-    - us-central1-b
-  - key: rack
-    values:
-    - rack1
-    - rack2
-";
 
 #[test]
 fn multi_label_example() {

@@ -25,6 +25,8 @@
 mod cluster;
 mod manifest;
 mod objects;
+pub mod recorded;
+pub mod topology_design;
 
 pub use berth_cluster::Carried;
 pub use cluster::{Cluster, Fault, Logged, key};

@@ -9,94 +9,12 @@ mod support;
 
 use berth_core::api::Kind;
 use berth_kube::resource::Resource;
+use berth_testing::topology_design::{FANCY, MULTI_ZONAL, STANDARD, ZONAL, multi_zonal_in_one_zone};
 use serde_json::{Value, json};
 use support::{Up, eventually};
 use tempfile::TempDir;
 
 const ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
-
-/// The classes, word for word.
-const STANDARD: &str = "
-apiVersion: storage.k8s.io/v1
-kind: StorageClass
-metadata:
-  name: standard
-provisioner: kubernetes.io/gce-pd
-bindingMode: WaitForFirstConsumer
-parameters:
-  type: pd-standard
-";
-const ZONAL: &str = "
-apiVersion: storage.k8s.io/v1
-kind: StorageClass
-metadata:
-  name: zonal-class
-provisioner: kubernetes.io/gce-pd
-parameters:
-  type: pd-standard
-allowedTopologies:
-- matchLabelExpressions:
-  - key: failure-domain.beta.kubernetes.io/zone
-    values:
-    - us-central1-a
-    - us-central1-b
-";
-const MULTI_ZONAL: &str = "
-apiVersion: storage.k8s.io/v1
-kind: StorageClass
-metadata:
-  name: multi-zonal-class
-provisioner: kubernetes.io/gce-pd
-parameters:
-  type: pd-standard
-  replication-type: regional-pd
-allowedTopologies:
-- matchLabelExpressions:
-  - key: failure-domain.beta.kubernetes.io/zone
-    values:
-    - us-central1-a
-    - us-central1-b
-    - us-central1-c
-";
-const MULTI_ZONAL_IN_ONE_ZONE: &str = "
-apiVersion: storage.k8s.io/v1
-kind: StorageClass
-metadata:
-  name: multi-zonal-class
-provisioner: kubernetes.io/gce-pd
-parameters:
-  type: pd-standard
-  replication-type: regional-pd
-allowedTopologies:
-- matchLabelExpressions:
-  - key: failure-domain.beta.kubernetes.io/zone
-    values:
-    - us-central1-a
-";
-const FANCY: &str = "
-apiVersion: storage.k8s.io/v1
-kind: StorageClass
-metadata:
-  name: something-fancy
-provisioner: rack-based-provisioner
-parameters:
-allowedTopologies:
-- matchLabelExpressions:
-  - key: zone
-    values:
-    - us-central1-a
-  - key: rack
-    values:
-    - rack1
-- matchLabelExpressions:
-  - key: zone
-    values:
-    - us-central1-b
-  - key: rack
-    values:
-    - rack1
-    - rack2
-";
 
 /// The claim and the pod of the end-to-end example, with a class.
 fn claim_and_pod(class: &str) -> String {
@@ -249,7 +167,7 @@ async fn multi_zonal_example() {
 /// "This configuration will cause provisioning to fail."
 #[tokio::test]
 async fn multi_zonal_example_that_fails() {
-    let story = Story::play(&zonal_nodes(), MULTI_ZONAL_IN_ONE_ZONE, "multi-zonal-class").await;
+    let story = Story::play(&zonal_nodes(), &multi_zonal_in_one_zone(), "multi-zonal-class").await;
     let failed = async || {
         let events = story.up.list(Resource::EVENTS).await;
         let found = events.iter().find(|event| event["reason"] == "ProvisioningFailed");

@@ -47,7 +47,7 @@ impl Cluster {
         cluster
     }
 
-    /// Creates an object. An example of the design documents spells `name` with a capital letter.
+    /// Creates an object. An example of KEP-490 spells `name` with a capital letter.
     pub fn create(&mut self, mut object: Value) {
         if let Some(metadata) = object["metadata"].as_object_mut()
             && let Some(name) = metadata.remove("Name")

@@ -1,5 +1,6 @@
 //! Writes that fail, others who interfere, and restarts: nothing assumed is left over, and nothing is bound twice.
 
+use crate::api::Api;
 use crate::world::World;
 use berth_core::api::Kind;
 use berth_core::names;
@@ -190,36 +191,47 @@ fn waiting() -> World {
     world
 }
 
-#[test]
-fn a_claim_is_deleted_in_the_middle() {
+/// Something happens while a binding waits: the binding ends for this reason, and nothing of it is left.
+#[track_caller]
+fn interrupted(why: &str, happens: impl FnOnce(&mut Api)) -> World {
     let mut world = waiting();
-    world.api.delete(Kind::PersistentVolumeClaim, "default/new");
+    happens(&mut world.api);
     world.settle();
-    world.assert_waits("default/db", "a claim of the pod was deleted");
+    world.assert_waits("default/db", why);
     world.check();
-    world.advance(2);
-    world.assert_waits("default/db", "persistentvolumeclaim \"new\" not found");
+    world
+}
+
+/// The volume controller goes on, and the pod gets its node and volumes after all.
+#[track_caller]
+fn assert_done_with_a_controller(mut world: World) {
     world.controller = true;
-    world.create([claim("new", "fast", 5)]);
     world.settle();
+    world.advance(11);
     world.advance(11);
     assert_done(&world);
 }
 
+const CLAIM: Kind = Kind::PersistentVolumeClaim;
+
+#[test]
+fn a_claim_is_deleted_in_the_middle() {
+    let mut world = interrupted("a claim of the pod was deleted", |api| api.delete(CLAIM, "default/new"));
+    world.advance(2);
+    world.assert_waits("default/db", "persistentvolumeclaim \"new\" not found");
+    world.create([claim("new", "fast", 5)]);
+    assert_done_with_a_controller(world);
+}
+
 #[test]
 fn a_volume_is_deleted_in_the_middle() {
-    let mut world = waiting();
-    world.api.delete(Kind::PersistentVolume, "pv1");
-    world.settle();
-    world.assert_waits("default/db", "the volume chosen for claim \"old\" was deleted");
-    world.check();
+    let mut world = interrupted("the volume chosen for claim \"old\" was deleted", |api| {
+        api.delete(Kind::PersistentVolume, "pv1");
+    });
     world.advance(2);
     world.assert_waits("default/db", "didn't find available persistent volumes to bind");
-    world.controller = true;
     world.create([volume("pv1", "local", 10).on("n1")]);
-    world.settle();
-    world.advance(11);
-    assert_done(&world);
+    assert_done_with_a_controller(world);
 }
 
 #[test]
@@ -233,42 +245,35 @@ fn the_pod_is_deleted_in_the_middle() {
 
 #[test]
 fn the_node_is_deleted_in_the_middle() {
-    let mut world = waiting();
-    world.api.delete(Kind::Node, "n1");
-    world.settle();
-    world.assert_waits("default/db", "the chosen node is gone");
-    world.check();
-    world.controller = true;
+    let mut world = interrupted("the chosen node is gone", |api| api.delete(Kind::Node, "n1"));
     world.create([node("n1")]);
-    world.advance(11);
-    world.advance(11);
-    assert_done(&world);
+    assert_done_with_a_controller(world);
 }
 
 #[test]
 fn a_reference_to_the_claim_is_cleared_in_the_middle() {
-    let mut world = waiting();
-    world.api.edit(Kind::PersistentVolume, "pv1", |volume| {
-        volume["spec"]["claimRef"] = Value::Null;
+    let why = "volume \"pv1\" is no longer reserved for claim \"old\"";
+    let mut world = interrupted(why, |api| {
+        api.edit(Kind::PersistentVolume, "pv1", |volume| {
+            volume["spec"]["claimRef"] = Value::Null;
+        });
     });
-    world.settle();
-    world.assert_waits("default/db", "volume \"pv1\" is no longer reserved for claim \"old\"");
-    world.check();
     world.controller = true;
     world.advance(2);
     assert_done(&world);
 }
 
+/// Somebody annotates the claim for which a volume is to be made.
+fn annotate(api: &mut Api, annotations: Value) {
+    api.edit(CLAIM, "default/new", |claim| {
+        claim["metadata"]["annotations"] = annotations;
+    });
+}
+
 #[test]
 fn the_selected_node_is_cleared_in_the_middle() {
-    let mut world = waiting();
-    world.api.edit(Kind::PersistentVolumeClaim, "default/new", |claim| {
-        claim["metadata"]["annotations"][names::SELECTED_NODE] = Value::Null;
-        claim["metadata"]["annotations"] = json!({});
-    });
-    world.settle();
-    world.assert_waits("default/db", "selected-node of claim \"new\" was cleared");
-    world.check();
+    let why = "selected-node of claim \"new\" was cleared";
+    let mut world = interrupted(why, |api| annotate(api, json!({})));
     world.controller = true;
     world.advance(2);
     assert_done(&world);
@@ -276,37 +281,25 @@ fn the_selected_node_is_cleared_in_the_middle() {
 
 #[test]
 fn the_selected_node_is_changed_in_the_middle() {
-    let mut world = waiting();
-    world.api.edit(Kind::PersistentVolumeClaim, "default/new", |claim| {
-        claim["metadata"]["annotations"][names::SELECTED_NODE] = json!("n2");
-    });
-    world.settle();
-    world.assert_waits("default/db", "selected-node of claim \"new\" was changed");
-    world.check();
+    let why = "selected-node of claim \"new\" was changed";
+    let mut world = interrupted(why, |api| annotate(api, json!({names::SELECTED_NODE: "n2"})));
     world.advance(2);
     // The volume is on one node and the other claim is promised to another, until its provisioner gives that up.
     world.assert_waits(
         "default/db",
         "2 node(s) didn't find available persistent volumes to bind",
     );
-    world.api.edit(Kind::PersistentVolumeClaim, "default/new", |claim| {
-        claim["metadata"]["annotations"] = json!({});
-    });
-    world.controller = true;
-    world.settle();
-    world.advance(11);
-    assert_done(&world);
+    annotate(&mut world.api, json!({}));
+    assert_done_with_a_controller(world);
 }
 
 #[test]
 fn a_claim_starts_to_go_in_the_middle() {
-    let mut world = waiting();
-    world.api.edit(Kind::PersistentVolumeClaim, "default/new", |claim| {
-        claim["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let mut world = interrupted("claim \"new\" is being deleted", |api| {
+        api.edit(CLAIM, "default/new", |claim| {
+            claim["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        });
     });
-    world.settle();
-    world.assert_waits("default/db", "claim \"new\" is being deleted");
-    world.check();
     world.advance(2);
     world.assert_waits("default/db", "persistentvolumeclaim \"new\" is being deleted");
 }

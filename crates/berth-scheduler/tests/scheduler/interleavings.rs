@@ -132,11 +132,6 @@ impl Interleaved {
         }
     }
 
-    fn named(&self, index: usize) -> (Kind, String) {
-        let object = decoded(&self.objects[index]);
-        (object.kind(), object.metadata().full_name())
-    }
-
     fn happen(&mut self, happening: Happening) -> Result<(), TestCaseError> {
         match happening {
             Happening::Watch { kind, events, twice } => {
@@ -151,39 +146,27 @@ impl Interleaved {
             Happening::Send(fault) => self.send(fault)?,
             Happening::Answer(index) => self.take_answer(index),
             Happening::Others => self.world.others_act(),
-            Happening::Create(index) => {
-                let (kind, name) = self.named(index);
-                if self.world.api.get(kind, &name).is_none() {
-                    self.world.create([self.objects[index].clone()]);
-                }
-            }
-            Happening::Delete(index) => {
-                let (kind, name) = self.named(index);
-                self.world.api.delete(kind, &name);
-            }
-            Happening::Label(index) => self.edit(index, Kind::Pod, |pod| {
+            Happening::Create(index) => self.world.create_if_absent(&self.objects[index]),
+            Happening::Delete(index) => self.world.delete(&self.objects[index]),
+            Happening::Label(index) => self.world.edit_if(Kind::Pod, &self.objects[index], |pod| {
                 pod["metadata"]["labels"]["late"] = json!("yes");
             }),
-            Happening::Select(index, node) => self.edit(index, Kind::PersistentVolumeClaim, |claim| {
-                if claim["spec"]["volumeName"].is_null() {
-                    let annotations = &mut claim["metadata"]["annotations"];
-                    let name = |node: usize| ["n1", "n2"][node];
-                    *annotations = node.map_or(json!({}), |node| json!({names::SELECTED_NODE: name(node)}));
-                }
-            }),
+            Happening::Select(index, node) => {
+                self.world
+                    .edit_if(Kind::PersistentVolumeClaim, &self.objects[index], |claim| {
+                        if claim["spec"]["volumeName"].is_null() {
+                            let annotations = &mut claim["metadata"]["annotations"];
+                            let name = |node: usize| ["n1", "n2"][node];
+                            *annotations = node.map_or(json!({}), |node| json!({names::SELECTED_NODE: name(node)}));
+                        }
+                    });
+            }
             Happening::Later(seconds) => {
                 self.world.now += Duration::from_secs(seconds);
                 self.world.scheduler.tick(self.world.now);
             }
         }
         self.collect()
-    }
-
-    fn edit(&mut self, index: usize, only: Kind, change: impl FnOnce(&mut Value)) {
-        let (kind, name) = self.named(index);
-        if kind == only && self.world.api.get(kind, &name).is_some() {
-            self.world.api.edit(kind, &name, change);
-        }
     }
 
     /// The next event of a kind is seen, perhaps twice.
@@ -329,18 +312,8 @@ impl Interleaved {
         }
         world.check();
         prop_assert_eq!(world.oversleeper(), None, "somebody sleeps who would fit");
-        // A scheduler that starts now finds nothing to do that this one left undone.
-        let waiting = |world: &World| -> Vec<String> {
-            let pods = world
-                .api
-                .all(Kind::Pod)
-                .filter(|(_, pod)| pod["spec"]["nodeName"].is_null());
-            pods.map(|(name, _)| name).collect()
-        };
-        let before = waiting(&world);
-        world.restart();
-        world.settle();
-        prop_assert_eq!(before, waiting(&world));
+        let [before, after] = world.waiting_before_and_after_a_restart();
+        prop_assert_eq!(before, after);
         Ok(())
     }
 }

@@ -202,32 +202,21 @@ fn objects() -> Vec<Value> {
 }
 
 fn happen(world: &mut World, objects: &[Value], happening: Happening) {
-    let named = |index: usize| {
-        let object = crate::api::decoded(&objects[index]);
-        (object.kind(), object.metadata().full_name())
-    };
     let edit = |world: &mut World, kind: Kind, name: &str, change: &dyn Fn(&mut Value)| {
         if world.api.get(kind, name).is_some() {
             world.api.edit(kind, name, change);
         }
     };
     let edit_running = |world: &mut World, index: usize, change: &dyn Fn(&mut Value)| {
-        let (kind, name) = named(index);
-        if kind == Kind::Pod && !world.api.node_of(&name).is_empty() {
-            world.api.edit(kind, &name, change);
-        }
+        world.edit_if(Kind::Pod, &objects[index], |pod| {
+            if pod["spec"]["nodeName"].is_string() {
+                change(pod);
+            }
+        });
     };
     match happening {
-        Happening::Create(index) => {
-            let (kind, name) = named(index);
-            if world.api.get(kind, &name).is_none() {
-                world.create([objects[index].clone()]);
-            }
-        }
-        Happening::Delete(index) => {
-            let (kind, name) = named(index);
-            world.api.delete(kind, &name);
-        }
+        Happening::Create(index) => world.create_if_absent(&objects[index]),
+        Happening::Delete(index) => world.delete(&objects[index]),
         Happening::Taint(node, on) => edit(world, Kind::Node, NODES[node], &|node| {
             let taints = json!([{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]);
             node["spec"]["taints"] = if on { taints } else { Value::Null };
@@ -264,13 +253,7 @@ fn happen(world: &mut World, objects: &[Value], happening: Happening) {
         }
         Happening::Controller(on) => world.controller = on,
         Happening::Kubelet(on) => world.kubelet = on,
-        Happening::Faults(faults) => {
-            let from = world.writes.len();
-            world.fault = Box::new(move |number, _| {
-                let fault = faults.get(number.saturating_sub(from));
-                fault.copied().unwrap_or(Fault::None)
-            });
-        }
+        Happening::Faults(faults) => world.meet(faults),
         Happening::Restart => world.restart(),
     }
 }

@@ -1,6 +1,7 @@
 //! Watches of different kinds are never in step, and others write too: what was seen too late, twice or not at all must
 //! cost nobody a node, a volume or a reservation.
 
+use crate::api::Api;
 use crate::world::World;
 use berth_core::api::Kind;
 use berth_core::names;
@@ -144,16 +145,16 @@ fn a_namesake_of_a_bound_pod_is_decided_on() {
     world.check();
 }
 
-/// The node on which room is made dies with the victims still on it: room is made elsewhere.
-#[test]
-fn a_preemptor_whose_nominated_node_dies_looks_elsewhere() {
+/// A pod for which room is made on `n1`, where the victim does not stop; something happens to `n1`, and `n2` is there by then. Room is
+/// made on `n2`.
+fn nominated_elsewhere(happens: impl FnOnce(&mut Api)) -> World {
     let mut world = World::of([node("n1"), sized("first", 4).on("n1"), sized("urgent", 4).priority(10)]);
     world.kubelet = false;
     world.settle();
     assert_eq!(world.scheduler.nominated_node("default/urgent"), Some("n1"));
     world.create([node("n2"), sized("second", 4).on("n2")]);
     world.settle();
-    world.api.delete(Kind::Node, "n1");
+    happens(&mut world.api);
     world.settle();
     world.advance(11);
     assert_eq!(
@@ -162,6 +163,13 @@ fn a_preemptor_whose_nominated_node_dies_looks_elsewhere() {
         "{:?}",
         world.said
     );
+    world
+}
+
+/// The node on which room is made dies with the victims still on it: room is made elsewhere.
+#[test]
+fn a_preemptor_whose_nominated_node_dies_looks_elsewhere() {
+    let mut world = nominated_elsewhere(|api| api.delete(Kind::Node, "n1"));
     world.kubelet = true;
     world.settle();
     world.advance(11);
@@ -171,22 +179,7 @@ fn a_preemptor_whose_nominated_node_dies_looks_elsewhere() {
 /// The nominated node is cordoned: whoever leaves it, the pod cannot run there.
 #[test]
 fn a_preemptor_whose_nominated_node_is_cordoned_looks_elsewhere() {
-    let mut world = World::of([node("n1"), sized("first", 4).on("n1"), sized("urgent", 4).priority(10)]);
-    world.kubelet = false;
-    world.settle();
-    assert_eq!(world.scheduler.nominated_node("default/urgent"), Some("n1"));
-    world.create([node("n2"), sized("second", 4).on("n2")]);
-    world
-        .api
-        .edit(Kind::Node, "n1", |node| node["spec"]["unschedulable"] = json!(true));
-    world.settle();
-    world.advance(11);
-    assert_eq!(
-        world.scheduler.nominated_node("default/urgent"),
-        Some("n2"),
-        "{:?}",
-        world.said
-    );
+    nominated_elsewhere(|api| api.edit(Kind::Node, "n1", |node| node["spec"]["unschedulable"] = json!(true)));
 }
 
 /// Between the reservation of one claim's volume and the mark on another claim, somebody selects a node for the latter.

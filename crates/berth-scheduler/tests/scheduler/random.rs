@@ -86,43 +86,25 @@ fn objects() -> Vec<Value> {
 const OBJECTS: usize = 19;
 
 fn happen(world: &mut World, objects: &[Value], happening: Happening) {
-    let named = |index: usize| {
-        let object = crate::api::decoded(&objects[index]);
-        (object.kind(), object.metadata().full_name())
-    };
-    let edit = |world: &mut World, index: usize, only: Kind, change: &dyn Fn(&mut Value)| {
-        let (kind, name) = named(index);
-        if kind == only && world.api.get(kind, &name).is_some() {
-            world.api.edit(kind, &name, change);
-        }
-    };
     match happening {
-        Happening::Create(index) => {
-            let (kind, name) = named(index);
-            if world.api.get(kind, &name).is_none() {
-                world.create([objects[index].clone()]);
-            }
-        }
-        Happening::Delete(index) => {
-            let (kind, name) = named(index);
-            world.api.delete(kind, &name);
-        }
-        Happening::ClearSelectedNode(index) => edit(world, index, Kind::PersistentVolumeClaim, &|claim| {
+        Happening::Create(index) => world.create_if_absent(&objects[index]),
+        Happening::Delete(index) => world.delete(&objects[index]),
+        Happening::ClearSelectedNode(index) => world.edit_if(Kind::PersistentVolumeClaim, &objects[index], |claim| {
             if let Some(annotations) = claim["metadata"]["annotations"].as_object_mut() {
                 annotations.remove(names::SELECTED_NODE);
             }
         }),
-        Happening::ClearClaimRef(index) => edit(world, index, Kind::PersistentVolume, &|volume| {
+        Happening::ClearClaimRef(index) => world.edit_if(Kind::PersistentVolume, &objects[index], |volume| {
             if volume["status"]["phase"] == json!("Available") {
                 volume["spec"]["claimRef"] = Value::Null;
             }
         }),
-        Happening::StealVolume(index) => edit(world, index, Kind::PersistentVolume, &|volume| {
+        Happening::StealVolume(index) => world.edit_if(Kind::PersistentVolume, &objects[index], |volume| {
             if volume["spec"]["claimRef"].is_null() {
                 volume["spec"]["claimRef"] = json!({"namespace": "default", "name": "thief"});
             }
         }),
-        Happening::Finish(index) => edit(world, index, Kind::Pod, &|pod| {
+        Happening::Finish(index) => world.edit_if(Kind::Pod, &objects[index], |pod| {
             if pod["spec"]["nodeName"].is_string() {
                 pod["status"]["phase"] = json!("Succeeded");
             }
@@ -130,13 +112,7 @@ fn happen(world: &mut World, objects: &[Value], happening: Happening) {
         Happening::Controller(on) => world.controller = on,
         Happening::Kubelet(on) => world.kubelet = on,
         Happening::WatchFirst(first) => world.watch_first = first,
-        Happening::Faults(faults) => {
-            let from = world.writes.len();
-            world.fault = Box::new(move |number, _| {
-                let fault = faults.get(number.saturating_sub(from));
-                fault.copied().unwrap_or(Fault::None)
-            });
-        }
+        Happening::Faults(faults) => world.meet(faults),
         Happening::Settle => world.settle(),
         Happening::Deliver => {
             world.deliver();
@@ -170,14 +146,7 @@ proptest! {
             world.advance(310);
         }
         world.check();
-        // A scheduler that starts now finds nothing to do that this one left undone.
-        let waiting = |world: &World| -> Vec<String> {
-            let pods = world.api.all(Kind::Pod).filter(|(_, pod)| pod["spec"]["nodeName"].is_null());
-            pods.map(|(name, _)| name).collect()
-        };
-        let before = waiting(&world);
-        world.restart();
-        world.settle();
-        prop_assert_eq!(before, waiting(&world));
+        let [before, after] = world.waiting_before_and_after_a_restart();
+        prop_assert_eq!(before, after);
     }
 }

@@ -44,6 +44,11 @@ fn scheduler() -> Scheduler {
     Scheduler::new(settings, 7)
 }
 
+fn named(object: &Value) -> (Kind, String) {
+    let object = decoded(object);
+    (object.kind(), object.metadata().full_name())
+}
+
 impl World {
     pub(crate) fn of(objects: impl IntoIterator<Item = Value>) -> Self {
         let mut world = Self {
@@ -66,6 +71,52 @@ impl World {
 
     pub(crate) fn create(&mut self, objects: impl IntoIterator<Item = Value>) {
         objects.into_iter().for_each(|object| self.api.put(object));
+    }
+
+    /// Creates an object unless there is one of its name.
+    pub(crate) fn create_if_absent(&mut self, object: &Value) {
+        let (kind, name) = named(object);
+        if self.api.get(kind, &name).is_none() {
+            self.create([object.clone()]);
+        }
+    }
+
+    /// Deletes the object of this one's name, if there is one.
+    pub(crate) fn delete(&mut self, object: &Value) {
+        let (kind, name) = named(object);
+        self.api.delete(kind, &name);
+    }
+
+    /// Changes the object of this one's name, if there is one and it is of this kind.
+    pub(crate) fn edit_if(&mut self, only: Kind, object: &Value, change: impl FnOnce(&mut Value)) {
+        let (kind, name) = named(object);
+        if kind == only && self.api.get(kind, &name).is_some() {
+            self.api.edit(kind, &name, change);
+        }
+    }
+
+    /// These faults befall the next writes.
+    pub(crate) fn meet(&mut self, faults: Vec<Fault>) {
+        let from = self.writes.len();
+        self.fault = Box::new(move |number, _| {
+            let fault = faults.get(number.saturating_sub(from));
+            fault.copied().unwrap_or(Fault::None)
+        });
+    }
+
+    /// Pods that have no node, before and after a restart: a scheduler that starts now finds nothing to do that this one left undone.
+    pub(crate) fn waiting_before_and_after_a_restart(&mut self) -> [Vec<String>; 2] {
+        let waiting = |world: &Self| {
+            let pods = world
+                .api
+                .all(Kind::Pod)
+                .filter(|(_, pod)| pod["spec"]["nodeName"].is_null());
+            pods.map(|(name, _)| name).collect()
+        };
+        let before = waiting(self);
+        self.restart();
+        self.settle();
+        [before, waiting(self)]
     }
 
     /// The scheduler sees what changed.
