@@ -1,9 +1,9 @@
 //! The volume controller as pure steps: objects in, effects out.
 //!
 //! A step looks at one claim, one volume or one pod and at what is known of the rest ([`State`]), and
-//! answers with the [`Effect`]s to carry out, in order; what is written is a typed [`Change`] that `lower` puts into that language. Carrying them out, retrying, watching and
-//! keeping time is left to whoever calls: a cluster component, an embedded control plane, or a
-//! simulation in virtual time.
+//! answers with the [`Effect`]s to carry out, in order: what changes is a typed [`Change`], which `lower` puts
+//! into that language. Carrying them out, retrying, watching and keeping time is left to whoever calls: a cluster
+//! component, an embedded control plane, or a simulation in virtual time.
 //!
 //! This crate must not know a clock, a socket, a runtime or a global: the same objects always give
 //! the same effects. Every step can be run again after any of its effects was lost, so a controller

@@ -1,17 +1,13 @@
-//! What a step asks for, as data, and the one place where the changes of a provisioner become [`Effect`]s.
+//! What a step asks for, as data. `lower` puts it into the language of writes.
 //!
 //! Actions are carried out in order, and the first one that is refused ends the list: the next step on the same object
 //! finds what is left to do. A [`Change`] holds for the version of the object that it was decided on. After a
 //! conflict the fresh object goes into the state, and the step is run again.
 
 use crate::request::Backing;
-use crate::settings::Settings;
 use crate::topology::Requirement;
-use berth_core::api::{Kind, ObjectMeta};
-use berth_core::effect::{Delete, Effect, Event, EventType, Fact, Guard, Merge, Patch, Target};
-use berth_core::names;
+use berth_core::effect::Effect;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,22 +16,6 @@ pub enum Action {
     Api(Effect),
     /// Delete a volume in the backend.
     DeleteBacking(Backing),
-}
-
-impl Action {
-    /// Goes on only if an object is still in the state that was decided on.
-    pub(crate) fn confirm(kind: Kind, metadata: &ObjectMeta) -> Self {
-        Self::Api(Effect::Confirm(Fact::Unchanged(Target::of(kind, metadata))))
-    }
-
-    /// Deletes an object, in whatever state it is by now.
-    pub(crate) fn delete(kind: Kind, metadata: &ObjectMeta) -> Self {
-        Self::Api(Effect::Delete(Delete {
-            target: Target::of(kind, metadata),
-            guard: Guard::Uid,
-            grace_seconds: None,
-        }))
-    }
 }
 
 /// What a backend was asked for, kept on the claim while a volume may exist that the cluster does not
@@ -89,90 +69,6 @@ pub enum Change {
     ReleaseVolume,
 }
 
-impl Change {
-    /// The write that makes the change on an object in this state. `None` if nothing is to be written.
-    #[must_use]
-    pub fn lower(&self, metadata: &ObjectMeta) -> Option<Effect> {
-        let mut annotations = Map::new();
-        let finalizers = match self {
-            Self::RecordAttempt(intent) => {
-                let text = serde_json::to_string(intent).unwrap_or_default();
-                if metadata.annotation(names::ATTEMPT) != Some(text.as_str()) {
-                    annotations.insert(names::ATTEMPT.to_owned(), Value::String(text));
-                }
-                with_finalizer(metadata, names::ATTEMPT_FINALIZER)
-            }
-            Self::ForgetAttempt { reject_node } => {
-                if metadata.annotation(names::ATTEMPT).is_some() {
-                    annotations.insert(names::ATTEMPT.to_owned(), Value::Null);
-                }
-                for key in [names::SELECTED_NODE, names::SELECTED_NODE_ALPHA] {
-                    if reject_node.is_some() && metadata.annotation(key) == reject_node.as_deref() {
-                        annotations.insert(key.to_owned(), Value::Null);
-                    }
-                }
-                without_finalizer(metadata, names::ATTEMPT_FINALIZER)
-            }
-            Self::ProtectVolume => with_finalizer(metadata, names::PROVISIONER_FINALIZER),
-            Self::ReleaseVolume => without_finalizer(metadata, names::PROVISIONER_FINALIZER),
-        };
-        let mut changed = Map::new();
-        if let Some(finalizers) = finalizers {
-            changed.insert("finalizers".to_owned(), json!(finalizers));
-        }
-        if !annotations.is_empty() {
-            changed.insert("annotations".to_owned(), Value::Object(annotations));
-        }
-        if changed.is_empty() {
-            return None;
-        }
-        Some(Effect::Patch(Patch {
-            target: Target::of(self.kind(), metadata),
-            guard: Guard::Version,
-            subresource: None,
-            merge: Merge::Json,
-            body: json!({"metadata": changed}),
-            name: self.name(),
-        }))
-    }
-
-    /// The kind of object that changes.
-    fn kind(&self) -> Kind {
-        match self {
-            Self::RecordAttempt(_) | Self::ForgetAttempt { .. } => Kind::PersistentVolumeClaim,
-            Self::ProtectVolume | Self::ReleaseVolume => Kind::PersistentVolume,
-        }
-    }
-
-    /// A short name for logs and metrics.
-    fn name(&self) -> &'static str {
-        match self {
-            Self::RecordAttempt(_) => "record_attempt",
-            Self::ForgetAttempt { reject_node: None } => "forget_attempt",
-            Self::ForgetAttempt { reject_node: Some(_) } => "reject_node",
-            Self::ProtectVolume => "protect_volume",
-            Self::ReleaseVolume => "release_volume",
-        }
-    }
-}
-
-/// The finalizers of an object with one more; `None` if it has it.
-fn with_finalizer<'a>(metadata: &'a ObjectMeta, finalizer: &'a str) -> Option<Vec<&'a str>> {
-    let mut found: Vec<&str> = metadata.finalizers.iter().map(String::as_str).collect();
-    if found.contains(&finalizer) {
-        return None;
-    }
-    found.push(finalizer);
-    Some(found)
-}
-
-/// The finalizers of an object without one of them; `None` if it does not have it.
-fn without_finalizer<'a>(metadata: &'a ObjectMeta, finalizer: &str) -> Option<Vec<&'a str>> {
-    let found = metadata.finalizers.iter().map(String::as_str);
-    let left: Vec<&str> = found.filter(|one| *one != finalizer).collect();
-    (left.len() < metadata.finalizers.len()).then_some(left)
-}
-
 /// Why an event was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
@@ -204,78 +100,5 @@ impl Reason {
             Self::ProvisioningFailed => "ProvisioningFailed",
             Self::VolumeFailedDelete => "VolumeFailedDelete",
         }
-    }
-
-    /// The event that tells a user about an object, in the name of a provisioner.
-    pub(crate) fn about(self, kind: Kind, metadata: &ObjectMeta, message: String, settings: &Settings) -> Event {
-        Event {
-            about: Target::of(kind, metadata),
-            event_type: match self {
-                Self::Provisioning | Self::ProvisioningSucceeded => EventType::Normal,
-                Self::ProvisioningFailed | Self::VolumeFailedDelete => EventType::Warning,
-            },
-            reason: self.name(),
-            message,
-            source: settings.provisioner.clone().into(),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn metadata(fields: Value) -> ObjectMeta {
-        serde_json::from_value(fields).unwrap()
-    }
-
-    fn patch(change: &Change, metadata: &ObjectMeta) -> Option<Patch> {
-        match change.lower(metadata)? {
-            Effect::Patch(patch) => Some(patch),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn a_change_holds_for_the_version_it_was_decided_on() {
-        let claim = metadata(
-            json!({"name": "data", "namespace": "default", "uid": "u", "resourceVersion": "7",
-            "finalizers": ["kubernetes.io/pvc-protection"],
-            "annotations": {"volume.kubernetes.io/selected-node": "n1"}}),
-        );
-        let intent = Intent {
-            node: Some("n1".into()),
-            requirement: None,
-            partial: false,
-        };
-        let recorded = patch(&Change::RecordAttempt(intent), &claim).unwrap();
-        assert_eq!(recorded.target, Target::of(Kind::PersistentVolumeClaim, &claim));
-        assert_eq!((recorded.guard, recorded.name), (Guard::Version, "record_attempt"));
-        assert_eq!(
-            recorded.body,
-            json!({"metadata": {
-                "finalizers": ["kubernetes.io/pvc-protection", "provisioner.berth.dev/attempt"],
-                "annotations": {"provisioner.berth.dev/attempt": "{\"node\":\"n1\",\"requirement\":null}"}}})
-        );
-        let forget = |node: &str| Change::ForgetAttempt {
-            reject_node: Some(node.into()),
-        };
-        assert_eq!(
-            patch(&forget("n1"), &claim).unwrap().body,
-            json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": null}}})
-        );
-        // The scheduler has chosen another node meanwhile: its choice stays.
-        assert_eq!(patch(&forget("n2"), &claim), None);
-    }
-
-    #[test]
-    fn what_is_made_is_not_written_again() {
-        let volume = metadata(json!({"name": "pv", "finalizers": ["a", names::PROVISIONER_FINALIZER]}));
-        assert_eq!(patch(&Change::ProtectVolume, &volume), None);
-        let released = patch(&Change::ReleaseVolume, &volume).unwrap();
-        assert_eq!(released.body, json!({"metadata": {"finalizers": ["a"]}}));
-        assert_eq!(released.target.key.kind, "PersistentVolume");
-        let bare = metadata(json!({"name": "pv"}));
-        assert_eq!(patch(&Change::ReleaseVolume, &bare), None);
     }
 }

@@ -67,6 +67,7 @@ pub mod csi;
 pub mod driver;
 pub mod effect;
 mod labels;
+mod lower;
 pub mod node_volume;
 pub mod object;
 pub mod parameters;
