@@ -3,25 +3,21 @@
 use super::*;
 use crate::status;
 use crate::testing::Story;
+use berth_testing::{Manifest, volume};
 use serde_json::json;
 
 fn pod(name: &str, spec: Value) -> Value {
-    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
-        "spec": {"nodeName": "n1", "containers": [{"name": "main", "image": "app:1"}]}});
+    let mut pod = berth_testing::pod(name, &[]).on("n1");
     field::merge(&mut pod, &json!({ "spec": spec }));
     pod
 }
 
 fn with_claim(name: &str, claim: &str) -> Value {
-    pod(
-        name,
-        json!({"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]}),
-    )
+    berth_testing::pod(name, &[claim]).on("n1")
 }
 
 fn local_volume(name: &str, node: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [
-        {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]}]}}}})
+    volume(name, "local", 1).on(node)
 }
 
 fn claim(name: &str) -> Value {

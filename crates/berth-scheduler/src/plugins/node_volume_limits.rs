@@ -261,52 +261,43 @@ fn by_driver<'a>(volumes: impl Iterator<Item = &'a VolumeKey>) -> SmallVec<[(Sym
 mod tests {
     use super::*;
     use berth_core::api::{Kind, Object};
+    use berth_core::names::NO_PROVISIONER;
+    use berth_testing::{Manifest, node, object};
     use serde_json::{Value, json};
 
-    fn decoded(value: Value) -> Object {
-        Object::decode(value).unwrap().unwrap()
+    fn claim(index: usize) -> Object {
+        let claim = berth_testing::claim(&format!("c{index}"), "disks", 1);
+        claim.with("/spec/volumeName", format!("pv{index}")).decoded()
     }
 
-    fn claim(index: usize) -> Object {
-        decoded(
-            json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": format!("c{index}")},
-                       "spec": {"volumeName": format!("pv{index}"), "storageClassName": "disks"}}),
-        )
+    fn csi_volume(index: usize, class: &str, driver: &str) -> Value {
+        let source = json!({"driver": driver, "volumeHandle": format!("h{index}")});
+        let volume = berth_testing::volume(&format!("pv{index}"), class, 1);
+        volume.with("/spec/hostPath", Value::Null).with("/spec/csi", source)
     }
 
     fn volume(index: usize, driver: &str) -> Object {
-        decoded(
-            json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": format!("pv{index}")},
-                       "spec": {"csi": {"driver": driver, "volumeHandle": format!("h{index}")}}}),
-        )
+        csi_volume(index, "disks", driver).decoded()
     }
 
     fn class(provisioner: &str) -> Object {
-        decoded(
-            json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "disks"},
-                       "provisioner": provisioner}),
-        )
+        berth_testing::class("disks", provisioner).immediate().decoded()
     }
 
     fn csi_node(count: usize) -> Object {
-        decoded(
-            json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "n1"},
-                       "spec": {"drivers": [{"name": "disk", "allocatable": {"count": count}}]}}),
-        )
+        let node = berth_testing::csi_node("n1", &[("disk", &[])]);
+        node.with("/spec/drivers/0/allocatable/count", count).decoded()
     }
 
     fn attachment(volume: usize) -> Object {
-        decoded(
-            json!({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": "va"},
-                       "spec": {"attacher": "disk", "nodeName": "n1",
-                                "source": {"persistentVolumeName": format!("pv{volume}")}}}),
-        )
+        let spec =
+            json!({"attacher": "disk", "nodeName": "n1", "source": {"persistentVolumeName": format!("pv{volume}")}});
+        let attachment = object("storage.k8s.io/v1", "VolumeAttachment", "va");
+        attachment.with("/spec", spec).decoded()
     }
 
     fn pod(name: &str, claim: usize, node: &str) -> Object {
-        let volumes = json!([{"name": "v", "persistentVolumeClaim": {"claimName": format!("c{claim}")}}]);
-        decoded(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
-                       "spec": {"nodeName": node, "volumes": volumes}}))
+        berth_testing::pod(name, &[&format!("c{claim}")]).on(node).decoded()
     }
 
     /// Whether the node refuses one more pod, which uses claim 1.
@@ -327,9 +318,8 @@ mod tests {
     #[test]
     fn the_count_follows_every_object_that_it_depends_on() {
         let mut cluster = Cluster::default();
-        let node = decoded(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}));
         for object in [
-            node,
+            node("n1").decoded(),
             class("disk"),
             claim(0),
             claim(1),
@@ -396,28 +386,15 @@ mod tests {
     #[test]
     fn several_volumes_that_are_yet_to_be_chosen_count_together() {
         let mut cluster = Cluster::default();
-        let mut objects = vec![
-            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}),
-            json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "static"},
-                   "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"}),
-        ];
+        let mut objects = vec![node("n1"), berth_testing::class("static", NO_PROVISIONER)];
         for index in 0..2 {
-            objects.push(json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": format!("pv{index}")},
-                "status": {"phase": "Available"}, "spec": {"storageClassName": "static", "accessModes": ["ReadWriteOnce"],
-                "csi": {"driver": "disk", "volumeHandle": format!("h{index}")}}}));
-            objects.push(
-                json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": format!("c{index}")},
-                "spec": {"storageClassName": "static", "accessModes": ["ReadWriteOnce"]}}),
-            );
+            objects.push(csi_volume(index, "static", "disk"));
+            objects.push(berth_testing::claim(&format!("c{index}"), "static", 1));
         }
         for object in objects {
-            cluster.upsert(&decoded(object));
+            cluster.upsert(&object.decoded());
         }
-        let volume = |claim: &str| json!({"name": claim, "persistentVolumeClaim": {"claimName": claim}});
-        let pod = decoded(
-            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "target"},
-                                 "spec": {"volumes": [volume("c0"), volume("c1")]}}),
-        );
+        let pod = berth_testing::pod("target", &["c0", "c1"]).decoded();
         let Object::Pod(pod) = pod else { return };
         let pod = cluster.compile(&pod);
         for (limit, full) in [(0, false), (1, true), (2, false), (3, false)] {
