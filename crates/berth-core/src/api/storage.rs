@@ -605,7 +605,7 @@ impl PersistentVolumeClaim {
             .or(self.spec.storage_class_name.as_deref())
     }
 
-    /// The node chosen for the claim's first consumer, in today's annotation or the first design's.
+    /// The node chosen for the claim's first consumer, in today's annotation or the first one of KEP-490.
     #[must_use]
     pub fn selected_node(&self) -> Option<&str> {
         self.metadata

@@ -3,10 +3,10 @@
 //! A file that was written for kube-scheduler means the same here. What Berth cannot do as the file asks is an
 //! error, never passed over, and so is every field that is not known.
 
-mod args;
 mod arguments;
 mod controller;
 mod file;
+mod plugin_args;
 mod plugins;
 mod process;
 mod show;
