@@ -7,7 +7,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::api::{Api, DEFINITIONS};
 use crate::clock;
@@ -17,7 +17,8 @@ use crate::remains::{self, Remains};
 use crate::server;
 use crate::store::{Event, EventKind, Object, PageQuery, Ticket};
 use crate::types::Served;
-use crate::write::{Change, DeleteOptions, FOREGROUND, ORPHAN, Outcome, Propagation};
+use crate::write::{Change, DeleteOptions, Outcome};
+use berth_kinds::deletion::{self, FOREGROUND, Fate, ORPHAN, Owner, Propagation};
 use berth_kinds::kinds::custom_resource_definition::CLEANUP;
 use berth_kinds::kinds::pod::DEFAULT_ACCOUNT;
 
@@ -257,17 +258,6 @@ impl Api {
     }
 }
 
-/// How an object stands to one of its owners.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Owner {
-    /// It is there and stays.
-    Solid,
-    /// It is being deleted and waits for its dependents.
-    Waiting,
-    /// It is gone.
-    Gone,
-}
-
 struct Work<'a> {
     api: &'a Api,
     tickets: Vec<(Arc<str>, Ticket)>,
@@ -325,43 +315,23 @@ impl Work<'_> {
         if !meta::is_deleting(&value) {
             return self.examine_owners(table, &object, &value);
         }
-        let finalizers = meta::finalizers(&value);
-        if finalizers.contains(&ORPHAN) {
+        if meta::finalizers(&value).contains(&ORPHAN) {
             self.set_dependents_free(table, &object);
-        } else if finalizers.contains(&FOREGROUND) {
+        } else if deletion::is_waiting(&value) {
             self.delete_dependents(table, &object);
         }
     }
 
     fn examine_owners(&mut self, table: &str, object: &Object, value: &Value) {
         let owners = meta::items(value, &["metadata", "ownerReferences"]);
-        if owners.is_empty() {
-            return;
-        }
-        let states: Vec<Owner> = owners
-            .iter()
-            .map(|owner| self.owner_state(owner, object.namespace()))
-            .collect();
-        if states.contains(&Owner::Solid) {
-            if states.iter().any(|state| *state != Owner::Solid) {
-                let rest: Vec<Value> = owners
-                    .iter()
-                    .zip(&states)
-                    .filter(|(_, state)| **state == Owner::Solid)
-                    .map(|(owner, _)| owner.clone())
-                    .collect();
-                let path = ["metadata", "ownerReferences"];
-                self.edit(table, object, |new| meta::set(new, &path, json!(rest)));
-            }
-            return;
-        }
+        let owners = owners.iter().map(|owner| self.owner_state(owner, object.namespace()));
+        let owners: Vec<Owner> = owners.collect();
         let has_dependents = !self.api.store.dependents(object.uid()).is_empty();
-        let propagation = if states.contains(&Owner::Waiting) && has_dependents {
-            Propagation::Foreground
-        } else {
-            Propagation::Background
-        };
-        self.delete(table, object, propagation);
+        match deletion::fate(value, &owners, has_dependents) {
+            Fate::Stays => {}
+            Fate::Keeps(rest) => self.edit(table, object, |new| deletion::set_owners(new, rest.clone())),
+            Fate::Goes(propagation) => self.delete(table, object, propagation),
+        }
     }
 
     fn owner_state(&self, owner: &Value, namespace: &str) -> Owner {
@@ -369,17 +339,8 @@ impl Work<'_> {
             // A kind that is not known here may well exist elsewhere: nothing is deleted on a guess.
             return Owner::Solid;
         };
-        match self.api.store.latest(&table, &key) {
-            Some(found) if found.uid() == meta::text(owner, &["uid"]) => {
-                let value = found.value();
-                if meta::is_deleting(&value) && meta::finalizers(&value).contains(&FOREGROUND) {
-                    Owner::Waiting
-                } else {
-                    Owner::Solid
-                }
-            }
-            _ => Owner::Gone,
-        }
+        let found = self.api.store.latest(&table, &key).map(|found| found.value());
+        Owner::of(owner, found.as_ref())
     }
 
     fn set_dependents_free(&mut self, table: &str, object: &Object) {
@@ -388,16 +349,7 @@ impl Work<'_> {
             let Some(dependent) = self.api.store.latest(&table, &key) else {
                 continue;
             };
-            self.edit(&table, &dependent, |new| {
-                let mut owners = meta::items(new, &["metadata", "ownerReferences"]).to_vec();
-                owners.retain(|owner| owner["uid"] != uid);
-                let owners = if owners.is_empty() {
-                    Value::Null
-                } else {
-                    Value::Array(owners)
-                };
-                meta::set(new, &["metadata", "ownerReferences"], owners);
-            });
+            self.edit(&table, &dependent, |new| deletion::disown(new, uid));
         }
         self.edit(table, object, |new| {
             meta::remove_finalizer(new, ORPHAN);
@@ -411,10 +363,7 @@ impl Work<'_> {
                 continue;
             };
             let value = dependent.value();
-            let owners = meta::items(&value, &["metadata", "ownerReferences"]);
-            blocked |= owners
-                .iter()
-                .any(|owner| owner["uid"] == object.uid() && owner["blockOwnerDeletion"] == true);
+            blocked |= deletion::blocks(&value, object.uid());
             if meta::is_deleting(&value) {
                 continue;
             }

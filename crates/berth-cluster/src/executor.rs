@@ -6,9 +6,10 @@
 use super::field;
 use super::memory::MemoryCluster;
 use super::objects::{View, key_of};
-use berth_core::effect::{Effect, Fact, Guard, Merge, ObjectKey, Refusal, Target, When};
+use berth_core::effect::{Effect, Fact, Guard, ObjectKey, Refusal, Target, When};
+use berth_kinds::kinds::pod;
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// What came of a list of effects.
@@ -74,7 +75,7 @@ impl MemoryCluster {
             }
             Effect::Patch(patch) => {
                 self.guarded(&patch.target, patch.guard, carried)?;
-                self.patch(&patch.target.key, patch.subresource, &patch.body, patch.merge, now);
+                self.patch(&patch.target.key, patch.subresource, &patch.body, patch.merge, now)?;
                 self.note(&patch.target.key, carried);
             }
             Effect::Delete(delete) => {
@@ -83,7 +84,7 @@ impl MemoryCluster {
                     Err(Refusal::NotFound(_)) => return Ok(()),
                     found => found?,
                 };
-                self.delete(&delete.target.key, delete.grace_seconds, now);
+                self.delete(&delete.target.key, None, delete.grace_seconds, now);
                 self.note(&delete.target.key, carried);
             }
             Effect::Bind { pod, node } => {
@@ -113,14 +114,7 @@ impl MemoryCluster {
         if !is_free {
             return Err(Refusal::Conflict(pod.key.clone()));
         }
-        let scheduled = json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": field::seconds(now)});
-        let known = field::items(found, "/status/conditions").iter();
-        let others = known.filter(|condition| condition["type"] != "PodScheduled").cloned();
-        let conditions: Vec<Value> = others.chain([scheduled]).collect();
-        // A node is named for pods that wait: this one has got its own.
-        let status = json!({"conditions": conditions, "nominatedNodeName": null});
-        let body = json!({"spec": {"nodeName": node}, "status": status});
-        self.patch(&pod.key, Some("binding"), &body, Merge::Json, now);
+        self.edit(&pod.key, now, |pod| pod::bind(pod, node, &field::seconds(now)));
         Ok(())
     }
 
@@ -168,7 +162,8 @@ fn is_unchanged(object: &Value, target: &Target, carried: &Carried) -> bool {
 mod tests {
     use super::*;
     use crate::step;
-    use berth_core::effect::Patch;
+    use berth_core::effect::{Merge, Patch};
+    use serde_json::json;
 
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 

@@ -6,16 +6,15 @@
 
 use super::field;
 use super::garbage;
-use super::objects::{Objects, key_of};
+use super::objects::{Objects, View, key_of};
 use berth_core::effect::{Event, Merge, ObjectKey, Refusal};
 use berth_kinds::admission::{Admission, complete, complete_update};
-use berth_kinds::{Generation, Kind};
+use berth_kinds::deletion::{self, FOREGROUND, Fate, ORPHAN, Propagation};
+use berth_kinds::{Generation, Kind, meta, metadata};
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::collections::VecDeque;
-
-/// How long the containers of a pod may take to stop that says nothing else.
-const DEFAULT_GRACE_SECONDS: i64 = 30;
 
 /// Something that happened to an object.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,7 +85,12 @@ impl MemoryCluster {
             }
         }
         self.admit(&key, &mut object, now)?;
-        self.put(key, object);
+        let is_late = garbage::owners(&self.objects, &object).any(deletion::is_waiting);
+        self.put(key.clone(), object);
+        if is_late {
+            // Its owner waits for its dependents to go.
+            self.examine(&key, now);
+        }
         Ok(())
     }
 
@@ -119,6 +123,9 @@ impl MemoryCluster {
 
     /// Merges a patch into an object that is there. A change of anything but metadata and status is a new generation, unless
     /// it is made through a subresource.
+    ///
+    /// # Errors
+    /// If it adds a finalizer to an object that is being deleted.
     pub(crate) fn patch(
         &mut self,
         key: &ObjectKey,
@@ -126,24 +133,26 @@ impl MemoryCluster {
         body: &Value,
         merge: Merge,
         now: Timestamp,
-    ) {
-        let Value::Object(parts) = body else {
-            return;
+    ) -> Result<(), Refusal> {
+        let (Value::Object(parts), Some(found)) = (body, self.objects.find(key)) else {
+            return Ok(());
         };
+        check_finalizers(key, found, body)?;
         let changes_indexes = parts.contains_key("spec") || parts.contains_key("metadata");
         let Some(mut object) = self.objects.take(key, changes_indexes) else {
-            return;
+            return Ok(());
         };
         let kind = berth_kinds::kind_of(&object);
         let before = kind.filter(|kind| kind.compares_updates).map(|_| object.clone());
         let (mut changed, mut is_new_generation) = (false, false);
         for (part, body) in parts {
-            // A status is written by its own subresource, and nothing else is.
-            let is_apart = kind.is_some_and(Kind::has_status);
-            if is_apart && subresource.is_none() && part == "status" {
+            let Some(body) = may_write(kind, subresource, part, body) else {
                 continue;
-            }
-            let changes = field::merge_field(&mut object, part, body, merge);
+            };
+            let changes = match part.as_str() {
+                "metadata" => merge_metadata(&mut object, &body, merge),
+                _ => field::merge_field(&mut object, part, &body, merge),
+            };
             changed |= changes;
             is_new_generation |= changes && !matches!(part.as_str(), "metadata" | "status" | "apiVersion" | "kind");
         }
@@ -156,59 +165,54 @@ impl MemoryCluster {
         if is_new_generation && subresource.is_none() && generation(&object) != Generation::Fixed {
             count_generation(&mut object);
         }
-        let is_free = field::items(&object, "/metadata/finalizers").is_empty();
-        let is_over = field::time(&object, "/metadata/deletionTimestamp").is_some_and(|time| time <= now);
-        let is_leaving = field::is_deleting(&object) && is_free;
         if changed {
             self.stamp(&mut object);
         }
         // A pod with a node waits for its agent even when its last finalizer has gone.
-        let goes = is_leaving && (is_over || !runs_on_a_node(&object));
+        let goes = deletion::is_finished(&object);
         self.objects.give_back(key, object);
         if goes {
             self.remove(key, now);
         } else if changed {
             self.changed.push_back(Change::Present(key.clone()));
+            self.collect(key, now);
         }
+        Ok(())
     }
 
     /// Deletes an object that is there, now or when its time is over and its finalizers are gone.
-    pub(crate) fn delete(&mut self, key: &ObjectKey, grace_seconds: Option<i64>, now: Timestamp) {
+    pub(crate) fn delete(
+        &mut self,
+        key: &ObjectKey,
+        propagation: Option<Propagation>,
+        grace_seconds: Option<i64>,
+        now: Timestamp,
+    ) {
         let Some(object) = self.objects.find(key) else {
             return;
         };
-        let grace_seconds = if runs_on_a_node(object) {
-            let own = field::number(object, "/spec/terminationGracePeriodSeconds");
-            grace_seconds.or(own).unwrap_or(DEFAULT_GRACE_SECONDS).max(0)
-        } else {
-            0
-        };
-        let has_finalizers = !field::items(object, "/metadata/finalizers").is_empty();
-        if grace_seconds == 0 && !has_finalizers {
-            return self.remove(key, now);
-        }
-        let ends = field::after(now, grace_seconds);
-        // A second deletion can shorten the time that is left, never lengthen it.
-        let known = field::time(object, "/metadata/deletionTimestamp");
-        let known_grace = field::number(object, "/metadata/deletionGracePeriodSeconds");
-        if known.is_none_or(|known| ends < known) || known_grace.is_some_and(|known| grace_seconds < known) {
-            let ends = known.map_or(ends, |known| known.min(ends));
-            let metadata =
-                json!({"deletionTimestamp": field::seconds(ends), "deletionGracePeriodSeconds": grace_seconds});
-            self.mark(key, &metadata, known.is_none());
+        let has_generation = matches!(generation(object), Generation::Counted | Generation::Fixed);
+        let mut marked = object.clone();
+        deletion::mark(&mut marked, propagation, grace_seconds, has_generation, now);
+        if deletion::is_finished(&marked) {
+            self.remove(key, now);
+        } else if marked != *object {
+            self.put(key.clone(), marked);
+            self.collect(key, now);
         }
     }
 
-    /// Sets fields of metadata that only the server itself sets. The first mark of a deletion is a new generation.
-    fn mark(&mut self, key: &ObjectKey, metadata: &Value, is_first: bool) {
-        if let Some(mut object) = self.objects.take(key, false) {
-            if is_first && matches!(generation(&object), Generation::Counted | Generation::Fixed) {
-                count_generation(&mut object);
-            }
-            field::merge_field(&mut object, "metadata", metadata, Merge::Json);
-            self.stamp(&mut object);
+    /// Changes what only the server itself changes.
+    pub(crate) fn edit(&mut self, key: &ObjectKey, now: Timestamp, edit: impl FnOnce(&mut Value)) {
+        let Some(mut object) = self.objects.take(key, true) else {
+            return;
+        };
+        edit(&mut object);
+        if deletion::is_finished(&object) {
             self.objects.give_back(key, object);
-            self.changed.push_back(Change::Present(key.clone()));
+            self.remove(key, now);
+        } else {
+            self.put(key.clone(), object);
         }
     }
 
@@ -217,12 +221,118 @@ impl MemoryCluster {
             return;
         };
         self.version += 1;
-        let effects = garbage::dependents(&self.objects, &gone);
+        let waiting = garbage::owners(&self.objects, &gone).filter(|owner| deletion::is_waiting(owner));
+        let waiting: Vec<ObjectKey> = waiting.map(key_of).collect();
+        let dependents = self.dependents(field::uid(&gone));
         self.changed.push_back(Change::Gone(gone));
-        for effect in &effects {
-            // What another deletion has taken in the meantime needs no second one.
-            let _ = self.carry_out(std::slice::from_ref(effect), now);
+        for key in dependents {
+            self.examine(&key, now);
         }
+        for key in waiting {
+            self.collect(&key, now);
+        }
+    }
+
+    fn dependents(&self, uid: &str) -> Vec<ObjectKey> {
+        self.objects.dependents(uid).map(key_of).collect()
+    }
+
+    /// Looks after an object that has lost an owner, or whose owner waits for it to go.
+    fn examine(&mut self, key: &ObjectKey, now: Timestamp) {
+        let found = self.objects.find(key).filter(|found| !field::is_deleting(found));
+        match found.map_or(Fate::Stays, |found| garbage::fate(&self.objects, found)) {
+            Fate::Stays => {}
+            Fate::Keeps(owners) => self.edit(key, now, |object| deletion::set_owners(object, owners)),
+            Fate::Goes(propagation) => self.delete(key, Some(propagation), None, now),
+        }
+    }
+
+    /// Looks after the dependents of an object that is being deleted and waits for them to go, or to be set free.
+    fn collect(&mut self, key: &ObjectKey, now: Timestamp) {
+        let Some(object) = self.objects.find(key).filter(|object| field::is_deleting(object)) else {
+            return;
+        };
+        let uid = field::uid(object).to_owned();
+        let finalizers = meta::finalizers(object);
+        if finalizers.contains(&ORPHAN) {
+            for dependent in self.dependents(&uid) {
+                self.edit(&dependent, now, |dependent| deletion::disown(dependent, &uid));
+            }
+            self.edit(key, now, |object| {
+                meta::remove_finalizer(object, ORPHAN);
+            });
+            self.collect(key, now);
+        } else if finalizers.contains(&FOREGROUND) {
+            for dependent in self.dependents(&uid) {
+                self.examine(&dependent, now);
+            }
+            let is_blocked = self.objects.dependents(&uid).any(|one| deletion::blocks(one, &uid));
+            let found = self.objects.find(key).filter(|found| field::uid(found) == uid);
+            if found.is_some_and(deletion::is_waiting) && !is_blocked {
+                self.edit(key, now, |object| {
+                    meta::remove_finalizer(object, FOREGROUND);
+                });
+            }
+        }
+    }
+}
+
+/// What a write may change of a part of an object. The status is written by its own subresource, and nothing else is but some
+/// metadata.
+fn may_write<'a>(
+    kind: Option<&Kind>,
+    subresource: Option<&str>,
+    part: &str,
+    body: &'a Value,
+) -> Option<Cow<'a, Value>> {
+    let has_status = kind.is_some_and(Kind::has_status);
+    match (subresource, part) {
+        (None, "status") if has_status => None,
+        (Some("status"), "status") => Some(Cow::Borrowed(body)),
+        (Some("status"), "metadata") => Some(only(body, |field| {
+            kind.is_some() && metadata::CHANGED_WITH_STATUS.contains(&field)
+        })),
+        (Some("status"), _) => None,
+        (_, "metadata") => Some(only(body, |field| !metadata::KEPT.contains(&field))),
+        _ => Some(Cow::Borrowed(body)),
+    }
+}
+
+/// Merges a patch of metadata, in which an API server stores no empty map or list. Whether it changed anything.
+fn merge_metadata(object: &mut Value, body: &Value, merge: Merge) -> bool {
+    let before = object["metadata"].clone();
+    field::merge_field(object, "metadata", body, merge);
+    if let Value::Object(fields) = &mut object["metadata"] {
+        let is_empty = |value: &Value| {
+            value.as_object().is_some_and(serde_json::Map::is_empty) || value.as_array().is_some_and(Vec::is_empty)
+        };
+        fields.retain(|_, value| !is_empty(value));
+    }
+    object["metadata"] != before
+}
+
+/// The fields of a patch that are wanted.
+fn only(body: &Value, wanted: impl Fn(&str) -> bool) -> Cow<'_, Value> {
+    match body {
+        Value::Object(fields) if !fields.keys().all(|field| wanted(field)) => {
+            let wanted = fields.iter().filter(|(field, _)| wanted(field));
+            let wanted = wanted.map(|(field, value)| (field.clone(), value.clone()));
+            Cow::Owned(Value::Object(wanted.collect()))
+        }
+        _ => Cow::Borrowed(body),
+    }
+}
+
+/// An object that is being deleted gets no new finalizers.
+fn check_finalizers(key: &ObjectKey, object: &Value, body: &Value) -> Result<(), Refusal> {
+    let known = field::items(object, "/metadata/finalizers");
+    let mut wanted = field::items(body, "/metadata/finalizers").iter();
+    match wanted.find(|finalizer| !known.contains(finalizer)) {
+        Some(added) if field::is_deleting(object) => Err(Refusal::Invalid {
+            key: key.clone(),
+            message: format!("no new finalizers can be added if the object is being deleted, found {added}"),
+        }),
+        _ => Ok(()),
     }
 }
 
@@ -238,16 +348,9 @@ fn count_generation(object: &mut Value) {
     }
 }
 
-/// Whether a pod has containers that an agent must stop first.
-fn runs_on_a_node(object: &Value) -> bool {
-    let is_over = matches!(field::text(object, "/status/phase"), "Succeeded" | "Failed");
-    field::kind(object) == "Pod" && !field::text(object, "/spec/nodeName").is_empty() && !is_over
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::View;
     use crate::step;
 
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
@@ -278,6 +381,41 @@ mod tests {
         assert_eq!(field::items(kept, "/metadata/ownerReferences").len(), 1);
         cluster.carry_out(&[step::delete(&two)], NOW).done().unwrap();
         assert_eq!(cluster.objects().iter().count(), 0);
+    }
+
+    #[test]
+    fn an_owner_that_goes_in_the_foreground_waits_for_those_who_block_it() {
+        let mut cluster = MemoryCluster::default();
+        let mut owner = object("A", "owner", &[]);
+        field::set(&mut owner, &["metadata", "finalizers"], json!([FOREGROUND]));
+        cluster.create(owner, NOW).unwrap();
+        let owner = get(&cluster, "A", "owner").unwrap().clone();
+        let mut child = object("B", "child", &[&owner]);
+        field::set(&mut child, &["metadata", "finalizers"], json!(["example.com/held"]));
+        child["metadata"]["ownerReferences"][0]["blockOwnerDeletion"] = json!(true);
+        cluster.create(child, NOW).unwrap();
+        cluster.create(object("B", "free", &[&owner]), NOW).unwrap();
+        cluster.carry_out(&[step::delete(&owner)], NOW).done().unwrap();
+        assert!(get(&cluster, "A", "owner").is_some() && get(&cluster, "B", "free").is_none());
+        let child = get(&cluster, "B", "child").unwrap().clone();
+        assert!(field::is_deleting(&child));
+        let free = step::patch(&child, "free", json!({"metadata": {"finalizers": null}}));
+        cluster.carry_out(&[free], NOW).done().unwrap();
+        assert_eq!(cluster.objects().iter().count(), 0);
+    }
+
+    #[test]
+    fn dependents_of_an_orphaning_owner_stay() {
+        let mut cluster = MemoryCluster::default();
+        let mut owner = object("A", "owner", &[]);
+        field::set(&mut owner, &["metadata", "finalizers"], json!([ORPHAN]));
+        cluster.create(owner, NOW).unwrap();
+        let owner = get(&cluster, "A", "owner").unwrap().clone();
+        cluster.create(object("B", "child", &[&owner]), NOW).unwrap();
+        cluster.carry_out(&[step::delete(&owner)], NOW).done().unwrap();
+        assert!(get(&cluster, "A", "owner").is_none());
+        let child = get(&cluster, "B", "child").unwrap();
+        assert!(child["metadata"]["ownerReferences"].is_null());
     }
 
     #[test]

@@ -83,16 +83,20 @@ impl<'a> Admission<'a> {
 
     /// The present, as objects carry it.
     pub(crate) fn time(&self) -> Value {
-        // `metav1.Time` has seconds and no more. Cutting to seconds cannot leave the range of timestamps, but the type
-        // cannot say so.
-        let to_seconds = TimestampRound::new().smallest(Unit::Second).mode(RoundMode::Trunc);
-        self.now.round(to_seconds).unwrap_or(self.now).to_string().into()
+        seconds(self.now)
     }
 
     /// Whether the object itself is written, and not a part of it.
     pub(crate) fn is_whole(&self) -> bool {
         self.subresource.is_empty()
     }
+}
+
+/// A time as objects carry it: `metav1.Time` has seconds and no more.
+pub(crate) fn seconds(time: Timestamp) -> Value {
+    // Cutting to seconds cannot leave the range of timestamps, but the type cannot say so.
+    let to_seconds = TimestampRound::new().smallest(Unit::Second).mode(RoundMode::Trunc);
+    time.round(to_seconds).unwrap_or(time).to_string().into()
 }
 
 impl std::fmt::Debug for Admission<'_> {

@@ -10,6 +10,7 @@
 pub mod admission;
 pub mod age;
 pub mod columns;
+pub mod deletion;
 pub mod error;
 mod fields;
 mod go_form;

@@ -17,6 +17,21 @@ pub(crate) const DNS_LABEL: &str = "a lowercase RFC 1123 label must consist of l
 const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 const QUALIFIED_NAME: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 
+/// Metadata that no change of an object touches: only the server itself sets it.
+pub const KEPT: [&str; 8] = [
+    "name",
+    "namespace",
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "selfLink",
+];
+
+/// Metadata that may be changed along with the status of an object of a built-in kind, but not of a custom one.
+pub const CHANGED_WITH_STATUS: [&str; 3] = ["labels", "annotations", "finalizers"];
+
 /// How the objects of a kind may be called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameRule {

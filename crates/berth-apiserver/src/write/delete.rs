@@ -8,28 +8,16 @@ use crate::error::{ApiError, FieldError};
 use crate::meta;
 use crate::request::Parameters;
 use crate::store::{Expect, Object, WriteError};
+use berth_kinds::deletion::{self, Propagation};
 use berth_kinds::kinds::custom_resource_definition;
-
-/// Finalizer of an object whose dependents go first.
-pub(crate) const FOREGROUND: &str = "foregroundDeletion";
-/// Finalizer of an object whose dependents are to be set free first.
-pub(crate) const ORPHAN: &str = "orphan";
 
 /// Namespaces that a cluster cannot do without.
 const IMMORTAL_NAMESPACES: [&str; 3] = ["default", "kube-public", "kube-system"];
 
-/// What happens to the dependents of a deleted object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Propagation {
-    Background,
-    Foreground,
-    Orphan,
-}
-
 /// How an object is to be deleted.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DeleteOptions {
-    pub(crate) grace_seconds: Option<u64>,
+    pub(crate) grace_seconds: Option<i64>,
     pub(crate) propagation: Option<Propagation>,
     pub(crate) uid: Option<String>,
     pub(crate) version: Option<String>,
@@ -72,7 +60,7 @@ impl DeleteOptions {
                 None => parameters.number("gracePeriodSeconds")?,
             }
             // Less than nothing means at once, as it does for Kubernetes.
-            .map(|seconds| u64::try_from(seconds).unwrap_or(1)),
+            .map(|seconds| if seconds < 0 { 1 } else { seconds }),
             propagation,
             uid: precondition("uid"),
             version: precondition("resourceVersion"),
@@ -145,39 +133,14 @@ impl Change<'_> {
     /// The object as it is once its deletion has been asked for.
     fn marked(&self, old: &Value, options: &DeleteOptions) -> Value {
         let mut new = old.clone();
-        match options.propagation {
-            Some(Propagation::Foreground) => {
-                meta::remove_finalizer(&mut new, ORPHAN);
-                meta::add_finalizer(&mut new, FOREGROUND);
-            }
-            Some(Propagation::Orphan) => {
-                meta::remove_finalizer(&mut new, FOREGROUND);
-                meta::add_finalizer(&mut new, ORPHAN);
-            }
-            Some(Propagation::Background) => {
-                meta::remove_finalizer(&mut new, FOREGROUND);
-                meta::remove_finalizer(&mut new, ORPHAN);
-            }
-            None => {}
-        }
-        let grace_seconds = self.grace_seconds(old, options);
-        let before = meta::at(old, &["metadata", "deletionGracePeriodSeconds"]).as_u64();
-        // A second deletion can shorten the grace period, never lengthen it.
-        if !meta::is_deleting(old) || before.is_some_and(|before| grace_seconds < before) {
-            let grace = jiff::SignedDuration::from_secs(i64::try_from(grace_seconds).unwrap_or(i64::MAX));
-            let end = self.now.checked_add(grace).unwrap_or(self.now);
-            meta::set(&mut new, &["metadata", "deletionTimestamp"], clock::rfc3339(end).into());
-            meta::set(
-                &mut new,
-                &["metadata", "deletionGracePeriodSeconds"],
-                grace_seconds.into(),
-            );
-            if self.has_generation() && !meta::is_deleting(old) && self.served.resource.group != "apiextensions.k8s.io"
-            {
-                let generation = meta::at(old, &["metadata", "generation"]).as_u64().unwrap_or(0);
-                meta::set(&mut new, &["metadata", "generation"], (generation + 1).into());
-            }
-        }
+        let has_generation = self.has_generation() && self.served.resource.group != "apiextensions.k8s.io";
+        deletion::mark(
+            &mut new,
+            options.propagation,
+            options.grace_seconds,
+            has_generation,
+            self.now,
+        );
         if self.served.is("apiextensions.k8s.io", "CustomResourceDefinition") {
             custom_resource_definition::mark_deleted(&mut new, &clock::rfc3339(self.now));
         }
@@ -186,15 +149,5 @@ impl Change<'_> {
             meta::set(&mut new, &["metadata", "deletionGracePeriodSeconds"], Value::Null);
         }
         new
-    }
-
-    /// Only a pod that is on a node and has not finished is given time.
-    fn grace_seconds(&self, old: &Value, options: &DeleteOptions) -> u64 {
-        let finished = matches!(meta::text(old, &["status", "phase"]), "Succeeded" | "Failed");
-        if !self.served.is("", "Pod") || finished || meta::text(old, &["spec", "nodeName"]).is_empty() {
-            return 0;
-        }
-        let own = meta::at(old, &["spec", "terminationGracePeriodSeconds"]).as_u64();
-        options.grace_seconds.or(own).unwrap_or(30)
     }
 }

@@ -24,7 +24,7 @@ use crate::schema;
 use crate::store::{Object, Ticket, WriteError};
 use crate::types::Served;
 
-pub(crate) use delete::{DeleteOptions, FOREGROUND, ORPHAN, Propagation};
+pub(crate) use delete::DeleteOptions;
 pub(crate) use patch::PatchKind;
 
 /// How often a change is tried anew when another writer came between. Each round loses only to a writer that

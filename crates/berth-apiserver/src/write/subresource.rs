@@ -8,6 +8,7 @@ use crate::error::{ApiError, FieldError};
 use crate::meta;
 use crate::selector::{self, LabelSelector};
 use crate::store::PageQuery;
+use berth_kinds::kinds::pod;
 
 const BUDGETS: &str = "poddisruptionbudgets.policy";
 
@@ -189,26 +190,17 @@ fn pointer(path: &str) -> String {
 
 fn bound(pod: &Value, node: &str, annotations: &Value, time: &str) -> Value {
     let mut new = pod.clone();
-    meta::set(&mut new, &["spec", "nodeName"], node.into());
     for (key, value) in annotations.as_object().into_iter().flatten() {
         meta::set(&mut new, &["metadata", "annotations", key], value.clone());
     }
-    // A node is named for pods that wait: this one has got its own.
-    if let Some(status) = new.get_mut("status").and_then(Value::as_object_mut) {
-        status.remove("nominatedNodeName");
-    }
-    let condition =
-        json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": time});
-    with_condition(&new, condition)
+    pod::bind(&mut new, node, time);
+    new
 }
 
 /// The object with one condition more, in place of the one of the same type.
 fn with_condition(object: &Value, condition: Value) -> Value {
     let mut new = object.clone();
-    let mut conditions = meta::items(&new, &["status", "conditions"]).to_vec();
-    conditions.retain(|found| found["type"] != condition["type"]);
-    conditions.push(condition);
-    meta::set(&mut new, &["status", "conditions"], Value::Array(conditions));
+    pod::set_condition(&mut new, condition);
     new
 }
 

@@ -8,18 +8,7 @@ use crate::bounds;
 use crate::error::{ApiError, FieldError};
 use crate::meta;
 use crate::store::{Expect, Object, WriteError};
-
-/// Metadata that an update cannot touch.
-const KEPT_METADATA: [&str; 8] = [
-    "name",
-    "namespace",
-    "uid",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "generation",
-    "selfLink",
-];
+use berth_kinds::{deletion, metadata};
 
 impl Change<'_> {
     /// Replaces the object by the one in a request body.
@@ -177,7 +166,7 @@ impl Change<'_> {
             _ if self.served.has_status() => meta::copy(old, new, &["status"]),
             _ => {}
         }
-        for field in KEPT_METADATA {
+        for field in metadata::KEPT {
             meta::copy(old, new, &["metadata", field]);
         }
         meta::copy(old, new, &["metadata", "resourceVersion"]);
@@ -193,25 +182,23 @@ impl Change<'_> {
     }
 
     fn keep_all_but_status(&self, old: &Value, new: &mut Value) {
-        let (status, mut metadata) = (new["status"].clone(), new["metadata"].clone());
+        let (status, mut changed) = (new["status"].clone(), new["metadata"].clone());
         *new = old.clone();
         meta::set(new, &["status"], status);
-        // Labels and annotations may be changed along with the status of built-in kinds, but not of custom ones.
         let fields: &[&str] = match self.served.custom {
-            Some(_) => &["managedFields"],
-            None => &["managedFields", "labels", "annotations", "finalizers"],
+            Some(_) => &[],
+            None => &metadata::CHANGED_WITH_STATUS,
         };
-        for field in fields {
-            meta::set(new, &["metadata", field], metadata[*field].take());
+        for field in ["managedFields"].iter().chain(fields) {
+            meta::set(new, &["metadata", field], changed[*field].take());
         }
     }
 }
 
 /// Whether the last thing that kept a deleted object has gone.
 pub(super) fn is_finished(object: &Value) -> bool {
-    let grace = meta::at(object, &["metadata", "deletionGracePeriodSeconds"]).as_u64();
     let namespace_content = !meta::items(object, &["spec", "finalizers"]).is_empty() && object["kind"] == "Namespace";
-    meta::is_deleting(object) && meta::finalizers(object).is_empty() && grace.unwrap_or(0) == 0 && !namespace_content
+    deletion::is_finished(object) && !namespace_content
 }
 
 fn spec_differs(old: &Value, new: &Value) -> bool {

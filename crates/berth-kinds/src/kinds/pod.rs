@@ -165,6 +165,26 @@ fn admit_update(admission: &Admission<'_>, _: &Value, pod: &mut Value) -> Result
     Ok(())
 }
 
+/// Puts a pod on a node.
+pub fn bind(pod: &mut Value, node: &str, time: &str) {
+    meta::set(pod, &["spec", "nodeName"], node.into());
+    // A node is named for pods that wait: this one has got its own.
+    if let Some(status) = pod.get_mut("status").and_then(Value::as_object_mut) {
+        status.remove("nominatedNodeName");
+    }
+    let condition =
+        json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": time});
+    set_condition(pod, condition);
+}
+
+/// Gives an object one condition more, in place of the one of the same type.
+pub fn set_condition(object: &mut Value, condition: Value) {
+    let mut conditions = meta::items(object, &["status", "conditions"]).to_vec();
+    conditions.retain(|found| found["type"] != condition["type"]);
+    conditions.push(condition);
+    meta::set(object, &["status", "conditions"], Value::Array(conditions));
+}
+
 /// A pod stays for a while on a node that is not ready or does not answer, unless it says otherwise.
 fn tolerate_lost_nodes(pod: &mut Value) {
     let given = meta::items(pod, &["spec", "tolerations"]);
