@@ -156,7 +156,8 @@ pub fn unset(object: &mut Value, path: &[&str]) {
     }
 }
 
-/// A JSON merge patch, as RFC 7386 has it. Whether it changed anything.
+/// A JSON merge patch, as RFC 7386 has it. Whether it changed anything: `json_patch::merge` does not say, and a write that
+/// changes nothing must not count as one.
 pub fn merge(object: &mut Value, patch: &Value) -> bool {
     merge_as(object, patch, Merge::Json)
 }
