@@ -366,7 +366,7 @@ async fn forty_pods_and_room_for_thirty() {
     eventually("published", async || published().await == nodes.len()).await;
     for index in 0..40 {
         let name = format!("p{index}");
-        cluster.up.create(&claim(&name, "1Gi")).await;
+        cluster.up.create(&claim(&name, 1)).await;
         cluster.up.create(&pod(&name, &[&name])).await;
     }
     let phases = async |phase: &str| {

@@ -4,8 +4,8 @@ use crate::api::{Api, decoded};
 use berth_core::api::Kind;
 use berth_core::names;
 use berth_scheduler::profile::Profile;
-use berth_scheduler::scheduler::{Effect, Scheduler, Settings, WriteOutcome};
-use berth_testing::{Manifest, claim, class, node, pod, volume};
+use berth_scheduler::scheduler::{Effect, Scheduler, Settings};
+use berth_testing::{Fault, Manifest, claim, class, node, pod, volume};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -111,13 +111,10 @@ impl Cluster {
             loop {
                 let mut busy = self.schedulers[index].step(now);
                 for effect in self.schedulers[index].take_effects() {
-                    if let Effect::Write { id, write } = effect {
+                    if let Effect::Write { id, .. } = &effect {
                         busy = true;
-                        let outcome = match self.api.apply(&write) {
-                            Ok(version) => WriteOutcome::Done { version },
-                            Err(problem) => WriteOutcome::Failed { problem },
-                        };
-                        self.schedulers[index].written(id, &outcome, now);
+                        let outcome = self.api.apply(&effect, Fault::None).expect("nothing is lost");
+                        self.schedulers[index].written(*id, &outcome, now);
                     }
                 }
                 if !busy && self.api.changes.is_empty() {
