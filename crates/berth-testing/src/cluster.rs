@@ -2,7 +2,7 @@
 
 use berth_cluster::{Carried, Change, MemoryCluster, View, field, key_of, step};
 use berth_core::api::Kind;
-use berth_core::effect::{Effect, Event, ObjectKey, Refusal};
+use berth_core::effect::{Effect, Event, Guard, Merge, ObjectKey, Patch, Refusal, Target};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -152,9 +152,25 @@ impl Cluster {
         });
     }
 
+    /// Writes what was changed: a status by its subresource, as an API server wants it.
     fn update(&mut self, known: &Value, changed: &Value) {
-        if let Some(body) = field::difference(known, changed) {
-            self.carried(&step::patch_as_seen(known, "edit", body));
+        let mut parts = match field::difference(known, changed) {
+            Some(Value::Object(parts)) => parts,
+            _ => return,
+        };
+        let status = parts.remove("status");
+        if !parts.is_empty() {
+            self.carried(&step::patch_as_seen(known, "edit", Value::Object(parts)));
+        }
+        if let Some(status) = status {
+            self.carried(&Effect::Patch(Patch {
+                target: Target::of_value(known),
+                guard: Guard::Uid,
+                subresource: Some("status"),
+                merge: Merge::Json,
+                body: json!({ "status": status }),
+                name: "edit_status",
+            }));
         }
     }
 

@@ -7,7 +7,7 @@ use berth_controller::{Settings, State, sync};
 use berth_core::api::{Kind, Object};
 use berth_core::effect::{ObjectKey, When};
 use berth_testing::{Cluster, Fault, Logged};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The kinds that controllers watch: those watches do not keep pace with each other.
@@ -21,18 +21,11 @@ const WATCHED: [Kind; 5] = [
 
 /// Creates an object as a user does, who cannot say how it fares or who it is. `false`: there is one of its name.
 ///
-/// The cluster in memory looks at new volumes itself and has claims and volumes protected by others. Here the controller under test does
-/// that, or nobody.
+/// Nobody protects it but the controller under test, if it is told to.
 pub fn create(cluster: &mut Cluster, mut object: Value) -> bool {
     object["metadata"].as_object_mut().unwrap().remove("uid");
     object.as_object_mut().unwrap().remove("status");
-    let new_volume = (object["kind"] == "PersistentVolume").then(|| object["metadata"]["name"].clone());
-    let is_new = cluster.create_unprotected(object).is_ok();
-    if let Some(name) = new_volume.filter(|_| is_new) {
-        let pending = json!({"status": {"phase": "Pending"}});
-        cluster.patch("PersistentVolume", name.as_str().unwrap(), &pending);
-    }
-    is_new
+    cluster.create_unprotected(object).is_ok()
 }
 
 pub fn volume<'a>(cluster: &'a Cluster, name: &str) -> Option<&'a Value> {

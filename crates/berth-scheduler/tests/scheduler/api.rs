@@ -41,6 +41,11 @@ impl Api {
         self.change(|cluster| cluster.edit(kind.name(), name, change));
     }
 
+    /// Somebody deletes an object that something holds: a pod that runs, a claim that is protected.
+    pub(crate) fn start_deletion(&mut self, kind: Kind, name: &str) {
+        self.change(|cluster| cluster.delete(kind.name(), name));
+    }
+
     /// Somebody deletes an object, and whoever held it lets go.
     pub(crate) fn delete(&mut self, kind: Kind, name: &str) {
         self.change(|cluster| cluster.remove(kind.name(), name));

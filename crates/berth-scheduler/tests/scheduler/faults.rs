@@ -296,9 +296,7 @@ fn the_selected_node_is_changed_in_the_middle() {
 #[test]
 fn a_claim_starts_to_go_in_the_middle() {
     let mut world = interrupted("claim \"new\" is being deleted", |api| {
-        api.edit(CLAIM, "default/new", |claim| {
-            claim["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        });
+        api.start_deletion(CLAIM, "default/new");
     });
     world.advance(2);
     world.assert_waits("default/db", "persistentvolumeclaim \"new\" is being deleted");

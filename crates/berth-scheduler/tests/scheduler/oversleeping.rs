@@ -4,7 +4,7 @@
 //! tried for no reason after minutes. So after every happening, when the scheduler has nothing left to do, every
 //! sleeping pod is examined: none may fit.
 
-use crate::world::World;
+use crate::world::{World, named};
 use berth_core::api::Kind;
 use berth_core::names;
 use berth_testing::{Fault, Manifest, capacity, claim, class, local_class, node, pod, sized, volume};
@@ -239,9 +239,12 @@ fn happen(world: &mut World, objects: &[Value], happening: Happening) {
             node["status"]["allocatable"]["cpu"] = json!(cpu.to_string());
         }),
         Happening::Finish(index) => edit_running(world, index, &|pod| pod["status"]["phase"] = json!("Succeeded")),
-        Happening::Terminate(index) => edit_running(world, index, &|pod| {
-            pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        }),
+        Happening::Terminate(index) => {
+            let (kind, name) = named(&objects[index]);
+            if kind == Kind::Pod && !world.api.node_of(&name).is_empty() {
+                world.api.start_deletion(kind, &name);
+            }
+        }
         Happening::Relabel(index, app) => edit_running(world, index, &|pod| {
             pod["metadata"]["labels"] = json!({"app": app});
         }),

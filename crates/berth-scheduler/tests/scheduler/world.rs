@@ -44,7 +44,7 @@ fn scheduler() -> Scheduler {
     Scheduler::new(settings, 7)
 }
 
-fn named(object: &Value) -> (Kind, String) {
+pub(crate) fn named(object: &Value) -> (Kind, String) {
     let object = decoded(object);
     (object.kind(), object.metadata().full_name())
 }
