@@ -48,11 +48,11 @@ fn a_binding_that_was_begun_is_ended_though_the_volume_is_deleted_meanwhile() {
             .with("/metadata/finalizers", json!(["example.com/backend"]))
     };
     Story::new()
-        .create(going("free", "Available"))
+        .with_past(going("free", "Available"))
         .create(claim("c", "now", 5))
         .claim("c", "Pending", "");
     Story::new()
-        .create(going("begun", "Bound"))
+        .with_past(going("begun", "Bound"))
         .create(claim("c", "now", 5))
         .claim("c", "Bound", "begun");
 }

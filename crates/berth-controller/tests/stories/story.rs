@@ -35,6 +35,12 @@ impl Story {
         self.run()
     }
 
+    /// An object that was there before the controller, with what was noted of it.
+    pub(crate) fn with_past(mut self, object: Value) -> Self {
+        self.cluster.create_unprotected(object).unwrap();
+        self
+    }
+
     pub(crate) fn run(mut self) -> Self {
         self.controller.run_on_events_alone(&mut self.cluster);
         let version = self.cluster.version();
