@@ -9,7 +9,7 @@ use super::objects::{View, key_of};
 use berth_core::effect::{Effect, Fact, Guard, ObjectKey, Refusal, Target, When};
 use berth_kinds::kinds::pod;
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// What came of a list of effects.
@@ -114,7 +114,8 @@ impl MemoryCluster {
         if !is_free {
             return Err(Refusal::Conflict(pod.key.clone()));
         }
-        self.edit(&pod.key, now, |pod| pod::bind(pod, node, &field::seconds(now)));
+        let scheduled = json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": field::seconds(now)});
+        self.edit(&pod.key, now, |pod| pod::bind(pod, node, scheduled));
         Ok(())
     }
 
@@ -163,7 +164,6 @@ mod tests {
     use super::*;
     use crate::step;
     use berth_core::effect::{Merge, Patch};
-    use serde_json::json;
 
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 

@@ -149,10 +149,7 @@ impl MemoryCluster {
             let Some(body) = may_write(kind, subresource, part, body) else {
                 continue;
             };
-            let changes = match part.as_str() {
-                "metadata" => merge_metadata(&mut object, &body, merge),
-                _ => field::merge_field(&mut object, part, &body, merge),
-            };
+            let changes = field::merge_field(&mut object, part, &body, merge);
             changed |= changes;
             is_new_generation |= changes && !matches!(part.as_str(), "metadata" | "status" | "apiVersion" | "kind");
         }
@@ -296,19 +293,6 @@ fn may_write<'a>(
         (_, "metadata") => Some(only(body, |field| !metadata::KEPT.contains(&field))),
         _ => Some(Cow::Borrowed(body)),
     }
-}
-
-/// Merges a patch of metadata, in which an API server stores no empty map or list. Whether it changed anything.
-fn merge_metadata(object: &mut Value, body: &Value, merge: Merge) -> bool {
-    let before = object["metadata"].clone();
-    field::merge_field(object, "metadata", body, merge);
-    if let Value::Object(fields) = &mut object["metadata"] {
-        let is_empty = |value: &Value| {
-            value.as_object().is_some_and(serde_json::Map::is_empty) || value.as_array().is_some_and(Vec::is_empty)
-        };
-        fields.retain(|_, value| !is_empty(value));
-    }
-    object["metadata"] != before
 }
 
 /// The fields of a patch that are wanted.

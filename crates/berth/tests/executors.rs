@@ -191,7 +191,20 @@ impl Memory {
         if let Some(Value::Array(owners)) = metadata.get_mut("ownerReferences") {
             owners.iter_mut().for_each(|owner| owner["uid"] = number(&owner["uid"]));
         }
+        drop_nulls(&mut object);
         object
+    }
+}
+
+/// To every client a field that is null is a field that is absent.
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, value| !value.is_null());
+            fields.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 

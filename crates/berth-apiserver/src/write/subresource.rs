@@ -193,7 +193,9 @@ fn bound(pod: &Value, node: &str, annotations: &Value, time: &str) -> Value {
     for (key, value) in annotations.as_object().into_iter().flatten() {
         meta::set(&mut new, &["metadata", "annotations", key], value.clone());
     }
-    pod::bind(&mut new, node, time);
+    let scheduled =
+        json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": time});
+    pod::bind(&mut new, node, scheduled);
     new
 }
 

@@ -165,16 +165,14 @@ fn admit_update(admission: &Admission<'_>, _: &Value, pod: &mut Value) -> Result
     Ok(())
 }
 
-/// Puts a pod on a node.
-pub fn bind(pod: &mut Value, node: &str, time: &str) {
+/// Puts a pod on a node, with the condition that says so.
+pub fn bind(pod: &mut Value, node: &str, scheduled: Value) {
     meta::set(pod, &["spec", "nodeName"], node.into());
     // A node is named for pods that wait: this one has got its own.
     if let Some(status) = pod.get_mut("status").and_then(Value::as_object_mut) {
         status.remove("nominatedNodeName");
     }
-    let condition =
-        json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": time});
-    set_condition(pod, condition);
+    set_condition(pod, scheduled);
 }
 
 /// Gives an object one condition more, in place of the one of the same type.
