@@ -58,10 +58,10 @@ async fn a_volume_that_is_deleted_before_its_claim_has_it_is_made_again() {
     let mut world = one_claim(&[]).await;
     let volume = world.cluster.of_kind("PersistentVolume").next().unwrap();
     let name = volume["metadata"]["name"].as_str().unwrap().to_owned();
-    world.cluster.edit("PersistentVolume", "", &name, |volume| {
+    world.cluster.edit("PersistentVolume", &name, |volume| {
         volume["status"]["phase"] = json!("Pending");
     });
-    world.cluster.delete("PersistentVolume", "", &name);
+    world.cluster.delete("PersistentVolume", &name);
     world.provision().await;
     assert!(world.driver.volumes().is_empty());
     assert_eq!(world.cluster.of_kind("PersistentVolume").count(), 0);
@@ -74,7 +74,7 @@ async fn a_volume_that_is_deleted_before_its_claim_has_it_is_made_again() {
 async fn a_volume_that_nobody_heard_of_goes_when_its_claim_gets_another_one() {
     let mut world = one_claim(&[Fault::DieAfter]).await;
     assert!(annotation(&world, ATTEMPT).is_some() && !world.driver.volumes().is_empty());
-    world.cluster.edit("PersistentVolumeClaim", "default", "data", |claim| {
+    world.cluster.edit("PersistentVolumeClaim", "data", |claim| {
         claim["spec"]["volumeName"] = json!("mine");
     });
     world.provision().await;
