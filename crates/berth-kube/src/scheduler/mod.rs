@@ -83,8 +83,9 @@ impl Component for Options {
     const NAME: &'static str = "scheduler";
     const FIELD_MANAGER: &'static str = "berth-scheduler";
     const KINDS: &'static [Kind] = Kind::ALL;
-    // Pods that have run to their end take no room, and there may be many of them. One that ends counts as gone.
-    const POD_FIELDS: Option<&'static str> = Some("status.phase!=Succeeded,status.phase!=Failed");
+    // Pods that have run to their end take no room, and there may be many of them. One that ends counts as gone. Those that failed are
+    // seen: a node may have refused them.
+    const POD_FIELDS: Option<&'static str> = Some("status.phase!=Succeeded");
     type Owner = Owner;
 
     fn process(&self) -> &ProcessOptions {
