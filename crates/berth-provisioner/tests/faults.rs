@@ -4,7 +4,7 @@
 
 mod support;
 
-use berth_core::names::{ATTEMPT, SELECTED_NODE};
+use berth_core::names::{ATTEMPT, SELECTED_NODE, VOLUME_PROTECTION};
 use berth_provisioner::reclaim::{Reclaim, reclaim};
 use berth_provisioner::topology::Policy;
 use berth_testing::claim;
@@ -60,6 +60,9 @@ async fn a_volume_that_is_deleted_before_its_claim_has_it_is_made_again() {
     let name = volume["metadata"]["name"].as_str().unwrap().to_owned();
     world.cluster.edit("PersistentVolume", &name, |volume| {
         volume["status"]["phase"] = json!("Pending");
+        // Nobody is here who would lift the protection.
+        let finalizers = volume["metadata"]["finalizers"].as_array_mut().unwrap();
+        finalizers.retain(|finalizer| finalizer != VOLUME_PROTECTION);
     });
     world.cluster.delete("PersistentVolume", &name);
     world.provision().await;

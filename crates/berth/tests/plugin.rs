@@ -184,7 +184,7 @@ fn commands_work_on_the_cluster_of_the_context() {
         ("explain pod/web --pod web", "cannot be used with"),
         (
             "explain pod/new -f files.yaml --context shop",
-            "--on-cluster puts them on top",
+            "add --on-cluster to apply them on top",
         ),
         ("simulate --on-cluster", "--filename"),
     ] {

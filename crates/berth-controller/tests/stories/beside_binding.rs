@@ -44,14 +44,14 @@ fn a_bound_volume_that_no_pod_uses_is_protected_as_in_kubernetes_or_not_at_all()
 
 #[test]
 fn a_pod_that_is_shut_down_does_not_hold_its_claim() {
-    let finalizers = json!(["foregroundDeletion"]);
+    let finalizers = json!(["example.com/last-words"]);
     let pod = pod("p", &["c"]).on("n1");
     let story = protecting(Protection::Bound)
         .create(pod.with("/metadata/finalizers", finalizers))
         .delete_claim("c")
         .stop_pod("p")
         .claim("c", "Bound", "v")
-        // The node is done with it, and only its own claim keeps the object.
+        // The node is done with it, and only its finalizer keeps the object.
         .delete_pod("p");
     assert_eq!(story.stored_claim("c"), None);
     assert!(story.cluster.get("Pod", "p").is_some());

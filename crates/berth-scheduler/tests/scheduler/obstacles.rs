@@ -148,8 +148,11 @@ fn work_for_a_pod_with_thousands_of_claims_grows_with_their_number_alone() {
         world.scheduler.counts().claims_checked
     };
     let (some, many) = (work(500), work(4000));
-    // A pod costs a look of its own, however many claims it has.
-    assert!(many <= 8 * (some + 1), "{some} looks at 500 claims, {many} at 4000");
+    // A pod costs a few looks more or less, however many claims it has; a hundredth is more than that.
+    assert!(
+        many <= 8 * (some + some / 100),
+        "{some} looks at 500 claims, {many} at 4000"
+    );
     assert!(many <= 8 * 4000, "{many} looks at 4000 claims");
 }
 
