@@ -109,6 +109,7 @@ impl Scheduler {
             profiles,
             pods,
             nominations,
+            evictions,
             ..
         } = self;
         let could_help = |refused_by| event.could_help(refused_by);
@@ -135,9 +136,9 @@ impl Scheduler {
             };
             match refusal_on(cluster, &pod.compiled, profile, refused_by, node) {
                 None | Some((_, Code::Error)) => Rousing::Wake,
-                // Whoever is promised room waits for it. Others can make room for themselves, if that would be enough now.
+                // Whoever made room waits for it. Others can make room for themselves, if that would be enough now.
                 Some((_, Code::Unschedulable))
-                    if nominations.get(key).is_none()
+                    if !evictions.values().any(|eviction| eviction.by == *key)
                         && fits_without_lesser(cluster, &pod.compiled, profile, refused_by, node) =>
                 {
                     Rousing::Wake

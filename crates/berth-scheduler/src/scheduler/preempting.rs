@@ -55,7 +55,7 @@ impl PendingPod {
 /// A pod that was told to go and is not gone yet.
 #[derive(Debug)]
 pub(super) struct Eviction {
-    by: PodKey,
+    pub(super) by: PodKey,
     victim: PodRef,
     /// The node that it leaves.
     node: Box<str>,

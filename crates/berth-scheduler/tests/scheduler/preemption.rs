@@ -190,6 +190,22 @@ fn a_pod_is_woken_by_room_that_is_enough_with_that_of_lesser_ones() {
 }
 
 #[test]
+fn room_that_somebody_else_took_meanwhile_is_made_again() {
+    let mut world = World::of([node("n1"), sized("victim", 4).on("n1")]);
+    world.kubelet = false;
+    world.create([sized("urgent", 4).priority(10)]);
+    world.settle();
+    assert_eq!(victims(&world), ["default/victim"]);
+    // Somebody places a pod there, past all schedulers.
+    world.create([sized("intruder", 1).on("n1")]);
+    world.kubelet = true;
+    world.settle();
+    world.advance(11);
+    assert_eq!(victims(&world), ["default/victim", "default/intruder"]);
+    world.assert_on("default/urgent", "n1");
+}
+
+#[test]
 fn a_pod_that_lacks_room_and_a_volume_is_woken_by_the_volume() {
     let mut urgent = sized("urgent", 4).priority(10);
     urgent["spec"]["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
