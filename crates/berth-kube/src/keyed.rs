@@ -364,6 +364,9 @@ impl<R: Reconciler> Keyed<R> {
         for answer in &outcome.fresh {
             let known = self.reconciler.version(&answer.key);
             let ended = self.ended.get(&answer.key).is_some_and(|uid| **uid == *answer.uid);
+            // What was read of it before it went is of no use any more.
+            let mut gone = outcome.gone.iter();
+            let ended = ended || gone.any(|gone| gone.key == answer.key && gone.uid == answer.uid);
             if !ended && known.is_none_or(|known| known.uid == answer.uid) {
                 let keys = self.reconciler.answered(answer);
                 self.push(keys);

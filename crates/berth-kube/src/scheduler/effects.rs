@@ -1,13 +1,19 @@
 //! Carries out one effect of the scheduler, and reports how it went.
 
 use super::metrics::{Metrics, WriteLabels};
+use crate::backoff::jittered;
 use crate::clock::Clock;
-use crate::executor::Executor;
+use crate::executor::{Executor, Outcome};
+use berth_core::backoff::Backoff;
 use berth_core::effect::{self, Refusal};
 use berth_scheduler::queue::PodKey;
 use berth_scheduler::scheduler::{Context, Effect, WriteId, WriteOutcome};
 use std::borrow::Cow;
 use tokio::time::Instant;
+
+/// How often it is tried to write what nobody waits for, such as why a pod waits. With the delays between, some seconds: who reads it
+/// can wait, and a pod whose server is away for longer is decided on again anyway.
+const MOST_TRIES: u32 = 5;
 
 /// What a worker brings back.
 #[derive(Debug)]
@@ -56,7 +62,7 @@ impl Worker {
     /// Carries out an effect, and keeps the pod whose effects keep their order.
     pub(super) async fn carry_out(&self, effect: Effect, order: Option<PodKey>) -> Finished {
         let begun = Instant::now();
-        let done = self.executor.carry_out(&self.lower(&effect)).await;
+        let done = self.patiently(&effect).await;
         let refusal = done.refused.map(|refused| refused.refusal);
         let Effect::Write { id, write } = effect else {
             if let Some(refusal) = refusal
@@ -72,6 +78,22 @@ impl Worker {
         Finished {
             outcome: Some((id, outcome)),
             order,
+        }
+    }
+
+    /// Carries out an effect. The scheduler hears of writes that failed and decides again; nobody does so of the others, and a
+    /// promise that was lost would stay: those are tried again while the server is out of order.
+    async fn patiently(&self, effect: &Effect) -> Outcome {
+        let lowered = self.lower(effect);
+        let mut tries = 1;
+        loop {
+            let done = self.executor.carry_out(&lowered).await;
+            let is_passing = done.refused.as_ref().is_some_and(|refused| refused.outage);
+            if !is_passing || tries >= MOST_TRIES || matches!(effect, Effect::Write { .. }) {
+                return done;
+            }
+            tokio::time::sleep(jittered(Backoff::WATCH, tries)).await;
+            tries += 1;
         }
     }
 
