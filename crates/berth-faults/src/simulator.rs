@@ -707,10 +707,10 @@ impl Simulator {
         };
         let mut news = Vec::new();
         if watch.relist || !watch.listed {
-            news.extend(watch.list(role, self.world.of_kind(*name), log.len()));
+            news.extend(watch.list(role, self.world.of_kind(name), log.len()));
         } else {
             // What comes together is taken in together, or one after the other.
-            let all = mix(&[jitter, 4, number as u64, kind as u64, watch.deliveries]) % 2 == 0;
+            let all = mix(&[jitter, 4, number as u64, kind as u64, watch.deliveries]).is_multiple_of(2);
             let count = if all { log.len() } else { watch.next + 1 };
             while watch.next < count.min(log.len()) {
                 news.extend(watch.follow(role, &log[watch.next]));
