@@ -317,7 +317,7 @@ fn room_that_was_given_back_is_used_after_the_next_report() {
     let gone: Vec<(String, String)> = placed
         .map(|(name, pod)| {
             (
-                name.to_owned(),
+                name,
                 pod["spec"]["nodeName"].as_str().expect("it has one").to_owned(),
             )
         })
