@@ -315,12 +315,7 @@ fn room_that_was_given_back_is_used_after_the_next_report() {
     let placed = cluster.api.all(Kind::Pod);
     let placed = placed.filter(|(_, pod)| pod["spec"]["nodeName"].is_string());
     let gone: Vec<(String, String)> = placed
-        .map(|(name, pod)| {
-            (
-                name,
-                pod["spec"]["nodeName"].as_str().expect("it has one").to_owned(),
-            )
-        })
+        .map(|(name, pod)| (name, pod["spec"]["nodeName"].as_str().expect("it has one").to_owned()))
         .take(3)
         .collect();
     let mut left = cluster.left.last().expect("seconds").clone();
