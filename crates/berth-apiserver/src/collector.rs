@@ -101,14 +101,7 @@ impl Api {
                 uid: object.uid().to_owned(),
             });
         }
-        if object.owners().next().is_some() {
-            // An owner may be waiting for this one to go.
-            for owner in meta::items(&object.value(), &["metadata", "ownerReferences"]) {
-                if let Some((table, key)) = self.owner_place(owner, object.namespace()) {
-                    self.collector.push(Task::Examine { table, key });
-                }
-            }
-        }
+        self.examine_owners_of(object);
         self.observe_content(object);
         if &**table == ACCOUNTS && object.name() == DEFAULT_ACCOUNT {
             self.want_account(object.namespace());
@@ -117,6 +110,18 @@ impl Api {
             self.collector.push(Task::DefinitionLeft {
                 name: table.to_string(),
             });
+        }
+    }
+
+    /// Notes to look at the owners of an object that is gone, or is no longer theirs: one may be waiting for that.
+    fn examine_owners_of(&self, object: &Object) {
+        if object.owners().next().is_none() {
+            return;
+        }
+        for owner in meta::items(&object.value(), &["metadata", "ownerReferences"]) {
+            if let Some((table, key)) = self.owner_place(owner, object.namespace()) {
+                self.collector.push(Task::Examine { table, key });
+            }
         }
     }
 
@@ -149,6 +154,10 @@ impl Api {
         };
         if owners_changed {
             self.collector.push(examine());
+            event
+                .previous
+                .iter()
+                .for_each(|previous| self.examine_owners_of(previous));
         }
         if object.field(&["metadata", "deletionTimestamp"]).is_none() {
             if &**table == "namespaces" && event.kind == EventKind::Added {
