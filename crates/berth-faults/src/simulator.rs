@@ -616,28 +616,7 @@ impl Simulator {
             self.changed_at = self.world.now;
         }
         self.notify(&entries);
-        self.collect_garbage(&entries);
         done
-    }
-
-    /// Ends deletions in the foreground, as the collector of an API server does.
-    fn collect_garbage(&mut self, entries: &[Entry]) {
-        for entry in entries {
-            let owners = berth_cluster::field::items(&entry.doc.value, "/metadata/ownerReferences");
-            let owners = owners
-                .iter()
-                .map(|owner| berth_cluster::field::text(owner, "/uid").to_owned());
-            let mut uids: Vec<String> = owners.collect();
-            if !entry.gone {
-                uids.push(entry.doc.uid.clone());
-            }
-            for uid in uids {
-                for effect in user::collect(&self.world, &uid) {
-                    // What has gone meanwhile needs no collecting.
-                    let _ = self.carry_out(Author::User, &effect);
-                }
-            }
-        }
     }
 
     // Watches

@@ -229,25 +229,3 @@ fn back(world: &World, node: &ObjectKey) -> Vec<Effect> {
     effects.extend(delete(world, &lease));
     effects
 }
-
-/// What the collector of an API server does for an object that is deleted in the foreground: it deletes its dependents, and lets
-/// it go when there are none left.
-pub(crate) fn collect(world: &World, uid: &str) -> Vec<Effect> {
-    use berth_cluster::View;
-    const FOREGROUND: &str = "foregroundDeletion";
-    let owner = world.of_kind("Pod").find(|doc| doc.uid == uid);
-    let Some(owner) = owner.filter(|doc| field::is_deleting(&doc.value)) else {
-        return Vec::new();
-    };
-    let finalizers = field::items(&owner.value, "/metadata/finalizers");
-    if !finalizers.iter().any(|one| one == FOREGROUND) {
-        return Vec::new();
-    }
-    let dependents: Vec<&Value> = world.cluster.objects().dependents(uid).collect();
-    if dependents.is_empty() {
-        let others: Vec<&Value> = finalizers.iter().filter(|one| *one != FOREGROUND).collect();
-        return patch(world, &owner.key, json!({"metadata": {"finalizers": others}}));
-    }
-    let to_go = dependents.into_iter().filter(|one| !field::is_deleting(one));
-    to_go.map(step::delete).collect()
-}
