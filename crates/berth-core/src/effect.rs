@@ -141,6 +141,27 @@ pub enum Merge {
     Strategic,
 }
 
+impl Merge {
+    /// Whether an object is as a patch with this body would leave it: how a write is found whose answer was lost. Lists that are merged
+    /// may hold more than the patch names; a directive (`$patch`) tells nothing about the object.
+    #[must_use]
+    pub fn is_made(self, found: &Value, body: &Value) -> bool {
+        match body {
+            Value::Null => found.is_null(),
+            Value::Object(fields) => fields.iter().all(|(key, body)| {
+                let found = found.get(key).unwrap_or(&Value::Null);
+                self.is_made(found, body)
+            }),
+            Value::Array(items) if self == Self::Strategic => {
+                let found = found.as_array().map_or(&[][..], Vec::as_slice);
+                let has = |body: &Value| found.iter().any(|found| self.is_made(found, body));
+                items.iter().all(has)
+            }
+            Value::Array(_) | Value::Bool(_) | Value::Number(_) | Value::String(_) => found == body,
+        }
+    }
+}
+
 /// A change to one object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Patch {

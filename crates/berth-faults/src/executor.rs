@@ -141,7 +141,7 @@ impl Run<'_> {
             && let Ok(Some(found)) = self.port.read(&key).await
         {
             self.outcome.fresh.push(Rc::clone(&found));
-            return if contains(&found.value, object, Merge::Strategic) {
+            return if Merge::Strategic.is_made(&found.value, object) {
                 Ok(())
             } else {
                 Err(certain(Refusal::AlreadyExists(key)))
@@ -170,7 +170,7 @@ impl Run<'_> {
                 Ok(())
             }
             Err(error) => {
-                let made = |found: &Value| contains(found, &patch.body, patch.merge);
+                let made = |found: &Value| patch.merge.is_made(found, &patch.body);
                 self.look_after(&patch.target, &error, made).await
             }
         }
@@ -262,22 +262,5 @@ impl Run<'_> {
     fn version_of<'a>(&'a self, target: &'a Target) -> &'a str {
         let written = self.written.iter().rev().find(|(key, _)| *key == target.key);
         written.map_or(target.resource_version.as_str(), |(_, version)| version)
-    }
-}
-
-/// Whether an object is as a patch would leave it.
-fn contains(found: &Value, wanted: &Value, merge: Merge) -> bool {
-    match wanted {
-        Value::Null => found.is_null(),
-        Value::Object(fields) => fields.iter().all(|(key, wanted)| {
-            let found = found.get(key).unwrap_or(&Value::Null);
-            contains(found, wanted, merge)
-        }),
-        Value::Array(items) if merge == Merge::Strategic => {
-            let found = found.as_array().map_or(&[][..], Vec::as_slice);
-            let has = |wanted: &Value| found.iter().any(|found| contains(found, wanted, merge));
-            items.iter().all(has)
-        }
-        Value::Array(_) | Value::Bool(_) | Value::Number(_) | Value::String(_) => found == wanted,
     }
 }

@@ -248,7 +248,7 @@ impl Run<'_> {
         if error.is_in_doubt()
             && let Ok(Some(found)) = self.read_value(key, resource).await
         {
-            return if contains(&found, object, Merge::Strategic) {
+            return if Merge::Strategic.is_made(&found, object) {
                 Ok(())
             } else {
                 Err(certain(Refusal::AlreadyExists(key.clone())))
@@ -277,7 +277,7 @@ impl Run<'_> {
         match patched.and_then(|bytes| self.take_written(key, resource, &bytes)) {
             Ok(()) => Ok(()),
             Err(error) => {
-                let made = |found: &Value| contains(found, &patch.body, patch.merge);
+                let made = |found: &Value| patch.merge.is_made(found, &patch.body);
                 self.look_after(&patch.target, resource, &error, made).await
             }
         }
@@ -529,24 +529,5 @@ fn result_label(result: &Result<(), Refused>) -> &'static str {
         Err(Refusal::Conflict(_) | Refusal::AlreadyExists(_)) => "conflict",
         Err(Refusal::NotFound(_)) => "not_found",
         Err(Refusal::Stale | Refusal::Invalid { .. } | Refusal::Unavailable { .. }) => "error",
-    }
-}
-
-/// Whether an object is as a patch would leave it. Lists that are merged may hold more than the patch names; a directive
-/// (`$patch`) tells nothing about the object.
-fn contains(found: &Value, wanted: &Value, merge: Merge) -> bool {
-    match wanted {
-        Value::Null => found.is_null(),
-        Value::Object(fields) => fields.iter().all(|(key, wanted)| {
-            let found = found.get(key).unwrap_or(&Value::Null);
-            contains(found, wanted, merge)
-        }),
-        Value::Array(items) if merge == Merge::Strategic => {
-            let found = found.as_array().map_or(&[][..], Vec::as_slice);
-            items
-                .iter()
-                .all(|wanted| found.iter().any(|found| contains(found, wanted, merge)))
-        }
-        Value::Array(_) | Value::Bool(_) | Value::Number(_) | Value::String(_) => found == wanted,
     }
 }

@@ -235,11 +235,7 @@ fn rejection(claim: &PersistentVolumeClaim, node: Option<&str>, message: String,
 }
 
 fn is_ours(claim: &PersistentVolumeClaim, settings: &Settings) -> Result<(), Idle> {
-    let provisioner = claim
-        .metadata
-        .annotation(names::STORAGE_PROVISIONER)
-        .or_else(|| claim.metadata.annotation(names::STORAGE_PROVISIONER_BETA));
-    if provisioner.is_some_and(|name| settings.serves(name)) {
+    if claim.storage_provisioner().is_some_and(|name| settings.serves(name)) {
         Ok(())
     } else {
         Err(Idle::NotOurs)

@@ -613,6 +613,14 @@ impl PersistentVolumeClaim {
             .or_else(|| self.metadata.annotation(names::SELECTED_NODE_ALPHA))
     }
 
+    /// The provisioner that is to make its volume, in today's annotation or the one of before.
+    #[must_use]
+    pub fn storage_provisioner(&self) -> Option<&str> {
+        self.metadata
+            .annotation(names::STORAGE_PROVISIONER)
+            .or_else(|| self.metadata.annotation(names::STORAGE_PROVISIONER_BETA))
+    }
+
     /// The requested size in bytes.
     #[must_use]
     pub fn requested_bytes(&self) -> i64 {

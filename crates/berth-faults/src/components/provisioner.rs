@@ -8,7 +8,6 @@ use crate::port::{Job, Port, Reply, Request};
 use crate::world::Doc;
 use berth_core::api::{Kind, Object, ObjectMeta, PersistentVolume, PersistentVolumeClaim};
 use berth_core::effect::{Effect, ObjectKey, Refusal, When};
-use berth_core::names;
 use berth_provisioner::answer::{Answer, Conclusion, Then, conclude, object_refused};
 use berth_provisioner::builtin::Builtin;
 use berth_provisioner::effect::Action;
@@ -259,7 +258,7 @@ impl Steps for Provisioning {
 
     fn step(&mut self, key: &ObjectKey, now: Timestamp) -> Work {
         let work = match key.known_kind() {
-            Some(Kind::PersistentVolumeClaim) if self.is_ours(key) => self.step_claim(key, now),
+            Some(Kind::PersistentVolumeClaim) => self.step_claim(key, now),
             Some(Kind::PersistentVolume) => self.step_volume(key),
             _ => None,
         };
@@ -299,18 +298,6 @@ impl Steps for Provisioning {
                 builtin.borrow_mut().observe(volume, class);
             }
         }
-    }
-}
-
-impl Provisioning {
-    fn is_ours(&self, key: &ObjectKey) -> bool {
-        let claim = self.state.claim(&key.namespace, &key.name);
-        claim.is_some_and(|claim| {
-            let annotation = |key| claim.metadata.annotation(key);
-            let provisioner =
-                annotation(names::STORAGE_PROVISIONER).or_else(|| annotation(names::STORAGE_PROVISIONER_BETA));
-            provisioner.is_some_and(|provisioner| self.settings.serves(provisioner))
-        })
     }
 }
 

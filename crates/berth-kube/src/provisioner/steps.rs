@@ -81,9 +81,7 @@ impl Provisioning {
     }
 
     fn settings_of(&self, claim: &PersistentVolumeClaim) -> Option<Settings> {
-        let annotation = |key| claim.metadata.annotation(key);
-        let provisioner =
-            annotation(names::STORAGE_PROVISIONER).or_else(|| annotation(names::STORAGE_PROVISIONER_BETA))?;
+        let provisioner = claim.storage_provisioner()?;
         let known = self.settings.values().find(|settings| settings.serves(provisioner));
         known.cloned().or_else(|| {
             let class = self.state.class(claim.class_name()?)?;
