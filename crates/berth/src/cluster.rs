@@ -317,17 +317,8 @@ pub(crate) enum Listed {
     NotServed,
 }
 
-/// All objects of a kind, in one namespace or in all of them.
+/// All objects of a kind, in one namespace or in all of them; those with these fields, if some are named.
 pub(crate) async fn list(
-    connection: &Connection,
-    resource: Resource,
-    namespace: Option<&str>,
-) -> Result<Listed, ListError> {
-    list_selected(connection, resource, namespace, "").await
-}
-
-/// Lists objects with these fields; all if there are none.
-pub(crate) async fn list_selected(
     connection: &Connection,
     resource: Resource,
     namespace: Option<&str>,

@@ -67,7 +67,7 @@ impl Difference {
         let was_pending: BTreeSet<&str> = before
             .pods
             .iter()
-            .filter(|pod| pod.node.is_empty() || !pod.message.is_empty())
+            .filter(|pod| pod.is_waiting())
             .map(|pod| &*pod.pod)
             .collect();
         let is_pending: BTreeSet<String> = pods.pending.iter().map(|pod| pod.pod.clone()).collect();

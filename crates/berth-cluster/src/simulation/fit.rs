@@ -70,7 +70,8 @@ impl Usage {
         }
     }
 
-    fn add(&mut self, other: &Self) {
+    /// Counts another place.
+    pub fn add(&mut self, other: &Self) {
         let sums = [
             (&mut self.cpu_requested_milli, other.cpu_requested_milli),
             (&mut self.cpu_allocatable_milli, other.cpu_allocatable_milli),

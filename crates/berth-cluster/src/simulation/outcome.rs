@@ -64,6 +64,14 @@ pub struct PodOutcome {
     pub is_placed: bool,
 }
 
+impl PodOutcome {
+    /// Whether it does not run: it has no node, or something keeps it from running there.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        self.node.is_empty() || !self.message.is_empty()
+    }
+}
+
 /// What came of a claim.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ClaimOutcome {

@@ -224,7 +224,7 @@ pub(super) fn pod_changes(before: &[PodOutcome], now: &[PodOutcome]) -> PodChang
                 to: pod.node.clone(),
             }),
         }
-        if pod.node.is_empty() || !pod.message.is_empty() {
+        if pod.is_waiting() {
             changes.pending.push(Waiting {
                 pod: pod.pod.clone(),
                 node: pod.node.clone(),

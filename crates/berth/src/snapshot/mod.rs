@@ -150,33 +150,12 @@ pub async fn take(connection: &Connection, options: Options) -> Result<Snapshot,
             namespaces = vec![None];
         }
         for namespace in namespaces {
-            match cluster::list(connection, resource, namespace).await {
-                Ok(Listed::Items(items)) => items.into_iter().for_each(|item| snapshot.add(resource, item)),
-                Ok(Listed::NotServed) => snapshot.not_served.push(resource.plural),
-                // Whoever may not list it cannot tell whether the cluster has it, and most do not.
-                Err(error) if error.is_forbidden() && resource == REPORTS => {}
-                Err(error) if error.is_forbidden() => {
-                    let place = namespace
-                        .map(|name| format!(" in namespace {name}"))
-                        .unwrap_or_default();
-                    snapshot
-                        .warnings
-                        .add(format!("{}: {NOT_ALLOWED}{place}", resource.plural));
-                }
-                Err(error) => return Err(error.into()),
-            }
+            snapshot.list(connection, resource, namespace, "").await?;
         }
     }
     if options.events {
         for (resource, fields) in EVIDENCE {
-            match cluster::list_selected(connection, resource, None, fields).await {
-                Ok(Listed::Items(items)) => items.into_iter().for_each(|item| snapshot.add(resource, item)),
-                Ok(Listed::NotServed) => snapshot.not_served.push(resource.plural),
-                Err(error) if error.is_forbidden() => {
-                    snapshot.warnings.add(format!("{}: {NOT_ALLOWED}", resource.plural));
-                }
-                Err(error) => return Err(error.into()),
-            }
+            snapshot.list(connection, resource, None, fields).await?;
         }
     }
     snapshot.finish(options);
@@ -203,6 +182,30 @@ impl Snapshot {
         }
         snapshot.finish(options);
         snapshot
+    }
+
+    /// Adds the objects of a kind, of one namespace or all, and of these with certain fields if some are named.
+    async fn list(
+        &mut self,
+        connection: &Connection,
+        resource: Resource,
+        namespace: Option<&str>,
+        fields: &str,
+    ) -> Result<(), ListError> {
+        match cluster::list(connection, resource, namespace, fields).await {
+            Ok(Listed::Items(items)) => items.into_iter().for_each(|item| self.add(resource, item)),
+            Ok(Listed::NotServed) => self.not_served.push(resource.plural),
+            // Whoever may not list it cannot tell whether the cluster has it, and most do not.
+            Err(error) if error.is_forbidden() && resource == REPORTS => {}
+            Err(error) if error.is_forbidden() => {
+                let place = namespace
+                    .map(|name| format!(" in namespace {name}"))
+                    .unwrap_or_default();
+                self.warnings.add(format!("{}: {NOT_ALLOWED}{place}", resource.plural));
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
     }
 
     fn add(&mut self, resource: Resource, mut object: Value) {

@@ -11,7 +11,7 @@ mod timeline;
 mod topology;
 
 use super::table::{self, size};
-use berth_cluster::simulation::Outcome;
+use berth_cluster::simulation::{Outcome, Usage};
 use std::fmt::{self, Write as _};
 
 const STYLE: &str = include_str!("style.css");
@@ -131,16 +131,10 @@ fn header(out: &mut String, outcome: &Outcome, verdict: &str) {
         );
         figure(out, "Storage requested", &words, Some(fit));
     }
-    let (cpu, memory) = outcome.nodes.iter().fold(((0, 0), (0, 0)), |(cpu, memory), node| {
-        let usage = &node.usage;
-        (
-            (cpu.0 + usage.cpu_requested_milli, cpu.1 + usage.cpu_allocatable_milli),
-            (
-                memory.0 + usage.memory_requested_bytes,
-                memory.1 + usage.memory_allocatable_bytes,
-            ),
-        )
-    });
+    let mut usage = Usage::default();
+    outcome.nodes.iter().for_each(|node| usage.add(&node.usage));
+    let cpu = (usage.cpu_requested_milli, usage.cpu_allocatable_milli);
+    let memory = (usage.memory_requested_bytes, usage.memory_allocatable_bytes);
     requested(out, "CPU requested", cpu, table::cpu);
     requested(out, "Memory requested", memory, size);
     figure(out, "Virtual time", &duration(summary.virtual_seconds), None);

@@ -1,6 +1,7 @@
 //! What a change would change, for people.
 
 use super::columns::{Column, Columns};
+use super::steps::{bindings, moves, placements};
 use super::{cpu, indented, names_of, size, title};
 use berth_cluster::simulation::{Difference, Room};
 
@@ -21,23 +22,10 @@ pub(super) fn render(out: &mut String, changes: &Difference, width: usize) {
 
 /// What changes, each kind of change with the names of what it changes.
 pub(in crate::simulate) fn lines(changes: &Difference) -> [(&'static str, Vec<String>); 8] {
-    let pods = &changes.pods;
-    let moved = pods.moved.iter();
-    let placed = pods.placed.iter();
-    let bound = changes.claims.bound.iter();
+    let (pods, claims) = (&changes.pods, &changes.claims);
     [
-        (
-            "pods that move",
-            moved
-                .map(|moved| format!("{} from {} to {}", moved.pod, moved.from, moved.to))
-                .collect(),
-        ),
-        (
-            "pods that are placed",
-            placed
-                .map(|placed| format!("{} on {}", placed.pod, placed.node))
-                .collect(),
-        ),
+        ("pods that move", moves(pods)),
+        ("pods that are placed", placements(pods)),
         ("pods that start running", changes.unblocked.clone()),
         ("pods that are evicted", changes.evicted.clone()),
         ("pods that go away", pods.gone.clone()),
@@ -45,13 +33,8 @@ pub(in crate::simulate) fn lines(changes: &Difference) -> [(&'static str, Vec<St
             "pods that are pending",
             pods.pending.iter().map(|pod| pod.pod.clone()).collect(),
         ),
-        (
-            "claims that are bound",
-            bound
-                .map(|bound| format!("{} to {}", bound.claim, bound.volume))
-                .collect(),
-        ),
-        ("claims that go away", changes.claims.gone.clone()),
+        ("claims that are bound", bindings(claims)),
+        ("claims that go away", claims.gone.clone()),
     ]
 }
 

@@ -7,7 +7,7 @@ mod steps;
 pub(super) use changes::{lines as change_lines, room_cells};
 
 use anstyle::{AnsiColor, Style};
-use berth_cluster::simulation::{Fit, Outcome, PodOutcome, Usage};
+use berth_cluster::simulation::{Fit, Outcome, Usage};
 use berth_core::quantity::Bytes;
 use columns::{Column, Columns};
 use std::collections::BTreeMap;
@@ -92,8 +92,7 @@ pub(super) fn size(bytes: i64) -> String {
 /// Pods that do not run, grouped by why: the same reason is told once.
 fn not_running(out: &mut String, outcome: &Outcome, width: usize) {
     let mut by_message: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    let waits = |pod: &&PodOutcome| pod.node.is_empty() || !pod.message.is_empty();
-    for pod in outcome.pods.iter().filter(waits) {
+    for pod in outcome.pods.iter().filter(|pod| pod.is_waiting()) {
         by_message.entry(&pod.message).or_default().push(&pod.pod);
     }
     reasons(out, "NOT RUNNING", by_message, width);

@@ -2,7 +2,7 @@
 
 use super::{NAMES_TOLD, indented, names_of, paint, size, title};
 use anstyle::{AnsiColor, Style};
-use berth_cluster::simulation::StepOutcome;
+use berth_cluster::simulation::{ClaimChanges, PodChanges, StepOutcome};
 use std::fmt::Write as _;
 
 pub(super) fn render(out: &mut String, steps: &[StepOutcome], width: usize) {
@@ -42,18 +42,7 @@ fn standing(step: &StepOutcome) -> String {
 
 fn changes(out: &mut String, step: &StepOutcome, indent: usize, width: usize) {
     let pods = &step.pods;
-    let moved = pods.moved.iter();
-    let moved: Vec<String> = moved
-        .map(|moved| format!("{} from {} to {}", moved.pod, moved.from, moved.to))
-        .collect();
-    let placed = pods.placed.iter();
-    let placed: Vec<String> = placed
-        .map(|placed| format!("{} on {}", placed.pod, placed.node))
-        .collect();
-    let bound = step.claims.bound.iter();
-    let bound: Vec<String> = bound
-        .map(|bound| format!("{} to {}", bound.claim, bound.volume))
-        .collect();
+    let (moved, placed, bound) = (moves(pods), placements(pods), bindings(&step.claims));
     for (what, names) in [
         ("moved", &moved),
         ("placed", &placed),
@@ -78,4 +67,28 @@ fn changes(out: &mut String, step: &StepOutcome, indent: usize, width: usize) {
         indented(&mut lines, indent, &format!("not running: {}", names_of(&names)), width);
         let _ = write!(out, "{}", paint(AnsiColor::Yellow.on_default(), &lines));
     }
+}
+
+/// Pods that moved, in words.
+pub(super) fn moves(pods: &PodChanges) -> Vec<String> {
+    let moved = pods.moved.iter();
+    moved
+        .map(|moved| format!("{} from {} to {}", moved.pod, moved.from, moved.to))
+        .collect()
+}
+
+/// Pods that got a node, in words.
+pub(super) fn placements(pods: &PodChanges) -> Vec<String> {
+    let placed = pods.placed.iter();
+    placed
+        .map(|placed| format!("{} on {}", placed.pod, placed.node))
+        .collect()
+}
+
+/// Claims that got a volume, in words.
+pub(super) fn bindings(claims: &ClaimChanges) -> Vec<String> {
+    let bound = claims.bound.iter();
+    bound
+        .map(|bound| format!("{} to {}", bound.claim, bound.volume))
+        .collect()
 }
