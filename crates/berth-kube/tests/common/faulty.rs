@@ -22,6 +22,8 @@ type AnyBody = UnsyncBoxBody<Bytes, BoxError>;
 pub struct Faulty {
     inner: ApiService,
     requests: Arc<AtomicUsize>,
+    /// Counted apart: somebody who reads again after each conflict would meet one for ever if reads counted.
+    patches: Arc<AtomicUsize>,
     /// Every second write meets a conflict.
     conflicts: bool,
 }
@@ -31,6 +33,7 @@ impl Faulty {
         Self {
             inner: server.service(),
             requests: Arc::default(),
+            patches: Arc::default(),
             conflicts,
         }
     }
@@ -58,7 +61,10 @@ impl Service<Request<Body>> for Faulty {
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
         let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
-        if self.conflicts && request.method() == Method::PATCH && number.is_multiple_of(2) {
+        if self.conflicts
+            && request.method() == Method::PATCH
+            && self.patches.fetch_add(1, Ordering::Relaxed).is_multiple_of(2)
+        {
             return Box::pin(async { Ok(failure(StatusCode::CONFLICT)) });
         }
         let answer = self.inner.call(request);
