@@ -234,7 +234,7 @@ fn disks_that_do_not_serve_a_claim_are_named_with_what_keeps_them() {
         + &claim("data", "local", 10, "", selector)
         + &target(&["data"], "", "", "");
     let (_, report) = check("disks", &yaml);
-    let codes: Vec<&str> = report.claims[0].volumes.iter().map(|unfit| unfit.code.code()).collect();
+    let codes: Vec<&str> = report.claims[0].unfit().iter().map(|unfit| unfit.code.code()).collect();
     let mut expected = [
         "Volume.Released",
         "Volume.Failed",

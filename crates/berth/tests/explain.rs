@@ -131,7 +131,7 @@ fn claims_compete_for_one_volume() {
         + &target(&["data", "logs"], "");
     let report = check("claims_compete", &yaml);
     assert!(
-        report.claims.iter().all(|claim| claim.offers[0].suffices),
+        report.claims.iter().all(|claim| claim.offers()[0].suffices),
         "each alone would find its place"
     );
 }

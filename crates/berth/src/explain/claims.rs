@@ -87,38 +87,66 @@ fn claim_report(world: &World, pod: &PodVolumes, reference: &PodClaim, nodes: &[
     let Some(claim) = binder.claim_named(pod.namespace, &reference.name) else {
         return missing(reference, gaps);
     };
-    let text = |symbol: Symbol| binder.symbols().text(symbol).to_owned();
     let code = cause(world, pod, reference, claim);
-    let state = state_of(code);
-    let asked = match state {
-        ClaimState::Delayed => &nodes[..nodes.len().min(affordable(binder))],
-        _ => &[],
-    };
-    let volume = Some(claim.volume_name.to_string()).filter(|name| !name.is_empty());
-    let reaching = volume.as_deref().and_then(|name| binder.volume_named(name));
-    let offers = offers(binder, claim, asked);
-    let is_short = code == Cause::ClaimWaitsForController || offers.iter().any(|offer| !offer.suffices);
-    let object = format!("{}/{}", text(claim.namespace), claim.name);
-    let object = world.objects.claims.get(&object).filter(|_| is_short);
-    let reaching = reaching.map(|volume| binder.nodes().matching(volume.affinity).len());
     ClaimReport {
         claim: claim.name.to_string(),
-        state,
+        state: state(world, claim, code, nodes),
         code,
-        class: claim.class.map(text),
-        class_missing: code == Cause::ClaimClassMissing,
+        class: claim.class.map(|class| binder.symbols().text(class).to_owned()),
         request_bytes: claim.shape.request,
         summary: summary(world, claim, code),
         wants: wanted(binder, claim),
-        missing_node: missing_node(&world.objects, &claim.volume_name).filter(|_| code == Cause::ClaimNodeMissing),
-        volume,
-        reaching_nodes: reaching.and_then(|count| usize::try_from(count).ok()),
-        selected_node: Some(text(claim.selected_node)).filter(|node| !node.is_empty()),
-        offers,
-        volumes: object.map_or_else(Vec::new, |object| volumes::unfit(binder, &world.objects, claim, object)),
-        nodes_not_asked: match state {
-            ClaimState::Delayed => nodes.len() - asked.len(),
-            _ => 0,
+    }
+}
+
+/// Where a claim that exists stands for a cause. Causes that are not a claim's do not come up.
+fn state(world: &World, claim: &Claim, code: Cause, nodes: &[NodeId]) -> ClaimState {
+    let binder = world.cluster.binder();
+    let text = |symbol: Symbol| binder.symbols().text(symbol).to_owned();
+    let selected_node = Some(text(claim.selected_node)).filter(|node| !node.is_empty());
+    let unfit = || {
+        let object = format!("{}/{}", text(claim.namespace), claim.name);
+        let object = world.objects.claims.get(&object);
+        object.map_or_else(Vec::new, |object| volumes::unfit(binder, &world.objects, claim, object))
+    };
+    match code {
+        Cause::ClaimBound
+        | Cause::ClaimOutOfReach
+        | Cause::ClaimVolumeMissing
+        | Cause::ClaimVolumeUnknown
+        | Cause::ClaimNodeMissing => {
+            let volume = binder.volume_named(&claim.volume_name);
+            let reaching = volume.map(|volume| binder.nodes().matching(volume.affinity).len());
+            ClaimState::Bound {
+                volume: claim.volume_name.to_string(),
+                reaching_nodes: reaching.and_then(|count| usize::try_from(count).ok()),
+                missing_node: missing_node(&world.objects, &claim.volume_name)
+                    .filter(|_| code == Cause::ClaimNodeMissing),
+            }
+        }
+        Cause::ClaimDelayed => {
+            let asked = &nodes[..nodes.len().min(affordable(binder))];
+            let offers = offers(binder, claim, asked);
+            let is_short = offers.iter().any(|offer| !offer.suffices);
+            ClaimState::Delayed {
+                selected_node,
+                offers,
+                volumes: if is_short { unfit() } else { Vec::new() },
+                nodes_not_asked: nodes.len() - asked.len(),
+            }
+        }
+        Cause::ClaimLost => ClaimState::Lost {
+            volume: claim.volume_name.to_string(),
+        },
+        Cause::ClaimDeleting => ClaimState::Deleting,
+        Cause::ClaimNotOwned => ClaimState::NotOwned,
+        _ => ClaimState::Unbound {
+            volume: Some(claim.volume_name.to_string()).filter(|name| !name.is_empty()),
+            selected_node,
+            volumes: match code {
+                Cause::ClaimWaitsForController => unfit(),
+                _ => Vec::new(),
+            },
         },
     }
 }
@@ -129,33 +157,25 @@ fn affordable(binder: &VolumeBinder) -> usize {
 }
 
 fn missing(reference: &PodClaim, gaps: &Gaps) -> ClaimReport {
-    let (code, summary) = match gaps.why("persistentvolumeclaims") {
+    let (state, code, summary) = match gaps.why("persistentvolumeclaims") {
         Some(why) => {
             let summary = format!("cannot be told about: persistentvolumeclaims are not in the input ({why})");
-            (Cause::ClaimUnknown, summary)
+            (ClaimState::Unknown, Cause::ClaimUnknown, summary)
         }
         None if reference.ephemeral => {
             let summary = "has not yet been made for the pod's ephemeral volume";
-            (Cause::ClaimEphemeralMissing, summary.to_owned())
+            (ClaimState::Missing, Cause::ClaimEphemeralMissing, summary.to_owned())
         }
-        None => (Cause::ClaimMissing, "does not exist".to_owned()),
+        None => (ClaimState::Missing, Cause::ClaimMissing, "does not exist".to_owned()),
     };
     ClaimReport {
         claim: reference.name.to_string(),
-        state: state_of(code),
+        state,
         code,
         class: None,
-        class_missing: false,
         request_bytes: 0,
         summary,
         wants: String::new(),
-        volume: None,
-        missing_node: None,
-        reaching_nodes: None,
-        selected_node: None,
-        offers: Vec::new(),
-        volumes: Vec::new(),
-        nodes_not_asked: 0,
     }
 }
 
@@ -197,24 +217,6 @@ fn cause(world: &World, pod: &PodVolumes, reference: &PodClaim, claim: &Claim) -
         Some(None) => Cause::ClaimClassMissing,
         Some(Some(class)) if class.provisions => Cause::ClaimWaitsForProvisioner,
         Some(Some(_)) => Cause::ClaimWaitsForController,
-    }
-}
-
-/// Where a claim stands for a cause. Causes that are not a claim's do not come up.
-fn state_of(cause: Cause) -> ClaimState {
-    match cause {
-        Cause::ClaimBound
-        | Cause::ClaimOutOfReach
-        | Cause::ClaimVolumeMissing
-        | Cause::ClaimVolumeUnknown
-        | Cause::ClaimNodeMissing => ClaimState::Bound,
-        Cause::ClaimDelayed => ClaimState::Delayed,
-        Cause::ClaimMissing | Cause::ClaimEphemeralMissing => ClaimState::Missing,
-        Cause::ClaimUnknown => ClaimState::Unknown,
-        Cause::ClaimLost => ClaimState::Lost,
-        Cause::ClaimDeleting => ClaimState::Deleting,
-        Cause::ClaimNotOwned => ClaimState::NotOwned,
-        _ => ClaimState::Unbound,
     }
 }
 

@@ -76,17 +76,17 @@ pub(super) fn claim(world: &mut World, namespace: &str, name: &str) -> Option<Ob
     let found = claims::report(world, &volumes, &nodes).into_iter().next()?;
     let mut report = ObjectReport::new(format!("pvc/{full}"));
     report.text.push(found.summary.clone());
-    if let Some(node) = &found.selected_node {
+    if let Some(node) = found.selected_node() {
         report.text.push(format!(
             "node {node} is selected for its volume: its provisioner makes the volume there, or clears that"
         ));
     }
-    for offer in &found.offers {
+    for offer in found.offers() {
         report
             .text
             .push(format!("{}: {}", names(&offer.nodes, NAMES_SHOWN), offer.text));
     }
-    let unfit = found.volumes.iter().filter(|unfit| unfit.code != Cause::VolumeTooSmall);
+    let unfit = found.unfit().iter().filter(|unfit| unfit.code != Cause::VolumeTooSmall);
     report
         .text
         .extend(unfit.flat_map(|unfit| &unfit.text).map(|text| format!("volume {text}")));

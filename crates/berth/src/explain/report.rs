@@ -154,15 +154,13 @@ pub struct ClaimReport {
     /// Its name.
     pub claim: String,
     /// Where it stands.
+    #[serde(flatten)]
     pub state: ClaimState,
     /// Why it stands there.
     pub code: Cause,
     /// Its class; absent if it names none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
-    /// Its class is not there.
-    #[serde(skip_serializing_if = "is_false")]
-    pub class_missing: bool,
     /// The bytes it asks for.
     pub request_bytes: i64,
     /// What it needs, or what is the matter with it, in words.
@@ -170,35 +168,56 @@ pub struct ClaimReport {
     /// What it asks for, in words: `50Gi of class local (RWO)`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub wants: String,
-    /// The volume that it is bound to, or names.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub volume: Option<String>,
-    /// The node that has the volume, if that node does not exist.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub missing_node: Option<String>,
-    /// How many nodes can reach that volume.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reaching_nodes: Option<usize>,
+}
+
+impl ClaimReport {
+    /// What nodes have to offer to it.
+    #[must_use]
+    pub fn offers(&self) -> &[Offer] {
+        match &self.state {
+            ClaimState::Delayed { offers, .. } => offers,
+            _ => &[],
+        }
+    }
+
+    /// The volumes of its class that do not serve it.
+    #[must_use]
+    pub fn unfit(&self) -> &[UnfitVolumes] {
+        match &self.state {
+            ClaimState::Delayed { volumes, .. } | ClaimState::Unbound { volumes, .. } => volumes,
+            _ => &[],
+        }
+    }
+
     /// The node that was selected for it, and for which alone a volume is made.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub selected_node: Option<String>,
-    /// What nodes have to offer to it, nodes with the same offer together.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub offers: Vec<Offer>,
-    /// The volumes of its class that do not serve it, by cause, if it finds no storage on some node.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub volumes: Vec<UnfitVolumes>,
-    /// How many of the nodes that refuse the pod for its volumes were not asked for an offer, to save time.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub nodes_not_asked: usize,
+    #[must_use]
+    pub fn selected_node(&self) -> Option<&str> {
+        match &self.state {
+            ClaimState::Delayed { selected_node, .. } | ClaimState::Unbound { selected_node, .. } => {
+                selected_node.as_deref()
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether it gets its volume when the pod gets its node.
+    #[must_use]
+    pub fn is_delayed(&self) -> bool {
+        matches!(self.state, ClaimState::Delayed { .. })
+    }
+
+    /// How many nodes can reach the volume that it is bound to.
+    #[must_use]
+    pub fn reaching_nodes(&self) -> Option<usize> {
+        match self.state {
+            ClaimState::Bound { reaching_nodes, .. } => reaching_nodes,
+            _ => None,
+        }
+    }
 }
 
 fn is_zero(number: &usize) -> bool {
     *number == 0
-}
-
-fn is_false(flag: &bool) -> bool {
-    !flag
 }
 
 /// What a sized inline volume needs, and what nodes have to offer to it.
@@ -213,21 +232,57 @@ pub struct InlineReport {
     pub offers: Vec<Offer>,
 }
 
-/// Where a claim stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// Where a claim stands, with what is known of one that stands there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", rename_all_fields = "camelCase")]
 pub enum ClaimState {
     /// Bound to a volume.
-    Bound,
+    Bound {
+        /// That volume.
+        volume: String,
+        /// How many nodes can reach it; absent if it is not there.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reaching_nodes: Option<usize>,
+        /// The node that has it, if that node does not exist.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        missing_node: Option<String>,
+    },
     /// Gets its volume when the pod gets its node.
-    Delayed,
+    Delayed {
+        /// The node that was selected for it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        selected_node: Option<String>,
+        /// What nodes have to offer to it, nodes with the same offer together.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        offers: Vec<Offer>,
+        /// The volumes of its class that do not serve it, by cause, if it finds no storage on some node.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        volumes: Vec<UnfitVolumes>,
+        /// How many of the nodes that refuse the pod for its volumes were not asked for an offer, to save time.
+        #[serde(skip_serializing_if = "is_zero")]
+        nodes_not_asked: usize,
+    },
     /// Should have a volume by now and has none.
-    Unbound,
+    Unbound {
+        /// The volume that it names.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        volume: Option<String>,
+        /// The node that was selected for it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        selected_node: Option<String>,
+        /// The volumes of its class that do not serve it, by cause, if it waits for one of them.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        volumes: Vec<UnfitVolumes>,
+    },
     /// Not there.
     Missing,
     /// Not among what could be read, which is without claims.
     Unknown,
     /// Its volume is gone.
-    Lost,
+    Lost {
+        /// The volume that it had.
+        volume: String,
+    },
     /// Being deleted.
     Deleting,
     /// Belongs to something other than the pod that it should have been made for.
@@ -269,7 +324,9 @@ impl Report {
     /// Whether a claim is bound to a volume that some node cannot reach.
     #[must_use]
     pub fn is_held_by_its_volume(&self, claim: &ClaimReport) -> bool {
-        claim.state == ClaimState::Bound && claim.reaching_nodes.is_some_and(|reaching| reaching < self.nodes.len())
+        claim
+            .reaching_nodes()
+            .is_some_and(|reaching| reaching < self.nodes.len())
     }
 
     /// The nodes that are as good as the best one, without it.

@@ -2,7 +2,7 @@
 
 use super::cause::Cause;
 use super::layout::{Row, count, names, rows, wrap};
-use super::report::{ClaimReport, NodeReport, Offer, PreemptionReport, Refusal, Report};
+use super::report::{ClaimReport, ClaimState, NodeReport, Offer, PreemptionReport, Refusal, Report};
 use anstyle::{AnsiColor, Style};
 use berth_core::quantity::Bytes;
 use std::fmt::Write;
@@ -283,10 +283,12 @@ fn claims(out: &mut String, report: &Report, width: usize) {
             let indent = if index == 0 { 2 } else { 4 };
             let _ = writeln!(out, "{:indent$}{line}", "");
         }
-        offers(out, &claim.offers, width);
+        offers(out, claim.offers(), width);
         unfit_volumes(out, claim, width);
-        if claim.nodes_not_asked > 0 {
-            let nodes = count(claim.nodes_not_asked, "node", "nodes");
+        if let ClaimState::Delayed { nodes_not_asked, .. } = claim.state
+            && nodes_not_asked > 0
+        {
+            let nodes = count(nodes_not_asked, "node", "nodes");
             let _ = writeln!(out, "    and {nodes} that were not asked, to save time");
         }
     }
@@ -294,7 +296,7 @@ fn claims(out: &mut String, report: &Report, width: usize) {
 
 /// The volumes that would serve the claim but for one thing. Those that are merely too small are told of with the nodes.
 fn unfit_volumes(out: &mut String, claim: &ClaimReport, width: usize) {
-    let told = claim.volumes.iter().filter(|unfit| unfit.code != Cause::VolumeTooSmall);
+    let told = claim.unfit().iter().filter(|unfit| unfit.code != Cause::VolumeTooSmall);
     for unfit in told {
         for text in &unfit.text {
             for (index, line) in wrap(&format!("volume {text}"), width.saturating_sub(6).max(20))

@@ -3,7 +3,7 @@
 use super::cause::Cause;
 use super::evidence::{Event, Lease, ago};
 use super::layout::{count, names};
-use super::report::{ClaimReport, ClaimState, Report};
+use super::report::{ClaimReport, Report};
 use super::world::World;
 use berth_core::api;
 use berth_core::names::PROVISIONED_BY;
@@ -244,14 +244,14 @@ impl Asked<'_> {
     fn was_looked_at(&self) -> bool {
         let mut conditions = self.pod.status.conditions.iter();
         let refused = conditions.any(|condition| condition.kind == "PodScheduled" && condition.status == "False");
-        let selected = self.report.claims.iter().any(|claim| claim.selected_node.is_some());
+        let selected = self.report.claims.iter().any(|claim| claim.selected_node().is_some());
         refused || selected || self.events().any(|event| event.reason == "FailedScheduling")
     }
 
     /// A claim waits for its provisioner.
     fn provisioner(&self, claim: &ClaimReport) -> Option<Waiting> {
-        let waits = claim.code == Cause::ClaimWaitsForProvisioner
-            || (claim.state == ClaimState::Delayed && claim.selected_node.is_some());
+        let waits =
+            claim.code == Cause::ClaimWaitsForProvisioner || (claim.is_delayed() && claim.selected_node().is_some());
         let class = self.world.objects.classes.get(claim.class.as_deref()?)?;
         if !waits {
             return None;
@@ -285,8 +285,7 @@ impl Asked<'_> {
         let created = created.filter(|_| self.world.now.is_some());
         let since = asked.or(created);
         let on = claim
-            .selected_node
-            .as_deref()
+            .selected_node()
             .map_or(String::new(), |node| format!(" on node {node}"));
         let lasting = since.map_or(String::new(), |since| format!(" for {}", self.ago(since)));
         let text = format!(

@@ -11,7 +11,7 @@ mod words;
 
 use super::details::Detail;
 use super::layout::names;
-use super::report::{ClaimState, Found, Report};
+use super::report::{ClaimReport, Found, Report};
 use super::world::World;
 use berth_core::api;
 use berth_scheduler::profile::Profile;
@@ -318,11 +318,7 @@ impl<'a> Advisor<'a> {
             return None;
         }
         let needs = ways.iter().flat_map(|way| &way.needs);
-        let delayed = self
-            .report
-            .claims
-            .iter()
-            .any(|claim| claim.state == ClaimState::Delayed);
+        let delayed = self.report.claims.iter().any(ClaimReport::is_delayed);
         let has_storage = delayed || !self.report.inline_volumes.is_empty();
         Some(words::another_node(
             self.report,

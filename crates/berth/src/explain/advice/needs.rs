@@ -2,7 +2,7 @@
 
 use crate::explain::cause::Cause;
 use crate::explain::details::{Detail, Taint, resource_of};
-use crate::explain::report::{ClaimState, Found, NodeReport, Offer, Report};
+use crate::explain::report::{Found, NodeReport, Offer, Report};
 use berth_core::names;
 use berth_core::reason::VolumeReason;
 use berth_scheduler::reason::Reason;
@@ -118,12 +118,10 @@ impl<'r> Needs<'r> {
             }
         };
         for (index, claim) in report.claims.iter().enumerate() {
-            if claim.state == ClaimState::Delayed {
-                note(&claim.offers, &|offer| match offer.code {
-                    Cause::OfferSelectedElsewhere => Need::SelectedElsewhere(index),
-                    _ => Need::Storage(index),
-                });
-            }
+            note(claim.offers(), &|offer| match offer.code {
+                Cause::OfferSelectedElsewhere => Need::SelectedElsewhere(index),
+                _ => Need::Storage(index),
+            });
         }
         for (index, volume) in report.inline_volumes.iter().enumerate() {
             note(&volume.offers, &|_| Need::Inline(index));
@@ -199,7 +197,7 @@ impl<'r> Needs<'r> {
             .iter()
             .filter(|claim| self.report.is_held_by_its_volume(claim));
         let mut held = held.peekable();
-        held.peek().is_some() && held.all(|claim| claim.reaching_nodes == Some(0))
+        held.peek().is_some() && held.all(|claim| claim.reaching_nodes() == Some(0))
     }
 
     /// The bound claims of the pod that not every node can reach.

@@ -2,7 +2,7 @@
 
 use super::needs::{Need, is_out_of_reach};
 use crate::explain::cause::Cause;
-use crate::explain::report::{ClaimReport, Offer, Report};
+use crate::explain::report::{ClaimReport, ClaimState, Offer, Report};
 use berth_core::names;
 use berth_core::quantity::Bytes;
 use berth_scheduler::reason::Reason;
@@ -18,6 +18,12 @@ fn claim_step(report: &Report, claim: &ClaimReport) -> String {
     let name = &claim.claim;
     let namespace = report.pod.split_once('/').map_or("default", |(namespace, _)| namespace);
     let class = claim.class.as_deref().unwrap_or_default();
+    let (volume, node) = match &claim.state {
+        ClaimState::Bound {
+            volume, missing_node, ..
+        } => (volume.as_str(), missing_node.as_deref()),
+        _ => Default::default(),
+    };
     match claim.code {
         Cause::ClaimUnknown => format!(
             "have the persistentvolumeclaims read by a user who may: nothing can be told about claim {name} without"
@@ -35,12 +41,12 @@ fn claim_step(report: &Report, claim: &ClaimReport) -> String {
         Cause::ClaimNodeMissing => format!(
             "bring {} back: volume {} of claim {name} is there; if it is gone for good, so is the data: delete the claim, and \
              create it anew",
-            claim.missing_node.as_deref().unwrap_or("its node"),
-            claim.volume.as_deref().unwrap_or_default()
+            node.unwrap_or("its node"),
+            volume
         ),
         Cause::ClaimOutOfReach => format!(
             "correct the node affinity of volume {} of claim {name}, or the labels of the nodes: no node matches",
-            claim.volume.as_deref().unwrap_or_default()
+            volume
         ),
         Cause::ClaimNoDefaultClass => {
             format!("set `storageClassName` of claim {name}, or make a StorageClass the default one: there is none")
@@ -167,7 +173,7 @@ pub(super) fn step(report: &Report, need: &Need, nodes: &Members<'_>, daemon_set
 
 /// A node that was selected is cleared by the provisioner alone: a volume may be on its way there.
 fn selected_step(claim: &ClaimReport) -> String {
-    let (name, node) = (&claim.claim, claim.selected_node.as_deref().unwrap_or_default());
+    let (name, node) = (&claim.claim, claim.selected_node().unwrap_or_default());
     format!(
         "node {node} is selected for claim {name}, and only its provisioner may change that: it clears the selected node when \
          it cannot make the volume there. If it does not run, take the annotation {} off the claim",
@@ -217,7 +223,7 @@ pub(super) fn smaller_claim<'r>(
     nodes: &Members<'_>,
 ) -> Option<(&'r ClaimReport, &'r str, i64)> {
     let claim = report.claims.get(index)?;
-    let (node, bytes) = largest(&claim.offers, nodes)?;
+    let (node, bytes) = largest(claim.offers(), nodes)?;
     (bytes < claim.request_bytes).then_some((claim, node, bytes))
 }
 
