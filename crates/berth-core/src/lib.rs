@@ -24,6 +24,7 @@ mod places;
 mod promises;
 pub mod quantity;
 pub mod reason;
+pub mod reported;
 pub mod score;
 mod slots;
 pub mod symbols;

@@ -1,31 +1,28 @@
-//! Drivers together with what is reported for them elsewhere.
+//! Drivers together with what is reported for them elsewhere, as one watch.
 //!
-//! The pools of a driver stand in the status of its `CSIDriver`, where the server has that. On other clusters they stand
-//! in a custom resource of the same name and form. Whoever reads drivers sees one object either way: what the custom
-//! resource reports is part of the driver's status. A cluster that does not know the custom resource has no reports.
+//! A cluster that does not know the custom resource has no reports.
 
 use crate::inbox::Forward;
 use crate::resource::{Resource, Whole};
 use crate::watch::{Change, Difference, ObjectName, Sink};
-use berth_core::api::{CsiDriver, CsiDriverStatus, CsiStorage, ObjectMeta};
-use std::collections::BTreeMap;
+use berth_core::api::CsiDriver;
+use berth_core::reported::{GROUP, KIND, Reported};
 use std::sync::Arc;
 use tokio::sync::Mutex;
 
 /// The custom resource in which pools of drivers are reported. A cluster need not have it.
 pub const REPORTS: Resource = Resource {
-    group: "storage.berth.dev",
+    group: GROUP,
     version: "v1alpha1",
     plural: "csidrivercapacities",
-    kind: "CSIDriverCapacity",
+    kind: KIND,
     namespaced: false,
 };
 
-/// Drivers and reports, by name.
+/// Drivers and reports, and which of both were listed.
 #[derive(Default)]
 struct Known {
-    drivers: BTreeMap<String, CsiDriver>,
-    reports: BTreeMap<String, Vec<CsiStorage>>,
+    reported: Reported,
     drivers_listed: bool,
     reports_listed: bool,
 }
@@ -36,27 +33,14 @@ impl Known {
         self.drivers_listed && self.reports_listed
     }
 
-    /// A driver with what is reported for it. One that has a report and no object is known by its report.
-    fn driver(&self, name: &ObjectName) -> Change<CsiDriver> {
-        let (driver, report) = (self.drivers.get(&name.1), self.reports.get(&name.1));
-        let without_object = || CsiDriver {
-            metadata: ObjectMeta {
-                name: name.1.clone(),
-                ..ObjectMeta::default()
-            },
-            ..CsiDriver::default()
-        };
-        match (driver, report) {
-            (None, None) => Change::Removed {
-                name: name.clone(),
+    /// A driver as it is known now.
+    fn driver(&self, name: ObjectName) -> Change<CsiDriver> {
+        match self.reported.get(&name.1) {
+            Some(driver) => Change::Applied(driver),
+            None => Change::Removed {
+                name,
                 uid: Box::default(),
             },
-            (Some(driver), None) => Change::Applied(driver.clone()),
-            (driver, Some(report)) => {
-                let mut driver = driver.cloned().unwrap_or_else(without_object);
-                driver.add_report(report);
-                Change::Applied(driver)
-            }
         }
     }
 
@@ -64,39 +48,34 @@ impl Known {
         let name = match change {
             Change::Applied(driver) => {
                 let name = (String::new(), driver.metadata.name.clone());
-                self.drivers.insert(name.1.clone(), driver);
+                self.reported.driver(driver);
                 name
             }
             Change::Removed { name, .. } => {
-                self.drivers.remove(&name.1);
+                self.reported.remove_driver(&name.1);
                 name
             }
             Change::Broken { .. } => return change,
         };
-        self.driver(&name)
+        self.driver(name)
     }
 
     fn take_report(&mut self, change: Change<Whole>) -> Option<Change<CsiDriver>> {
         let name = match change {
-            Change::Applied(report) => {
-                let name = report.value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-                let status = report.value["status"].clone();
-                match serde_json::from_value::<Option<CsiDriverStatus>>(status) {
-                    Ok(status) => self.reports.insert(name.clone(), status.unwrap_or_default().storage),
-                    Err(error) => {
-                        tracing::warn!(name, %error, "set aside a report of capacity that cannot be read");
-                        return None;
-                    }
-                };
-                (String::new(), name)
-            }
+            Change::Applied(report) => match self.reported.report(&report.value) {
+                Ok(name) => (String::new(), name.to_owned()),
+                Err(error) => {
+                    tracing::warn!(error, "set aside a report of capacity");
+                    return None;
+                }
+            },
             Change::Removed { name, .. } => {
-                self.reports.remove(&name.1);
+                self.reported.remove_report(&name.1);
                 name
             }
             Change::Broken { .. } => return None,
         };
-        Some(self.driver(&name))
+        Some(self.driver(name))
     }
 }
 
@@ -166,54 +145,6 @@ impl Sink<Whole> for Reports {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
-
-    fn report(name: &str, status: serde_json::Value) -> Change<Whole> {
-        let object = json!({"metadata": {"name": name}, "status": status});
-        Change::Applied(serde_json::from_value(object).unwrap())
-    }
-
-    fn classes(change: &Change<CsiDriver>) -> Vec<&str> {
-        let Change::Applied(driver) = change else {
-            panic!("{change:?}")
-        };
-        let storage = driver.status.storage.iter();
-        storage.map(|one| one.storage_class_name.as_str()).collect()
-    }
-
-    #[test]
-    fn a_driver_is_what_both_objects_say() {
-        let mut known = Known::default();
-        let name = (String::new(), "d".to_owned());
-        let storage = json!({"storage": [{"storageClassName": "fast", "pools": [{"name": "p", "capacity": "1Gi"}]}]});
-        let change = known.take_report(report("d", storage)).unwrap();
-        assert_eq!(classes(&change), ["fast"], "a report is enough");
-        let driver = json!({"metadata": {"name": "d"}, "spec": {"podInfoOnMount": true}});
-        let change = known.take_driver(Change::Applied(serde_json::from_value(driver).unwrap()));
-        assert_eq!(classes(&change), ["fast"]);
-        let Change::Applied(merged) = &change else { panic!() };
-        assert_eq!(merged.spec.capacity_tracking, Some(true));
-        assert_eq!(merged.spec.pod_info_on_mount, Some(true));
-        assert!(
-            known.take_report(report("d", json!({"storage": 3}))).is_none(),
-            "what was known still stands"
-        );
-        let (name, uid) = (name, Box::default());
-        let change = known
-            .take_report(Change::Removed {
-                name: name.clone(),
-                uid,
-            })
-            .unwrap();
-        assert!(classes(&change).is_empty());
-        let Change::Applied(plain) = &change else { panic!() };
-        assert_eq!(plain.spec.capacity_tracking, None);
-        let removed = Change::Removed {
-            name,
-            uid: Box::default(),
-        };
-        assert!(matches!(known.take_driver(removed), Change::Removed { .. }));
-    }
 
     fn listed<T>() -> Difference<T> {
         Difference {

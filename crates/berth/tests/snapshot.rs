@@ -397,7 +397,7 @@ async fn reported_capacity_counts() {
     })
     .unwrap();
     let mut simulation = Simulation::new(SimulationOptions::default());
-    simulation.load(berth::input::with_reports(objects)).unwrap();
+    simulation.load(objects).unwrap();
     simulation.run(&mut |_| {});
     assert_eq!(simulation.outcome().summary.pending, 1, "a simulation reads it too");
 }

@@ -41,8 +41,9 @@ use crate::step::{self, Step};
 use crate::workloads::{self, Workloads};
 use crate::{MemoryCluster, View, disruption, field, key_of};
 use agents::Agents;
-use berth_core::api::Object;
+use berth_core::api::{Kind, Object};
 use berth_core::effect::{Effect, Event, EventType, Guard, Merge, ObjectKey, Patch, Refusal, Target};
+use berth_core::reported::{self, Reported};
 use berth_scheduler::scheduler::{DEFAULT_SEED, Scheduler, Settings};
 use drain::Drains;
 use jiff::{SignedDuration, Timestamp};
@@ -106,6 +107,8 @@ pub struct Simulation {
     patience: Patience,
     agents: Agents,
     drivers: Drivers,
+    /// CSI drivers with what is reported for them elsewhere.
+    reported: Reported,
     drains: Drains,
     /// Disruption budgets to look after.
     budgets: BTreeSet<ObjectKey>,
@@ -139,6 +142,7 @@ impl Simulation {
             patience: Patience::default(),
             agents: Agents::default(),
             drivers: Drivers::default(),
+            reported: Reported::default(),
             drains: Drains::default(),
             budgets: BTreeSet::new(),
             due: BTreeMap::new(),
@@ -294,25 +298,59 @@ impl Simulation {
 
     fn take_in(&mut self, key: &ObjectKey, value: Value) {
         self.agents.upsert(key, &value, self.cluster.objects());
-        let Ok(Some(object)) = Object::decode(value) else {
+        if reported::is_report(&value) {
+            // One that cannot be read is set aside, as the scheduler of a live cluster does it.
+            if let Ok(driver) = self.reported.report(&value) {
+                self.show_driver(driver);
+            }
             return;
-        };
+        }
+        match Object::decode(value) {
+            Ok(Some(Object::CsiDriver(driver))) => {
+                self.reported.driver(*driver);
+                self.show_driver(&key.name);
+            }
+            Ok(Some(object)) => self.show(&object),
+            Ok(None) | Err(_) => {}
+        }
+    }
+
+    fn show(&mut self, object: &Object) {
         let now = self.since_start();
-        self.scheduler.upsert(&object, now);
-        self.controller.upsert(&object);
-        self.provisioners.upsert(&object);
+        self.scheduler.upsert(object, now);
+        self.controller.upsert(object);
+        self.provisioners.upsert(object);
+    }
+
+    /// Shows a driver with what is reported for it, or that there is neither.
+    fn show_driver(&mut self, name: &str) {
+        match self.reported.get(name) {
+            Some(driver) => self.show(&driver.into()),
+            None => self.hide(Kind::CsiDriver, "", name),
+        }
     }
 
     fn take_out(&mut self, key: &ObjectKey) {
         self.agents.remove(key, self.cluster.objects());
-        let kind = berth_core::api::Kind::ALL.iter().find(|kind| kind.name() == key.kind);
-        let Some(kind) = kind else {
-            return;
-        };
+        match key.known_kind() {
+            Some(Kind::CsiDriver) => {
+                self.reported.remove_driver(&key.name);
+                self.show_driver(&key.name);
+            }
+            Some(kind) => self.hide(kind, &key.namespace, &key.name),
+            None if key.kind == reported::KIND => {
+                self.reported.remove_report(&key.name);
+                self.show_driver(&key.name);
+            }
+            None => {}
+        }
+    }
+
+    fn hide(&mut self, kind: Kind, namespace: &str, name: &str) {
         let now = self.since_start();
-        self.scheduler.remove(*kind, &key.namespace, &key.name, now);
-        self.controller.remove(*kind, &key.namespace, &key.name);
-        self.provisioners.remove(*kind, &key.namespace, &key.name);
+        self.scheduler.remove(kind, namespace, name, now);
+        self.controller.remove(kind, namespace, name);
+        self.provisioners.remove(kind, namespace, name);
     }
 
     /// Has DaemonSets make their pods, before anything else happens.

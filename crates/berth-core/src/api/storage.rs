@@ -455,14 +455,6 @@ pub struct CsiDriver {
     pub status: CsiDriverStatus,
 }
 
-impl CsiDriver {
-    /// Takes in pools that are reported for the driver elsewhere, as if they stood in its own status.
-    pub fn add_report(&mut self, report: &[CsiStorage]) {
-        self.spec.capacity_tracking = Some(true);
-        self.status.storage.extend(report.iter().cloned());
-    }
-}
-
 /// See [`CsiDriver`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

@@ -58,7 +58,7 @@ pub(super) fn by_workload(
         ..Options::default()
     };
     let mut simulation = Simulation::new(options);
-    let loaded = simulation.load(input::with_reports(objects));
+    let loaded = simulation.load(objects);
     loaded.map_err(GivenError::from)?;
     let made = simulation.run_until_made(&pod.namespace, &pod.name);
     let owner = made

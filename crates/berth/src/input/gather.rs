@@ -2,10 +2,10 @@
 
 use super::fields::UnknownFields;
 use super::place::{Place, Problem, ReadError};
-use super::reported::{Reported, is_report};
 use super::{Progress, Summary};
 use berth_cluster::check;
 use berth_core::api::{DecodeError, Kind, Object};
+use berth_core::reported::{Reported, is_report};
 use berth_kinds::admission;
 use berth_kinds::kinds::persistent_volume;
 use serde_json::Value;
@@ -121,7 +121,7 @@ impl<'a> Gather<'a> {
         if self.problems.is_empty() {
             self.summary.warnings = self.unknown_fields.warnings();
             if let Sink::Objects(sink) = &mut self.sink {
-                self.reported.drivers().for_each(|driver| sink(driver.into()));
+                self.reported.all().for_each(|driver| sink(driver.into()));
             }
             return Ok(self.summary);
         }
@@ -322,7 +322,7 @@ impl<'a> Gather<'a> {
             return self.hand_on(report, "");
         }
         match self.reported.report(&report) {
-            Ok(()) => self.summary.objects += 1,
+            Ok(_) => self.summary.objects += 1,
             Err(problem) => self.summary.gaps.add(format!("csidrivercapacities: {problem}")),
         }
     }

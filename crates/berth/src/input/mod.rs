@@ -10,7 +10,6 @@ pub(crate) mod gaps;
 mod gather;
 mod json;
 mod place;
-mod reported;
 mod scalar;
 mod yaml;
 
@@ -25,7 +24,6 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use reported::with_reports;
 pub(crate) use yaml::value_of;
 
 /// Something to read from.

@@ -115,7 +115,7 @@ fn set_up(
         settings,
         controller: args.controller.settings(),
     });
-    let loaded = simulation.load(input::with_reports(objects));
+    let loaded = simulation.load(objects);
     loaded.map_err(GivenError::from)?;
     Ok(Loaded {
         simulation,
