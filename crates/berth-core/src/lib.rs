@@ -28,5 +28,6 @@ pub mod reported;
 pub mod score;
 mod slots;
 pub mod symbols;
+pub mod trace;
 pub mod zone;
 pub mod zone_affinity;
