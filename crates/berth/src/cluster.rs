@@ -286,7 +286,7 @@ fn runtime() -> Result<Runtime, ClusterError> {
 /// # Errors
 /// If it does not answer, or does not list nodes and pods.
 pub async fn sources_of(connection: &Connection, besides: &[Resource]) -> Result<Vec<Source>, ListError> {
-    let mut sources = Vec::new();
+    let mut sources = vec![Source::TakenAt(jiff::Timestamp::now())];
     let resources = Kind::ALL.iter().map(|kind| Resource::of(*kind));
     for resource in resources.chain(besides.iter().copied()).chain([REPORTS]) {
         let plural = resource.plural;

@@ -119,6 +119,7 @@ impl Reading<'_> {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
         let gaps = self.summary.gaps.iter();
         let mut sources: Vec<Source> = gaps.map(|gap| Source::Gap(gap.to_owned())).collect();
+        sources.extend(self.summary.taken_at.map(Source::TakenAt));
         sources.push(Source::Text {
             name: "what was read".into(),
             bytes: list.to_string().into_bytes(),

@@ -8,13 +8,14 @@ use berth::explain::{self, Report};
 use berth::input::{NoProgress, Source, read_values};
 use berth::snapshot::{Options, Snapshot, take};
 use berth_apiserver::{ApiService, ResponseBody, Server};
-use berth_cluster::simulation::{Options as SimulationOptions, Simulation};
+use berth_cluster::simulation::{Options as SimulationOptions, START, Simulation};
 use berth_core::api::Kind;
 use berth_kube::Client;
 use berth_kube::api::Api;
 use berth_kube::resource::Resource;
 use clap::Parser;
 use http::{Request, Response, StatusCode};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::path::Path;
@@ -155,6 +156,13 @@ fn source(snapshot: &Snapshot) -> [Source; 1] {
     [Source::Text { name, bytes }]
 }
 
+/// When a snapshot was taken.
+fn time(yaml: &str) -> Timestamp {
+    let mut lines = yaml.lines();
+    let taken = lines.find_map(|line| line.strip_prefix("# Taken at: "));
+    taken.unwrap().parse().unwrap()
+}
+
 /// What is missing.
 fn warnings(snapshot: &Snapshot) -> Vec<&str> {
     snapshot.warnings.iter().collect()
@@ -180,11 +188,17 @@ async fn a_snapshot_explains_as_the_cluster_does() {
     ] {
         let cluster = Cluster::new();
         cluster.load(example).await;
-        let live = sources_of(&cluster.connection(), &[]).await.unwrap();
+        let mut live = sources_of(&cluster.connection(), &[]).await.unwrap();
         let snapshot = taken(&cluster.connection()).await;
+        // A second may have passed.
+        live.push(Source::TakenAt(time(&snapshot.to_yaml()) + Duration::from_secs(1)));
         assert_eq!(warnings(&snapshot), [""; 0]);
         for pod in pods {
-            let (live, kept) = (explained(pod, &live), explained(pod, &source(&snapshot)));
+            let [kept] = source(&snapshot);
+            let (live, kept) = (
+                explained(pod, &live),
+                explained(pod, &[kept, live[live.len() - 1].clone()]),
+            );
             assert!(!live.nodes.is_empty());
             assert_eq!(
                 serde_json::to_value(&live).unwrap(),
@@ -192,11 +206,9 @@ async fn a_snapshot_explains_as_the_cluster_does() {
                 "{pod}"
             );
         }
-        assert_eq!(
-            snapshot.to_yaml(),
-            taken(&cluster.connection()).await.to_yaml(),
-            "the order is stable"
-        );
+        let objects = |snapshot: &Snapshot| snapshot.to_yaml().split_once("---").unwrap().1.to_owned();
+        let again = taken(&cluster.connection()).await;
+        assert_eq!(objects(&snapshot), objects(&again), "the order is stable");
     }
 }
 
@@ -343,13 +355,14 @@ where
     }
 }
 
-#[tokio::test]
-async fn reported_capacity_counts() {
-    let cluster = Cluster::new();
+/// A pod that waits for a volume of 5Gi to be made, and what it needs but for capacity.
+fn pod_with_claim() -> [Value; 5] {
     let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "disks"},
         "provisioner": "disk.example.com", "volumeBindingMode": "WaitForFirstConsumer"});
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"},
         "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}}});
+    let csi_node = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "n1"},
+        "spec": {"drivers": [{"name": "disk.example.com", "nodeID": "n1", "topologyKeys": []}]}});
     let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
         "metadata": {"name": "data", "namespace": "default"},
         "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "disks",
@@ -357,7 +370,57 @@ async fn reported_capacity_counts() {
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"},
         "spec": {"containers": [{"name": "c", "image": "i"}],
             "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}});
-    for object in [class, node, claim, pod] {
+    [class, node, csi_node, claim, pod]
+}
+
+/// What is read, and the simulation of it.
+fn simulated(sources: &[Source]) -> Simulation {
+    let mut objects = Vec::new();
+    let summary = read_values(sources, &mut std::io::empty(), &mut NoProgress, &mut |object| {
+        objects.push(object);
+    })
+    .unwrap();
+    let mut simulation = Simulation::new(SimulationOptions {
+        start: summary.taken_at.unwrap_or(START),
+        ..SimulationOptions::default()
+    });
+    simulation.load(objects).unwrap();
+    simulation.run(&mut |_| {});
+    simulation
+}
+
+#[tokio::test]
+async fn a_snapshot_knows_what_time_it_was() {
+    let cluster = Cluster::new();
+    let before = Timestamp::now().as_second();
+    let text = taken(&cluster.connection()).await.to_yaml();
+    assert!(time(&text).as_second() >= before, "{text}");
+
+    let driver = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": "disk.example.com"},
+        "spec": {"capacityTracking": true}, "status": {"storage": [{"storageClassName": "disks",
+            "pools": [{"name": "all", "capacity": "100Gi", "expiryTime": "2026-02-01T00:00:00Z"}]}]}});
+    let objects = pod_with_claim().into_iter().chain([driver]);
+    let documents: String = objects.map(|object| format!("---\n{object}\n")).collect();
+    for (month, fits) in [("01", true), ("03", false)] {
+        let text =
+            format!("# A cluster as `berth snapshot` 1.0 saw it.\n# Taken at: 2026-{month}-01T00:00:00Z\n{documents}");
+        let source = [Source::Text {
+            name: "snapshot".into(),
+            bytes: text.into_bytes(),
+        }];
+        assert_eq!(explained("default/p", &source).schedulable, fits, "in month {month}");
+        assert_eq!(
+            simulated(&source).outcome().summary.pending,
+            usize::from(!fits),
+            "in month {month}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn reported_capacity_counts() {
+    let cluster = Cluster::new();
+    for object in pod_with_claim() {
         cluster.create(&object).await;
     }
     let plain = sources_of(&cluster.connection(), &[]).await.unwrap();
@@ -391,15 +454,8 @@ async fn reported_capacity_counts() {
         report.nodes[0].refused[0].reason_codes,
         ["VolumeBinding.NotEnoughSpace"]
     );
-    let mut objects = Vec::new();
-    read_values(&live, &mut std::io::empty(), &mut NoProgress, &mut |object| {
-        objects.push(object);
-    })
-    .unwrap();
-    let mut simulation = Simulation::new(SimulationOptions::default());
-    simulation.load(objects).unwrap();
-    simulation.run(&mut |_| {});
-    assert_eq!(simulation.outcome().summary.pending, 1, "a simulation reads it too");
+    let pending = simulated(&live).outcome().summary.pending;
+    assert_eq!(pending, 1, "a simulation reads it too");
 }
 
 #[tokio::test]

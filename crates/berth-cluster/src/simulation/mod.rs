@@ -79,6 +79,8 @@ pub struct Options {
     pub settings: Settings,
     /// What the volume controller is to do. The feature gate for volume scheduling is that of the scheduler.
     pub controller: berth_controller::Settings,
+    /// What time it is at the beginning.
+    pub start: Timestamp,
 }
 
 impl Default for Options {
@@ -87,6 +89,7 @@ impl Default for Options {
             seed: DEFAULT_SEED,
             settings: Settings::default(),
             controller: berth_controller::Settings::embedded(),
+            start: START,
         }
     }
 }
@@ -95,6 +98,7 @@ impl Default for Options {
 #[derive(Debug)]
 pub struct Simulation {
     cluster: MemoryCluster,
+    start: Timestamp,
     now: Timestamp,
     changed_at: Timestamp,
     scheduler: Scheduler,
@@ -123,7 +127,7 @@ impl Simulation {
     #[must_use]
     pub fn new(options: Options) -> Self {
         let mut scheduler = Scheduler::new(options.settings.clone(), options.seed);
-        scheduler.set_now(START.as_second());
+        scheduler.set_now(options.start.as_second());
         let volume_scheduling = options.settings.volume_gates().volume_scheduling;
         let controller = berth_controller::Settings {
             volume_scheduling,
@@ -131,8 +135,9 @@ impl Simulation {
         };
         Self {
             cluster: MemoryCluster::default(),
-            now: START,
-            changed_at: START,
+            start: options.start,
+            now: options.start,
+            changed_at: options.start,
             scheduler,
             settings: options.settings,
             controller: ControllerRun::new(controller),
@@ -185,7 +190,10 @@ impl Simulation {
     /// How much virtual time had passed when something last moved.
     #[must_use]
     pub fn moved_for(&self) -> Duration {
-        self.changed_at.duration_since(START).try_into().unwrap_or_default()
+        self.changed_at
+            .duration_since(self.start)
+            .try_into()
+            .unwrap_or_default()
     }
 
     /// How long nothing may change before the simulation has come to rest: longer than the time after which the scheduler tries
@@ -197,7 +205,7 @@ impl Simulation {
     }
 
     fn since_start(&self) -> Duration {
-        self.now.duration_since(START).try_into().unwrap_or_default()
+        self.now.duration_since(self.start).try_into().unwrap_or_default()
     }
 
     /// Lets time pass until nothing moves any more. Tells how many pods were bound meanwhile, now and then.
@@ -449,7 +457,7 @@ impl Simulation {
     fn next_moment(&self) -> Option<Timestamp> {
         let scheduler = self.scheduler.next_wakeup().and_then(|after| {
             let after = SignedDuration::try_from(after).ok()?;
-            START.checked_add(after).ok()
+            self.start.checked_add(after).ok()
         });
         let due = self.due.keys().next().copied();
         let others = [self.controller.due(), self.provisioners.due(), self.drains.due()];

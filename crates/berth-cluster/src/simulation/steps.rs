@@ -3,7 +3,7 @@
 use super::Simulation;
 use super::outcome::{ClaimOutcome, PodOutcome};
 use super::scenario::{PerformError, Scenario};
-use super::{Fit, START, fit};
+use super::{Fit, fit};
 use jiff::SignedDuration;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -146,7 +146,7 @@ impl Simulation {
         let mut name = "start".to_owned();
         let mut at = SignedDuration::ZERO;
         for (index, step) in scenario.steps.iter().enumerate() {
-            let moment = START.checked_add(step.at).unwrap_or(self.now);
+            let moment = self.start.checked_add(step.at).unwrap_or(self.now);
             self.run_until(Some(moment), progress);
             before = self.conclude(name, at, did, before);
             after(self);

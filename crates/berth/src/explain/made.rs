@@ -8,7 +8,7 @@ use super::{ExplainError, World, layout};
 use crate::config::Configuration;
 use crate::given::GivenError;
 use crate::input::{self, Gaps, Progress, Source};
-use berth_cluster::simulation::{Options, Simulation};
+use berth_cluster::simulation::{Options, START, Simulation};
 use berth_cluster::workloads::KINDS;
 use berth_cluster::{View, field};
 use berth_core::api::{Kind, Object};
@@ -55,6 +55,7 @@ pub(super) fn by_workload(
     }
     let options = Options {
         settings: configuration.settings(),
+        start: summary.taken_at.unwrap_or(START),
         ..Options::default()
     };
     let mut simulation = Simulation::new(options);

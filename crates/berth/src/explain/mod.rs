@@ -28,6 +28,7 @@ use crate::cli::ExplainArgs;
 use crate::given::GivenError;
 use crate::input::{Progress, Source};
 use crate::overlay;
+use berth_cluster::simulation::START;
 use berth_core::api;
 use berth_core::binder::PodVolumes;
 use berth_core::nodes::NodeId;
@@ -39,6 +40,7 @@ use berth_scheduler::pod::Pod;
 use berth_scheduler::profile::Profile;
 use berth_scheduler::reason::Reason;
 use details::Detail;
+use jiff::Timestamp;
 use made::Made;
 use object::ObjectReport;
 use pending::WaitingReport;
@@ -161,7 +163,7 @@ pub fn answer_asked(
     };
     let all = [gathered.sources, evidence].concat();
     let Reading { mut world, summary, .. } = Reading::read(None, &all, standard_input, progress)?;
-    set_clock(&mut world, is_live);
+    set_clock(&mut world, summary.taken_at);
     let told = [gathered.summary.to_string(), summary.to_string()];
     let remarks = told
         .into_iter()
@@ -230,7 +232,6 @@ pub fn explain(
     let given = Given {
         sources: &gathered.sources,
         evidence: &evidence,
-        is_live,
     };
     let answer = answer(args, &pod, &given, standard_input, progress);
     let mut explanation = answer.map_err(|error| match error {
@@ -256,11 +257,7 @@ pub fn explain_sources(
 ) -> Result<Explanation, ExplainError> {
     let namespace = args.cluster.namespace(false).map_err(GivenError::from)?;
     let pod = AskedPod::of(args)?.in_namespace(&namespace);
-    let given = Given {
-        sources,
-        evidence: &[],
-        is_live: false,
-    };
+    let given = Given { sources, evidence: &[] };
     answer(args, &pod, &given, standard_input, progress)
 }
 
@@ -270,8 +267,6 @@ struct Given<'a> {
     sources: &'a [Source],
     /// Events and leases that are not among them.
     evidence: &'a [Source],
-    /// The cluster runs now.
-    is_live: bool,
 }
 
 fn answer(
@@ -312,7 +307,7 @@ fn answer(
         // Without a configuration, Berth's defaults speak for whichever scheduler the pod names.
         None => &configuration.profiles[0],
     };
-    set_clock(&mut question.world, given.is_live);
+    set_clock(&mut question.world, question.summary.taken_at);
     question
         .world
         .cluster
@@ -322,18 +317,11 @@ fn answer(
     Ok(Explanation { report, remarks })
 }
 
-/// Sets what time it is: now on a cluster that runs.
-fn set_clock(world: &mut World, is_live: bool) {
-    let (decisions, evidence) = match is_live {
-        true => {
-            let now = jiff::Timestamp::now();
-            (now, Some(now))
-        }
-        // A file knows no time of day. All commands take it for the same one, and waiting is told by what the file holds.
-        false => (berth_cluster::simulation::START, world.evidence.latest()),
-    };
-    world.cluster.set_now(decisions.as_second());
-    world.now = evidence;
+/// Sets what time it is. Files other than snapshots do not say: all commands take it for the same one, and how long somebody waits
+/// is told by what the files hold.
+fn set_clock(world: &mut World, taken_at: Option<Timestamp>) {
+    world.cluster.set_now(taken_at.unwrap_or(START).as_second());
+    world.now = taken_at.or_else(|| world.evidence.latest());
 }
 
 /// Explains a pod that is not itself in the cluster.

@@ -1,11 +1,4 @@
 //! What should be in the input and is not, since whoever read the cluster could not read it all.
-//!
-//! `berth snapshot` writes the gaps of its file as comments at the top, so that other programs read the file all the same.
-
-/// How the first line of a snapshot begins.
-pub(crate) const SNAPSHOT_MARK: &str = "# A cluster as `berth snapshot` ";
-/// How a line that names a gap begins.
-pub(crate) const GAP_MARK: &str = "# Missing: ";
 
 /// What could not be read, each a line: the plural of a kind, a colon and why; or a remark of another form.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,16 +41,6 @@ impl Gaps {
         };
         told.into_iter().map(line).collect()
     }
-
-    /// Takes note of the gaps that a snapshot names in the comments at its top.
-    pub(super) fn read_comments(&mut self, text: &str) {
-        let comments = text.lines().take_while(|line| line.starts_with('#'));
-        for line in comments.filter(|_| text.starts_with(SNAPSHOT_MARK)) {
-            if let Some(gap) = line.strip_prefix(GAP_MARK) {
-                self.add(gap);
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -65,27 +48,19 @@ mod tests {
     use super::Gaps;
 
     #[test]
-    fn only_the_head_of_a_snapshot_names_gaps() {
-        let head = "# A cluster as `berth snapshot` 1.0 saw it.\n# Missing: pods: this user may not list them\n";
-        let gaps = |text: &str| {
-            let mut gaps = Gaps::default();
-            gaps.read_comments(text);
-            gaps
-        };
-        let found = gaps(&format!("{head}---\n# Missing: nodes: no\n"));
-        assert_eq!(found.iter().collect::<Vec<_>>(), ["pods: this user may not list them"]);
-        assert_eq!(found.why("pods"), Some("this user may not list them"));
-        assert_eq!(found.why("pod"), None);
-        let mut more = found;
-        more.add("services: this user may not list them");
-        more.add("of shop only: so there is more room");
+    fn gaps_for_the_same_reason_are_told_together() {
+        let mut gaps = Gaps::default();
+        gaps.add("pods: this user may not list them");
+        gaps.add("services: this user may not list them");
+        gaps.add("of shop only: so there is more room");
+        assert_eq!(gaps.why("pods"), Some("this user may not list them"));
+        assert_eq!(gaps.why("pod"), None);
         assert_eq!(
-            more.told(),
+            gaps.told(),
             [
                 "missing: pods, services: this user may not list them",
                 "missing: of shop only: so there is more room"
             ]
         );
-        assert_eq!(gaps("# Missing: pods: but nobody knows who says so\n"), Gaps::default());
     }
 }

@@ -1,6 +1,7 @@
 //! Turns documents and List items into objects, and keeps account of what is skipped, broken or twice there.
 
 use super::fields::UnknownFields;
+use super::head::Head;
 use super::place::{Place, Problem, ReadError};
 use super::{Progress, Summary};
 use berth_cluster::check;
@@ -8,6 +9,7 @@ use berth_core::api::{DecodeError, Kind, Object};
 use berth_core::reported::{Reported, is_report};
 use berth_kinds::admission;
 use berth_kinds::kinds::persistent_volume;
+use jiff::Timestamp;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -144,9 +146,16 @@ impl<'a> Gather<'a> {
         self.summary.gaps.add(gap);
     }
 
+    /// Takes the news when the cluster was like this.
+    pub(super) fn taken_at(&mut self, time: Timestamp) {
+        self.summary.taken_at = self.summary.taken_at.max(Some(time));
+    }
+
     /// Takes what the comments at the top of a text say.
     pub(super) fn comments(&mut self, text: &str) {
-        self.summary.gaps.read_comments(text);
+        let head = Head::of(text);
+        head.gaps.iter().for_each(|gap| self.summary.gaps.add(*gap));
+        self.summary.taken_at = self.summary.taken_at.max(head.taken_at);
     }
 
     /// Takes the news that the document at hand is broken from here on.

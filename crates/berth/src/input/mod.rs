@@ -1,13 +1,14 @@
 //! Reads a cluster from files: YAML with any number of documents, JSON, Lists, directories, standard input.
 //!
 //! What comes out are checked objects of the kinds that decisions read, each exactly once, in the order of
-//! the input (but CSI drivers, which wait for what is reported for them, last) and one at a time, so that a caller who keeps only a compact model never holds the whole input as
-//! objects. Everything else is either counted (kinds that decisions do not read) or an error that names its
+//! the input (but CSI drivers, which wait for what is reported for them, last) and one at a time, so that a caller who keeps only a
+//! compact model never holds the whole input as objects. Everything else is either counted (kinds that decisions do not read) or an error that names its
 //! place. This module knows nothing of clusters or decisions.
 
 mod fields;
-pub(crate) mod gaps;
+mod gaps;
 mod gather;
+pub(crate) mod head;
 mod json;
 mod place;
 mod scalar;
@@ -18,6 +19,7 @@ pub use place::{Place, Problem, ReadError};
 
 use berth_core::api::Object;
 use gather::{Gather, Sink};
+use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Read};
@@ -43,6 +45,8 @@ pub enum Source {
     },
     /// Something that should be there and could not be read: there is nothing to read, but it is told of.
     Gap(String),
+    /// When the cluster of the other sources was as they say.
+    TakenAt(Timestamp),
 }
 
 impl From<&std::ffi::OsStr> for Source {
@@ -66,6 +70,8 @@ pub struct Summary {
     pub warnings: Vec<String>,
     /// What should be there and could not be read.
     pub gaps: Gaps,
+    /// When the cluster was like this. Files other than snapshots do not say.
+    pub taken_at: Option<Timestamp>,
 }
 
 impl Summary {
@@ -76,6 +82,7 @@ impl Summary {
         }
         self.warnings.splice(0..0, other.warnings);
         other.gaps.iter().for_each(|gap| self.gaps.add(gap));
+        self.taken_at = self.taken_at.max(other.taken_at);
     }
 }
 
@@ -228,6 +235,7 @@ fn read_into(sources: &[Source], standard_input: &mut dyn Read, mut gather: Gath
             Source::Path(path) if path.is_dir() => directory(path, &mut gather),
             Source::Path(path) => file(path, &mut gather),
             Source::Gap(gap) => gather.gap(gap),
+            Source::TakenAt(time) => gather.taken_at(*time),
             Source::Text { name, bytes } => contents(Arc::clone(name), Format::Either, Ok(bytes.clone()), &mut gather),
         }
     }

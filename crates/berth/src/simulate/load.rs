@@ -10,7 +10,7 @@ use berth_cluster::agent::Mode;
 use berth_cluster::field;
 use berth_cluster::names::AGENT_MODE;
 use berth_cluster::simulation::scenario::Scenario;
-use berth_cluster::simulation::{Options, Simulation};
+use berth_cluster::simulation::{Options, START, Simulation};
 use berth_cluster::workloads::KINDS;
 use berth_kinds::Kind;
 use berth_kinds::admission::Lookup;
@@ -114,6 +114,7 @@ fn set_up(
         seed: args.seed,
         settings,
         controller: args.controller.settings(),
+        start: summary.taken_at.unwrap_or(START),
     });
     let loaded = simulation.load(objects);
     loaded.map_err(GivenError::from)?;

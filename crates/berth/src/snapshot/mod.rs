@@ -15,13 +15,14 @@ pub use names::{Names, TranslateArgs, translate};
 use crate::cluster::{self, Connection, EVIDENCE, ListError, Listed, NOT_ALLOWED, REQUEST_TIMEOUT, WORKLOADS};
 use crate::duration::duration;
 use crate::input::Gaps;
-use crate::input::gaps::{GAP_MARK, SNAPSHOT_MARK};
+use crate::input::head::Head;
 use anyhow::Context;
 use berth_core::api::Kind;
 use berth_kube::REPORTS;
 use berth_kube::connect::ConnectError;
 use berth_kube::resource::Resource;
 use clap::Args;
+use jiff::Timestamp;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -96,6 +97,8 @@ pub struct Snapshot {
     pub objects: Vec<Value>,
     /// What is not in it that should be, each a line.
     pub warnings: Gaps,
+    /// When the cluster was like this.
+    taken_at: Option<Timestamp>,
     /// Kinds that the server does not have.
     not_served: Vec<&'static str>,
     /// What replaced names stand for.
@@ -142,7 +145,10 @@ pub fn snapshot(args: &SnapshotArgs) -> anyhow::Result<Gaps> {
 /// # Errors
 /// If the server does not answer.
 pub async fn take(connection: &Connection, options: Options) -> Result<Snapshot, SnapshotError> {
-    let mut snapshot = Snapshot::default();
+    let mut snapshot = Snapshot {
+        taken_at: Some(Timestamp::now()),
+        ..Snapshot::default()
+    };
     let read = Kind::ALL.iter().map(|kind| Resource::of(*kind));
     for resource in read.chain(WORKLOADS).chain([REPORTS]) {
         let mut namespaces: Vec<Option<&str>> = options.namespaces.iter().map(|name| Some(name.as_str())).collect();
@@ -250,7 +256,9 @@ impl Snapshot {
     /// The snapshot as YAML documents, with comments that say what it is.
     #[must_use]
     pub fn to_yaml(&self) -> String {
-        let mut text = format!("{SNAPSHOT_MARK}{} saw it.\n", env!("CARGO_PKG_VERSION"));
+        let mut text = String::new();
+        // Writing to a String does not fail.
+        let _ = Head::begin(self.taken_at, &mut text);
         text.push_str("# It holds what decisions read; secrets, environments and commands are not in it.\n");
         if self.options.anonymize {
             text.push_str("# Names, labels and images are made up.\n");
@@ -260,13 +268,12 @@ impl Snapshot {
             *counts.entry(object["kind"].as_str().unwrap_or_default()).or_default() += 1;
         }
         let counts: Vec<String> = counts.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
-        // Writing to a String does not fail.
         let _ = writeln!(text, "# Objects: {}", counts.join(", "));
         if !self.not_served.is_empty() {
             let _ = writeln!(text, "# The server does not have: {}", self.not_served.join(", "));
         }
         for warning in self.warnings.iter() {
-            let _ = writeln!(text, "{GAP_MARK}{}", warning.replace('\n', " "));
+            let _ = Head::gap(warning, &mut text);
         }
         for object in &self.objects {
             text.push_str("---\n");
