@@ -358,8 +358,10 @@ impl Scheduler {
         self.cluster.forget(binding.assumed_pod);
         let claims = self.stop_waiting(key);
         let node = Some(node).filter(|node| self.cluster.nodes().name(*node) == node_name);
-        if let Some(pod) = pod {
-            self.happened(&ClusterEvent::PodGone { node, pod }, now);
+        match (node, pod) {
+            (Some(node), Some(pod)) => self.left(node, pod, now),
+            (None, Some(pod)) => self.happened(&ClusterEvent::PodGone { node: None, pod }, now),
+            (_, None) => {}
         }
         // A claim that was to be provisioned for the node may go elsewhere now.
         for claim in claims.iter().filter(|_| selected) {

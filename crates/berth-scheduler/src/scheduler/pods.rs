@@ -39,6 +39,8 @@ impl Scheduler {
         }
         let ours = self.profiles.contains_key(scheduler_name(pod));
         if !ours || pod.is_finished() || pod.metadata.is_deleting() {
+            // Nobody waits for it to leave a node: it gets none.
+            self.evicted(&key, None);
             self.give_up_room(&key, now);
             self.drop_pending(&key, now);
             return;
@@ -181,8 +183,7 @@ impl Scheduler {
             }
             (before, after) => {
                 if let Some((node, pod)) = before {
-                    let node = Some(node);
-                    self.happened(&ClusterEvent::PodGone { node, pod }, now);
+                    self.left(node, pod, now);
                 }
                 if let Some((node, pod)) = after {
                     self.happened(&ClusterEvent::PodPlaced { node, pod }, now);
@@ -207,15 +208,21 @@ impl Scheduler {
     pub(super) fn remove_pod(&mut self, namespace: &str, name: &str, now: Duration) {
         let key: PodKey = format!("{namespace}/{name}").into();
         self.hold.take(&key);
+        self.evicted(&key, None);
         self.give_up_room(&key, now);
         self.drop_pending(&key, now);
-        self.evicted(&key, None);
         let running = self.running(namespace, name);
         self.cluster.remove(Kind::Pod, namespace, name);
         if let Some((node, pod)) = running {
-            let node = Some(node);
-            self.happened(&ClusterEvent::PodGone { node, pod }, now);
+            self.left(node, pod, now);
         }
+    }
+
+    /// A pod that was counted on a node is there no more.
+    pub(super) fn left(&mut self, node: NodeId, pod: Arc<Footprint>, now: Duration) {
+        let gone = ClusterEvent::PodGone { node: Some(node), pod };
+        self.happened(&gone, now);
+        self.room_was_made(node, now);
     }
 
     /// Lets go of a pod that need not be placed any more, with its binding if there is one.

@@ -220,6 +220,20 @@ impl Scheduler {
         }
     }
 
+    /// A pod left a node: whoever waits for room there, and for nobody else to leave, looks at what came of it. It may have been refused
+    /// for something else meanwhile, and room that it cannot use is others'.
+    pub(super) fn room_was_made(&mut self, node: NodeId, now: Duration) {
+        if self.nominations.is_empty() {
+            return;
+        }
+        let node = self.node_name(node);
+        let waits_on = |key: &PodKey| self.evictions.values().any(|eviction| eviction.by == *key);
+        let keys: Vec<_> = self.nominated_to(&node).filter(|key| !waits_on(key)).collect();
+        for key in keys {
+            self.queue.wake(&key, now);
+        }
+    }
+
     fn nominate(&mut self, pod: PodRef, node: &str, now: Duration) {
         if self.nominations.get(&pod.key).is_some_and(|before| **before == *node) {
             return;

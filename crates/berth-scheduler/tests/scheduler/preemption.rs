@@ -206,6 +206,38 @@ fn room_that_somebody_else_took_meanwhile_is_made_again() {
 }
 
 #[test]
+fn room_that_its_pod_cannot_use_any_more_is_given_up_when_it_is_made() {
+    let mut urgent = sized("urgent", 4).priority(10);
+    urgent["spec"]["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
+    let mut world = World::of([
+        node("n1"),
+        local_class(),
+        sized("victim", 4).on("n1"),
+        claim("data", "local", 5),
+        volume("pv1", "local", 10).on("n1"),
+    ]);
+    world.kubelet = false;
+    world.create([urgent, sized("lesser", 4)]);
+    world.settle();
+    assert_eq!(victims(&world), ["default/victim"]);
+    assert_eq!(world.scheduler.nominated_node("default/urgent"), Some("n1"));
+    // While its victim leaves, it loses the claim without which it cannot run.
+    world.api.delete(Kind::PersistentVolumeClaim, "default/data");
+    world.settle();
+    world.advance(11);
+    world.kubelet = true;
+    world.settle();
+    world.advance(11);
+    world.assert_waits("default/urgent", "persistentvolumeclaim \"data\" not found");
+    assert_eq!(world.scheduler.nominated_node("default/urgent"), None);
+    assert_eq!(
+        world.api.text(Kind::Pod, "default/urgent", "/status/nominatedNodeName"),
+        ""
+    );
+    world.assert_on("default/lesser", "n1");
+}
+
+#[test]
 fn a_pod_that_lacks_room_and_a_volume_is_woken_by_the_volume() {
     let mut urgent = sized("urgent", 4).priority(10);
     urgent["spec"]["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);

@@ -103,6 +103,40 @@ fn a_late_label_does_not_have_a_bound_pod_decided_again() {
     world.check();
 }
 
+/// A victim was on its way to a node when it was told to go, and the pod that made room by it lost its claim meanwhile.
+#[test]
+fn a_victim_without_a_node_leaves_its_room_to_whoever_can_use_it() {
+    let with_claim = |mut pod: Value, claim: &str| {
+        pod["spec"]["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]);
+        pod
+    };
+    let mut world = World::of([
+        node("n1"),
+        class("fast", "disk.example.com"),
+        local_class(),
+        volume("pv1", "local", 10).on("n1"),
+        claim("data", "fast", 5),
+        claim("own", "local", 5),
+        with_claim(sized("victim", 4), "data"),
+    ]);
+    // Nobody makes the victim's volume.
+    world.controller = false;
+    world.settle();
+    world.create([with_claim(sized("urgent", 4).priority(10), "own"), sized("lesser", 4)]);
+    world.settle_but_for_watches();
+    assert_eq!(evictions(&world).len(), 1);
+    assert_eq!(world.scheduler.nominated_node("default/urgent"), Some("n1"));
+    world.api.delete(CLAIM, "default/own");
+    world.late = vec![Kind::Pod];
+    world.settle();
+    world.advance(11);
+    world.late.clear();
+    world.settle();
+    world.advance(11);
+    assert_eq!(world.scheduler.nominated_node("default/urgent"), None);
+    world.assert_on("default/lesser", "n1");
+}
+
 fn alone(mut claim: Value) -> Value {
     claim["spec"]["accessModes"] = json!(["ReadWriteOncePod"]);
     claim
