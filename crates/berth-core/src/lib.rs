@@ -29,5 +29,6 @@ pub mod score;
 mod slots;
 pub mod symbols;
 pub mod trace;
+pub mod unseen;
 pub mod zone;
 pub mod zone_affinity;

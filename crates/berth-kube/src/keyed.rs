@@ -19,10 +19,13 @@ use crate::endpoint::{Health, PULSE};
 use crate::executor::{Answer, Executor, Outcome, Refused};
 use crate::inbox::{Inbox, Message};
 use crate::queue::{Failure, Queue};
+use crate::resource::Identified;
 use crate::watch::Change;
+use berth_core::api::ObjectMeta;
 use berth_core::backoff::Backoff;
 use berth_core::dispute::Disputes;
-use berth_core::effect::{Effect, Event, ObjectKey, Refusal, When};
+use berth_core::effect::{Effect, Event, Fact, ObjectKey, Refusal, When};
+use berth_core::unseen::Unseen;
 use jiff::Timestamp;
 use rustc_hash::FxHashMap;
 use std::future::Future;
@@ -60,7 +63,7 @@ pub enum Work<Report> {
 /// what is known already must return none: a component's own writes come back by its watches.
 pub trait Reconciler: Send + 'static {
     /// What watches bring: [`berth_core::api::Object`], or [`crate::resource::Whole`].
-    type Object: Send + 'static;
+    type Object: Identified;
     /// What a [`Job`] brings back beside the outcome of its effects.
     type Report: Send + 'static;
 
@@ -148,6 +151,8 @@ pub struct Keyed<R: Reconciler> {
     inbox: Inbox<R::Object>,
     /// Uids of objects that a watch saw go while effects on them were in flight: answers about them are older than that.
     ended: FxHashMap<ObjectKey, Box<str>>,
+    /// What answers told of, and no watch has shown yet.
+    unseen: Unseen,
     workers: JoinSet<Finished<R::Report>>,
     clock: Clock,
     /// Steps are being run; until no key is left, news is not waited for.
@@ -172,6 +177,7 @@ impl<R: Reconciler> Keyed<R> {
             disputes: Disputes::default(),
             inbox,
             ended: FxHashMap::default(),
+            unseen: Unseen::default(),
             workers: JoinSet::new(),
             clock: Clock::default().steady(),
             stepping: false,
@@ -264,6 +270,10 @@ impl<R: Reconciler> Keyed<R> {
         if self.queue.wait_for(&key, std::slice::from_ref(&key)) {
             return;
         }
+        if let Some(question) = self.unseen.question(&key) {
+            self.carry_out(key, vec![question]);
+            return;
+        }
         let now = self.now();
         match self.reconciler.step(&key, now) {
             Work::Effects(effects)
@@ -353,8 +363,20 @@ impl<R: Reconciler> Keyed<R> {
             begun,
         } = finished;
         self.queue.unlock(&touched);
-        self.disputes
-            .written(effects.get(..outcome.done).unwrap_or(&effects), self.now());
+        let done = effects.get(..outcome.done).unwrap_or(&effects);
+        self.disputes.written(done, self.now());
+        for confirmed in done {
+            if let Effect::Confirm(Fact::Gone { key, uid }) = confirmed
+                && self.reconciler.version(key).is_some()
+            {
+                let keys = self.remove(key, uid);
+                self.push(keys);
+            }
+        }
+        if self.unseen.question(&key).is_some() {
+            let refusal = outcome.refused.as_ref().map(|refused| &refused.refusal);
+            self.unseen.asked(&key, refusal);
+        }
         for gone in &outcome.gone {
             if self.reconciler.version(&gone.key).is_some() {
                 let keys = self.remove(&gone.key, &gone.uid);
@@ -367,9 +389,13 @@ impl<R: Reconciler> Keyed<R> {
             // What was read of it before it went is of no use any more.
             let mut gone = outcome.gone.iter();
             let ended = ended || gone.any(|gone| gone.key == answer.key && gone.uid == answer.uid);
-            if !ended && known.is_none_or(|known| known.uid == answer.uid) {
+            if !ended && known.as_ref().is_none_or(|known| known.uid == answer.uid) {
+                let is_new = known.is_none();
                 let keys = self.reconciler.answered(answer);
                 self.push(keys);
+                if is_new && self.reconciler.version(&answer.key).is_some() {
+                    self.unseen.answered(answer.key.clone(), &answer.uid);
+                }
             }
         }
         touched.iter().for_each(|key| drop(self.ended.remove(key)));
@@ -406,6 +432,7 @@ impl<R: Reconciler> Keyed<R> {
         if self.reconciler.version(key).is_some_and(another) {
             return Vec::new();
         }
+        self.unseen.settled(key);
         self.reconciler.remove(key)
     }
 
@@ -446,7 +473,14 @@ impl<R: Reconciler> Keyed<R> {
         let Message { resource, difference } = message;
         for change in difference.changes {
             let keys = match change {
-                Change::Applied(object) => self.reconciler.apply(object),
+                Change::Applied(object) => {
+                    // Nearly always there is nothing, and no key is needed.
+                    if !self.unseen.is_empty() {
+                        let ObjectMeta { namespace, name, .. } = object.identity();
+                        self.unseen.settled(&ObjectKey::new(resource.kind, namespace, name));
+                    }
+                    self.reconciler.apply(object)
+                }
                 Change::Removed {
                     name: (namespace, name),
                     uid,
@@ -463,6 +497,10 @@ impl<R: Reconciler> Keyed<R> {
             };
             // Echoes of our own writes give no keys: this is news.
             keys.into_iter().for_each(|key| self.queue.hurry(key));
+        }
+        if difference.relisted {
+            let unnamed = self.unseen.listed(resource.kind);
+            unnamed.into_iter().for_each(|key| self.queue.hurry(key));
         }
         if difference.relisted && self.inbox.listed(resource) {
             tracing::info!("all objects are known");

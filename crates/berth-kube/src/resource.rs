@@ -236,6 +236,24 @@ impl Watchable for Whole {
     }
 }
 
+/// An object that says which one it is.
+pub trait Identified: Send + 'static {
+    /// Its metadata: name and namespace at least.
+    fn identity(&self) -> &ObjectMeta;
+}
+
+impl Identified for Whole {
+    fn identity(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+}
+
+impl Identified for Object {
+    fn identity(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::Resource;

@@ -306,3 +306,28 @@ async fn an_object_that_went_before_its_answer_came_is_not_taken_for_there() {
     eventually("the copy is made again", copy).await;
     running.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_made_and_went_while_the_watch_was_cut_is_not_taken_for_there() {
+    let cluster = Cluster::new();
+    create_pair(&cluster, "c").await;
+    edit(&cluster, "c", &json!({"metadata": {"annotations": {"copy": "yes"}}})).await;
+    let gate = Gate::new(&cluster.server);
+    gate.decide(|asked| match asked.contains("watch=true") {
+        true => Verdict::Hang,
+        false => Verdict::Pass,
+    });
+    let running = start(&gate);
+    eventually("its step saw the copy", || async { running.steps_of("c") > 1 }).await;
+    cluster.remove(Kind::PersistentVolumeClaim, "default", "c-copy").await;
+    // The watch never brings the copy, nor that it went. It has to list again.
+    gate.decide(|asked| match asked.contains("watch=true") {
+        true => Verdict::Answer(StatusCode::GONE, "too old"),
+        false => Verdict::Pass,
+    });
+    sleep(Duration::from_secs(120)).await;
+    edit(&cluster, "c", &json!({"metadata": {"labels": {"other": "yes"}}})).await;
+    sleep(Duration::from_secs(120)).await;
+    assert_eq!(gate.asked("POST "), 2, "the copy is made again");
+    running.stop().await;
+}
