@@ -7,13 +7,9 @@ use crate::executor::{Executor, Outcome};
 use berth_core::backoff::Backoff;
 use berth_core::effect::{self, Refusal};
 use berth_scheduler::queue::PodKey;
-use berth_scheduler::scheduler::{Context, Effect, WriteId, WriteOutcome};
+use berth_scheduler::scheduler::{Context, Effect, MOST_TRIES, WriteId, WriteOutcome};
 use std::borrow::Cow;
 use tokio::time::Instant;
-
-/// How often it is tried to write what nobody waits for, such as why a pod waits. With the delays between, some seconds: who reads it
-/// can wait, and a pod whose server is away for longer is decided on again anyway.
-const MOST_TRIES: u32 = 5;
 
 /// What a worker brings back.
 #[derive(Debug)]
@@ -81,15 +77,15 @@ impl Worker {
         }
     }
 
-    /// Carries out an effect. The scheduler hears of writes that failed and decides again; nobody does so of the others, and a
-    /// promise that was lost would stay: those are tried again while the server is out of order.
+    /// Carries out an effect, and once more if nobody would hear that it was refused.
     async fn patiently(&self, effect: &Effect) -> Outcome {
         let lowered = self.lower(effect);
         let mut tries = 1;
         loop {
             let done = self.executor.carry_out(&lowered).await;
-            let is_passing = done.refused.as_ref().is_some_and(|refused| refused.outage);
-            if !is_passing || tries >= MOST_TRIES || matches!(effect, Effect::Write { .. }) {
+            let refused = done.refused.as_ref();
+            let again = refused.is_some_and(|refused| effect.is_sent_again(&refused.refusal));
+            if !again || tries >= MOST_TRIES {
                 return done;
             }
             tokio::time::sleep(jittered(Backoff::WATCH, tries)).await;

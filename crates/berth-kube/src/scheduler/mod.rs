@@ -27,7 +27,7 @@ use crate::inbox::Inbox;
 use crate::lease::LeaseOptions;
 use crate::recorder::Recorder;
 use berth_core::api::Kind;
-use berth_scheduler::scheduler::{DEFAULT_SEED, Settings};
+use berth_scheduler::scheduler::{DEFAULT_SEED, POD_FIELDS, Settings};
 use effects::Worker;
 use owner::Owner;
 use prometheus_client::registry::Registry;
@@ -83,9 +83,7 @@ impl Component for Options {
     const NAME: &'static str = "scheduler";
     const FIELD_MANAGER: &'static str = "berth-scheduler";
     const KINDS: &'static [Kind] = Kind::ALL;
-    // Pods that have run to their end take no room, and there may be many of them. One that ends counts as gone. Those that failed are
-    // seen: a node may have refused them.
-    const POD_FIELDS: Option<&'static str> = Some("status.phase!=Succeeded");
+    const POD_FIELDS: Option<&'static str> = Some(POD_FIELDS);
     type Owner = Owner;
 
     fn process(&self) -> &ProcessOptions {

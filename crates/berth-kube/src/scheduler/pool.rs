@@ -4,9 +4,7 @@
 //! "unschedulable" must not arrive after the pod was bound. Everything else goes out at once.
 
 use super::effects::{Finished, Worker};
-use berth_scheduler::queue::PodKey;
-use berth_scheduler::scheduler::{Effect, Write};
-use rustc_hash::FxHashMap;
+use berth_scheduler::scheduler::{Effect, Order};
 use std::collections::VecDeque;
 use tokio::task::{JoinError, JoinSet};
 
@@ -16,8 +14,7 @@ pub(super) struct Pool {
     workers: usize,
     waiting: VecDeque<Effect>,
     running: JoinSet<Finished>,
-    /// Pods with an ordered effect under way, and what comes after it.
-    ordered: FxHashMap<PodKey, VecDeque<Effect>>,
+    order: Order,
 }
 
 impl Pool {
@@ -27,7 +24,7 @@ impl Pool {
             workers: workers.max(1),
             waiting: VecDeque::new(),
             running: JoinSet::new(),
-            ordered: FxHashMap::default(),
+            order: Order::default(),
         }
     }
 
@@ -51,14 +48,10 @@ impl Pool {
         while self.running.len() < self.workers
             && let Some(effect) = self.waiting.pop_front()
         {
-            let order = order(&effect);
-            if let Some(key) = &order {
-                if let Some(after) = self.ordered.get_mut(key) {
-                    after.push_back(effect);
-                    continue;
-                }
-                self.ordered.insert(PodKey::clone(key), VecDeque::new());
-            }
+            let Some(effect) = self.order.admit(effect) else {
+                continue;
+            };
+            let order = effect.ordered_for().cloned();
             let worker = self.worker.clone();
             self.running.spawn(async move { worker.carry_out(effect, order).await });
         }
@@ -67,30 +60,12 @@ impl Pool {
     /// The next effect that was carried out; nothing if none is under way.
     pub(super) async fn next(&mut self) -> Option<Result<Finished, JoinError>> {
         let finished = self.running.join_next().await?;
-        if let Ok(Finished { order: Some(key), .. }) = &finished
-            && let Some(after) = self.ordered.remove(key)
-        {
+        if let Ok(Finished { order: Some(key), .. }) = &finished {
             // The first goes out next and takes the place that just became free; the others follow it.
-            for effect in after.into_iter().rev() {
+            for effect in self.order.done(key).into_iter().rev() {
                 self.waiting.push_front(effect);
             }
         }
         Some(finished)
-    }
-}
-
-/// The pod whose effects must keep their order, if this is one of them.
-fn order(effect: &Effect) -> Option<PodKey> {
-    match effect {
-        Effect::Condition { pod, .. } | Effect::Nominate { pod, .. } => Some(PodKey::clone(&pod.key)),
-        Effect::Write {
-            write: Write::BindPod { pod, .. } | Write::EvictPod { pod, .. },
-            ..
-        } => Some(PodKey::clone(&pod.key)),
-        Effect::Write {
-            write: Write::ReserveVolume { .. } | Write::SelectNode { .. },
-            ..
-        }
-        | Effect::Event { .. } => None,
     }
 }

@@ -18,12 +18,14 @@ mod lower;
 mod pods;
 mod preempting;
 mod refusals;
+mod sending;
 mod settings;
 mod sweep;
 mod watch;
 
 pub use effects::{Effect, FailedStage, Outcome, PodRef, Write, WriteId, WriteOutcome};
 pub use lower::Context;
+pub use sending::{MOST_TRIES, Order};
 pub use settings::Settings;
 
 use crate::cluster::Cluster;
@@ -47,6 +49,10 @@ use watch::NodeDigest;
 
 /// The name under which pods that name no scheduler are scheduled.
 pub const DEFAULT_SCHEDULER_NAME: &str = "default-scheduler";
+
+/// The pods that a scheduler watches, as a field selector. Pods that have run to their end take no room, and there may be many of them:
+/// one that ends counts as gone. Those that failed are seen: a node may have refused them.
+pub const POD_FIELDS: &str = "status.phase!=Succeeded";
 
 /// Where chance begins if nobody says otherwise: one for a live scheduler and for a simulation, so that both break ties alike.
 pub const DEFAULT_SEED: u64 = 1;
