@@ -223,7 +223,11 @@ impl Api {
             for (table, ticket) in self.work(&task) {
                 match ticket.durable().await {
                     Ok(event) => self.observe(&table, &event),
-                    Err(error) => tracing::error!(%error, "a collected change was not stored"),
+                    // The next change that is stored brings us back here.
+                    Err(error) => {
+                        tracing::debug!(%error, "a collected change was not stored");
+                        return self.collector.push(task);
+                    }
                 }
             }
         }

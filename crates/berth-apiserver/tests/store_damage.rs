@@ -89,34 +89,48 @@ fn damage_is_reported_and_never_silent() {
     assert!(reports > 20, "only {reports} reports");
 }
 
-/// Fails from some commit on, as a full disk does.
+/// Fails for some commits, as a full disk does until somebody makes room.
 struct FailingJournal {
     good: usize,
+    bad: usize,
 }
 
 impl Journal for FailingJournal {
     fn commit(&mut self, _: &[Record]) -> Result<(), JournalError> {
-        self.good = self
-            .good
-            .checked_sub(1)
-            .ok_or_else(|| JournalError("no space left on device".into()))?;
+        match (self.good, self.bad) {
+            (0, 0) => {}
+            (0, _) => {
+                self.bad -= 1;
+                return Err(JournalError("no space left on device".into()));
+            }
+            _ => self.good -= 1,
+        }
         Ok(())
     }
 }
 
 #[test]
-fn a_failed_journal_stops_writes_and_shows_nothing_of_them() {
-    let journal = Box::new(FailingJournal { good: 2 });
+fn writes_that_cannot_be_stored_are_refused_and_later_ones_go_through() {
+    let journal = Box::new(FailingJournal { good: 2, bad: 2 });
     let store = Store::with_journal(journal, Snapshot::default(), Limits::default()).unwrap();
     let put = |key: &str| store.put("pods", key, Expect::Absent, json!({"metadata": {"name": key}}));
     put("a").unwrap().wait().unwrap();
-    put("b").unwrap().wait().unwrap();
-    let error = put("c").unwrap().wait().unwrap_err();
-    assert!(error.to_string().contains("no space left"), "{error}");
-    assert_eq!(everything(&store).into_keys().collect::<Vec<_>>(), ["a", "b"]);
-    assert!(store.latest("pods", "c").is_none());
-    assert!(matches!(put("d"), Err(WriteError::Journal(_))));
-    assert!(store.failure().is_some());
+    let b = put("b").unwrap().wait().unwrap();
+    for key in ["c", "d"] {
+        let error = put(key).unwrap().wait().unwrap_err();
+        assert!(error.to_string().contains("no space left"), "{error}");
+        assert_eq!(everything(&store).into_keys().collect::<Vec<_>>(), ["a", "b"]);
+        assert!(store.latest("pods", key).is_none());
+        assert!(store.failure().is_some());
+    }
+    let c = put("c").unwrap().wait().unwrap();
+    assert!(
+        c.version() > b.version() + 2,
+        "versions of refused writes are not given again"
+    );
+    assert_eq!(everything(&store).into_keys().collect::<Vec<_>>(), ["a", "b", "c"]);
+    assert!(store.failure().is_none());
+    assert!(matches!(put("c"), Err(WriteError::Exists)));
 }
 
 #[test]

@@ -26,15 +26,16 @@ pub struct Snapshot {
     pub objects: Vec<(Arc<str>, Object)>,
 }
 
-/// A write could not be made durable. The store takes no further writes after it.
+/// A write could not be made durable, and nobody has seen it. Later ones can be: a disk that was full may have room again.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("the journal failed, and the store takes no more writes until it is opened anew: {0}")]
+#[error("the change was not stored: {0}")]
 pub struct JournalError(pub String);
 
 /// Keeps changes across a crash.
 ///
 /// A journal belongs to one thread. `commit` returns only when every record of the batch would survive the end of
-/// the process at that very moment; on an error none of them may ever show as half a batch.
+/// the process at that very moment; on an error none of them may ever show as half a batch. After an error the next `commit` starts
+/// from what was durable before the batch that failed.
 pub trait Journal: Send {
     /// Makes all records of the batch durable, in order, as one transaction.
     ///

@@ -90,9 +90,6 @@ pub enum WriteError {
     /// The object cannot be encoded.
     #[error(transparent)]
     Encode(#[from] DecodeError),
-    /// The journal has failed.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
 }
 
 /// Which part of a table to list.
@@ -260,7 +257,7 @@ impl Store {
         self.shared.lock().visible
     }
 
-    /// Whether the journal has failed, and how.
+    /// Whether changes cannot be stored at the moment, and why.
     pub fn failure(&self) -> Option<JournalError> {
         self.shared.lock().durable.failed.clone()
     }
@@ -290,7 +287,7 @@ impl Store {
     /// The write is done once the ticket says so.
     ///
     /// # Errors
-    /// If `expect` does not hold, or the journal has failed.
+    /// If `expect` does not hold.
     pub fn put(&self, table: &str, key: &str, expect: Expect, value: Value) -> Result<Ticket, WriteError> {
         let state = self.shared.lock();
         let previous = state.check(table, key, expect)?;
@@ -305,7 +302,7 @@ impl Store {
     /// Deletes an object. `last` is the state to show to watchers as its last one.
     ///
     /// # Errors
-    /// If the object is not at `version`, or the journal has failed.
+    /// If the object is not at `version`.
     pub fn delete(&self, table: &str, key: &str, version: u64, last: Value) -> Result<Ticket, WriteError> {
         let state = self.shared.lock();
         let previous = state
@@ -426,9 +423,6 @@ impl State {
     }
 
     fn check(&self, table: &str, key: &str, expect: Expect) -> Result<Option<Arc<Object>>, WriteError> {
-        if let Some(failed) = &self.durable.failed {
-            return Err(failed.clone().into());
-        }
         let latest = self.tables.get(table).and_then(|found| found.latest(key));
         match (expect, latest) {
             (Expect::Absent, None) => Ok(None),

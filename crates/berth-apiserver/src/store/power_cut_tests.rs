@@ -121,6 +121,10 @@ fn cut(log: &[Step], steps: usize, random: &mut Random) -> Vec<u8> {
     image
 }
 
+fn open(disk: Disk) -> Open {
+    Box::new(move || Ok(Builder::new().create_with_backend(disk.clone())?))
+}
+
 type State = BTreeMap<String, u64>;
 
 fn object(key: &str, version: u64) -> Arc<Object> {
@@ -173,7 +177,8 @@ fn what_was_durable_survives_a_power_cut_at_any_moment() {
     let disk = Disk::default();
     let database = Builder::new().create_with_backend(disk.clone()).unwrap();
     create_tables(&database).unwrap();
-    let (mut journal, _) = RedbJournal::load(database).unwrap();
+    drop(database);
+    let (mut journal, _) = RedbJournal::load(open(disk.clone())).unwrap();
     let (states, durable_at) = write_batches(&mut journal, &disk, &mut random);
     let log = disk.state.lock().unwrap().1.clone();
 
@@ -182,8 +187,7 @@ fn what_was_durable_survives_a_power_cut_at_any_moment() {
         let steps = durable_at[0] + random.below(log.len() - durable_at[0] + 1);
         let promised = durable_at.iter().rposition(|at| *at <= steps).unwrap();
         let image = cut(&log, steps, &mut random);
-        let database = Builder::new().create_with_backend(Disk::of(image)).unwrap();
-        let (_, snapshot) = RedbJournal::load(database).unwrap();
+        let (_, snapshot) = RedbJournal::load(open(Disk::of(image))).unwrap();
         let found: State = snapshot
             .objects
             .iter()

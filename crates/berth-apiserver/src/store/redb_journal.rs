@@ -15,7 +15,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::journal::{Journal, JournalError, Record, Snapshot};
 use super::object::{DecodeError, Object};
-use super::table::EventKind;
+use super::table::{Event, EventKind};
 use crate::private_file;
 
 const OBJECTS: TableDefinition<'_, (&str, &str), &[u8]> = TableDefinition::new("objects");
@@ -128,10 +128,20 @@ impl Digest {
     }
 }
 
+/// Opens the file.
+type Open = Box<dyn Fn() -> Result<Database, FileError> + Send>;
+
 /// A journal in one redb file.
+///
+/// redb takes nothing more after an I/O error, such as a full disk, until its file is opened anew; that is done before the next
+/// batch. The batch that failed was refused, and yet may be in the file: then the next one takes it back.
 pub struct RedbJournal {
-    database: Database,
+    open: Open,
+    /// `None` after a failure.
+    database: Option<Database>,
     digest: Digest,
+    /// Batches that failed, of which the file may hold one.
+    doubtful: Vec<Vec<Record>>,
 }
 
 impl std::fmt::Debug for RedbJournal {
@@ -179,13 +189,15 @@ impl RedbJournal {
             initialise(path)?;
         }
         private_file::restrict(path)?;
-        Self::load(Database::open(path)?)
+        let path = path.to_owned();
+        Self::load(Box::new(move || Ok(Database::open(&path)?)))
     }
 
-    fn load(database: Database) -> Result<(Self, Snapshot), FileError> {
+    fn load(open: Open) -> Result<(Self, Snapshot), FileError> {
+        let database = open()?;
         let transaction = database.begin_read()?;
         let state = transaction.open_table(STATE)?;
-        let number = |name: &str| state.get(name).map(|found| found.map_or(0, |value| value.value()));
+        let number = |name: &str| number(&state, name);
         let format = number("format")?;
         if format != FORMAT {
             return Err(FileError::Format(format));
@@ -226,12 +238,56 @@ impl RedbJournal {
         }
         drop(state);
         drop(transaction);
-        Ok((Self { database, digest }, snapshot))
+        let journal = Self {
+            open,
+            database: Some(database),
+            digest,
+            doubtful: Vec::new(),
+        };
+        Ok((journal, snapshot))
     }
 
-    fn write(&self, batch: &[Record]) -> Result<Digest, FileError> {
-        let mut digest = self.digest;
-        let mut transaction = self.database.begin_write()?;
+    /// Opens the file again, and finds out which of the batches that failed it holds.
+    fn reopen(&mut self) -> Result<Database, FileError> {
+        let database = (self.open)()?;
+        let transaction = database.begin_read()?;
+        let state = transaction.open_table(STATE)?;
+        let version = number(&state, "version")?;
+        self.digest = Digest {
+            records: number(&state, "records")?,
+            sum: number(&state, "digest")?,
+        };
+        let holds = |batch: &Vec<Record>| batch.last().is_some_and(|last| last.event.version() == version);
+        self.doubtful.retain(holds);
+        drop(state);
+        drop(transaction);
+        Ok(database)
+    }
+
+    /// Makes a batch durable, and takes back what the file holds of one that was refused.
+    fn commit_from_durable(&mut self, batch: &[Record]) -> Result<(), FileError> {
+        let database = match self.database.take() {
+            Some(database) => database,
+            None => self.reopen()?,
+        };
+        let undone = self.doubtful.iter().flatten().rev().map(inverse);
+        let records: Vec<Record> = undone.chain(batch.iter().cloned()).collect();
+        match Self::write(&database, self.digest, &records) {
+            Ok(digest) => {
+                self.digest = digest;
+                self.doubtful.clear();
+                self.database = Some(database);
+                Ok(())
+            }
+            Err(error) => {
+                self.doubtful.push(batch.to_vec());
+                Err(error)
+            }
+        }
+    }
+
+    fn write(database: &Database, mut digest: Digest, batch: &[Record]) -> Result<Digest, FileError> {
+        let mut transaction = database.begin_write()?;
         transaction.set_durability(Durability::Immediate)?;
         {
             let mut objects = transaction.open_table(OBJECTS)?;
@@ -266,11 +322,41 @@ impl RedbJournal {
 
 impl Journal for RedbJournal {
     fn commit(&mut self, batch: &[Record]) -> Result<(), JournalError> {
-        let outcome = catch_unwind(AssertUnwindSafe(|| self.write(batch)))
-            .unwrap_or_else(|panic| Err(FileError::Panic(panic_text(panic.as_ref()))));
-        self.digest = outcome.map_err(|error| JournalError(error.to_string()))?;
-        Ok(())
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.commit_from_durable(batch)));
+        let outcome = outcome.unwrap_or_else(|panic| {
+            self.doubtful.push(batch.to_vec());
+            Err(FileError::Panic(panic_text(panic.as_ref())))
+        });
+        outcome.map_err(|error| JournalError(error.to_string()))
     }
+}
+
+/// The change that takes another one back.
+fn inverse(record: &Record) -> Record {
+    let event = &record.event;
+    let undo = match (&event.previous, event.kind) {
+        (Some(previous), kind) => Event {
+            kind: match kind {
+                EventKind::Deleted => EventKind::Added,
+                EventKind::Added | EventKind::Modified => EventKind::Modified,
+            },
+            object: previous.clone(),
+            previous: (kind != EventKind::Deleted).then(|| event.object.clone()),
+        },
+        (None, _) => Event {
+            kind: EventKind::Deleted,
+            object: event.object.clone(),
+            previous: Some(event.object.clone()),
+        },
+    };
+    Record {
+        table: record.table.clone(),
+        event: std::sync::Arc::new(undo),
+    }
+}
+
+fn number(state: &impl ReadableTable<&'static str, u64>, name: &str) -> Result<u64, redb::StorageError> {
+    Ok(state.get(name)?.map_or(0, |value| value.value()))
 }
 
 /// Makes an empty file beside the real name and moves it there, so that a crash leaves a whole file or none.
@@ -331,6 +417,9 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
         .to_owned()
 }
 
+#[cfg(test)]
+#[path = "full_disk_tests.rs"]
+mod full_disk_tests;
 #[cfg(test)]
 #[path = "power_cut_tests.rs"]
 mod power_cut_tests;

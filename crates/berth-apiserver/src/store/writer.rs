@@ -16,18 +16,43 @@ const BATCH_RECORDS: usize = 1024;
 /// How far the journal has come.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Durable {
-    /// Every change up to this version is durable.
+    /// Every change up to this version is durable, but for those that were refused.
     pub(super) version: u64,
-    /// Why no later change will be.
+    /// Why the last commit failed, if it did.
     pub(super) failed: Option<JournalError>,
+    /// Changes that never will be durable: one entry for each time that commits failed in a row.
+    refused: Vec<Refused>,
+}
+
+/// Changes from a version to another, both included, that could not be made durable.
+#[derive(Debug, Clone)]
+struct Refused {
+    from: u64,
+    to: u64,
+    error: JournalError,
 }
 
 impl Durable {
     fn verdict(&self, version: u64) -> Option<Result<(), JournalError>> {
-        if self.version >= version {
-            return Some(Ok(()));
+        let refused = self.refused.iter().rev();
+        let mut refused = refused.skip_while(|refused| refused.from > version);
+        match refused.next().filter(|refused| version <= refused.to) {
+            Some(refused) => Some(Err(refused.error.clone())),
+            None => (version <= self.version).then_some(Ok(())),
         }
-        self.failed.clone().map(Err)
+    }
+
+    /// Refuses every change after those that are durable, up to a version.
+    fn refuse(&mut self, to: u64, error: JournalError) {
+        self.failed = Some(error.clone());
+        match self.refused.last_mut().filter(|last| self.version < last.from) {
+            Some(last) => last.to = to,
+            None => self.refused.push(Refused {
+                from: self.version + 1,
+                to,
+                error,
+            }),
+        }
     }
 }
 
@@ -62,7 +87,7 @@ impl Ticket {
     /// Blocks until the write is durable.
     ///
     /// # Errors
-    /// If the journal failed; the write may then be lost.
+    /// If the journal failed. Nobody has seen the write then, nor will.
     pub fn wait(self) -> Result<Arc<Event>, JournalError> {
         if let Some(shared) = self.shared {
             let mut state = shared.lock();
@@ -80,7 +105,7 @@ impl Ticket {
     /// Waits until the write is durable. Dropping the future does not undo the write.
     ///
     /// # Errors
-    /// If the journal failed; the write may then be lost.
+    /// If the journal failed. Nobody has seen the write then, nor will.
     pub async fn durable(self) -> Result<Arc<Event>, JournalError> {
         if let Some(shared) = &self.shared {
             let mut progress = shared.progress.subscribe();
@@ -147,18 +172,24 @@ fn commit_next(shared: &Shared, journal: &mut dyn Journal) -> bool {
                 state.durable.version = record.event.version();
                 state.publish(record, &shared.limits);
             }
+            if state.durable.failed.take().is_some() {
+                tracing::info!("changes are stored again");
+            }
         }
         Err(error) => fail(&mut state, error),
     }
     shared.progress.send_replace(state.durable.clone());
     shared.settled.notify_all();
-    state.durable.failed.is_none()
+    true
 }
 
-/// Nothing that was staged can be kept: later changes were checked against the ones that failed.
+/// Nothing that was staged can be kept: later changes were checked against the ones that failed. Whoever writes next starts from
+/// what is durable.
 fn fail(state: &mut State, error: JournalError) {
-    tracing::error!(%error, "the journal failed");
+    if state.durable.failed.is_none() {
+        tracing::error!(%error, "changes cannot be stored: every write is refused until this is mended");
+    }
     state.queue.clear();
     state.tables.values_mut().for_each(super::table::Table::forget_staged);
-    state.durable.failed = Some(error);
+    state.durable.refuse(state.assigned, error);
 }

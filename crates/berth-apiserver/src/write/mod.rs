@@ -239,7 +239,7 @@ impl<'a> Change<'a> {
             WriteError::Exists => ApiError::already_exists(resource, &self.name),
             WriteError::NotFound => self.not_found(),
             WriteError::Conflict { .. } => ApiError::modified(resource, &self.name),
-            WriteError::Encode(_) | WriteError::Journal(_) => ApiError::internal(error.to_string()),
+            WriteError::Encode(_) => ApiError::internal(error.to_string()),
         }
     }
 
