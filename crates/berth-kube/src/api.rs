@@ -126,6 +126,17 @@ impl ApiError {
         }
     }
 
+    /// The namespace is being deleted and takes nothing new.
+    #[must_use]
+    pub fn is_namespace_terminating(&self) -> bool {
+        match self {
+            Self::Refused { about: Some(about), .. } if self.is_forbidden() => {
+                about.causes.iter().any(|cause| cause.reason == "NamespaceTerminating")
+            }
+            _ => false,
+        }
+    }
+
     /// Whether it is the object itself that is not there.
     pub(crate) fn is_without(&self, resource: Resource, name: &str) -> bool {
         let about = match self {
@@ -141,6 +152,7 @@ impl ApiError {
     pub fn is_outage(&self) -> bool {
         match self {
             Self::Transport { .. } | Self::TimedOut { .. } => true,
+            Self::Refused { .. } if self.is_namespace_terminating() => false,
             Self::Refused { code, .. } => matches!(code, 401 | 403 | 429) || *code >= 500,
             Self::NotLeading { .. } | Self::Malformed { .. } => false,
         }
@@ -235,6 +247,16 @@ pub struct StatusDetails {
     pub name: String,
     /// Its kind, as the plural that stands in paths.
     pub kind: String,
+    /// Why, in words that do not change.
+    pub causes: Vec<StatusCause>,
+}
+
+/// One reason of a refusal.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct StatusCause {
+    /// The reason.
+    pub reason: String,
 }
 
 impl Status {

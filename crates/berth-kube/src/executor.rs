@@ -58,6 +58,8 @@ pub struct Refused {
     pub refusal: Refusal,
     /// The API server is away or out of order: others fail the same way now, and go through when it is back.
     pub outage: bool,
+    /// The namespace of the object is being deleted and takes nothing new: there is nothing to do about it.
+    pub namespace_ends: bool,
 }
 
 /// How a list of effects went.
@@ -205,14 +207,7 @@ impl Run<'_> {
             }
             Fact::ClaimUnused { claim } => !self.is_used(claim).await?,
         };
-        if holds {
-            Ok(())
-        } else {
-            Err(Refused {
-                refusal: Refusal::Stale,
-                outage: false,
-            })
-        }
+        if holds { Ok(()) } else { Err(certain(Refusal::Stale)) }
     }
 
     /// Whether a pod keeps the claim from going, as the API server knows it now.
@@ -501,7 +496,11 @@ fn resource_of(key: &ObjectKey) -> Result<Resource, Refused> {
 }
 
 fn certain(refusal: Refusal) -> Refused {
-    Refused { refusal, outage: false }
+    Refused {
+        refusal,
+        outage: false,
+        namespace_ends: false,
+    }
 }
 
 fn refused(key: &ObjectKey, resource: Resource, error: &ApiError) -> Refused {
@@ -519,6 +518,7 @@ fn refused(key: &ObjectKey, resource: Resource, error: &ApiError) -> Refused {
     Refused {
         refusal,
         outage: error.is_outage(),
+        namespace_ends: error.is_namespace_terminating(),
     }
 }
 

@@ -439,12 +439,15 @@ impl<R: Reconciler> Keyed<R> {
     /// Takes down when a key comes back.
     fn settle(&mut self, key: ObjectKey, again: Vec<(ObjectKey, When)>, refused: Option<Refused>) {
         let now = Instant::now();
-        let mut failure = refused.map(|Refused { refusal, outage }| {
-            // What others changed or made meanwhile is all in a day's work.
-            if matches!(refusal, Refusal::Invalid { .. } | Refusal::Unavailable { .. }) {
-                tracing::warn!(%key, error = %refusal, "effects were refused, trying again");
+        let mut failure = refused.map(|refused| {
+            let error = &refused.refusal;
+            // What others changed or made meanwhile is all in a day's work, and so is a namespace that goes.
+            if refused.namespace_ends {
+                tracing::debug!(%key, %error, "the namespace takes nothing new");
+            } else if matches!(error, Refusal::Invalid { .. } | Refusal::Unavailable { .. }) {
+                tracing::warn!(%key, %error, "effects were refused, trying again");
             }
-            if outage { Failure::Outage } else { Failure::Own }
+            if refused.outage { Failure::Outage } else { Failure::Own }
         });
         for (other, when) in again {
             match when {
