@@ -286,9 +286,10 @@ pub struct BenchSimulateArgs {
 /// Arguments of `berth up`.
 #[derive(Args, Debug)]
 pub struct UpArgs {
-    /// Address to listen on. Port 0 picks a free port.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
-    pub listen: SocketAddr,
+    /// Address to listen on. Port 0 picks a free port. Defaults to 127.0.0.1 with a free port, or with the port of the last
+    /// run if --data-dir has one.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Option<SocketAddr>,
     /// Bearer token for clients. Generated if omitted. Visible in the process list: prefer --token-file or the
     /// environment variable BERTH_TOKEN.
     #[arg(long, value_name = "TOKEN", conflicts_with = "token_file")]

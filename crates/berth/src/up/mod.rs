@@ -4,6 +4,7 @@
 //! through a client without a socket, the workload controllers and node agents, and a line on standard output for
 //! each event. Whatever part ends first ends the rest.
 
+mod address;
 mod components;
 mod csi;
 mod kubeconfig;
@@ -18,6 +19,7 @@ pub use load::LoadError;
 use crate::cli::{AdmissionPlugin, UpArgs};
 use crate::input::{NoProgress, Source, read_all_values};
 use crate::terminal::Color;
+use address::Listening;
 use anyhow::Context;
 use berth_apiserver::{Authority, Server, Tls};
 use berth_cluster::names;
@@ -108,7 +110,7 @@ async fn run(
     color: Color,
 ) -> anyhow::Result<()> {
     let token = token(args)?;
-    Server::may_listen(args.listen, token.is_some())?;
+    Server::may_listen(args.listen.unwrap_or(address::ANY_PORT), token.is_some())?;
     let left_out = |plugin| args.disable_admission_plugins.contains(&plugin);
     let mut builder = Server::builder()
         .service_accounts(true)
@@ -120,18 +122,21 @@ async fn run(
         builder = builder.token(token);
     }
     let server = Arc::new(builder.build().context("cannot start the API server")?);
-    let listener = TcpListener::bind(args.listen)
-        .await
-        .with_context(|| format!("cannot listen on {}", args.listen))?;
-    let address = listener.local_addr().context("the listener has no address")?;
+    let Listening {
+        listener,
+        address,
+        note,
+    } = address::listen(args.listen, args.data_dir.as_deref()).await?;
     let tls = tls(args, address.ip())?;
     let kubeconfig = Kubeconfig::write(args, &server.kubeconfig(&tls, reachable(address)))?;
-    let cancel = CancellationToken::new();
-    let mut parts = Parts::new();
-    serve(&server, listener, tls, &cancel, &mut parts);
+    // The server ends after those that watch it.
+    let (cancel, unserved) = (CancellationToken::new(), CancellationToken::new());
+    let (mut parts, mut serving) = (Parts::new(), Parts::new());
+    serve(&server, listener, tls, &unserved, &mut serving);
     let client = Client::new(server.service(), "default");
     let begin = Timestamp::now();
-    let started = load::load(&server, &chosen, objects, &args.shape()).await?;
+    let mut started = load::load(&server, &chosen, objects, &args.shape()).await?;
+    started.notes.extend(note);
     greet(color, &chosen, address, &kubeconfig, &started, args.filename.is_empty())?;
     tell::start(&client, begin, color, &cancel, &mut parts);
     let how = How {
@@ -145,12 +150,15 @@ async fn run(
     let result = tokio::select! {
         () = crate::component::interrupted() => Ok(()),
         Some(ended) = parts.join_next() => ended.unwrap_or_else(|error| Err(error.into())),
+        Some(ended) = serving.join_next() => ended.unwrap_or_else(|error| Err(error.into())),
     };
     writeln!(color.stdout(), "stopping")?;
-    cancel.cancel();
-    while let Some(ended) = parts.join_next().await {
-        if let Ok(Err(error)) = ended {
-            tracing::debug!(%error, "a part ended badly");
+    for (mut ending, token) in [(parts, cancel), (serving, unserved)] {
+        token.cancel();
+        while let Some(ended) = ending.join_next().await {
+            if let Ok(Err(error)) = ended {
+                tracing::debug!(%error, "a part ended badly");
+            }
         }
     }
     server.shutdown();
@@ -212,7 +220,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// Serves until the other parts have stopped writing.
+/// Serves until it is told to stop.
 fn serve(server: &Arc<Server>, listener: TcpListener, tls: Tls, cancel: &CancellationToken, parts: &mut Parts) {
     let (server, cancel) = (Arc::clone(server), cancel.clone());
     parts.spawn(async move {
