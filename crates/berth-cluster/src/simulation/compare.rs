@@ -3,7 +3,7 @@
 
 use super::fit::{Usage, ZoneOutcome};
 use super::outcome::{EventOutcome, Outcome};
-use super::steps::{ClaimChanges, PodChanges, claim_changes, pod_changes};
+use super::playback::{ClaimChanges, PodChanges, claim_changes, pod_changes};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -5,8 +5,8 @@
 //! claim that pods on two nodes share counts on both, and once in their zone. A claim that no pod uses counts overall
 //! only. A free volume counts for a node or zone if it can be used nowhere else.
 
+use super::location::{rack_of, zone_of};
 use super::outcome::{ClaimOutcome, PodOutcome, VolumeOutcome};
-use super::place::{rack_of, zone_of};
 use crate::status;
 use crate::{View, field};
 use berth_scheduler::cluster::Cluster;

@@ -12,27 +12,27 @@
 //! ```
 
 mod agents;
-mod announce;
 mod compare;
 mod drain;
 mod fill;
 mod fit;
+mod limits;
+mod location;
 mod missing;
 mod outcome;
 mod patience;
-mod place;
-mod placing;
+mod playback;
 pub mod scenario;
-mod steps;
+mod scheduler;
 mod volumes;
 
 pub use compare::{Difference, Room, ZoneChange};
 pub use fit::{Fit, NodeOutcome, Usage, ZoneOutcome};
+pub use location::VolumePlace;
 pub use outcome::{
     ClaimOutcome, EventOutcome, Outcome, PendingOutcome, PodOutcome, RefusedNodes, Summary, VolumeOutcome,
 };
-pub use place::VolumePlace;
-pub use steps::{BoundClaim, ClaimChanges, Moved, Placed, PodChanges, StepOutcome, StepSummary, Waiting};
+pub use playback::{BoundClaim, ClaimChanges, Moved, Placed, PodChanges, StepOutcome, StepSummary, Waiting};
 
 use crate::drivers::Drivers;
 use crate::executor::Carried;

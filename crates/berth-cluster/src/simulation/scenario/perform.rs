@@ -5,7 +5,7 @@ use crate::check;
 use crate::names::AGENT_MODE;
 use crate::simulation::Simulation;
 use crate::simulation::drain::Drains;
-use crate::simulation::place::zone_of;
+use crate::simulation::location::zone_of;
 use crate::{View, field, key_for, key_of, step};
 use berth_core::api::Kind;
 use berth_core::effect::{Effect, Guard, Merge, Patch, Target};
