@@ -3,13 +3,15 @@
 //! One function says what the status of a budget should be. Who evicts reads `disruptionsAllowed` there and counts it
 //! down, so that two evictions at one moment do not both get the last one.
 
+pub use berth_kinds::eviction::covers;
+
 use super::field;
 use super::objects::View;
-use super::status::{self, Status};
+use super::status::{self, Condition, Status};
 use super::workloads::{Selector, is_over};
 use berth_core::effect::Effect;
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
 /// What to write into the status of a budget; `None` if it is as it should be.
@@ -21,7 +23,10 @@ pub fn step(view: &dyn View, budget: &Value, now: Timestamp) -> Option<Effect> {
         .of_kind("Pod")
         .filter(|pod| field::namespace(pod) == namespace && selector.selects(pod) && !is_over(pod))
         .collect();
-    let is_healthy = |pod: &&&Value| status::holds(pod, "Ready") && !field::is_deleting(pod);
+    let disrupted = still_disrupted(budget, &pods);
+    let is_healthy = |pod: &&&Value| {
+        status::holds(pod, "Ready") && !field::is_deleting(pod) && !disrupted.contains_key(field::name(pod))
+    };
     let healthy = i64::try_from(pods.iter().filter(is_healthy).count()).unwrap_or(i64::MAX);
     let expected = expected_pods(view, &pods);
     let desired = desired_healthy(budget, expected);
@@ -35,15 +40,35 @@ pub fn step(view: &dyn View, budget: &Value, now: Timestamp) -> Option<Effect> {
     ] {
         status.set(name, count);
     }
+    match disrupted.is_empty() {
+        true => status.unset("disruptedPods"),
+        false => status.set("disruptedPods", disrupted),
+    }
+    status.condition(Condition {
+        name: "DisruptionAllowed",
+        holds: allowed > 0,
+        reason: if allowed > 0 {
+            "SufficientPods"
+        } else {
+            "InsufficientPods"
+        },
+        message: "",
+    });
     status.observe();
     status.effect()
 }
 
-/// Whether a budget is about a pod. A selector that is not there selects nothing; an empty one every pod of the
-/// namespace.
-#[must_use]
-pub fn covers(budget: &Value, pod: &Value) -> bool {
-    field::namespace(budget) == field::namespace(pod) && Selector::of(budget).selects(pod)
+/// The pods that were evicted and have not begun to go. What is to be seen of the others says enough.
+fn still_disrupted(budget: &Value, pods: &[&Value]) -> Map<String, Value> {
+    let mut disrupted = budget["status"]["disruptedPods"]
+        .as_object()
+        .cloned()
+        .unwrap_or_default();
+    disrupted.retain(|name, _| {
+        let mut pods = pods.iter();
+        pods.any(|pod| field::name(pod) == name && !field::is_deleting(pod))
+    });
+    disrupted
 }
 
 /// How many pods there should be: what their controllers want, and one for each pod without a controller.
@@ -118,6 +143,39 @@ mod tests {
             Some(Effect::Patch(patch)) => patch.body["status"]["disruptionsAllowed"].as_i64().unwrap(),
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn a_pod_that_goes_is_no_longer_noted_as_disrupted() {
+        let mut budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"name": "db", "namespace": "default"},
+            "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "db"}}},
+            "status": {"disruptedPods": {"a": "1970-01-01T00:00:00Z", "gone": "1970-01-01T00:00:00Z"}}});
+        let status = |budget: &Value, pods: Vec<Value>| {
+            let view: Objects = pods.into_iter().collect();
+            match step(&view, budget, Timestamp::UNIX_EPOCH) {
+                Some(Effect::Patch(patch)) => patch.body["status"].clone(),
+                other => panic!("{other:?}"),
+            }
+        };
+        let found = status(&budget, vec![pod("a", true), pod("b", true)]);
+        assert_eq!(found["disruptedPods"]["gone"], Value::Null);
+        assert_eq!(
+            (&found["currentHealthy"], &found["disruptionsAllowed"]),
+            (&json!(1), &json!(0))
+        );
+        assert_eq!(found["conditions"][0]["reason"], "InsufficientPods");
+        field::set(
+            &mut budget,
+            &["status", "disruptedPods"],
+            json!({"gone": "1970-01-01T00:00:00Z"}),
+        );
+        let found = status(&budget, vec![pod("a", true), pod("b", true)]);
+        assert_eq!(found["disruptedPods"], Value::Null);
+        assert_eq!(
+            (&found["disruptionsAllowed"], &found["conditions"][0]["status"]),
+            (&json!(1), &json!("True"))
+        );
     }
 
     #[test]

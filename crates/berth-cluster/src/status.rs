@@ -48,10 +48,15 @@ impl<'a> Status<'a> {
         field::set(&mut self.status, &[name], value.into());
     }
 
+    /// Leaves a field out.
+    pub(crate) fn unset(&mut self, name: &str) {
+        field::unset(&mut self.status, &[name]);
+    }
+
     /// Sets a count that Kubernetes leaves out when it is zero.
     pub(crate) fn count(&mut self, name: &str, count: i64) {
         if count == 0 {
-            field::unset(&mut self.status, &[name]);
+            self.unset(name);
         } else {
             self.set(name, count);
         }

@@ -12,6 +12,7 @@ pub mod age;
 pub mod columns;
 pub mod deletion;
 pub mod error;
+pub mod eviction;
 mod fields;
 mod go_form;
 mod kind;

@@ -6,8 +6,9 @@ use super::{Change, DeleteOptions, Outcome};
 use crate::clock;
 use crate::error::{ApiError, FieldError};
 use crate::meta;
-use crate::selector::{self, LabelSelector};
+use crate::selector;
 use crate::store::PageQuery;
+use berth_kinds::eviction::{self, Refused};
 use berth_kinds::kinds::pod;
 
 const BUDGETS: &str = "poddisruptionbudgets.policy";
@@ -62,11 +63,9 @@ impl Change<'_> {
     pub(crate) fn evict(&mut self, eviction: &Value) -> Result<Outcome, ApiError> {
         let (_, pod) = self.current().ok_or_else(|| self.not_found())?;
         let options = DeleteOptions::parse(&eviction["deleteOptions"], &Default::default())?;
-        let phase = meta::text(&pod, &["status", "phase"]);
-        let is_guarded = !matches!(phase, "Pending" | "Succeeded" | "Failed") && !meta::is_deleting(&pod);
         let dry_run = options.dry_run || self.dry_run;
         self.subresource = String::new();
-        if is_guarded {
+        if eviction::is_guarded(&pod) {
             self.take_from_budgets(&pod, dry_run)?;
             self.mark_disrupted(dry_run)?;
         }
@@ -93,30 +92,20 @@ impl Change<'_> {
             .store
             .list(BUDGETS, &query)
             .map_err(|e| ApiError::internal(e.to_string()))?;
-        let matching: Vec<_> = page
-            .objects
-            .iter()
-            .filter(|budget| covers(&budget.value(), pod))
-            .collect();
-        let budget = match matching.as_slice() {
-            [] => return Ok(()),
-            [budget] => *budget,
-            _ => {
-                return Err(ApiError::internal(
-                    "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
-                ));
-            }
-        };
-        if may_go_unready(&budget.value(), pod) {
+        let budgets: Vec<_> = page.objects.iter().map(|budget| budget.value()).collect();
+        let guard = eviction::guard(pod, &budgets).map_err(refused)?;
+        let Some(budget) = guard else {
             return Ok(());
-        }
+        };
         let Some(served) = self.api.types().by_kind("policy/v1", "PodDisruptionBudget").cloned() else {
             return Ok(());
         };
-        let mut change = Change::internal(self.api, served, budget.namespace(), budget.name());
+        let mut change = Change::internal(self.api, served, meta::namespace(budget), meta::name(budget));
         change.subresource = "status".into();
         change.dry_run = dry_run;
-        change.change(true, |budget| disrupted(budget, &self.name, &clock::rfc3339(self.now)))?;
+        change.change(true, |budget| {
+            eviction::disrupted(budget, &self.name, &clock::rfc3339(self.now)).map_err(refused)
+        })?;
         Ok(())
     }
 
@@ -206,48 +195,24 @@ fn with_condition(object: &Value, condition: Value) -> Value {
     new
 }
 
-fn covers(budget: &Value, pod: &Value) -> bool {
-    let selector = &budget["spec"]["selector"];
-    !selector.is_null() && LabelSelector::from_object(selector).is_ok_and(|selector| selector.matches(pod))
-}
-
-/// A pod that is not ready does not count among the healthy ones that the budget is about: it may go as long as there are
-/// enough of those, or always if the budget says so.
-fn may_go_unready(budget: &Value, pod: &Value) -> bool {
-    let is_ready = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
-    if meta::items(pod, &["status", "conditions"]).iter().any(is_ready) {
-        return false;
-    }
-    let count = |key: &str| budget["status"][key].as_i64().unwrap_or(0);
-    let is_healthy = count("desiredHealthy") > 0 && count("currentHealthy") >= count("desiredHealthy");
-    is_healthy || meta::text(budget, &["spec", "unhealthyPodEvictionPolicy"]) == "AlwaysAllow"
-}
-
-fn disrupted(budget: &Value, pod: &str, time: &str) -> Result<Value, ApiError> {
+fn refused(refused: Refused) -> ApiError {
     let message = "Cannot evict pod as it would violate the pod's disruption budget.";
-    let name = meta::name(budget);
-    let status = |key: &str| budget["status"][key].as_i64().unwrap_or(0);
-    let generation = budget["metadata"]["generation"].as_i64().unwrap_or(0);
-    if status("observedGeneration") < generation {
-        let cause = format!("The disruption budget {name} is still being processed by the server.");
-        return Err(ApiError::disruption_budget(message, &cause).with_retry_after(10));
+    match refused {
+        Refused::SeveralBudgets => ApiError::internal(
+            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+        ),
+        Refused::Processing { budget } => {
+            let cause = format!("The disruption budget {budget} is still being processed by the server.");
+            ApiError::disruption_budget(message, &cause).with_retry_after(10)
+        }
+        Refused::Exhausted {
+            budget,
+            desired,
+            healthy,
+        } => {
+            let cause =
+                format!("The disruption budget {budget} needs {desired} healthy pods and has {healthy} currently");
+            ApiError::disruption_budget(message, &cause)
+        }
     }
-    let allowed = status("disruptionsAllowed");
-    if allowed <= 0 {
-        let cause = format!(
-            "The disruption budget {name} needs {} healthy pods and has {} currently",
-            status("desiredHealthy"),
-            status("currentHealthy")
-        );
-        return Err(ApiError::disruption_budget(message, &cause));
-    }
-    let mut new = budget.clone();
-    meta::set(&mut new, &["status", "disruptionsAllowed"], (allowed - 1).into());
-    meta::set(&mut new, &["status", "disruptedPods", pod], time.into());
-    if allowed > 1 {
-        return Ok(new);
-    }
-    let condition = json!({"type": "DisruptionAllowed", "status": "False", "observedGeneration": generation,
-        "lastTransitionTime": time, "reason": "InsufficientPods", "message": ""});
-    Ok(with_condition(&new, condition))
 }

@@ -2,8 +2,9 @@
 //! none is left.
 
 use super::Simulation;
-use crate::{Objects, View, disruption, field, key_of, step};
+use crate::{Objects, View, field, key_of, step};
 use berth_core::effect::{Effect, Guard, Merge, ObjectKey, Patch, Target};
+use berth_kinds::eviction;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -61,7 +62,7 @@ impl Drains {
             let Some((disable_eviction, pod)) = self.nodes.get(&node).copied().zip(view.find(&key)) else {
                 continue;
             };
-            match evict(view, pod, disable_eviction) {
+            match evict(view, pod, disable_eviction, now) {
                 Some(effects) => {
                     self.round = Some(round);
                     return Some(effects);
@@ -86,24 +87,20 @@ impl Drains {
     }
 }
 
-/// Deletes a pod and spends a disruption of every budget that covers it. `None` if one of them allows none.
-fn evict(view: &dyn View, pod: &Value, disable_eviction: bool) -> Option<Vec<Effect>> {
+/// Deletes a pod and takes the disruption from its budget. `None` if that is refused.
+fn evict(view: &dyn View, pod: &Value, disable_eviction: bool, now: Timestamp) -> Option<Vec<Effect>> {
     if disable_eviction {
         return Some(vec![step::delete(pod)]);
     }
     let mut effects = Vec::new();
-    let budgets = view.of_kind("PodDisruptionBudget");
-    for budget in budgets.filter(|budget| disruption::covers(budget, pod)) {
-        let allowed = field::count(budget, "/status/disruptionsAllowed").unwrap_or(0);
-        if allowed == 0 {
-            return None;
-        }
+    if let Some(budget) = eviction::guard(pod, view.of_kind("PodDisruptionBudget")).ok()? {
+        let new = eviction::disrupted(budget, field::name(pod), &field::seconds(now)).ok()?;
         effects.push(Effect::Patch(Patch {
             target: Target::of_value(budget),
             guard: Guard::Version,
             subresource: Some("status"),
             merge: Merge::Json,
-            body: json!({"status": {"disruptionsAllowed": allowed - 1}}),
+            body: json!({"status": new["status"]}),
             name: "spend_budget",
         }));
     }
