@@ -96,6 +96,56 @@ fn a_taint_sends_pods_away() {
 }
 
 #[test]
+fn a_copy_of_a_node_brings_its_own_free_disks() {
+    let local = |name: &str, node: &str| {
+        let term = json!({"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]});
+        let mut volume = object(
+            "v1",
+            "PersistentVolume",
+            name,
+            json!({"spec": {
+            "capacity": {"storage": "10Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "local",
+            "local": {"path": "/mnt"}, "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}}),
+        );
+        volume["metadata"]["labels"] = json!({"kubernetes.io/hostname": node, "media": "ssd"});
+        volume
+    };
+    let class = object(
+        "storage.k8s.io/v1",
+        "StorageClass",
+        "local",
+        json!({"provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"}),
+    );
+    let claim = json!({"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "local",
+        "selector": {"matchLabels": {"media": "ssd"}}, "resources": {"requests": {"storage": "10Gi"}}}});
+    let mut anywhere = local("shared", "n1");
+    anywhere["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"][0]["matchExpressions"][0]["values"] =
+        json!(["n1", "n2"]);
+    let objects = [
+        node("n1", "a"),
+        node("n2", "b"),
+        class,
+        local("n1-disk1", "n1"),
+        local("fast", "n1"),
+        anywhere,
+        workload(
+            "StatefulSet",
+            "db",
+            json!({"replicas": 7, "volumeClaimTemplates": [claim]}),
+        ),
+    ];
+    let steps =
+        scenario(json!([{"at": "1m", "do": [{"addNodes": {"generateName": "new-", "like": "n1", "count": 2}}]}]));
+    let outcome = simulated(&objects, &["--scenario", steps.path().to_str().unwrap()]);
+    let placed = |step: usize| outcome["steps"][step]["summary"]["placed"].as_u64();
+    assert_eq!((placed(0), placed(1)), (Some(3), Some(7)), "{outcome}");
+    assert_eq!(
+        outcome["steps"][1]["did"],
+        json!(["added 2 nodes: new-1, new-2 with 4 local volumes: new-1-fast, new-1-disk1, new-2-fast, new-2-disk1"])
+    );
+}
+
+#[test]
 fn a_daemon_set_has_a_pod_on_every_node_and_takes_its_room() {
     let request = |cpu: &str| json!({"requests": {"cpu": cpu}});
     let template = json!({"spec": {"containers": [{"name": "c", "image": "x", "resources": request("3")}]}});

@@ -3,6 +3,7 @@
 //! `at` counts from the start of the simulation, and steps stand in the order of time. Between two steps the cluster does
 //! whatever it does. Files are read and checked elsewhere; `perform` turns what they say into effects.
 
+mod copy;
 mod perform;
 
 pub use super::drain::Drains;
@@ -108,7 +109,7 @@ pub struct AddNodes {
     pub count: u32,
     /// Their names begin so; a number follows.
     pub generate_name: String,
-    /// The node to copy.
+    /// The node to copy, with its local volumes.
     pub like: Option<String>,
     /// A Node without a name.
     pub template: Option<Value>,

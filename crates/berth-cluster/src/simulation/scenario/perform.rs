@@ -1,5 +1,6 @@
 //! Does what a scenario says: each action becomes effects, which a simulation carries out on its objects, and others on an API server.
 
+use super::copy::{self, Disks};
 use super::{Action, AddNodes, Apply, Nodes, ObjectName, Scale, SetCapacity, Step};
 use crate::check;
 use crate::names::AGENT_MODE;
@@ -200,16 +201,17 @@ fn delete_nodes(view: &dyn View, nodes: &Nodes) -> Result<Plan, String> {
 }
 
 fn add_nodes(view: &dyn View, add: &AddNodes) -> Result<Plan, String> {
-    let (template, csi_node) = match (&add.like, &add.template) {
+    let (template, csi_node, disks) = match (&add.like, &add.template) {
         (Some(name), _) => {
             let node = view.get("Node", "", name);
             let node = node.ok_or_else(|| format!("there is no node {name:?} to copy"))?;
-            (copy_of(node), view.get("CSINode", "", name).cloned())
+            let disks = Disks::of(view, node);
+            (copy::node(node), view.get("CSINode", "", name).cloned(), Some(disks))
         }
-        (None, template) => (template.clone().unwrap_or_default(), None),
+        (None, template) => (template.clone().unwrap_or_default(), None, None),
     };
     let mut plan = Plan::default();
-    let mut names = Vec::new();
+    let (mut names, mut volumes) = (Vec::new(), Vec::new());
     let mut number = 0_u64;
     while names.len() < add.count as usize {
         number += 1;
@@ -231,9 +233,16 @@ fn add_nodes(view: &dyn View, add: &AddNodes) -> Result<Plan, String> {
                 "metadata": {"name": name}, "spec": {"drivers": drivers}});
             plan.effects.push(create_checked(own)?);
         }
+        for volume in disks.iter().flat_map(|disks| disks.on(&name)) {
+            volumes.push(field::name(&volume).to_owned());
+            plan.effects.push(create_checked(volume)?);
+        }
         names.push(name);
     }
     plan.told = format!("added {}", listed("node", &names));
+    if !volumes.is_empty() {
+        plan.told = format!("{} with {}", plan.told, listed("local volume", &volumes));
+    }
     Ok(plan)
 }
 
@@ -327,27 +336,6 @@ fn set_capacity(view: &dyn View, set: &SetCapacity) -> Result<Plan, String> {
         effects: pools.into_iter().map(to).collect(),
         ..Plan::default()
     })
-}
-
-/// What of a node makes another one like it.
-fn copy_of(node: &Value) -> Value {
-    let mut copy = json!({"metadata": {"labels": node["metadata"]["labels"]}});
-    if let Some(annotations) = node["metadata"]["annotations"].as_object() {
-        let mut annotations = annotations.clone();
-        annotations.remove(AGENT_MODE);
-        field::set(&mut copy, &["metadata", "annotations"], Value::Object(annotations));
-    }
-    let is_lasting = |taint: &&Value| !field::text(taint, "/key").starts_with("node.kubernetes.io/");
-    let taints: Vec<&Value> = field::items(node, "/spec/taints").iter().filter(is_lasting).collect();
-    if !taints.is_empty() {
-        field::set(&mut copy, &["spec", "taints"], json!(taints));
-    }
-    for part in ["capacity", "allocatable"] {
-        if !node["status"][part].is_null() {
-            field::set(&mut copy, &["status", part], node["status"][part].clone());
-        }
-    }
-    copy
 }
 
 /// `node n1`, or `12 nodes: n1, n2, n3, n4 and 8 more`.
