@@ -27,11 +27,15 @@ pub const CONTROLLER_UID_LEGACY: &str = "controller-uid";
 /// Label and annotation on the pods of an indexed Job: their index.
 pub const JOB_COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
-/// Annotation on a pod (so on a pod template): how many seconds its containers run until they end by themselves.
-/// Without it the pods of a Job end at once and all others run for ever.
+/// Annotation on a pod (so on a pod template): how many seconds its containers run until they end by themselves. Those that
+/// are always restarted start again after a back-off. Without it the pods of a Job end at once and all others run for ever.
 pub const RUN_SECONDS: &str = "berth.dev/run-seconds";
 /// Annotation on a pod: the code with which its containers end, 0 if it is not there.
 pub const EXIT_CODE: &str = "berth.dev/exit-code";
+/// Annotation on a pod: how many seconds its containers take to start, at once if it is not there.
+pub const START_SECONDS: &str = "berth.dev/start-seconds";
+/// Annotation on a pod: how many seconds after its start its containers answer their readiness probes, or `never`.
+pub const READY_SECONDS: &str = "berth.dev/ready-seconds";
 /// Annotation on a node: how its agent behaves, see [`super::agent::Mode`].
 pub const AGENT_MODE: &str = "berth.dev/agent";
 

@@ -117,6 +117,13 @@ impl<'a> Status<'a> {
         self.set("conditions", conditions);
     }
 
+    /// Changes the status of each container.
+    pub(crate) fn change_containers(&mut self, change: impl Fn(&mut Value)) {
+        let mut containers = field::items(&self.status, "/containerStatuses").to_vec();
+        containers.iter_mut().for_each(change);
+        self.set("containerStatuses", containers);
+    }
+
     /// The effect that writes the status, unless it is the same as before.
     pub(crate) fn effect(self) -> Option<Effect> {
         step::update_status(self.object, &self.status)

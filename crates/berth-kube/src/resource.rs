@@ -23,8 +23,10 @@ pub struct Resource {
 impl Resource {
     /// Events of the core group.
     pub const EVENTS: Self = Self::core("events", "Event", true);
-    /// Secrets. Read one at a time by name, never listed or watched.
+    /// Secrets. On a real cluster they are read one at a time by name, never listed or watched.
     pub const SECRETS: Self = Self::core("secrets", "Secret", true);
+    /// Config maps. Only the node agents of `berth up` read them.
+    pub const CONFIG_MAPS: Self = Self::core("configmaps", "ConfigMap", true);
     /// Leases.
     pub const LEASES: Self = Self {
         group: "coordination.k8s.io",

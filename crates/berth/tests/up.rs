@@ -46,6 +46,55 @@ async fn pods_run_on_the_sample_cluster_and_the_state_survives() {
         .await;
 }
 
+/// The address in the first line that `berth up` says.
+fn address(up: &Up) -> &str {
+    let first = up.greeting.first().unwrap();
+    first.split("https://").nth(1).unwrap().split(": ").next().unwrap()
+}
+
+#[tokio::test]
+async fn a_data_directory_keeps_the_port_unless_somebody_else_has_it() {
+    let directory = TempDir::new().unwrap();
+    let data = directory.path().join("data");
+    let arguments = ["--data-dir", data.to_str().unwrap(), "--components", "api"];
+    let mut first = Up::start(directory.path(), &arguments).await;
+    let mut before = address(&first).to_owned();
+    assert_eq!(first.berth.stop().code(), Some(0));
+    // Any process of this machine may take the port while nobody listens there: then the next start says so.
+    let mut kept = false;
+    for _ in 0..10 {
+        let mut next = Up::start(directory.path(), &arguments).await;
+        kept = address(&next) == before;
+        assert_eq!(
+            !kept,
+            next.greeting
+                .iter()
+                .any(|line| line.contains("of the last run is in use"))
+        );
+        before = address(&next).to_owned();
+        assert_eq!(next.berth.stop().code(), Some(0));
+        if kept {
+            break;
+        }
+    }
+    assert!(kept, "ten other ports were taken in a row");
+    let elsewhere = [&arguments[..], &["--listen", "127.0.0.1:0"]].concat();
+    let mut asked = Up::start(directory.path(), &elsewhere).await;
+    let after = address(&asked).to_owned();
+    assert_eq!(asked.berth.stop().code(), Some(0));
+    let holder = std::net::TcpListener::bind(&after);
+    let taken = Up::start(directory.path(), &arguments).await;
+    if holder.is_ok() {
+        assert_ne!(address(&taken), after);
+        let note = "of the last run is in use";
+        assert!(
+            taken.greeting.iter().any(|line| line.contains(note)),
+            "{:?}",
+            taken.greeting
+        );
+    }
+}
+
 #[tokio::test]
 async fn daemon_sets_run_and_cron_jobs_are_said_not_to() {
     let directory = TempDir::new().unwrap();
@@ -126,6 +175,89 @@ async fn agents_do_as_annotations_say_and_budgets_are_kept() {
         assert!(Instant::now() < deadline, "the budget allows one");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+#[tokio::test]
+async fn pods_wait_for_their_configuration_and_fail_as_annotations_say() {
+    let directory = TempDir::new().unwrap();
+    let up = Up::start(directory.path(), &[]).await;
+    let make = |name: &str, annotations: Value, spec: Value| {
+        let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "c", "image": "i"}]},
+            "metadata": {"name": name, "namespace": "default", "annotations": annotations}});
+        berth_cluster::field::merge(&mut pod, &json!({ "spec": spec }));
+        pod
+    };
+    let mounts = json!({"volumes": [{"name": "v", "secret": {"secretName": "login"}}]});
+    let reads =
+        json!({"containers": [{"name": "c", "image": "i", "envFrom": [{"configMapRef": {"name": "settings"}}]}]});
+    for pod in [
+        make("mounts", json!({}), mounts),
+        make("reads", json!({}), reads),
+        make("unready", json!({"berth.dev/ready-seconds": "never"}), json!({})),
+        make(
+            "crashes",
+            json!({"berth.dev/run-seconds": "0", "berth.dev/exit-code": "1"}),
+            json!({}),
+        ),
+    ] {
+        up.create(&pod).await;
+    }
+    let reason = "/status/containerStatuses/0/state/waiting/reason";
+    up.wait_for(Kind::Pod, "mounts", reason, "ContainerCreating").await;
+    up.wait_for(Kind::Pod, "reads", reason, "CreateContainerConfigError")
+        .await;
+    up.wait_for(Kind::Pod, "crashes", reason, "CrashLoopBackOff").await;
+    let unready = up.wait_for(Kind::Pod, "unready", "/status/phase", "Running").await;
+    assert_eq!(unready["status"]["containerStatuses"][0]["ready"], false);
+    let made = |kind: &str, name: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": "default"}});
+    let objects = [
+        (Resource::SECRETS, made("Secret", "login")),
+        (Resource::CONFIG_MAPS, made("ConfigMap", "settings")),
+    ];
+    for (resource, object) in objects {
+        up.api.create(resource, "default", &object).await.unwrap();
+    }
+    up.wait_for(Kind::Pod, "mounts", "/status/phase", "Running").await;
+    up.wait_for(Kind::Pod, "reads", "/status/phase", "Running").await;
+}
+
+#[tokio::test]
+async fn a_namespace_goes_and_berth_ends_without_a_warning() {
+    let directory = TempDir::new().unwrap();
+    let mut up = Up::start(directory.path(), &[]).await;
+    let namespaces = Resource {
+        group: "",
+        version: "v1",
+        plural: "namespaces",
+        kind: "Namespace",
+        namespaced: false,
+    };
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
+    up.api.create(namespaces, "", &namespace).await.unwrap();
+    let template = json!({"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let claim = json!({"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "zonal",
+        "resources": {"requests": {"storage": "1Gi"}}}});
+    let metadata = json!({"name": "a", "namespace": "shop"});
+    let selector = json!({"matchLabels": {"app": "a"}});
+    let set = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata,
+        "spec": {"replicas": 3, "serviceName": "a", "selector": selector, "template": template, "volumeClaimTemplates": [claim]}});
+    let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata,
+        "spec": {"replicas": 3, "selector": selector, "template": template}});
+    up.create(&set).await;
+    up.api.create(Resource::DEPLOYMENTS, "shop", &deployment).await.unwrap();
+    eventually("six pods run", async || {
+        let pods = up.list(Resource::of(Kind::Pod)).await;
+        pods.iter().filter(|pod| pod["status"]["phase"] == "Running").count() == 6
+    })
+    .await;
+    let options = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
+    up.api.delete_with(namespaces, "", "shop", &options).await.unwrap();
+    eventually("the namespace is gone", async || {
+        up.api.get(namespaces, "", "shop").await.unwrap().is_none()
+    })
+    .await;
+    assert_eq!(up.berth.stop().code(), Some(0));
+    assert_eq!(up.berth.all_logged(), [""; 0], "nothing to warn of");
 }
 
 #[tokio::test]

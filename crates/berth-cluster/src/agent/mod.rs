@@ -8,13 +8,18 @@
 //! ```text
 //!   bound ──▶ refused (Failed)            mode `refuse`
 //!     │
-//!     ├─────▶ waits: a claim is not bound, or a volume is not for this node (ContainerCreating)
+//!     ├─────▶ waits: a claim is not bound, a volume is not for this node, a Secret or ConfigMap is not there
 //!     ▼
 //!   Running ──▶ Succeeded or Failed       Job pods, and those with `berth.dev/run-seconds`
+//!     │  ▲
+//!     ▼  │ back-off
+//!   CrashLoopBackOff                      those with `berth.dev/run-seconds` that are always restarted
 //!     │
 //!     ▼ deleted: removed when the grace period is over
 //! ```
 
+mod behaviour;
+mod configuration;
 mod csi;
 mod heartbeat;
 mod mount;
@@ -34,9 +39,13 @@ use super::objects::View;
 use super::status::{self, Status};
 use super::step::{self, Step};
 use super::workloads::is_over;
+use behaviour::{Life, Readiness};
 use berth_core::effect::Effect;
+use configuration::Missing;
 use jiff::Timestamp;
+use running::Wait;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 const SOURCE: &str = "kubelet";
 
@@ -79,6 +88,9 @@ pub struct Settings {
     /// How long containers take to stop when their pod is deleted, if that is less than the grace period.
     /// `None`: they take all of it.
     pub stop_seconds: Option<i64>,
+    /// Let pods wait for Secrets and ConfigMaps that are not there. Files and snapshots leave these out, so a simulation
+    /// takes them for given.
+    pub needs_configuration: bool,
 }
 
 impl Default for Settings {
@@ -86,6 +98,7 @@ impl Default for Settings {
         Self {
             heartbeats: false,
             stop_seconds: Some(1),
+            needs_configuration: false,
         }
     }
 }
@@ -178,7 +191,8 @@ pub fn mount_failed(view: &dyn View, pod: &Value, message: &str, now: Timestamp)
 /// Writes why a pod waits, once.
 fn waits(pod: &Value, node: &Value, message: &str, now: Timestamp, step: &mut Step) {
     if running::reported_problem(pod) != message {
-        step.effects.extend(running::waiting(pod, node, message, now).effect());
+        let wait = Wait::Volume(message);
+        step.effects.extend(running::waiting(pod, node, &wait, now).effect());
         step.warning(SOURCE, pod, "FailedMount", message.to_owned());
     }
 }
@@ -262,24 +276,63 @@ impl Agent<'_> {
     }
 
     fn start(&mut self, pod: &Value, step: &mut Step) {
-        match mount::check(self.view, pod, self.node) {
-            Err(problem) => waits(pod, self.node, &problem.to_string(), self.now, step),
-            Ok(()) => {
-                let address = self.addresses.next(pod);
-                step.effects
-                    .extend(running::started(pod, self.node, &address, self.now).effect());
-                for container in field::items(pod, "/spec/containers") {
-                    let message = format!("Started container {}", field::text(container, "/name"));
-                    step.normal(SOURCE, pod, "Started", message);
-                }
-                if let Some(ends) = running::ends_at(pod, self.now) {
-                    step.wake_at(ends);
-                }
+        if let Err(problem) = mount::check(self.view, pod, self.node) {
+            return waits(pod, self.node, &problem.to_string(), self.now, step);
+        }
+        if self.settings.needs_configuration {
+            match configuration::check(self.view, pod) {
+                Ok(()) => {}
+                Err(Missing::Volume(problem)) => return waits(pod, self.node, &problem, self.now, step),
+                Err(Missing::Environment(problems)) => return self.lacks_configuration(pod, &problems, step),
             }
+        }
+        let came = field::time(pod, "/status/startTime").unwrap_or(self.now);
+        if let Some(starts) = behaviour::starts_at(pod, came).filter(|starts| *starts > self.now) {
+            let status = running::waiting(pod, self.node, &Wait::Time, self.now);
+            step.effects.extend(status.effect());
+            return step.wake_at(starts);
+        }
+        let address = self.addresses.next(pod);
+        let status = running::started(pod, self.node, &address, self.now);
+        self.run(pod, status, step);
+        if let Some(ends) = running::ends_at(pod, self.now) {
+            step.wake_at(ends);
         }
     }
 
-    /// Ends a pod whose containers have run for as long as they should, and keeps it ready until then.
+    /// Writes that containers run from now on, and tells it.
+    fn run(&self, pod: &Value, mut status: Status<'_>, step: &mut Step) {
+        let (readiness, ready_at) = behaviour::readiness(pod, self.now, self.now);
+        if readiness != Readiness::Ready {
+            status = running::unready(status, pod);
+        }
+        step.effects.extend(status.effect());
+        for container in field::items(pod, "/spec/containers") {
+            let message = format!("Started container {}", field::text(container, "/name"));
+            step.normal(SOURCE, pod, "Started", message);
+        }
+        if readiness != Readiness::Ready {
+            let message = format!("Readiness probe failed: see the annotation {}", names::READY_SECONDS);
+            step.warning(SOURCE, pod, "Unhealthy", message);
+        }
+        for wake in [ready_at, behaviour::crashes_at(pod, self.now)].into_iter().flatten() {
+            step.wake_at(wake);
+        }
+    }
+
+    /// Writes, once, which containers of a pod cannot be created.
+    fn lacks_configuration(&self, pod: &Value, problems: &BTreeMap<String, String>, step: &mut Step) {
+        let status = running::waiting(pod, self.node, &Wait::Configuration(problems), self.now);
+        let Some(effect) = status.effect() else {
+            return;
+        };
+        step.effects.push(effect);
+        for problem in problems.values() {
+            step.warning(SOURCE, pod, "Failed", format!("Error: {problem}"));
+        }
+    }
+
+    /// Ends or restarts a pod whose containers have run for as long as they should, and keeps it ready until then.
     fn finish(&self, pod: &Value, step: &mut Step) {
         let started = field::time(pod, "/status/startTime").unwrap_or(self.now);
         match running::ends_at(pod, started) {
@@ -290,7 +343,32 @@ impl Agent<'_> {
             Some(ends) => step.wake_at(ends),
             None => {}
         }
-        // While the agent was silent, others may have taken the pod for lost.
-        step.effects.extend(running::ready(pod, self.now).effect());
+        match behaviour::life(pod, self.now) {
+            Life::Running { ready, until } => {
+                let status = match ready {
+                    // While the agent was silent, others may have taken the pod for lost.
+                    Readiness::Ready => running::ready(pod, self.now),
+                    Readiness::Slow | Readiness::Failing => running::unready(Status::of(pod, self.now), pod),
+                };
+                step.effects.extend(status.effect());
+                if let Some(until) = until {
+                    step.wake_at(until);
+                }
+            }
+            Life::Ends { since } => {
+                step.effects.extend(running::crashed(pod, since, self.now).effect());
+                for container in field::items(pod, "/spec/containers") {
+                    let (name, pod_name) = (field::text(container, "/name"), field::name(pod));
+                    let message = format!("Back-off restarting failed container {name} in pod {pod_name}");
+                    step.warning(SOURCE, pod, "BackOff", message);
+                }
+            }
+            Life::Waits { until, wake } => {
+                if wake {
+                    step.wake_at(until);
+                }
+            }
+            Life::Restarts => self.run(pod, running::restarted(pod, self.now), step),
+        }
     }
 }

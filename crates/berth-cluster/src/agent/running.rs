@@ -1,5 +1,6 @@
 //! What a kubelet writes into the status of a pod.
 
+use super::behaviour;
 use crate::field;
 use crate::hash;
 use crate::names;
@@ -7,29 +8,80 @@ use crate::objects::View;
 use crate::status::{self, Condition, Status};
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 /// The condition that says whether the volumes and the network of a pod are there.
 const READY_TO_START: &str = "PodReadyToStartContainers";
 
-/// Why the pod waits, as it was last written.
-pub fn reported_problem(pod: &Value) -> &str {
-    status::find(pod, READY_TO_START).map_or("", |condition| field::text(condition, "/message"))
+/// Why a container waits that refers to a Secret or ConfigMap which is not there.
+const CONFIGURATION_PROBLEM: &str = "CreateContainerConfigError";
+
+/// What keeps the containers of a pod from being created.
+pub(super) enum Wait<'a> {
+    /// A volume cannot be mounted, and why.
+    Volume(&'a str),
+    /// Containers lack configuration: why, by their names.
+    Configuration(&'a BTreeMap<String, String>),
+    /// Nothing but time.
+    Time,
 }
 
-/// The pod waits for its volumes.
-pub(super) fn waiting<'a>(pod: &'a Value, node: &Value, problem: &str, now: Timestamp) -> Status<'a> {
+/// Why the pod waits, as it was last written.
+pub fn reported_problem(pod: &Value) -> &str {
+    let of_volumes = status::find(pod, READY_TO_START).map_or("", |condition| field::text(condition, "/message"));
+    if !of_volumes.is_empty() {
+        return of_volumes;
+    }
+    let statuses = ["/status/initContainerStatuses", "/status/containerStatuses"];
+    let mut statuses = statuses.iter().flat_map(|part| field::items(pod, part));
+    let waiting = statuses.find(|status| status["state"]["waiting"]["reason"] == CONFIGURATION_PROBLEM);
+    waiting.map_or("", |status| field::text(status, "/state/waiting/message"))
+}
+
+/// The pod waits for its volumes, its configuration, or its images.
+pub(super) fn waiting<'a>(pod: &'a Value, node: &Value, wait: &Wait<'_>, now: Timestamp) -> Status<'a> {
     let mut status = Status::of(pod, now);
     status.set("phase", "Pending");
     set_host(&mut status, pod, node, now);
-    status.condition(Condition {
-        name: READY_TO_START,
-        holds: false,
-        reason: "FailedMount",
-        message: problem,
+    status.condition(match wait {
+        Wait::Volume(problem) => Condition {
+            name: READY_TO_START,
+            holds: false,
+            reason: "FailedMount",
+            message: problem,
+        },
+        Wait::Configuration(_) | Wait::Time => Condition::plain(READY_TO_START, true),
     });
     status.condition(Condition::plain("Initialized", true));
+    set_unready(&mut status, pod);
+    status.condition(Condition::plain("PodScheduled", true));
+    let state = |container: &Value| {
+        let name = field::text(container, "/name");
+        let problem = match wait {
+            Wait::Configuration(problems) => problems.get(name),
+            Wait::Volume(_) | Wait::Time => None,
+        };
+        match problem {
+            Some(problem) => json!({"waiting": {"reason": CONFIGURATION_PROBLEM, "message": problem}}),
+            None => json!({"waiting": {"reason": "ContainerCreating"}}),
+        }
+    };
+    set_containers(&mut status, pod, state, false);
+    if let Wait::Configuration(problems) = wait {
+        let containers = field::items(pod, "/spec/initContainers").iter();
+        let lacking = containers.filter(|container| problems.contains_key(field::text(container, "/name")));
+        let statuses: Vec<Value> = lacking
+            .map(|container| container_status(pod, container, &state(container), false))
+            .collect();
+        if !statuses.is_empty() {
+            status.set("initContainerStatuses", statuses);
+        }
+    }
+    status
+}
+
+fn set_unready(status: &mut Status<'_>, pod: &Value) {
     let message = format!("containers with unready status: [{}]", container_names(pod));
     for name in ["Ready", "ContainersReady"] {
         status.condition(Condition {
@@ -39,10 +91,6 @@ pub(super) fn waiting<'a>(pod: &'a Value, node: &Value, problem: &str, now: Time
             message: &message,
         });
     }
-    status.condition(Condition::plain("PodScheduled", true));
-    let state = json!({"waiting": {"reason": "ContainerCreating"}});
-    set_containers(&mut status, pod, &state, false);
-    status
 }
 
 /// The containers of the pod run.
@@ -56,7 +104,7 @@ pub(super) fn started<'a>(pod: &'a Value, node: &Value, address: &str, now: Time
     status.set("podIPs", json!([{"ip": address}]));
     hold_conditions(&mut status);
     let state = json!({"running": {"startedAt": field::seconds(now)}});
-    set_containers(&mut status, pod, &state, true);
+    set_containers(&mut status, pod, |_| state.clone(), true);
     set_init_containers(&mut status, pod, &terminated(now, now, 0), &state);
     status
 }
@@ -86,6 +134,9 @@ fn set_init_containers(status: &mut Status<'_>, pod: &Value, ended: &Value, side
 pub(super) fn ready(pod: &Value, now: Timestamp) -> Status<'_> {
     let mut status = Status::of(pod, now);
     hold_conditions(&mut status);
+    if field::annotation(pod, names::READY_SECONDS).is_some() {
+        status.change_containers(|container| field::set(container, &["ready"], json!(true)));
+    }
     status
 }
 
@@ -99,6 +150,50 @@ fn hold_conditions(status: &mut Status<'_>) {
     ] {
         status.condition(Condition::plain(name, true));
     }
+}
+
+/// The containers of the pod run, and do not answer their readiness probes.
+pub(super) fn unready<'a>(mut status: Status<'a>, pod: &Value) -> Status<'a> {
+    set_unready(&mut status, pod);
+    status.change_containers(|container| field::set(container, &["ready"], json!(false)));
+    status
+}
+
+/// The containers of the pod have ended, and will be started again.
+pub(super) fn crashed(pod: &Value, since: Timestamp, now: Timestamp) -> Status<'_> {
+    let mut status = Status::of(pod, now);
+    set_unready(&mut status, pod);
+    let ended = terminated(since, now, exit_code(pod));
+    status.change_containers(|container| {
+        let message = format!(
+            "back-off restarting failed container={} pod={}_{}({})",
+            field::text(container, "/name"),
+            field::name(pod),
+            field::namespace(pod),
+            field::uid(pod)
+        );
+        let waiting = json!({"waiting": {"reason": "CrashLoopBackOff", "message": message}});
+        field::set(container, &["state"], waiting);
+        field::set(container, &["lastState"], ended.clone());
+        field::set(container, &["ready"], json!(false));
+        field::set(container, &["started"], json!(false));
+    });
+    status
+}
+
+/// The containers of the pod run once more.
+pub(super) fn restarted(pod: &Value, now: Timestamp) -> Status<'_> {
+    let mut status = Status::of(pod, now);
+    hold_conditions(&mut status);
+    let running = json!({"running": {"startedAt": field::seconds(now)}});
+    status.change_containers(|container| {
+        let restarts = field::count(container, "/restartCount").unwrap_or(0) + 1;
+        field::set(container, &["restartCount"], json!(restarts));
+        field::set(container, &["state"], running.clone());
+        field::set(container, &["ready"], json!(true));
+        field::set(container, &["started"], json!(true));
+    });
+    status
 }
 
 /// The containers of the pod have ended by themselves.
@@ -129,7 +224,7 @@ pub(super) fn ended(pod: &Value, now: Timestamp) -> Status<'_> {
         });
     }
     let started = field::time(pod, "/status/startTime").unwrap_or(now);
-    set_containers(&mut status, pod, &terminated(started, now, code), false);
+    set_containers(&mut status, pod, |_| terminated(started, now, code), false);
     set_init_containers(
         &mut status,
         pod,
@@ -146,8 +241,8 @@ pub(super) fn ends_at(pod: &Value, started: Timestamp) -> Option<Timestamp> {
         return None;
     }
     let is_of_job = field::controller_of(pod).is_some_and(|owner| owner["kind"] == "Job");
-    let told = field::annotation(pod, names::RUN_SECONDS).and_then(|seconds| seconds.parse::<u32>().ok());
-    let seconds = told.map(i64::from).or(is_of_job.then_some(0))?;
+    let told = behaviour::seconds(pod, names::RUN_SECONDS);
+    let seconds = told.or(is_of_job.then_some(0))?;
     Some(field::after(started, seconds))
 }
 
@@ -187,10 +282,10 @@ fn set_host(status: &mut Status<'_>, pod: &Value, node: &Value, now: Timestamp) 
     }
 }
 
-fn set_containers(status: &mut Status<'_>, pod: &Value, state: &Value, is_running: bool) {
+fn set_containers(status: &mut Status<'_>, pod: &Value, state: impl Fn(&Value) -> Value, is_running: bool) {
     let containers: Vec<_> = field::items(pod, "/spec/containers")
         .iter()
-        .map(|container| container_status(pod, container, state, is_running))
+        .map(|container| container_status(pod, container, &state(container), is_running))
         .collect();
     status.set("containerStatuses", containers);
 }
@@ -205,6 +300,7 @@ fn container_status(pod: &Value, container: &Value, state: &Value, is_running: b
         "ready": is_running,
         "started": is_running,
         "restartCount": 0,
+        "lastState": {},
         "state": state,
     });
     if state["waiting"].is_null() {

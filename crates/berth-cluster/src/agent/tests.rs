@@ -364,3 +364,191 @@ fn any_pod_is_survived() {
         assert!(story.pods().is_empty());
     }
 }
+
+/// Runs the agent of `n1` until it has nothing to do at this moment, with pods that wait for their configuration.
+fn look(story: &mut Story) {
+    let settings = Settings {
+        needs_configuration: true,
+        ..Settings::default()
+    };
+    for _ in 0..20 {
+        let step = step(story.cluster.objects(), "n1", Mode::Run, &settings, story.now);
+        if step.effects.is_empty() {
+            return;
+        }
+        story.carry_out(&step.effects);
+    }
+    let step = step(story.cluster.objects(), "n1", Mode::Run, &settings, story.now);
+    panic!("does not settle: {:#?}", step.effects);
+}
+
+fn config(kind: &str, name: &str, data: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": "default"}, "data": data})
+}
+
+#[test]
+fn a_pod_waits_for_the_secrets_and_config_maps_of_its_volumes() {
+    let mut story = Story::with_nodes(1);
+    let volumes = json!([
+        {"name": "tls", "secret": {"secretName": "tls", "items": [{"key": "tls.key", "path": "key"}]}},
+        {"name": "all", "projected": {"sources": [
+            {"configMap": {"name": "kube-root-ca.crt"}},
+            {"secret": {"name": "maybe", "optional": true}},
+            {"configMap": {"name": "app"}},
+        ]}},
+    ]);
+    story.create(pod("p", json!({ "volumes": volumes })));
+    let mut told = Vec::new();
+    for made in [
+        None,
+        Some(config("Secret", "tls", json!({"other": ""}))),
+        Some(config("ConfigMap", "app", json!({}))),
+    ] {
+        made.into_iter().for_each(|made| story.create(made));
+        look(&mut story);
+        let pod = story.get("Pod", "p");
+        let waiting = &pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"];
+        assert_eq!(
+            (&pod["status"]["phase"], waiting),
+            (&json!("Pending"), &json!("ContainerCreating"))
+        );
+        told.push(reported_problem(pod).to_owned());
+        story.patch("Pod", "p", json!({"metadata": {"labels": {"looked": "again"}}}));
+        look(&mut story);
+    }
+    let missing_key = r#"MountVolume.SetUp failed for volume "tls" : references non-existent secret key: tls.key"#;
+    let missing_secret = r#"MountVolume.SetUp failed for volume "tls" : secret "tls" not found"#;
+    assert_eq!(told, [missing_secret, missing_key, missing_key]);
+    story.patch("Secret", "tls", json!({"data": {"tls.key": ""}}));
+    story.delete("ConfigMap", "app");
+    look(&mut story);
+    let missing_map = r#"MountVolume.SetUp failed for volume "all" : configmap "app" not found"#;
+    assert_eq!(reported_problem(story.get("Pod", "p")), missing_map);
+    story.create(config("ConfigMap", "app", json!({})));
+    look(&mut story);
+    assert_eq!(story.get("Pod", "p")["status"]["phase"], "Running");
+    let events = [missing_secret, missing_key, missing_map].map(|message| format!("FailedMount {message}"));
+    assert_eq!(story.messages()[..3], events, "each once");
+}
+
+#[test]
+fn a_container_without_its_environment_is_not_created() {
+    let mut story = Story::with_nodes(1);
+    let variable = |kind: &str, name: &str| json!({"name": "V", "valueFrom": {kind: {"name": name, "key": "k"}}});
+    let containers = json!([
+        {"name": "main", "image": "app:1", "env": [variable("secretKeyRef", "login")]},
+        {"name": "side", "image": "app:1", "envFrom": [{"configMapRef": {"name": "later", "optional": true}}]},
+    ]);
+    let setup = json!([{"name": "setup", "image": "app:1", "envFrom": [{"configMapRef": {"name": "setup"}}]}]);
+    story.create(pod("p", json!({"containers": containers, "initContainers": setup})));
+    look(&mut story);
+    let status = story.get("Pod", "p")["status"].clone();
+    let states = |part: &str| -> Vec<Value> {
+        let statuses = status[part].as_array().unwrap().iter();
+        statuses.map(|status| status["state"]["waiting"].clone()).collect()
+    };
+    let lacks = |message: &str| json!({"reason": "CreateContainerConfigError", "message": message});
+    let expected = [
+        lacks(r#"secret "login" not found"#),
+        json!({"reason": "ContainerCreating"}),
+    ];
+    assert_eq!(states("containerStatuses"), expected);
+    assert_eq!(
+        states("initContainerStatuses"),
+        [lacks(r#"configmap "setup" not found"#)]
+    );
+    assert_eq!(status["phase"], "Pending");
+    story.create(config("ConfigMap", "setup", json!({})));
+    story.create(config("Secret", "login", json!({"other": ""})));
+    look(&mut story);
+    let pod = story.get("Pod", "p");
+    assert_eq!(reported_problem(pod), "couldn't find key k in Secret default/login");
+    story.patch("Secret", "login", json!({"data": {"k": ""}}));
+    look(&mut story);
+    assert_eq!(story.get("Pod", "p")["status"]["phase"], "Running");
+    let told = [
+        r#"Failed Error: secret "login" not found"#,
+        r#"Failed Error: configmap "setup" not found"#,
+        "Failed Error: couldn't find key k in Secret default/login",
+    ];
+    assert_eq!(story.messages()[..3], told);
+    // Files rarely hold them: a simulation does not ask.
+    let mut simulated = Story::with_nodes(1);
+    simulated.create(self::pod("p", json!({ "containers": containers })));
+    simulated.settle();
+    assert_eq!(simulated.pods(), ["p Running"]);
+}
+
+fn annotated(name: &str, annotations: Value) -> Value {
+    let mut pod = pod(name, json!({}));
+    field::set(&mut pod, &["metadata", "annotations"], annotations);
+    pod
+}
+
+#[test]
+fn containers_and_probes_are_slow_where_annotations_say_so() {
+    let mut story = Story::with_nodes(1);
+    let slow = json!({names::START_SECONDS: "20", names::READY_SECONDS: "30"});
+    story.create(annotated("slow", slow));
+    story.create(annotated("never", json!({names::READY_SECONDS: "never"})));
+    story.create(annotated(
+        "broken",
+        json!({names::READY_SECONDS: "soon", names::START_SECONDS: "-1"}),
+    ));
+    look(&mut story);
+    let is_ready = |story: &Story, name: &str| {
+        let pod = story.get("Pod", name);
+        let container = pod["status"]["containerStatuses"][0]["ready"] == true;
+        assert_eq!(status::holds(pod, "Ready"), container, "{pod}");
+        container
+    };
+    assert_eq!(story.pods(), ["broken Running", "never Running", "slow Pending"]);
+    assert!(is_ready(&story, "broken") && !is_ready(&story, "never"));
+    story.now = field::after(story.now, 19);
+    look(&mut story);
+    assert_eq!(story.get("Pod", "slow")["status"]["phase"], "Pending");
+    story.now = field::after(story.now, 1);
+    look(&mut story);
+    assert_eq!(story.get("Pod", "slow")["status"]["phase"], "Running");
+    assert!(!is_ready(&story, "slow"));
+    story.settle();
+    assert_eq!(
+        field::seconds(story.now),
+        "2026-01-01T00:00:50Z",
+        "nothing is waited for any more"
+    );
+    assert!(is_ready(&story, "slow") && !is_ready(&story, "never"));
+    let unhealthy = story
+        .messages()
+        .iter()
+        .filter(|told| told.starts_with("Unhealthy"))
+        .count();
+    assert_eq!(unhealthy, 2);
+}
+
+#[test]
+fn containers_that_end_are_started_again_after_a_growing_while_until_a_simulation_has_seen_enough() {
+    let mut story = Story::with_nodes(1);
+    story.create(annotated("p", json!({names::RUN_SECONDS: "5", names::EXIT_CODE: "1"})));
+    look(&mut story);
+    assert!(status::holds(story.get("Pod", "p"), "Ready"));
+    story.settle();
+    let pod = story.get("Pod", "p");
+    let container = &pod["status"]["containerStatuses"][0];
+    assert_eq!(
+        (&pod["status"]["phase"], &container["restartCount"]),
+        (&json!("Running"), &json!(5))
+    );
+    assert_eq!(container["state"]["waiting"]["reason"], "CrashLoopBackOff");
+    assert_eq!(container["lastState"]["terminated"]["exitCode"], 1);
+    assert!(!status::holds(pod, "Ready"));
+    // Six runs of 5 s, and 10, 20, 40, 80 and 160 s between them.
+    assert_eq!(field::seconds(story.now), "2026-01-01T00:05:40Z");
+    story.now = field::after(story.now, 300);
+    look(&mut story);
+    let container = &story.get("Pod", "p")["status"]["containerStatuses"][0];
+    assert!(
+        container["state"]["running"].is_object(),
+        "an agent that is asked goes on: {container}"
+    );
+}

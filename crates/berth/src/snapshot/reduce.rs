@@ -59,6 +59,8 @@ const ANNOTATIONS: &[&str] = &[
     workload_names::JOB_COMPLETION_INDEX,
     workload_names::RUN_SECONDS,
     workload_names::EXIT_CODE,
+    workload_names::START_SECONDS,
+    workload_names::READY_SECONDS,
     workload_names::AGENT_MODE,
     berth_kube::announce::CAPABILITIES,
 ];

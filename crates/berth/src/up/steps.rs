@@ -35,8 +35,8 @@ const RESYNC: Duration = Duration::from_secs(600);
 /// How long the last list of effects may take at the end. The API server is in the same process.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// How long a volume may take to be ready before the user hears of it: the phase of a claim is written a moment after
-/// the claim is bound, and kubelets look again before they say anything.
+/// How long a volume, a Secret or a ConfigMap may take to be there before the user hears of it: the phase of a claim is written
+/// a moment after the claim is bound, files hold a pod and its Secret, and kubelets look again before they say anything.
 const MOUNT_PATIENCE: jiff::SignedDuration = jiff::SignedDuration::from_millis(500);
 
 /// How long an agent leaves a pod alone that has just come to its node: longer than the scheduler waits for others. So a pod that
@@ -61,6 +61,8 @@ pub(super) fn resources() -> Vec<Resource> {
         Resource::CONTROLLER_REVISIONS,
         Resource::of(Kind::PodDisruptionBudget),
         Resource::LEASES,
+        Resource::SECRETS,
+        Resource::CONFIG_MAPS,
     ]
 }
 
@@ -95,6 +97,7 @@ pub(super) fn start(
         workloads: workloads.then(|| Workloads::new(clock.now().as_nanosecond() as u64)),
         agents: agents.then(|| agent::Settings {
             heartbeats: true,
+            needs_configuration: true,
             ..agent::Settings::default()
         }),
         drivers: drivers.filter(|_| agents),
@@ -118,7 +121,7 @@ struct Steps {
     agents: Option<agent::Settings>,
     /// CSI drivers beside the agents.
     drivers: Option<Drivers>,
-    /// Pods on nodes that do not run yet, since when: a claim or volume may be what they wait for.
+    /// Pods on nodes that do not run yet, since when: a claim, volume, Secret or ConfigMap may be what they wait for.
     waiting_pods: BTreeMap<ObjectKey, Timestamp>,
     /// Nodes whose agents marked them unschedulable, and have not taken that back.
     cordoned: BTreeSet<String>,
@@ -245,6 +248,11 @@ impl Steps {
                     keys.push(key_for("Node", "", field::name(object)));
                 }
                 "PersistentVolumeClaim" | "PersistentVolume" => keys.extend(self.waiting_pods.keys().cloned()),
+                "Secret" | "ConfigMap" => {
+                    let namespace = field::namespace(object);
+                    let waiting = self.waiting_pods.keys().filter(|pod| pod.namespace == namespace);
+                    keys.extend(waiting.cloned());
+                }
                 _ => {}
             }
         }
@@ -333,8 +341,9 @@ fn is_about_pod(effect: &Effect) -> bool {
     }
 }
 
-/// Whether a step tells that a volume cannot be mounted.
+/// Whether a step tells that a volume cannot be mounted, or a container not be created.
 fn is_refused(step: &Step) -> bool {
-    let refused = |effect: &Effect| matches!(effect, Effect::Event(event) if event.reason == "FailedMount");
+    let reasons = ["FailedMount", "Failed"];
+    let refused = |effect: &Effect| matches!(effect, Effect::Event(event) if reasons.contains(&event.reason));
     step.effects.iter().any(refused)
 }

@@ -55,6 +55,11 @@ impl Berth {
         self.errors.try_iter().collect()
     }
 
+    /// What it has logged until its end.
+    pub fn all_logged(&self) -> Vec<String> {
+        self.errors.iter().collect()
+    }
+
     /// Waits for a line of the log that holds a text.
     pub fn logs(&self, text: &str) -> String {
         let mut lines = Vec::new();
