@@ -123,8 +123,8 @@ fn default_on_page<'a>(part: &'a str, field: &str) -> &'a str {
 #[test]
 fn defaults_are_those_of_the_code() {
     let page = page();
-    let (_, after) = page.split_once("## The controller's file").unwrap();
-    let (controller, provisioner) = after.split_once("## The provisioner's file").unwrap();
+    let (_, after) = page.split_once("\n## Controller\n").unwrap();
+    let (controller, provisioner) = after.split_once("\n## Provisioner\n").unwrap();
     for (field, usual) in berth::help::controller_defaults() {
         assert_eq!(default_on_page(controller, field), usual, "{field}");
     }
