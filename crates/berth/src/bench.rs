@@ -3,7 +3,7 @@
 use crate::cli::{Bench, BenchSimulateArgs, DecideArgs, Output};
 use crate::input::{Gaps, Progress as _};
 use crate::run::write_json;
-use crate::simulate::{examined, render_html};
+use crate::simulate::{Subject, examined, render_html};
 use crate::terminal::{Color, ProgressLine};
 use anyhow::Context;
 use berth_bench::{decide, simulate};
@@ -111,7 +111,7 @@ impl simulate::Simulation for Measured {
     }
 
     fn page(outcome: &Outcome) -> String {
-        render_html(outcome)
+        render_html(outcome, &Subject::default())
     }
 
     fn counts(outcome: &Outcome) -> simulate::Counts {

@@ -226,6 +226,19 @@ pub struct ClusterArgs {
 }
 
 impl ClusterArgs {
+    /// What to call the cluster: the context that was asked for, else the address of its API server.
+    #[must_use]
+    pub fn name(&self) -> String {
+        if let Some(context) = &self.context {
+            return context.clone();
+        }
+        let server = runtime().ok().and_then(|runtime| {
+            let server = connect::server_of(self.kubeconfig.as_deref(), None);
+            runtime.block_on(server).ok()
+        });
+        server.unwrap_or_default()
+    }
+
     /// The namespace of what names none. With files alone, there is no context to ask.
     ///
     /// # Errors

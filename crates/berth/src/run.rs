@@ -155,7 +155,10 @@ fn simulate(args: &SimulateArgs, color: Color) -> anyhow::Result<u8> {
     match args.output {
         SimulateOutput::Table => write!(color.stdout(), "{}", simulate::render(&outcome, terminal::width()))?,
         SimulateOutput::Json => write_json(&outcome)?,
-        SimulateOutput::Html => io::stdout().write_all(simulate::render_html(&outcome).as_bytes())?,
+        SimulateOutput::Html => {
+            let subject = simulate::Subject::of(args, &loaded.summary);
+            io::stdout().write_all(simulate::render_html(&outcome, &subject).as_bytes())?;
+        }
     }
     Ok(if has_failed(&outcome, args.fail_on) {
         EXIT_REFUSED

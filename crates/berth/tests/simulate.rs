@@ -293,4 +293,6 @@ fn the_page_is_whole_and_the_same_each_time() {
     let page = text(&first.stdout);
     assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
     assert!(page.contains("zone-a goes dark"));
+    let title = page.split("<title>").nth(1).unwrap().split("</title>").next().unwrap();
+    assert_eq!(title, "Berth: 1 pod is left pending · zone-loss.yaml");
 }

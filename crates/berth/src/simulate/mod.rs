@@ -5,9 +5,11 @@ mod html;
 mod load;
 mod pending;
 pub mod scenario;
+mod subject;
 mod table;
 
 pub use html::render as render_html;
 pub use load::{LoadError, Loaded, load};
 pub use pending::examined;
+pub use subject::Subject;
 pub use table::render;

@@ -10,6 +10,7 @@ mod tables;
 mod timeline;
 mod topology;
 
+use super::Subject;
 use super::table::{self, size};
 use berth_cluster::simulation::{Outcome, Usage};
 use std::fmt::{self, Write as _};
@@ -55,9 +56,14 @@ fn count(number: usize, what: &str) -> String {
 
 /// The whole page.
 #[must_use]
-pub fn render(outcome: &Outcome) -> String {
+pub fn render(outcome: &Outcome, subject: &Subject) -> String {
     let mut out = String::new();
     let verdict = verdict(outcome);
+    let subject = subject.to_string();
+    let title: Vec<&str> = [verdict.as_str(), subject.as_str()]
+        .into_iter()
+        .filter(|part| !part.is_empty())
+        .collect();
     let _ = write!(
         out,
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -67,9 +73,9 @@ pub fn render(outcome: &Outcome) -> String {
          <link rel=\"icon\" href=\"data:,\">\n\
          <title>Berth: {}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
          <a class=\"skip\" href=\"#topology\">To the topology</a>\n",
-        e(&verdict)
+        e(&title.join(" · "))
     );
-    header(&mut out, outcome, &verdict);
+    header(&mut out, outcome, &verdict, &subject);
     out.push_str("<main>\n");
     if let Some(changes) = &outcome.changes {
         changes::render(&mut out, changes);
@@ -95,15 +101,19 @@ fn verdict(outcome: &Outcome) -> String {
     }
 }
 
-fn header(out: &mut String, outcome: &Outcome, verdict: &str) {
+fn header(out: &mut String, outcome: &Outcome, verdict: &str, subject: &str) {
     let summary = &outcome.summary;
     let state = if summary.pending == 0 { "good" } else { "bad" };
     let _ = write!(
         out,
         "<header>\n<p class=\"brand\"><svg viewBox=\"0 0 32 32\" aria-hidden=\"true\"><path d=\"M16 3v20M9 9h14M5 18c1 7 6 10 11 10s10-3 11-10\"/><circle cx=\"16\" cy=\"5\" r=\"2.6\"/></svg>berth simulate</p>\n\
-         <h1 class=\"{state}\">{}</h1>\n<dl class=\"figures\">\n",
+         <h1 class=\"{state}\">{}</h1>\n",
         e(&sentence(verdict))
     );
+    if !subject.is_empty() {
+        let _ = writeln!(out, "<p class=\"subject\">{}</p>", e(subject));
+    }
+    out.push_str("<dl class=\"figures\">\n");
     figure(
         out,
         "Pods placed",
