@@ -9,6 +9,7 @@ mod configuration;
 mod embedding;
 mod links;
 mod metrics;
+mod pictures;
 mod reasons;
 
 use std::path::{Path, PathBuf};
