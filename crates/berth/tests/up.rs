@@ -318,6 +318,43 @@ async fn explain_reads_the_cluster_of_a_kubeconfig() {
 }
 
 #[tokio::test]
+async fn explain_reads_leases_and_events_of_a_running_cluster() {
+    let directory = TempDir::new().unwrap();
+    let up = Up::start(directory.path(), &["--components", "api,controller,nodes"]).await;
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    up.create(&pod).await;
+    let kubeconfig = up.kubeconfig.to_str().unwrap();
+    let asked = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_berth"));
+        let output = command.args(["explain", "--kubeconfig", kubeconfig, "pod/p", "-o", "json"]);
+        let output = output.output().unwrap();
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let waiting = &answer["waiting"];
+        (
+            waiting["code"].as_str().unwrap().to_owned(),
+            output.status.code().unwrap(),
+        )
+    };
+    let told = |code: &str, status: i32| (code.to_owned(), status);
+    eventually("leases of nodes", async || !up.list(Resource::LEASES).await.is_empty()).await;
+    assert_eq!(asked(), told("Pod.SchedulerAbsent", 3));
+    let now = jiff::Timestamp::now();
+    let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "kube-scheduler", "namespace": "kube-system"},
+        "spec": {"holderIdentity": "m1", "leaseDurationSeconds": 3600, "renewTime": format!("{now:.6}")}});
+    up.api.create(Resource::LEASES, "kube-system", &lease).await.unwrap();
+    assert_eq!(asked(), told("Pod.NotLookedAt", 0));
+    let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "p.1", "namespace": "default"},
+        "involvedObject": {"kind": "Pod", "namespace": "default", "name": "p"}, "reason": "FailedScheduling", "type": "Warning",
+        "message": "0/9 nodes are available", "source": {"component": "default-scheduler"},
+        "firstTimestamp": now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        "lastTimestamp": now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(), "count": 1});
+    up.api.create(Resource::EVENTS, "default", &event).await.unwrap();
+    assert_eq!(asked(), told("Pod.RefusedBefore", 0));
+}
+
+#[tokio::test]
 async fn a_snapshot_is_simulated_as_the_cluster_stands() {
     let directory = TempDir::new().unwrap();
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/quickstart.yaml");
