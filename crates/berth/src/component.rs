@@ -207,26 +207,27 @@ fn on_cluster_of<F: Future<Output = anyhow::Result<()>>>(
     })
 }
 
-/// Waits for Ctrl-C, or for whatever stops processes here.
-pub(crate) async fn interrupted() {
-    let ctrl_c = async {
+/// Waits for Ctrl-C, or for whatever stops processes here. What comes from the call on is heard, also before anybody waits.
+pub(crate) fn interrupted() -> impl Future<Output = ()> {
+    #[cfg(unix)]
+    let signals = {
+        use tokio::signal::unix::{SignalKind, signal};
+        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    };
+    async move {
+        #[cfg(unix)]
+        if let (Ok(mut interrupt), Ok(mut terminate)) = signals {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            return;
+        }
         // Without a handler there is no orderly way to stop: run until killed.
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }
-    };
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut terminated) = signal(SignalKind::terminate()) {
-            tokio::select! {
-                () = ctrl_c => {}
-                _ = terminated.recv() => {}
-            }
-            return;
-        }
     }
-    ctrl_c.await;
 }
 
 /// Logs to standard error from a level on; without one, only what goes wrong.

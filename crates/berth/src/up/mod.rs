@@ -137,6 +137,8 @@ async fn run(
     let begin = Timestamp::now();
     let mut started = load::load(&server, &chosen, objects, &args.shape()).await?;
     started.notes.extend(note);
+    // Whoever reads that Ctrl-C stops it may press it at once.
+    let interrupted = crate::component::interrupted();
     greet(color, &chosen, address, &kubeconfig, &started, args.filename.is_empty())?;
     tell::start(&client, begin, color, &cancel, &mut parts);
     let how = How {
@@ -148,7 +150,7 @@ async fn run(
     };
     start(&client, &chosen, how, &cancel, &mut parts);
     let result = tokio::select! {
-        () = crate::component::interrupted() => Ok(()),
+        () = interrupted => Ok(()),
         Some(ended) = parts.join_next() => ended.unwrap_or_else(|error| Err(error.into())),
         Some(ended) = serving.join_next() => ended.unwrap_or_else(|error| Err(error.into())),
     };
@@ -338,19 +340,15 @@ fn greet(
         }
         writeln!(out, "  kubectl get pods -o wide --watch")?;
         writeln!(out)?;
+        writeln!(out, "To inject a node failure (`{}-` undoes it):", names::AGENT_MODE)?;
         writeln!(
             out,
-            "To see what a node in trouble does (the same with `{}-` undoes it):",
+            "  kubectl annotate node NODE {}=stop    stops heartbeats; its pods are deleted after some minutes",
             names::AGENT_MODE
         )?;
         writeln!(
             out,
-            "  kubectl annotate node NODE {}=stop    falls silent, its pods go after minutes",
-            names::AGENT_MODE
-        )?;
-        writeln!(
-            out,
-            "  kubectl annotate node NODE {}=refuse  refuses pods that come",
+            "  kubectl annotate node NODE {}=refuse  rejects new pods",
             names::AGENT_MODE
         )?;
     }
