@@ -7,6 +7,7 @@ use crate::resource::Resource;
 use berth_core::effect::Merge;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt as _, Limited};
 use kube::client::Body;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -21,6 +22,11 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 const BUSY_PATIENCE: Duration = Duration::from_secs(5);
 /// The least that it waits each time.
 const BUSY_PAUSE: Duration = Duration::from_millis(100);
+
+/// The largest answer that is read. A page of a list is a thousand objects, most of some KiB; etcd takes 1.5 MiB of one at most.
+const MAX_ANSWER_BYTES: usize = 512 << 20;
+/// The largest refusal that is read.
+const MAX_REFUSAL_BYTES: usize = 1 << 20;
 
 /// What kube-apiserver answers with 404 where it serves nothing.
 const UNSERVED: &str = "404 page not found";
@@ -205,16 +211,31 @@ fn retry_after(response: &Response<Body>) -> Option<Duration> {
     (response.status() == StatusCode::TOO_MANY_REQUESTS).then(|| Duration::from_secs(seconds).max(BUSY_PAUSE))
 }
 
+/// Reads a whole answer, if it is not too large and comes in time.
+async fn read_whole(path: &str, body: Body, max_bytes: usize) -> Result<Bytes, ApiError> {
+    let collected = timeout(REQUEST_TIMEOUT, Limited::new(body, max_bytes).collect()).await;
+    match collected.map_err(|_| timed_out(path))? {
+        Ok(whole) => Ok(whole.to_bytes()),
+        Err(problem) => match problem.downcast::<kube::Error>() {
+            Ok(source) => Err(ApiError::Transport {
+                path: path.to_owned(),
+                source,
+            }),
+            Err(_) => Err(ApiError::Malformed {
+                path: path.to_owned(),
+                problem: format!("the answer is larger than {max_bytes} bytes"),
+            }),
+        },
+    }
+}
+
 async fn refusal(method: Method, path: &str, response: Response<Body>) -> ApiError {
     let code = response.status().as_u16();
-    let body = match response.into_body().collect_bytes().await {
+    let body = match read_whole(path, response.into_body(), MAX_REFUSAL_BYTES).await {
         Ok(body) => body,
-        Err(source) => {
-            return ApiError::Transport {
-                path: path.to_owned(),
-                source: Box::new(source),
-            };
-        }
+        // It is a refusal, whatever else it says.
+        Err(ApiError::Malformed { .. }) => Bytes::new(),
+        Err(error) => return error,
     };
     let mut answer: Status = serde_json::from_slice(&body).unwrap_or_default();
     if answer.kind != "Status" {
@@ -366,13 +387,7 @@ impl Api {
 
     async fn call(&self, method: Method, path: &str, body: Option<(&str, Vec<u8>)>) -> Result<Bytes, ApiError> {
         let body = self.send(method, path, body).await?;
-        let collected = timeout(REQUEST_TIMEOUT, body.collect_bytes()).await;
-        collected
-            .map_err(|_| timed_out(path))?
-            .map_err(|source| ApiError::Transport {
-                path: path.to_owned(),
-                source: Box::new(source),
-            })
+        read_whole(path, body, MAX_ANSWER_BYTES).await
     }
 
     /// The answer is no object, whatever it is: nothing follows from it.
@@ -596,5 +611,33 @@ impl Api {
         self.call(Method::DELETE, &path, Some(("application/json", body)))
             .await
             .map(|_| ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_answer_is_read_up_to_a_size() {
+        let read = async |size: usize| read_whole("/api", Body::from(vec![b' '; size]), 100).await;
+        assert_eq!(read(100).await.unwrap().len(), 100);
+        let error = read(101).await.unwrap_err();
+        assert_eq!(error.to_string(), "/api: the answer is larger than 100 bytes");
+        assert!(error.is_in_doubt(), "what it asked for may have been done all the same");
+    }
+
+    #[tokio::test]
+    async fn a_refusal_is_one_however_much_it_says() {
+        let response = |size: usize| {
+            let mut response = Response::new(Body::from(vec![b'x'; size]));
+            *response.status_mut() = StatusCode::CONFLICT;
+            response
+        };
+        for size in [0, 10, MAX_REFUSAL_BYTES + 1] {
+            let error = refusal(Method::PUT, "/api", response(size)).await;
+            assert!(error.is_conflict(), "{error}");
+            assert!(error.to_string().len() < 300);
+        }
     }
 }
