@@ -8,6 +8,10 @@ use std::path::Path;
 pub struct Request {
     /// Who asked, such as `system:serviceaccount:berth-system:berth-scheduler`.
     pub user: String,
+    /// By which of the user's tokens; empty if it was none.
+    pub credential: String,
+    /// When it came, in RFC 3339 with microseconds: the order of texts is that of times.
+    pub received: String,
     /// What for, in the words of RBAC, such as `list`.
     pub verb: String,
     /// API group, empty for the core one.
@@ -34,6 +38,8 @@ struct Line {
     request_uri: String,
     user: User,
     #[serde(default)]
+    request_received_timestamp: String,
+    #[serde(default)]
     object_ref: ObjectRef,
     #[serde(default)]
     response_status: Status,
@@ -52,6 +58,15 @@ struct Annotations {
 struct User {
     #[serde(default)]
     username: String,
+    #[serde(default)]
+    extra: Extra,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Extra {
+    #[serde(rename = "authentication.kubernetes.io/credential-id")]
+    credential: Vec<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -89,6 +104,8 @@ fn request(line: &str) -> Option<Request> {
     };
     Some(Request {
         user: line.user.username,
+        credential: line.user.extra.credential.into_iter().next().unwrap_or_default(),
+        received: line.request_received_timestamp,
         verb: line.verb,
         group: object.api_group,
         resource,
@@ -107,7 +124,8 @@ mod tests {
     #[test]
     fn a_line_becomes_a_request() {
         let line = r#"{"kind":"Event","level":"Metadata","stage":"ResponseComplete","requestURI":"/api/v1/namespaces/a/pods/p/binding",
-            "verb":"create","user":{"username":"u","groups":["g"]},"objectRef":{"resource":"pods","namespace":"a","name":"p",
+            "verb":"create","user":{"username":"u","groups":["g"],"extra":{"authentication.kubernetes.io/credential-id":["JTI=1"]}},
+            "requestReceivedTimestamp":"2026-01-01T00:00:00.000001Z","objectRef":{"resource":"pods","namespace":"a","name":"p",
             "apiVersion":"v1","subresource":"binding"},"responseStatus":{"metadata":{},"code":403},"annotations":{"authorization.k8s.io/decision":"forbid"}}"#;
         let request = request(line).unwrap();
         assert_eq!(
@@ -117,6 +135,10 @@ mod tests {
         assert_eq!(
             (request.user.as_str(), request.code, request.allowed),
             ("u", 403, false)
+        );
+        assert_eq!(
+            (request.credential.as_str(), request.received.as_str()),
+            ("JTI=1", "2026-01-01T00:00:00.000001Z")
         );
         assert!(super::request(&line[..100]).is_none());
     }

@@ -191,7 +191,7 @@ pub(crate) async fn leaders_are_killed(
 }
 
 /// Who holds a lease.
-async fn leader(kube: &Kube, name: &str) -> anyhow::Result<String> {
+pub(crate) async fn leader(kube: &Kube, name: &str) -> anyhow::Result<String> {
     let path = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{name}");
     let lease = kube.get(&path).await?.unwrap_or_default();
     let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();

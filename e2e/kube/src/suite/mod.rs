@@ -12,6 +12,7 @@ mod report;
 mod rights;
 mod scenario;
 mod skew;
+mod stopped;
 mod world;
 
 use anyhow::{Context as _, ensure};
@@ -125,6 +126,13 @@ async fn tests(world: &mut World, report: &mut Report, load: &Load) -> anyhow::R
         adoption::the_volume_binder_changes_hands
     );
     play_with_world!(world, report, "faults", load, faults::leaders_are_killed);
+    play_with_world!(
+        world,
+        report,
+        "faults",
+        load,
+        stopped::a_leader_is_stopped_and_continued
+    );
     // Before the API server is broken: one that starts refuses everybody until it has read the roles.
     let name = "rights: none missing, none unused";
     if report.wants(name) {

@@ -162,6 +162,8 @@ mod tests {
     fn request(verb: &str, resource: &str, name: &str, allowed: bool) -> Request {
         Request {
             user: user("berth-scheduler"),
+            credential: String::new(),
+            received: String::new(),
             verb: verb.to_owned(),
             group: String::new(),
             resource: resource.to_owned(),
