@@ -7,7 +7,7 @@ use berth::cli::Cli;
 use berth_core::api::Kind;
 use berth_kube::resource::Resource;
 use clap::Parser;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -132,6 +132,57 @@ fn probes_ask_where_the_component_answers() {
             assert_eq!(asked["host"].as_str(), from.as_deref(), "{file}");
         }
     }
+}
+
+/// A component that grows without bound ends before its node does.
+#[test]
+fn pods_have_a_limit_of_memory() {
+    for (file, _, container) in pods() {
+        let limits = container["resources"]["limits"].as_object();
+        let limited: Vec<_> = limits.into_iter().flat_map(|limits| limits.keys()).collect();
+        assert_eq!(
+            limited,
+            ["memory"],
+            "{file}: CPU has none, or probes would fail under load"
+        );
+    }
+}
+
+#[test]
+fn leases_are_granted_by_name() {
+    let roles = objects().into_iter().filter(|(_, object)| object["kind"] == "Role");
+    let mut named = 0;
+    for (file, role) in roles {
+        for rule in role["rules"].as_array().unwrap() {
+            // What is created has no name yet.
+            if rule["resources"] == json!(["leases"]) && rule["verbs"] != json!(["create"]) {
+                assert_eq!(rule["resourceNames"].as_array().map(Vec::len), Some(1), "{file}");
+                named += 1;
+            }
+        }
+    }
+    assert!(named >= 4, "{named}");
+}
+
+#[test]
+fn nobody_reaches_the_pods_unless_somebody_says_so() {
+    let policies: Vec<_> = objects()
+        .into_iter()
+        .filter(|(file, object)| object["kind"] == "NetworkPolicy" && file.contains("/manifests/"))
+        .collect();
+    let [(file, policy)] = policies.as_slice() else {
+        panic!("{policies:?}")
+    };
+    assert_eq!(policy["spec"]["policyTypes"], json!(["Ingress"]), "{file}");
+    assert_eq!(policy["spec"]["ingress"], json!([]), "{file}");
+    let selected = policy["spec"]["podSelector"]["matchLabels"].as_object().unwrap();
+    for (other, object) in objects() {
+        let labels = &object["spec"]["template"]["metadata"]["labels"];
+        if labels.is_object() {
+            assert!(selected.iter().all(|(key, value)| labels[key] == *value), "{other}");
+        }
+    }
+    assert!(text("deploy/kustomization.yaml").contains("06-network-policy.yaml"));
 }
 
 #[test]

@@ -131,9 +131,7 @@ subjects:
   verbs: [create]
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
-  {{- with .lease }}
-  resourceNames: [{{ . }}]
-  {{- end }}
+  resourceNames: [{{ .lease }}]
   verbs: [get, update]
 {{- end -}}
 

@@ -2,6 +2,7 @@
 
 use crate::cluster::{BinariesError, Cluster, ClusterError, Process, ProcessError, berth_binary, free_port};
 use crate::wait::{WaitError, eventually};
+use berth_provisioner::driver::NAME;
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,8 @@ use tokio::net::TcpStream;
 pub const NAMESPACE: &str = "berth-system";
 /// How long a component may take until it has seen the whole cluster.
 const START: Duration = Duration::from_secs(60);
+/// The lease in the manifests, of a driver that is not there: whoever installs them names theirs.
+const EXAMPLE_LEASE: &str = "berth-provisioner-disks.example.com";
 /// What of an installation concerns a cluster without kubelets: everything but what runs the containers.
 const INSTALLED_KINDS: [&str; 7] = [
     "Namespace",
@@ -105,9 +108,11 @@ impl Installation {
             Some(directory) => PathBuf::from(directory),
             None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/manifests"),
         };
+        let mut objects = manifests(&directory)?;
+        objects.iter_mut().for_each(name_driver);
         Ok(Self {
             binary: berth_binary()?,
-            objects: manifests(&directory)?,
+            objects,
             address: None,
         })
     }
@@ -206,6 +211,16 @@ impl Installation {
                 log: process.log_tail(),
             }),
         }
+    }
+}
+
+/// Gives the lease of the tests' driver the rights that the manifests give that of an example.
+fn name_driver(object: &mut Value) {
+    let rules = object.get_mut("rules").and_then(Value::as_array_mut);
+    let rules = rules.into_iter().flatten();
+    let names = rules.filter_map(|rule| rule.get_mut("resourceNames")?.as_array_mut());
+    for name in names.flatten().filter(|name| **name == EXAMPLE_LEASE) {
+        *name = format!("berth-provisioner-{NAME}").into();
     }
 }
 
