@@ -158,7 +158,10 @@ pub(super) fn render(report: &WaitingReport, width: usize) -> String {
     let _ = match (waiting, report.pods) {
         (0, 0) => writeln!(out, "there are no pods{of}"),
         (0, all) => writeln!(out, "no pod{of} waits: {} a node", count(all, "pod has", "pods have")),
-        (some, all) => writeln!(out, "{some} of {}{of} wait for a node", count(all, "pod", "pods")),
+        (some, all) => {
+            let wait = if some == 1 { "waits" } else { "wait" };
+            writeln!(out, "{some} of {}{of} {wait} for a node", count(all, "pod", "pods"))
+        }
     };
     for group in &report.waiting {
         let pods = names(&group.pods, NAMES_SHOWN);
@@ -167,18 +170,15 @@ pub(super) fn render(report: &WaitingReport, width: usize) -> String {
             many => format!("{many} pods: {pods}"),
         };
         let _ = writeln!(out, "\n{CAUSE}{}{CAUSE:#}", group.code.heading());
-        let bullets = [(2, head), (2, group.text.clone())];
-        let evidence = group.evidence.iter().map(|text| (4, format!("- {text}")));
-        let ways = group.advice.iter().take(WAYS_SHOWN).map(|way| (4, format!("- {way}")));
-        for (indent, text) in bullets
-            .into_iter()
-            .chain(evidence)
-            .chain(ways)
-            .filter(|(_, text)| !text.is_empty())
-        {
-            for line in wrap(&text, width.saturating_sub(indent).max(20)) {
-                let _ = writeln!(out, "{:indent$}{line}", "");
+        for text in [&head, &group.text].into_iter().filter(|text| !text.is_empty()) {
+            for line in wrap(text, width.saturating_sub(2).max(20)) {
+                let _ = writeln!(out, "  {line}");
             }
+        }
+        let ways = group.advice.iter().take(WAYS_SHOWN);
+        for text in group.evidence.iter().chain(ways) {
+            let lines = wrap(text, width.saturating_sub(6).max(20));
+            let _ = writeln!(out, "    - {}", lines.join("\n      "));
         }
     }
     out
