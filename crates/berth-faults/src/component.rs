@@ -18,6 +18,8 @@ pub(crate) enum News {
     Applied(Rc<Doc>),
     /// Namespace, name and uid.
     Removed(String, String, String),
+    /// That was all there is of the kind.
+    Listed,
 }
 
 /// What a provisioner's job brings back beside the outcome of its effects.

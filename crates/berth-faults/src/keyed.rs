@@ -8,7 +8,8 @@ use crate::queue::Queue;
 use crate::world::{Doc, Millis};
 use berth_core::backoff::Backoff;
 use berth_core::dispute::Disputes;
-use berth_core::effect::{Effect, ObjectKey, When};
+use berth_core::effect::{Effect, Fact, ObjectKey, When};
+use berth_core::unseen::Unseen;
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 
@@ -53,6 +54,8 @@ pub(crate) struct Keyed<S> {
     workers: usize,
     /// Objects in flight that a watch saw go, with their uids: what answers tell of them is from before.
     ended: BTreeMap<ObjectKey, String>,
+    /// What answers told of, and no watch has shown yet.
+    unseen: Unseen,
     in_flight: BTreeMap<JobId, InFlight>,
 }
 
@@ -64,6 +67,7 @@ impl<S: Steps> Keyed<S> {
             disputes: Disputes::default(),
             workers,
             ended: BTreeMap::new(),
+            unseen: Unseen::default(),
             in_flight: BTreeMap::new(),
         }
     }
@@ -85,6 +89,10 @@ impl<S: Steps> Keyed<S> {
 
     fn step(&mut self, key: ObjectKey, turn: &mut Turn) {
         if self.must_wait(&key, std::slice::from_ref(&key), turn) {
+            return;
+        }
+        if let Some(question) = self.unseen.question(&key) {
+            self.carry_out(key, vec![question], turn);
             return;
         }
         match self.steps.step(&key, turn.wall) {
@@ -148,12 +156,17 @@ impl<S: Steps> Keyed<S> {
         self.queue.unlock(&touched);
         let done = effects.get(..outcome.done).unwrap_or(&effects);
         self.disputes.written(done, turn.wall);
-        for (gone, uid) in &outcome.gone {
-            let known = self.steps.version(gone);
-            if known.is_some_and(|(known, _)| uid.is_empty() || known == *uid) {
-                let keys = self.steps.remove(gone);
-                self.push(keys);
+        for confirmed in done {
+            if let Effect::Confirm(Fact::Gone { key, uid }) = confirmed {
+                self.find_gone(key, uid);
             }
+        }
+        if self.unseen.question(&key).is_some() {
+            let refusal = outcome.refused.as_ref().map(|refused| &refused.refusal);
+            self.unseen.asked(&key, refusal);
+        }
+        for (gone, uid) in &outcome.gone {
+            self.find_gone(gone, uid);
         }
         for answer in &outcome.fresh {
             let known = self.steps.version(&answer.key);
@@ -161,9 +174,12 @@ impl<S: Steps> Keyed<S> {
             let mut gone = outcome.gone.iter();
             let ended = ended || gone.any(|(key, uid)| *key == answer.key && *uid == answer.uid);
             let ended = (ended && !turn.has(Mutation::AnswersBringBack)) || turn.has(Mutation::AnswersNotTakenIn);
-            if !ended && known.is_none_or(|(uid, _)| uid == answer.uid) {
+            if !ended && known.as_ref().is_none_or(|(uid, _)| *uid == answer.uid) {
                 let keys = self.steps.answered(answer);
                 self.push(keys);
+                if known.is_none() && self.steps.version(&answer.key).is_some() {
+                    self.unseen.answered(answer.key.clone(), &answer.uid);
+                }
             }
         }
         touched.iter().for_each(|key| drop(self.ended.remove(key)));
@@ -181,6 +197,16 @@ impl<S: Steps> Keyed<S> {
         };
         if known.is_some_and(|version| !ours(&version)) {
             self.queue.hurry(key);
+        }
+    }
+
+    /// An object turned out to be gone. One of the same name and another uid came after it, and stays.
+    fn find_gone(&mut self, key: &ObjectKey, uid: &str) {
+        let known = self.steps.version(key);
+        if known.is_some_and(|(known, _)| uid.is_empty() || known == *uid) {
+            self.unseen.settled(key);
+            let keys = self.steps.remove(key);
+            self.push(keys);
         }
     }
 
@@ -220,11 +246,21 @@ impl<S: Steps> Component for Keyed<S> {
     fn take(&mut self, kind: &'static str, news: Vec<News>, _turn: &mut Turn) {
         for one in news {
             let keys = match one {
-                News::Applied(doc) => self.steps.apply(&doc),
+                News::Applied(doc) => {
+                    self.unseen.settled(&doc.key);
+                    self.steps.apply(&doc)
+                }
+                News::Listed => self.unseen.listed(kind),
                 News::Removed(namespace, name, uid) => {
                     let key = ObjectKey::new(kind, namespace, name);
                     let another = self.steps.version(&key).is_some_and(|(known, _)| known != uid);
-                    let keys = if another { Vec::new() } else { self.steps.remove(&key) };
+                    let keys = match another {
+                        true => Vec::new(),
+                        false => {
+                            self.unseen.settled(&key);
+                            self.steps.remove(&key)
+                        }
+                    };
                     if self.queue.is_locked(&key) {
                         self.ended.insert(key, uid);
                     }

@@ -36,9 +36,12 @@ struct Arguments {
     /// For each bug, print how many seeds it takes to find it
     #[arg(long)]
     mutations: bool,
-    /// Look at every order of messages in a cluster with so many schedulers and pods, as 2,1
+    /// Look at every order of messages in a cluster with so many schedulers and pods, as 2,2
     #[arg(long, value_parser = scenario)]
     explore: Option<(usize, usize)>,
+    /// How many messages others may overtake on the way
+    #[arg(long, default_value_t = 1, requires = "explore")]
+    overtaken: usize,
     /// Without a user
     #[arg(long, requires = "explore")]
     no_user: bool,
@@ -79,7 +82,8 @@ fn mutation(name: &str) -> Result<Mutation, String> {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if let Some((schedulers, pods)) = arguments.explore {
-        let explored = explore(&Scenario::new(schedulers, pods, !arguments.no_user), arguments.states);
+        let scenario = Scenario::new(schedulers, pods, arguments.overtaken, !arguments.no_user);
+        let explored = explore(&scenario, arguments.states);
         println!(
             "{} states, {} messages, {} ends{}",
             explored.states,

@@ -13,6 +13,10 @@ pub enum Mutation {
     ChangesOutOfOrder,
     BoundPodWaits,
     DeafToCapacity,
+    DeafToSizes,
+    DeafToReservations,
+    UnseenVolumeIsLost,
+    DeadNomination,
     DeafToNodes,
     DeafToVolumes,
     DeafToClaims,
@@ -42,13 +46,17 @@ pub enum Mutation {
 
 impl Mutation {
     /// Every bug.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 35] = [
         Self::NamesakesInLists,
         Self::RemovalsInLists,
         Self::SkippedChange,
         Self::ChangesOutOfOrder,
         Self::BoundPodWaits,
         Self::DeafToCapacity,
+        Self::DeafToSizes,
+        Self::DeafToReservations,
+        Self::UnseenVolumeIsLost,
+        Self::DeadNomination,
         Self::DeafToNodes,
         Self::DeafToVolumes,
         Self::DeafToClaims,
@@ -82,21 +90,34 @@ impl Mutation {
         match self {
             Self::NamesakesInLists => (
                 "namesakes-in-lists",
-                "a list does not tell that an object was deleted and made again under its name",
+                "a list takes an object for the one that was known under its name",
             ),
             Self::RemovalsInLists => ("removals-in-lists", "a list does not tell what is gone"),
             Self::SkippedChange => ("skipped-change", "a watch that was held back loses a change"),
             Self::ChangesOutOfOrder => (
                 "changes-out-of-order",
-                "a watch brings an older state after a newer one",
+                "a watch that was held back brings what came last first",
             ),
             Self::BoundPodWaits => (
                 "bound-pod-waits",
                 "a change to a bound pod makes it wait for a node again",
             ),
-            Self::DeafToCapacity => ("deaf-to-capacity", "the scheduler is not woken by capacity"),
+            Self::DeafToCapacity => ("deaf-to-capacity", "the scheduler does not hear that capacity grows"),
+            Self::DeafToSizes => (
+                "deaf-to-sizes",
+                "the scheduler does not hear that larger volumes can be made",
+            ),
+            Self::DeafToReservations => (
+                "deaf-to-reservations",
+                "the scheduler does not hear that a volume went to a claim",
+            ),
+            Self::UnseenVolumeIsLost => (
+                "unseen-volume-is-lost",
+                "the scheduler takes a claim for lost whose volume it has not seen yet",
+            ),
+            Self::DeadNomination => ("dead-nomination", "a pod whose nominated node dies is not tried again"),
             Self::DeafToNodes => ("deaf-to-nodes", "the scheduler does not hear that a node is gone"),
-            Self::DeafToVolumes => ("deaf-to-volumes", "the scheduler does not hear that a volume is bound"),
+            Self::DeafToVolumes => ("deaf-to-volumes", "the scheduler does not hear that a volume was made"),
             Self::DeafToClaims => (
                 "deaf-to-claims",
                 "the scheduler does not hear of a cleared selected-node",

@@ -4,7 +4,7 @@
 //! simulator brings the answer. To kill it is to drop it, between any two requests.
 
 use crate::mutation::Mutation;
-use crate::world::Doc;
+use crate::world::{Doc, Millis};
 use berth_core::effect::{Effect, Fact, ObjectKey, Refusal};
 use berth_provisioner::answer::Answer;
 use berth_provisioner::request::Request as VolumeRequest;
@@ -13,6 +13,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 /// What a job asks for.
 #[derive(Clone, Debug)]
@@ -27,6 +28,8 @@ pub(crate) enum Request {
     CreateVolume(Box<VolumeRequest>),
     /// The end of a volume, of a backend.
     DeleteVolume(String),
+    /// Whether a time is over: answered when it is.
+    Sleep(Millis),
 }
 
 /// Why a request to the API server failed.
@@ -97,6 +100,12 @@ impl Port {
             Reply::Holds(answer) => answer,
             Reply::Object(_) | Reply::Volume(_) | Reply::Deleted(_) => Err(ApiError::InDoubt),
         }
+    }
+
+    /// Waits for a time.
+    pub(crate) async fn sleep(&self, time: Duration) {
+        let millis = Millis::try_from(time.as_millis()).unwrap_or(Millis::MAX / 2);
+        self.ask(Request::Sleep(millis)).await;
     }
 
     /// Brings an answer.

@@ -9,6 +9,8 @@ use crate::story::NetFault;
 use crate::world::{Doc, Entry, KINDS, Millis};
 use berth_core::backoff::Backoff;
 use berth_core::names::SELECTED_NODE;
+use berth_core::quantity::Quantity;
+use berth_scheduler::scheduler::POD_FIELDS;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
@@ -129,9 +131,19 @@ fn name_of(doc: &Doc) -> (String, String) {
     (doc.key.namespace.clone(), doc.key.name.clone())
 }
 
-/// Pods that have run to their end take no room; schedulers do not watch them.
+/// Whether a process watches an object: schedulers leave out some pods, by a field selector as `status.phase!=Succeeded`.
 fn is_selected(role: Role, doc: &Doc) -> bool {
-    role != Role::Scheduler || doc.key.kind != "Pod" || !matches!(doc.text("/status/phase"), "Succeeded" | "Failed")
+    if role != Role::Scheduler || doc.key.kind != "Pod" {
+        return true;
+    }
+    let unwanted = POD_FIELDS.split_once("!=");
+    unwanted.is_none_or(|(field, value)| doc.text(&format!("/{}", field.replace('.', "/"))) != value)
+}
+
+/// An amount of storage.
+fn gi(doc: &Doc, path: &str) -> Option<i64> {
+    let quantity: Quantity = doc.text(path).parse().ok()?;
+    Some(quantity.value())
 }
 
 impl Watch {
@@ -147,7 +159,11 @@ impl Watch {
             let (name, seen) = (name_of(doc), (doc.uid.clone(), doc.version));
             let known = self.known.get(&name);
             // One that was deleted and made again under its name is another one: the old one is gone first.
-            let another = known.filter(|known| known.0 != seen.0 && !self.has(Mutation::NamesakesInLists));
+            let another = known.filter(|known| known.0 != seen.0);
+            if let (Some(another), true) = (another, self.has(Mutation::NamesakesInLists)) {
+                listed.insert(name, another.clone());
+                continue;
+            }
             if let Some((uid, _)) = another {
                 news.push(News::Removed(name.0.clone(), name.1.clone(), uid.clone()));
             }
@@ -164,24 +180,36 @@ impl Watch {
         news.extend(
             gone.map(|((namespace, name), (uid, _))| News::Removed(namespace.clone(), name.clone(), uid.clone())),
         );
+        news.push(News::Listed);
         self.known = listed;
         (self.listed, self.next, self.relist) = (true, end, false);
         news
     }
 
-    /// Whether a scheduler does not hear of a change, for a bug.
-    fn is_deaf(&self, entry: &Entry) -> bool {
-        let Some(before) = &entry.before else { return false };
-        let is = |kind: &str| entry.doc.key.kind == kind;
+    /// Whether a process does not hear of a change, for a bug.
+    fn is_deaf(&self, role: Role, entry: &Entry) -> bool {
+        let is = |kind: &str| role == Role::Scheduler && entry.doc.key.kind == kind;
+        let before = entry.before.as_deref();
         match self.mutation {
-            Some(Mutation::DeafToCapacity) => is("CSIStorageCapacity"),
+            Some(Mutation::SkippedChange) => self.was_held && !entry.gone,
             Some(Mutation::DeafToNodes) => is("Node") && entry.gone,
-            Some(Mutation::DeafToVolumes) => is("PersistentVolume") && entry.doc.text("/status/phase") == "Bound",
+            Some(Mutation::DeafToVolumes) => is("PersistentVolume") && before.is_none(),
+            Some(Mutation::DeafToReservations) => {
+                let is_free = |doc: &Doc| doc.value["spec"]["claimRef"].is_null();
+                is("PersistentVolume") && before.is_some_and(is_free) && !is_free(&entry.doc)
+            }
+            Some(Mutation::DeafToCapacity) => {
+                is("CSIStorageCapacity")
+                    && before.is_some_and(|before| gi(&entry.doc, "/capacity") > gi(before, "/capacity"))
+            }
+            Some(Mutation::DeafToSizes) => {
+                let largest = |doc: &Doc| gi(doc, "/maximumVolumeSize").unwrap_or(i64::MAX);
+                is("CSIStorageCapacity") && before.is_some_and(|before| largest(&entry.doc) > largest(before))
+            }
             Some(Mutation::DeafToClaims) => {
                 let selected = |doc: &Doc| berth_cluster::field::annotation(&doc.value, SELECTED_NODE).is_some();
-                is("PersistentVolumeClaim") && selected(before) && !selected(&entry.doc)
+                is("PersistentVolumeClaim") && before.is_some_and(selected) && !selected(&entry.doc)
             }
-            Some(Mutation::SkippedChange) => self.was_held && !entry.gone,
             _ => false,
         }
     }
@@ -190,7 +218,7 @@ impl Watch {
     pub(crate) fn follow(&mut self, role: Role, entry: &Entry) -> Vec<News> {
         self.next += 1;
         let doc = &entry.doc;
-        if role == Role::Scheduler && self.is_deaf(entry) {
+        if self.is_deaf(role, entry) {
             return Vec::new();
         }
         let name = name_of(doc);
@@ -203,14 +231,6 @@ impl Watch {
             self.known.insert(name, (doc.uid.clone(), doc.version));
             News::Applied(Rc::clone(doc))
         };
-        if let (News::Applied(doc), Some(before), true) =
-            (&change, &entry.before, self.has(Mutation::ChangesOutOfOrder))
-            && before.uid == doc.uid
-            && self.double
-        {
-            self.double = false;
-            return vec![change.clone(), News::Applied(Rc::clone(before))];
-        }
         match std::mem::take(&mut self.double) {
             true => vec![change.clone(), change],
             false => vec![change],

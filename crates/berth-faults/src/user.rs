@@ -34,8 +34,17 @@ pub(crate) fn effects(action: Action, world: &World) -> Vec<Effect> {
         Action::DeleteOnRelease { volume } => policy(world, volume, "Delete"),
         Action::CreateClass { class } => create(objects::class(class_name(class))),
         Action::DeleteClass { class } => delete(world, &ObjectKey::new("StorageClass", "", class_name(class))),
-        Action::LimitCapacity { node, gi } => report(world, story::node(node), gi),
-        Action::FreeCapacity { node } => report(world, story::node(node), objects::PLENTY_GI),
+        Action::LimitCapacity { node, gi } => report(world, node, &json!({"capacity": format!("{gi}Gi")})),
+        Action::LimitSize { node, gi } => report(world, node, &json!({"maximumVolumeSize": format!("{gi}Gi")})),
+        Action::FreeCapacity { node } => {
+            let all = format!("{}Gi", objects::PLENTY_GI);
+            report(world, node, &json!({"capacity": all, "maximumVolumeSize": null}))
+        }
+        Action::RemoveDriver { node: at } => delete(world, &ObjectKey::new("CSINode", "", story::node(at))),
+        Action::AddDriver { node: at } => match world.find(&node(at)) {
+            Some(_) => create(objects::csi_node(story::node(at))),
+            None => Vec::new(),
+        },
         Action::Cordon { node: at } => patch(world, &node(at), json!({"spec": {"unschedulable": true}})),
         Action::Uncordon { node: at } => patch(world, &node(at), json!({"spec": {"unschedulable": null}})),
         Action::Drain { node: at } => {
@@ -61,6 +70,10 @@ pub(crate) fn effects(action: Action, world: &World) -> Vec<Effect> {
         }
         Action::CreateSet => create(objects::stateful_set()),
         Action::DeleteSet => delete(world, &set()),
+        Action::DeleteReplica { replica } => {
+            let name = format!("{}-{replica}", set().name);
+            delete(world, &ObjectKey::new("Pod", NAMESPACE, name))
+        }
         Action::ScaleSet { replicas } => patch(world, &set(), json!({"spec": {"replicas": replicas}})),
         Action::RollOut => {
             let image = format!("app-{}", world.now);
@@ -76,6 +89,7 @@ pub(crate) fn effects(action: Action, world: &World) -> Vec<Effect> {
         }
         Action::Hold { .. }
         | Action::Relist { .. }
+        | Action::Cut { .. }
         | Action::Double { .. }
         | Action::Kill { .. }
         | Action::Pause { .. }
@@ -174,13 +188,15 @@ fn policy(world: &World, volume: usize, policy: &str) -> Vec<Effect> {
     any_volume(world, volume).map_or_else(Vec::new, |key| patch(world, &key, body))
 }
 
-fn report(world: &World, node: &str, gi: u64) -> Vec<Effect> {
-    let object = objects::capacity(node, gi);
-    let key = berth_cluster::key_of(&object);
-    match world.find(&key) {
-        Some(_) => patch(world, &key, json!({"capacity": format!("{gi}Gi")})),
-        None => create(object),
-    }
+/// What the driver reports of a node, or of all nodes.
+fn report(world: &World, node: usize, body: &Value) -> Vec<Effect> {
+    let nodes = match story::NODES.get(node) {
+        Some(node) => std::slice::from_ref(node),
+        None => &story::NODES[..],
+    };
+    let reports = nodes.iter().map(|node| objects::capacity(node, objects::PLENTY_GI));
+    let patches = reports.flat_map(|object| patch(world, &berth_cluster::key_of(&object), body.clone()));
+    patches.collect()
 }
 
 /// The agent of a node falls silent: its last sign of life is now.

@@ -3,22 +3,27 @@
 use crate::component::{Component, Finished, JobId, News, Turn};
 use crate::executor::carry_out;
 use crate::mutation::Mutation;
-use crate::world::Millis;
+use crate::world::{Doc, Millis};
+use berth_cluster::field;
 use berth_core::api::Kind;
+use berth_core::backoff::Backoff;
 use berth_scheduler::queue::PodKey;
-use berth_scheduler::scheduler::{Context, DEFAULT_SCHEDULER_NAME, Effect, Scheduler, Settings, Write};
-use std::collections::{BTreeMap, VecDeque};
+use berth_scheduler::scheduler::{
+    Context, DEFAULT_SCHEDULER_NAME, Effect, MOST_TRIES, Order, Scheduler, Settings, Write,
+};
+use std::collections::BTreeSet;
+use std::rc::Rc;
 use std::time::Duration;
-
-/// How often it is tried to write what the scheduler does not wait for.
-const MOST_TRIES: u32 = 5;
 
 /// A scheduler and what is on its way.
 pub(crate) struct Scheduling {
     scheduler: Scheduler,
     begun: Millis,
-    /// Pods with an ordered effect under way, and what comes after it.
-    ordered: BTreeMap<PodKey, VecDeque<Effect>>,
+    order: Order,
+    /// The volumes that it has seen, by name, for a bug.
+    volumes: BTreeSet<String>,
+    /// The pods for which it named a node, for a bug.
+    nominated: BTreeSet<PodKey>,
 }
 
 impl Scheduling {
@@ -29,7 +34,33 @@ impl Scheduling {
         Self {
             scheduler: Scheduler::new(settings, seed),
             begun: now,
-            ordered: BTreeMap::new(),
+            order: Order::default(),
+            volumes: BTreeSet::new(),
+            nominated: BTreeSet::new(),
+        }
+    }
+
+    /// Shows a claim as lost if its volume was not seen yet, for a bug.
+    fn lose_unseen(&mut self, doc: Rc<Doc>) -> Rc<Doc> {
+        if doc.key.kind == "PersistentVolume" {
+            self.volumes.insert(doc.key.name.clone());
+        }
+        let volume = doc.text("/spec/volumeName");
+        if doc.key.kind != "PersistentVolumeClaim" || volume.is_empty() || self.volumes.contains(volume) {
+            return doc;
+        }
+        let mut value = doc.value.clone();
+        field::set(&mut value, &["status", "phase"], "Lost".into());
+        Rc::new(Doc::of(value))
+    }
+
+    /// Forgets the pods that wait for room on a node, for a bug.
+    fn forget_nominated(&mut self, node: &str, now: Duration) {
+        let is_nominated = |pod: &&PodKey| self.scheduler.nominated_node(pod) == Some(node);
+        let pods: Vec<_> = self.nominated.iter().filter(is_nominated).cloned().collect();
+        for pod in pods {
+            let (namespace, name) = pod.split_once('/').unwrap_or(("", &pod));
+            self.scheduler.remove(Kind::Pod, namespace, name, now);
         }
     }
 
@@ -39,6 +70,9 @@ impl Scheduling {
 
     fn hand_on(&mut self, turn: &mut Turn) {
         for effect in self.scheduler.take_effects() {
+            if let Effect::Nominate { pod, .. } = &effect {
+                self.nominated.insert(PodKey::clone(&pod.key));
+            }
             turn.decided.push(effect.clone());
             self.send(effect, turn);
         }
@@ -48,7 +82,7 @@ impl Scheduling {
         if matches!(effect, Effect::Event { .. }) {
             return;
         }
-        let order = order(&effect).filter(|_| !turn.has(Mutation::NoOrder));
+        let order = effect.ordered_for().filter(|_| !turn.has(Mutation::NoOrder)).cloned();
         let effect = match effect {
             Effect::Write {
                 id,
@@ -74,13 +108,13 @@ impl Scheduling {
             },
             other => other,
         };
-        if let Some(key) = &order {
-            if let Some(after) = self.ordered.get_mut(key) {
-                after.push_back(effect);
-                return;
-            }
-            self.ordered.insert(PodKey::clone(key), VecDeque::new());
-        }
+        let effect = match &order {
+            Some(_) => match self.order.admit(effect) {
+                Some(effect) => effect,
+                None => return,
+            },
+            None => effect,
+        };
         let context = Context {
             now: turn.wall,
             source: DEFAULT_SCHEDULER_NAME.into(),
@@ -88,12 +122,12 @@ impl Scheduling {
         let lowered = effect.lower(&context);
         turn.spawn(|port| async move {
             let mut done = carry_out(&port, &lowered).await;
-            // Nobody hears of what is no write: it is tried again while the server is out of order.
-            for _ in 1..MOST_TRIES {
-                let is_passing = done.refused.as_ref().is_some_and(|refused| refused.outage);
-                if !is_passing || matches!(effect, Effect::Write { .. }) {
+            for tries in 1..MOST_TRIES {
+                let refused = done.refused.as_ref();
+                if !refused.is_some_and(|refused| effect.is_sent_again(&refused.refusal)) {
                     break;
                 }
+                port.sleep(Backoff::WATCH.delay(tries)).await;
                 done = carry_out(&port, &lowered).await;
             }
             let refusal = done.refused.map(|refused| refused.refusal);
@@ -110,23 +144,6 @@ impl Scheduling {
     }
 }
 
-/// The pod whose effects must keep their order, if this is one of them.
-fn order(effect: &Effect) -> Option<PodKey> {
-    match effect {
-        Effect::Condition { pod, .. }
-        | Effect::Nominate { pod, .. }
-        | Effect::Write {
-            write: Write::BindPod { pod, .. } | Write::EvictPod { pod, .. },
-            ..
-        } => Some(PodKey::clone(&pod.key)),
-        Effect::Write {
-            write: Write::ReserveVolume { .. } | Write::SelectNode { .. },
-            ..
-        }
-        | Effect::Event { .. } => None,
-    }
-}
-
 impl Component for Scheduling {
     fn take(&mut self, kind: &'static str, news: Vec<News>, turn: &mut Turn) {
         let Some(kind) = Kind::named(kind) else { return };
@@ -134,11 +151,21 @@ impl Component for Scheduling {
         for one in news {
             match one {
                 News::Applied(doc) => {
+                    let doc = match turn.has(Mutation::UnseenVolumeIsLost) {
+                        true => self.lose_unseen(doc),
+                        false => doc,
+                    };
                     if let Some(object) = doc.object() {
                         self.scheduler.upsert(object, now);
                     }
                 }
-                News::Removed(namespace, name, _) => self.scheduler.remove(kind, &namespace, &name, now),
+                News::Removed(namespace, name, _) => {
+                    if kind == Kind::Node && turn.has(Mutation::DeadNomination) {
+                        self.forget_nominated(&name, now);
+                    }
+                    self.scheduler.remove(kind, &namespace, &name, now);
+                }
+                News::Listed => {}
             }
         }
         self.hand_on(turn);
@@ -148,7 +175,8 @@ impl Component for Scheduling {
         let Finished::Scheduling(outcome, order) = finished else {
             return;
         };
-        if let Some(after) = order.and_then(|key| self.ordered.remove(&key)) {
+        if let Some(key) = order {
+            let after = self.order.done(&key);
             after.into_iter().for_each(|effect| self.send(effect, turn));
         }
         if let Some((id, outcome)) = outcome {

@@ -13,8 +13,10 @@ use berth_core::quantity::Quantity;
 use berth_scheduler::scheduler::{Effect, Write};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// The same write to the same object by the same process, this often in [`STORM_MILLIS`], is a storm.
+/// The same write to the same object by the same process, this often in [`STORM_MILLIS`], is a storm, unless users give reason to it.
 const STORM: usize = 24;
+/// How many of them each thing that users do in that time may bring about.
+const WRITES_PER_ACTION: usize = 6;
 const STORM_MILLIS: Millis = 10_000;
 
 /// What was seen so far that later writes are measured by.
@@ -22,10 +24,14 @@ const STORM_MILLIS: Millis = 10_000;
 pub(crate) struct Always {
     /// Pods, by uid, that a scheduler bound.
     scheduled: BTreeSet<String>,
+    /// Pods, by uid, that a scheduler decided to bind.
+    decided: BTreeSet<String>,
     /// Volumes, by uid, that a user reserved for a claim.
     reserved: BTreeMap<String, (String, String)>,
     /// When the same was written, by process, object and name of the write.
     writes: BTreeMap<(usize, ObjectKey, &'static str), VecDeque<Millis>>,
+    /// When users last changed something.
+    actions: VecDeque<Millis>,
     /// Volumes, by name, whose data may stay in the backend: somebody wanted it so.
     pub(crate) retained: BTreeSet<String>,
     /// Classes that were deleted: what was under way for them may be left in the backend.
@@ -45,7 +51,7 @@ impl Always {
     }
 
     /// A scheduler decided something.
-    pub(crate) fn decided(&self, process: &Process, effect: &Effect, world: &World) -> Checked {
+    pub(crate) fn decided(&mut self, process: &Process, effect: &Effect, world: &World) -> Checked {
         match effect {
             Effect::Write {
                 write: Write::BindPod { pod, node },
@@ -57,6 +63,7 @@ impl Always {
                         process.name, pod.key
                     ));
                 }
+                self.decided.insert(pod.uid.clone());
                 self.fits(process, &pod.uid, node, world)
             }
             Effect::Condition { pod, .. } if process.seen_bound.contains(&pod.uid) => Err(format!(
@@ -146,10 +153,9 @@ impl Always {
         let place = (process.number, key, effect.name());
         let times = self.writes.entry(place).or_default();
         times.push_back(world.now);
-        while times.front().is_some_and(|first| *first + STORM_MILLIS < world.now) {
-            times.pop_front();
-        }
-        if times.len() > STORM {
+        forget_old(times, world.now);
+        forget_old(&mut self.actions, world.now);
+        if times.len() > STORM + WRITES_PER_ACTION * self.actions.len() {
             return Err(format!(
                 "{} writes {} to {} {} times in {} s",
                 process.name,
@@ -164,6 +170,9 @@ impl Always {
 
     /// An object changed.
     pub(crate) fn changed(&mut self, author: Author, entry: &Entry, world: &World) -> Checked {
+        if author == Author::User {
+            self.actions.push_back(world.now);
+        }
         let same = entry.before.as_ref().filter(|before| before.uid == entry.doc.uid);
         match &*entry.doc.key.kind {
             "PersistentVolumeClaim" => claim_changed(author, entry, same.map(|doc| &**doc)),
@@ -233,6 +242,12 @@ impl Always {
         if author == Author::User || before.is_none() {
             return Ok(());
         }
+        if !self.decided.contains(&pod.uid) {
+            return Err(format!(
+                "{} is bound as was decided for another one of its name",
+                pod.key
+            ));
+        }
         self.scheduled.insert(pod.uid.clone());
         let on_node = || {
             let on_node = world.of_kind("Pod").filter(|pod| pod.text("/spec/nodeName") == node);
@@ -248,7 +263,8 @@ impl Always {
             return Err(format!("node {node} has pods of {cores} millicores after {}", pod.key));
         }
         let volumes: BTreeSet<&str> = on_node().flat_map(|pod| attached(pod, world)).collect();
-        if volumes.len() > ATTACH_LIMIT {
+        // A driver that says nothing of a node sets no limit there.
+        if volumes.len() > ATTACH_LIMIT && world.get("CSINode", "", node).is_some() {
             return Err(format!("node {node} has {} volumes after {}", volumes.len(), pod.key));
         }
         let shared = berth_cluster::objects::claims_of(&pod.value).find(|name| {
@@ -296,6 +312,12 @@ impl Always {
             }
             _ => Ok(()),
         }
+    }
+}
+
+fn forget_old(times: &mut VecDeque<Millis>, now: Millis) {
+    while times.front().is_some_and(|first| *first + STORM_MILLIS < now) {
+        times.pop_front();
     }
 }
 

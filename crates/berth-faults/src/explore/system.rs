@@ -1,10 +1,6 @@
-//! Looks at every order in which messages can arrive, for a cluster so small that there is an end to them.
-//!
-//! Two schedulers that both believe to lead, a volume controller, pods with claims for local volumes, and a user. A step is the arrival of one
-//! message: a change at a watch, a request at the server, an answer at its sender, or what the user does. What a component
-//! knows follows from what it was told, in order; so two paths on which everybody was told the same, and which leave the same
-//! objects, are one state. Times pass only when no message is under way.
+//! A small cluster in which one message arrives at a time.
 
+use super::{CLAIM, OTHER_CLAIM, POD, Scenario};
 use crate::component::{Component, Finished, JobId, Turn};
 use crate::invariants::Always;
 use crate::objects;
@@ -17,7 +13,7 @@ use crate::world::{Doc, KINDS, Millis, World, wall};
 use berth_cluster::field;
 use berth_core::effect::Effect;
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::task::Poll;
 
@@ -26,110 +22,14 @@ const LONGEST_WAIT: Millis = 700_000;
 /// How often time may pass before a path ends: more than any backoff needs.
 const MOST_TICKS: usize = 16;
 
-/// What is looked at.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scenario {
-    /// How many schedulers there are.
-    pub schedulers: usize,
-    /// How many pods there are, each with a claim of its own.
-    pub pods: usize,
-    /// What the user does, at any time: nothing, or one of these.
-    user: Vec<Action>,
-}
-
-impl Scenario {
-    /// So many schedulers and pods. The user deletes or labels a pod, deletes a claim, or reserves a volume.
-    #[must_use]
-    pub fn new(schedulers: usize, pods: usize, has_user: bool) -> Self {
-        let user = [
-            Action::DeletePod { pod: POD },
-            Action::LabelPod { pod: POD },
-            Action::DeleteClaim { claim: CLAIM },
-            Action::Prebind {
-                volume: 0,
-                claim: OTHER_CLAIM,
-            },
-        ];
-        Self {
-            schedulers,
-            pods,
-            user: if has_user { user.to_vec() } else { Vec::new() },
-        }
-    }
-}
-
-/// The pod with one claim for a local volume, its claim, and the claim of the second pod.
-const POD: usize = 1;
-const CLAIM: usize = 0;
-const OTHER_CLAIM: usize = 4;
-
-/// What was looked at.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Explored {
-    /// States that differ.
-    pub states: usize,
-    /// Messages that arrived.
-    pub steps: usize,
-    /// Ends of paths at which nothing was under way.
-    pub ends: usize,
-    /// Every state was looked at.
-    pub complete: bool,
-    /// What went wrong, after which messages.
-    pub failure: Option<(Vec<String>, String)>,
-}
-
 /// One thing that can happen next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Choice {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Choice {
     Deliver { process: usize, kind: usize },
     Serve { process: usize, job: JobId },
     Answer { process: usize, job: JobId },
     User(usize),
     Tick,
-}
-
-/// Looks at all states, or at so many.
-#[must_use]
-pub fn explore(scenario: &Scenario, most: usize) -> Explored {
-    let mut explored = Explored {
-        complete: true,
-        ..Explored::default()
-    };
-    let mut seen = BTreeSet::new();
-    // Paths that are still to be followed: what happens, in order.
-    let mut open: Vec<Vec<Choice>> = vec![Vec::new()];
-    while let Some(mut path) = open.pop() {
-        let mut system = System::new(scenario);
-        path.iter().for_each(|choice| system.happen(*choice));
-        loop {
-            if let Some(why) = system.failure.clone().or_else(|| system.wrong_at_the_end()) {
-                explored.failure = Some((path.iter().map(|choice| system.words(*choice)).collect(), why));
-                return explored;
-            }
-            if !seen.insert(system.fingerprint()) {
-                break;
-            }
-            explored.states = seen.len();
-            if explored.states >= most {
-                explored.complete = false;
-                return explored;
-            }
-            let choices = system.choices();
-            let Some((first, others)) = choices.split_first() else {
-                explored.ends += 1;
-                break;
-            };
-            for other in others {
-                let mut branch = path.clone();
-                branch.push(*other);
-                open.push(branch);
-            }
-            explored.steps += choices.len();
-            path.push(*first);
-            system.happen(*first);
-        }
-    }
-    explored
 }
 
 /// A request under way.
@@ -138,20 +38,22 @@ struct Pending {
     reply: Option<Reply>,
 }
 
-struct System {
+pub(super) struct System {
     world: World,
     processes: Vec<Process>,
     pending: BTreeMap<(usize, JobId), Pending>,
     /// What each process was told, in order, as one number.
     told: Vec<u64>,
     user: Vec<Action>,
+    /// The messages under way, in the order in which they set out.
+    waiting: Vec<Choice>,
     ticks: usize,
     always: Always,
     failure: Option<String>,
 }
 
 impl System {
-    fn new(scenario: &Scenario) -> Self {
+    pub(super) fn new(scenario: &Scenario) -> Self {
         let mut world = World::default();
         let mut all = vec![objects::class("local"), objects::node("n1"), objects::node("n2")];
         all.extend([objects::volume(0), objects::volume(1)]);
@@ -182,6 +84,7 @@ impl System {
             pending: BTreeMap::new(),
             told,
             user: scenario.user.clone(),
+            waiting: Vec::new(),
             ticks: 0,
             always: Always::default(),
             failure: None,
@@ -212,12 +115,13 @@ impl System {
         });
     }
 
-    fn choices(&self) -> Vec<Choice> {
-        let mut choices = Vec::new();
+    /// The messages under way, the oldest first. Time passes when there are none.
+    pub(super) fn messages(&mut self) -> Vec<Choice> {
+        let mut enabled = Vec::new();
         for (number, process) in self.processes.iter().enumerate() {
             for watch in &process.watches {
                 if watch.next < self.world.logs[watch.kind].len() {
-                    choices.push(Choice::Deliver {
+                    enabled.push(Choice::Deliver {
                         process: number,
                         kind: watch.kind,
                     });
@@ -226,16 +130,30 @@ impl System {
         }
         for ((process, job), pending) in &self.pending {
             let (process, job) = (*process, *job);
-            choices.push(match pending.reply {
+            enabled.push(match pending.reply {
                 None => Choice::Serve { process, job },
                 Some(_) => Choice::Answer { process, job },
             });
         }
-        if choices.is_empty() && self.ticks < MOST_TICKS && self.next_wake().is_some() {
-            choices.push(Choice::Tick);
+        self.waiting.retain(|waiting| enabled.contains(waiting));
+        for choice in enabled {
+            if !self.waiting.contains(&choice) {
+                self.waiting.push(choice);
+            }
         }
-        choices.extend((0..self.user.len()).map(Choice::User));
-        choices
+        if self.waiting.is_empty() && self.ticks < MOST_TICKS && self.next_wake().is_some() {
+            return vec![Choice::Tick];
+        }
+        self.waiting.clone()
+    }
+
+    /// What the user can do.
+    pub(super) fn user_choices(&self) -> impl Iterator<Item = Choice> + use<> {
+        (0..self.user.len()).map(Choice::User)
+    }
+
+    pub(super) fn failure(&mut self) -> Option<String> {
+        self.failure.clone().or_else(|| self.wrong_at_the_end())
     }
 
     fn next_wake(&self) -> Option<(Millis, usize)> {
@@ -246,7 +164,8 @@ impl System {
         wakes.min().filter(|(wake, _)| *wake < self.world.now + LONGEST_WAIT)
     }
 
-    fn happen(&mut self, choice: Choice) {
+    pub(super) fn happen(&mut self, choice: Choice) {
+        self.waiting.retain(|waiting| *waiting != choice);
         match choice {
             Choice::Deliver { process, kind } => self.deliver(process, kind),
             Choice::Serve { process, job } => self.serve(process, job),
@@ -303,6 +222,7 @@ impl System {
                 Err(refusal) => Err(ApiError::Refused(refusal)),
             }),
             Request::CreateVolume(_) | Request::DeleteVolume(_) => Reply::Deleted(Ok(())),
+            Request::Sleep(_) => Reply::Holds(Ok(true)),
         };
         if let Some(pending) = self.pending.get_mut(&(number, job)) {
             pending.reply = Some(reply);
@@ -390,9 +310,10 @@ impl System {
     }
 
     /// What everybody was told, what is there, and what is under way, as one number.
-    fn fingerprint(&self) -> u64 {
+    pub(super) fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        self.told.hash(&mut hasher);
+        // Which messages can overtake others depends on their order, too.
+        (&self.told, &self.waiting).hash(&mut hasher);
         self.user.len().hash(&mut hasher);
         for kind in KINDS {
             for doc in self.world.of_kind(kind) {
@@ -415,8 +336,8 @@ impl System {
     }
 
     /// Nothing is under way any more: whoever can run must run.
-    fn wrong_at_the_end(&self) -> Option<String> {
-        if !self.choices().iter().all(|choice| matches!(choice, Choice::User(_))) {
+    fn wrong_at_the_end(&mut self) -> Option<String> {
+        if !self.messages().is_empty() {
             return None;
         }
         let mut pods = self.world.of_kind("Pod").filter(|pod| !field::is_deleting(&pod.value));
@@ -432,7 +353,7 @@ impl System {
         Some(format!("{} waits for ever", pod.key))
     }
 
-    fn words(&self, choice: Choice) -> String {
+    pub(super) fn words(&self, choice: Choice) -> String {
         let name = |number: usize| self.processes[number].name;
         match choice {
             Choice::Deliver { process, kind } => format!("{} hears of a {}", name(process), KINDS[kind]),

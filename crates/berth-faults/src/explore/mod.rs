@@ -1,0 +1,157 @@
+//! Looks at every order in which messages can arrive, up to a bound, in a cluster as small as possible.
+//!
+//! Schedulers that both believe to lead, a volume controller, pods with claims for local volumes, and a user. A step is the arrival of one
+//! message: a change at a watch, a request at the server, an answer at its sender, or what the user does. Messages arrive in the order
+//! in which they set out, but for a number of them that are overtaken: that number bounds the search, and every order within
+//! the bound is looked at. (This is delay-bounded scheduling, Emmi, Qadeer and Rakamarić, POPL 2011.) The user acts at any moment
+//! and overtakes nobody.
+//!
+//! What a component knows follows from what it was told, in order; so two paths on which everybody was told the same, and which leave the
+//! same objects, are one state. Times pass only when no message is under way.
+
+mod system;
+
+use crate::story::Action;
+use std::collections::HashMap;
+use system::{Choice, System};
+
+/// What is looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scenario {
+    /// How many schedulers there are.
+    pub schedulers: usize,
+    /// How many pods there are, each with a claim of its own.
+    pub pods: usize,
+    /// How many messages are overtaken on one path, at most. A message that three others overtake counts three times.
+    pub overtaken: usize,
+    /// What the user does, at any time: nothing, or one of these.
+    user: Vec<Action>,
+}
+
+impl Scenario {
+    /// So many schedulers and pods. The user deletes or labels a pod, deletes a claim, or reserves a volume.
+    #[must_use]
+    pub fn new(schedulers: usize, pods: usize, overtaken: usize, has_user: bool) -> Self {
+        let user = [
+            Action::DeletePod { pod: POD },
+            Action::LabelPod { pod: POD },
+            Action::DeleteClaim { claim: CLAIM },
+            Action::Prebind {
+                volume: 0,
+                claim: OTHER_CLAIM,
+            },
+        ];
+        Self {
+            schedulers,
+            pods,
+            overtaken,
+            user: if has_user { user.to_vec() } else { Vec::new() },
+        }
+    }
+}
+
+/// The pod with one claim for a local volume, its claim, and the claim of the second pod.
+const POD: usize = 1;
+const CLAIM: usize = 0;
+const OTHER_CLAIM: usize = 4;
+
+/// What was looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Explored {
+    /// States that differ.
+    pub states: usize,
+    /// Messages that arrived.
+    pub steps: usize,
+    /// Ends of paths at which nothing was under way.
+    pub ends: usize,
+    /// Every order within the bound was looked at.
+    pub complete: bool,
+    /// What went wrong, after which messages.
+    pub failure: Option<(Vec<String>, String)>,
+}
+
+/// A path that is still to be followed.
+struct Branch {
+    path: Vec<Choice>,
+    /// How many messages may still be overtaken.
+    left: usize,
+}
+
+/// Looks at all orders within the bound, or at so many states.
+#[must_use]
+pub fn explore(scenario: &Scenario, most: usize) -> Explored {
+    let mut explored = Explored {
+        complete: true,
+        ..Explored::default()
+    };
+    // States, and how many messages could still be overtaken there: with no more than that there is nothing new to see.
+    let mut seen: HashMap<u64, usize> = HashMap::new();
+    let mut open = vec![Branch {
+        path: Vec::new(),
+        left: scenario.overtaken,
+    }];
+    while let Some(Branch { mut path, left }) = open.pop() {
+        let mut system = System::new(scenario);
+        path.iter().for_each(|choice| {
+            // Asked at each step, as on the path that branched off here: messages keep their order.
+            system.messages();
+            system.happen(*choice);
+        });
+        loop {
+            if let Some(why) = system.failure() {
+                explored.failure = Some((path.iter().map(|choice| system.words(*choice)).collect(), why));
+                return explored;
+            }
+            let before = seen.insert(system.fingerprint(), left);
+            if let Some(before) = before.filter(|before| *before >= left) {
+                seen.insert(system.fingerprint(), before);
+                break;
+            }
+            explored.states = seen.len();
+            if explored.states >= most {
+                explored.complete = false;
+                return explored;
+            }
+            let messages = system.messages();
+            for (overtaken, message) in messages.iter().enumerate().skip(1).take(left) {
+                open.push(branch(&path, *message, left - overtaken));
+            }
+            for choice in system.user_choices() {
+                open.push(branch(&path, choice, left));
+            }
+            let Some(first) = messages.first() else {
+                explored.ends += 1;
+                break;
+            };
+            explored.steps += 1;
+            path.push(*first);
+            system.happen(*first);
+        }
+    }
+    explored
+}
+
+fn branch(path: &[Choice], choice: Choice, left: usize) -> Branch {
+    let mut path = path.to_vec();
+    path.push(choice);
+    Branch { path, left }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Scenario, explore};
+
+    #[test]
+    fn no_order_within_the_bound_goes_wrong() {
+        let explored = explore(&Scenario::new(2, 2, 1, false), 100_000);
+        assert_eq!(explored.failure, None);
+        assert!(explored.complete && explored.ends > 1, "{explored:?}");
+    }
+
+    #[test]
+    fn a_user_may_act_at_any_moment() {
+        let explored = explore(&Scenario::new(1, 1, 0, true), 100_000);
+        assert_eq!(explored.failure, None);
+        assert!(explored.complete && explored.ends > 4, "{explored:?}");
+    }
+}

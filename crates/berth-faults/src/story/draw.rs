@@ -1,0 +1,264 @@
+//! Draws stories from seeds.
+//!
+//! Most stories have a theme: a race needs its few steps close to each other, about the same objects, and nothing that hides it.
+
+use super::{Action, CLAIMS, CLASSES, DriverFault, NODES, NetFault, PODS, PROCESSES, Step, Story, VOLUMES};
+use crate::chance::Dice;
+use crate::process::Role;
+use crate::world::kind_number;
+
+/// What users are busy with.
+#[derive(Clone, Copy, Debug)]
+enum Theme {
+    /// All that there is.
+    Everything,
+    /// Volumes that exist already: claimed, reserved, released.
+    Existing,
+    /// Volumes that are made: capacity, drivers, reclaim policies.
+    Made,
+    /// Room for pods: priorities, nodes that come and go.
+    Room,
+    /// Pods that others make, and make again under the same name.
+    Replicas,
+}
+
+const THEMES: [Theme; 6] = [
+    Theme::Everything,
+    Theme::Everything,
+    Theme::Existing,
+    Theme::Made,
+    Theme::Room,
+    Theme::Replicas,
+];
+
+pub(super) fn story(seed: u64) -> Story {
+    let mut dice = Dice::new(seed);
+    let mut at = 0;
+    let hurry = dice.one_of(&[200, 1_000, 4_000]).unwrap_or(1_000);
+    let faults = dice.one_of(&[2, 3, 6, 100]).unwrap_or(3);
+    let theme = dice.one_of(&THEMES).unwrap_or(Theme::Everything);
+    let count = dice.between(8, 50);
+    let mut steps = Vec::new();
+    for _ in 0..count {
+        at += dice.between(1, hurry);
+        let action = if dice.once_in(faults) {
+            fault(&mut dice)
+        } else {
+            user(&mut dice, theme)
+        };
+        steps.push(Step { at, action });
+    }
+    Story { jitter: seed, steps }
+}
+
+fn user(dice: &mut Dice, theme: Theme) -> Action {
+    match theme {
+        Theme::Everything => anything(dice),
+        Theme::Existing => existing(dice),
+        Theme::Made => made(dice),
+        Theme::Room => room(dice),
+        Theme::Replicas => replicas(dice),
+    }
+}
+
+fn one_of(dice: &mut Dice, of: &[usize]) -> usize {
+    dice.one_of(of).unwrap_or_default()
+}
+
+fn anything(dice: &mut Dice) -> Action {
+    let (pod, claim, node) = (
+        dice.below(PODS.len()),
+        dice.below(CLAIMS.len()),
+        dice.below(NODES.len()),
+    );
+    let (volume, class) = (dice.below(VOLUMES.len()), dice.below(CLASSES.len()));
+    let replicas = dice.between(0, 3);
+    match dice.below(100) {
+        0..=21 => Action::CreatePod { pod },
+        22..=37 => Action::CreateClaim { claim },
+        38..=44 => Action::DeletePod { pod },
+        45 => Action::DeletePodInForeground { pod },
+        46..=48 => Action::LabelPod { pod },
+        49..=53 => Action::DeleteClaim { claim },
+        54..=55 => Action::SelectNode { claim, node },
+        56..=57 => Action::CreateVolume { volume },
+        58..=60 => Action::DeleteVolume { volume: dice.below(6) },
+        61..=62 => Action::Prebind { volume, claim },
+        63 => Action::ReleaseVolume { volume: dice.below(6) },
+        64..=65 => Action::Retain { volume: dice.below(6) },
+        66 => Action::DeleteOnRelease { volume: dice.below(6) },
+        67 => Action::CreateClass { class },
+        68 => Action::DeleteClass { class },
+        69..=71 => limit(dice),
+        72 => Action::FreeCapacity { node },
+        73 => Action::RemoveDriver { node },
+        74 => Action::AddDriver { node },
+        75..=86 => of_nodes(dice, node),
+        87..=88 => Action::CreateSet,
+        89 => Action::DeleteSet,
+        90 => Action::DeleteReplica { replica: dice.below(2) },
+        91..=94 => Action::ScaleSet { replicas },
+        95..=96 => Action::RollOut,
+        _ => Action::ScaleDeployment { replicas },
+    }
+}
+
+/// What the driver reports of its room.
+fn limit(dice: &mut Dice) -> Action {
+    // One more than there are stands for all of them.
+    let (node, gi) = (dice.below(NODES.len() + 1), dice.between(0, 12));
+    match dice.below(3) {
+        0 => Action::LimitSize { node, gi },
+        _ => Action::LimitCapacity { node, gi },
+    }
+}
+
+fn of_nodes(dice: &mut Dice, node: usize) -> Action {
+    match dice.below(12) {
+        0..=1 => Action::Cordon { node },
+        2 => Action::Uncordon { node },
+        3 => Action::Drain { node },
+        4..=5 => Action::LoseNode { node },
+        6..=7 => Action::NodeBack { node },
+        8..=9 => Action::DeleteNode { node },
+        _ => Action::AddNode { node },
+    }
+}
+
+fn existing(dice: &mut Dice) -> Action {
+    let (pod, claim) = (one_of(dice, &[0, 1, 3]), one_of(dice, &[0, 4]));
+    let (volume, node) = (dice.below(VOLUMES.len()), dice.below(NODES.len()));
+    match dice.below(100) {
+        0..=24 => Action::CreatePod { pod },
+        25..=39 => Action::CreateClaim { claim },
+        // Their pods use others, too.
+        40..=42 => Action::CreateClaim {
+            claim: one_of(dice, &[1, 3]),
+        },
+        43..=52 => Action::DeletePod { pod },
+        53..=60 => Action::DeleteClaim { claim },
+        61..=74 => Action::Prebind { volume, claim },
+        75..=80 => Action::CreateVolume { volume },
+        81..=85 => Action::DeleteVolume { volume },
+        86..=91 => Action::ReleaseVolume { volume },
+        92..=93 => Action::Retain { volume },
+        94..=95 => Action::LabelPod { pod },
+        96..=97 => Action::Cordon { node },
+        _ => Action::Uncordon { node },
+    }
+}
+
+fn made(dice: &mut Dice) -> Action {
+    let (pod, claim) = (one_of(dice, &[0, 2, 5, 6, 7]), one_of(dice, &[1, 2, 5]));
+    let (volume, node) = (3 + dice.below(3), dice.below(NODES.len()));
+    match dice.below(100) {
+        0..=22 => Action::CreatePod { pod },
+        23..=40 => Action::CreateClaim { claim },
+        41..=48 => Action::DeletePod { pod },
+        49 => Action::DeletePodInForeground { pod },
+        50..=57 => Action::DeleteClaim { claim },
+        58..=62 => Action::SelectNode { claim, node },
+        63..=68 => Action::Retain { volume },
+        69..=71 => Action::DeleteOnRelease { volume },
+        72..=75 => Action::DeleteVolume { volume },
+        76..=83 => limit(dice),
+        84..=86 => Action::FreeCapacity {
+            node: dice.below(NODES.len() + 1),
+        },
+        87..=90 => Action::RemoveDriver { node },
+        91..=94 => Action::AddDriver { node },
+        95..=96 => Action::DeleteNode { node },
+        97..=98 => Action::AddNode { node },
+        _ => Action::CreateClaim { claim: 0 },
+    }
+}
+
+fn room(dice: &mut Dice) -> Action {
+    let (pod, node) = (dice.below(PODS.len()), dice.below(NODES.len()));
+    let claim = one_of(dice, &[0, 1, 2, 5]);
+    match dice.below(100) {
+        0..=34 => Action::CreatePod { pod },
+        35..=46 => Action::CreateClaim { claim },
+        47..=56 => Action::DeletePod { pod },
+        57..=59 => Action::LabelPod { pod },
+        60..=71 => Action::ScaleDeployment {
+            replicas: dice.between(0, 5),
+        },
+        72..=75 => Action::DeleteClaim { claim },
+        _ => of_nodes(dice, node),
+    }
+}
+
+fn replicas(dice: &mut Dice) -> Action {
+    let (pod, node) = (dice.below(PODS.len()), dice.below(NODES.len()));
+    let replica = dice.below(2);
+    match dice.below(100) {
+        0..=14 => Action::CreateSet,
+        15..=34 => Action::ScaleSet {
+            replicas: dice.between(0, 3),
+        },
+        35..=46 => Action::DeleteReplica { replica },
+        47..=56 => Action::RollOut,
+        57..=60 => Action::DeleteSet,
+        61..=70 => Action::ScaleDeployment {
+            replicas: dice.between(0, 3),
+        },
+        71..=82 => Action::CreatePod { pod },
+        83..=88 => Action::DeletePod { pod },
+        89..=92 => Action::CreateClaim {
+            claim: dice.below(CLAIMS.len()),
+        },
+        _ => of_nodes(dice, node),
+    }
+}
+
+fn fault(dice: &mut Dice) -> Action {
+    let process = dice.below(PROCESSES.len());
+    let kind = watched_kind(dice, process);
+    match dice.below(20) {
+        0..=5 => Action::Hold {
+            process,
+            kind,
+            millis: a_while(dice),
+        },
+        6 => Action::Relist { process, kind },
+        7..=8 => Action::Cut {
+            process,
+            kind,
+            millis: a_while(dice),
+        },
+        9 => Action::Double { process, kind },
+        10..=11 => Action::Kill { process },
+        12 => Action::Pause {
+            process,
+            millis: dice.one_of(&[500, 4_000, 12_000, 30_000]).unwrap_or(4_000),
+        },
+        13..=16 => Action::Net {
+            process,
+            fault: dice.one_of(&NetFault::ALL).unwrap_or(NetFault::LostAfter),
+            requests: dice.below(3) + 1,
+        },
+        17 => Action::Jump {
+            process,
+            seconds: dice.one_of(&[-3_600, -20, 20, 3_600]).unwrap_or(20),
+        },
+        _ => Action::Driver {
+            fault: dice.one_of(&DriverFault::ALL).unwrap_or(DriverFault::Forgets),
+            // Some troubles last.
+            calls: dice.one_of(&[1, 1, 2, 40]).unwrap_or(1),
+        },
+    }
+}
+
+fn a_while(dice: &mut Dice) -> u64 {
+    dice.one_of(&[50, 300, 1_000, 5_000, 20_000]).unwrap_or(300)
+}
+
+/// A kind that a process watches. Those that decisions read most are the first ones.
+fn watched_kind(dice: &mut Dice, process: usize) -> usize {
+    let kinds = Role::ALL.get(process).map_or(&[][..], |role| role.kinds());
+    let few = dice.once_in(4);
+    let count = if few { kinds.len() } else { kinds.len().min(5) };
+    let kind = kinds.get(dice.below(count)).and_then(|kind| kind_number(kind));
+    kind.unwrap_or_default()
+}
