@@ -44,14 +44,15 @@ fn outcome(nasty: &str) -> Outcome {
 
 #[test]
 fn the_page_is_as_it_was() {
-    let page = render(&outcome(""));
+    let page = render(&outcome(""), &Subject::default());
     let page = page.replace(STYLE, "STYLE\n").replace(SCRIPT, "SCRIPT\n");
     insta::assert_snapshot!(page.replace(env!("CARGO_PKG_VERSION"), "VERSION"));
 }
 
 #[test]
 fn nothing_from_the_input_becomes_markup() {
-    let page = render(&outcome("</script><script>alert(1)</script><img src=x onerror='a'>\"&"));
+    let nasty = "</script><script>alert(1)</script><img src=x onerror='a'>\"&";
+    let page = render(&outcome(nasty), &Subject::default());
     let markup = page.replace(STYLE, "").replace(SCRIPT, "");
     for forbidden in [
         "<img",
@@ -73,7 +74,7 @@ fn nothing_from_the_input_becomes_markup() {
 
 #[test]
 fn the_page_needs_nothing_from_elsewhere() {
-    let page = render(&outcome(""));
+    let page = render(&outcome(""), &Subject::default());
     for forbidden in ["http:", "https:", "//cdn", "@import", "url("] {
         assert!(!page.contains(forbidden), "{forbidden}");
     }
@@ -82,7 +83,7 @@ fn the_page_needs_nothing_from_elsewhere() {
 
 #[test]
 fn refusals_are_told_on_the_node_and_for_the_pod() {
-    let page = render(&outcome(""));
+    let page = render(&outcome(""), &Subject::default());
     assert!(page.contains("1 pod is left pending"), "{page}");
     assert!(page.contains("default/waits: node(s) didn&#39;t find available persistent volumes to bind"));
     assert!(page.contains("What would help"));
@@ -97,7 +98,8 @@ fn many_nodes_are_drawn_small_and_take_little_room() {
             "labels": {"topology.kubernetes.io/zone": format!("zone-{}", number % 3)}}});
         simulation.create(node).unwrap();
     }
-    let page = render(&crate::simulate::examined(&simulation, &crate::input::Gaps::default()));
+    let outcome = crate::simulate::examined(&simulation, &crate::input::Gaps::default());
+    let page = render(&outcome, &Subject::default());
     assert!(page.contains("class=\"small\""));
     assert!(page.len() < 1_000_000, "{} bytes", page.len());
 }
