@@ -39,7 +39,7 @@
 //!            "spec": {"storageClassName": "local", "resources": {"requests": {"storage": "1Gi"}}}}),
 //! ] {
 //!     if let Some(object) = Object::decode(object)? {
-//!         state.upsert(&object);
+//!         state.apply(&object);
 //!     }
 //! }
 //! let settings = Settings::builtin("berth.dev/local");

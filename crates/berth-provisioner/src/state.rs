@@ -2,9 +2,11 @@
 
 use crate::answer::Then;
 use crate::rejections::Rejections;
+use crate::request::volume_name;
 use berth_core::api::{
     CsiNode, Kind, Node, Object, ObjectMeta, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment,
 };
+use berth_core::effect::ObjectKey;
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,13 +49,28 @@ impl State {
         known.is_some_and(|known| is_known(metadata, known))
     }
 
-    /// Takes in the new state of an object. Kinds that provisioning does not read are skipped, and so is what is
-    /// [known](Self::knows).
-    pub fn upsert(&mut self, object: &Object) {
-        if self.knows(object) {
-            return;
+    /// Whether an object says something new to provisioning. Nodes report that they are alive; only their labels matter here.
+    #[must_use]
+    pub fn is_news(&self, object: &Object) -> bool {
+        let name = &object.metadata().name;
+        match object {
+            Object::Node(node) => {
+                let known = self.nodes.get(name);
+                known.is_none_or(|known| known.metadata.labels != node.metadata.labels)
+            }
+            Object::CsiNode(csi_node) => self.csi_nodes.get(name).is_none_or(|known| known.spec != csi_node.spec),
+            _ => !self.knows(object),
+        }
+    }
+
+    /// Takes in the new state of an object, and gives the claims and volumes whose step is to be run. Kinds that provisioning
+    /// does not read are skipped, and so is what is no [news](Self::is_news).
+    pub fn apply(&mut self, object: &Object) -> Vec<ObjectKey> {
+        if !self.is_news(object) {
+            return Vec::new();
         }
         self.forget_rejections(object);
+        let keys = self.concerned(object);
         let name = object.metadata().name.clone();
         match object {
             Object::StorageClass(class) => drop(self.classes.insert(name, (**class).clone())),
@@ -75,6 +92,33 @@ impl State {
             // The model reads more kinds than provisioning does.
             _ => {}
         }
+        keys
+    }
+
+    /// The steps that an object bears on.
+    fn concerned(&self, object: &Object) -> Vec<ObjectKey> {
+        match object {
+            Object::PersistentVolumeClaim(claim) => {
+                // Its own, and that of its volume if somebody deletes that one.
+                let volume = self.volume(&volume_name(claim));
+                let going = volume.filter(|volume| volume.metadata.is_deleting());
+                let volume = going.map(|volume| ObjectKey::volume(&volume.metadata.name));
+                std::iter::once(claim_key(claim)).chain(volume).collect()
+            }
+            Object::PersistentVolume(volume) => vec![ObjectKey::volume(&volume.metadata.name)],
+            Object::StorageClass(class) => self.unbound(|claim| claim.class_name() == Some(&class.metadata.name)),
+            Object::Node(_) | Object::CsiNode(_) => self.selected(&object.metadata().name),
+            _ => Vec::new(),
+        }
+    }
+
+    fn selected(&self, node: &str) -> Vec<ObjectKey> {
+        self.unbound(|claim| claim.selected_node() == Some(node))
+    }
+
+    fn unbound(&self, wanted: impl Fn(&PersistentVolumeClaim) -> bool) -> Vec<ObjectKey> {
+        let unbound = self.claims().filter(|claim| claim.spec.volume_name.is_empty());
+        unbound.filter(|claim| wanted(claim)).map(claim_key).collect()
     }
 
     /// What was rejected before this change may do now.
@@ -87,18 +131,7 @@ impl State {
             Object::StorageClass(class) if self.classes.get(&metadata.name) != Some(&**class) => {
                 self.rejections.clear();
             }
-            Object::Node(node) => {
-                let known = self.nodes.get(&metadata.name);
-                if known.is_none_or(|known| known.metadata.labels != node.metadata.labels) {
-                    self.rejections.forget_node(&metadata.name);
-                }
-            }
-            Object::CsiNode(csi_node) => {
-                let known = self.csi_nodes.get(&metadata.name);
-                if known.is_none_or(|known| known.spec != csi_node.spec) {
-                    self.rejections.forget_node(&metadata.name);
-                }
-            }
+            Object::Node(_) | Object::CsiNode(_) => self.rejections.forget_node(&metadata.name),
             _ => {}
         }
     }
@@ -116,8 +149,8 @@ impl State {
         self.rejections.until(claim, node)
     }
 
-    /// Forgets an object.
-    pub fn remove(&mut self, kind: Kind, namespace: &str, name: &str) {
+    /// Forgets an object, and gives the claims and volumes whose step is to be run.
+    pub fn remove(&mut self, kind: Kind, namespace: &str, name: &str) -> Vec<ObjectKey> {
         match kind {
             // Its room is free.
             Kind::PersistentVolume => self.rejections.clear(),
@@ -128,17 +161,27 @@ impl State {
             Kind::StorageClass => drop(self.classes.remove(name)),
             Kind::Node => drop(self.nodes.remove(name)),
             Kind::CsiNode => drop(self.csi_nodes.remove(name)),
-            Kind::PersistentVolume => drop(self.volumes.remove(name)),
+            Kind::PersistentVolume => {
+                let volume = self.volumes.remove(name);
+                // One that went before its claim had it is made again.
+                let claim = volume.and_then(|volume| volume.spec.claim_ref.as_ref().map(ObjectKey::referred));
+                return claim.into_iter().collect();
+            }
             Kind::PersistentVolumeClaim => {
                 drop(self.claims.remove(&(namespace.to_owned(), name.to_owned())));
             }
-            Kind::VolumeAttachment => drop(self.detach(name)),
+            // A volume may have waited to be detached.
+            Kind::VolumeAttachment => return self.detach(name).map(ObjectKey::volume).into_iter().collect(),
             _ => {}
+        }
+        match kind {
+            Kind::Node | Kind::CsiNode => self.selected(name),
+            _ => Vec::new(),
         }
     }
 
     /// Forgets an attachment. Gives the volume that it was of.
-    pub fn detach(&mut self, name: &str) -> Option<String> {
+    fn detach(&mut self, name: &str) -> Option<String> {
         let attachment = self.attachments.remove(name)?;
         let volume = attached_volume(&attachment)?;
         if let Some(of_volume) = self.attached.get_mut(volume) {
@@ -204,6 +247,10 @@ impl State {
     }
 }
 
+fn claim_key(claim: &PersistentVolumeClaim) -> ObjectKey {
+    ObjectKey::of(Kind::PersistentVolumeClaim, &claim.metadata)
+}
+
 fn attached_volume(attachment: &VolumeAttachment) -> Option<&str> {
     attachment.spec.source.persistent_volume_name.as_deref()
 }
@@ -222,18 +269,23 @@ mod tests {
     #[test]
     fn attachments_are_found_by_their_volume() {
         let mut state = State::default();
-        state.upsert(&attachment("a", "pv1", "n1"));
-        state.upsert(&attachment("b", "pv1", "n2"));
-        state.upsert(&attachment("c", "pv2", "n3"));
+        state.apply(&attachment("a", "pv1", "n1"));
+        state.apply(&attachment("b", "pv1", "n2"));
+        state.apply(&attachment("c", "pv2", "n3"));
         assert_eq!(state.attached_to("pv1"), Some("n1"));
-        assert_eq!(state.detach("a").as_deref(), Some("pv1"));
+        let volume = [ObjectKey::volume("pv1")];
+        assert_eq!(
+            state.remove(Kind::VolumeAttachment, "", "a"),
+            volume,
+            "it may have waited"
+        );
         assert_eq!(state.attached_to("pv1"), Some("n2"));
         // The same attachment of another volume.
-        state.upsert(&attachment("b", "pv2", "n2"));
+        state.apply(&attachment("b", "pv2", "n2"));
         assert_eq!(state.attached_to("pv1"), None);
         state.remove(Kind::VolumeAttachment, "", "c");
         assert_eq!(state.attached_to("pv2"), Some("n2"));
-        assert_eq!(state.detach("c"), None);
+        assert_eq!(state.remove(Kind::VolumeAttachment, "", "c"), []);
     }
 
     #[test]
@@ -244,8 +296,37 @@ mod tests {
             Object::decode(object).unwrap().unwrap()
         };
         let mut state = State::default();
-        state.upsert(&claim("u", "9"));
+        state.apply(&claim("u", "9"));
         assert!(state.knows(&claim("u", "9")) && state.knows(&claim("u", "7")));
         assert!(!state.knows(&claim("u", "10")) && !state.knows(&claim("v", "3")));
+    }
+
+    #[test]
+    fn claims_of_a_node_and_of_a_volume_are_looked_at_again() {
+        let decode = |object| Object::decode(object).unwrap().unwrap();
+        let node = |label: &str, version: &str| {
+            decode(json!({"apiVersion": "v1", "kind": "Node",
+                "metadata": {"name": "n1", "labels": {"zone": label}, "resourceVersion": version}}))
+        };
+        let annotations = json!({"volume.kubernetes.io/selected-node": "n1"});
+        let claim = decode(json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "c", "namespace": "default", "uid": "u", "annotations": annotations}, "spec": {}}));
+        let volume = decode(
+            json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pvc-u"},
+            "spec": {"claimRef": {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "c", "uid": "u"}}}),
+        );
+        let key = ObjectKey::new("PersistentVolumeClaim", "default", "c");
+        let mut state = State::default();
+        assert_eq!(state.apply(&claim), [key.clone()]);
+        assert_eq!(state.apply(&node("a", "1")), [key.clone()]);
+        assert_eq!(state.apply(&node("a", "2")), [], "it is alive, and that is all");
+        assert_eq!(state.apply(&node("b", "3")), [key.clone()]);
+        assert_eq!(state.apply(&volume), [ObjectKey::volume("pvc-u")]);
+        assert_eq!(
+            state.remove(Kind::PersistentVolume, "", "pvc-u"),
+            [key.clone()],
+            "it is made again"
+        );
+        assert_eq!(state.remove(Kind::Node, "", "n1"), [key]);
     }
 }

@@ -41,7 +41,9 @@ fn state(record: Option<&str>) -> State {
                 "resources": {"requests": {"storage": "1Gi"}}}}),
     ];
     let mut state = State::default();
-    objects.into_iter().for_each(|object| state.upsert(&decoded(object)));
+    for object in objects {
+        state.apply(&decoded(object));
+    }
     state
 }
 

@@ -485,13 +485,11 @@ fn a_rejected_node_that_is_selected_again_waits() {
     assert!(!after(rejected("n0"), |_| {}));
     // Another node is looked at at once, and so is the same one when there may be room, or it is another one by now.
     assert!(after(rejected("n1"), |_| {}));
-    assert!(after(rejected("n0"), |state| state.remove(
-        Kind::PersistentVolume,
-        "",
-        "pv-1"
-    )));
     assert!(after(rejected("n0"), |state| {
-        state.upsert(&decode(node("n0").labels(&[(KEY, "n0"), ("rack", "7")])));
+        state.remove(Kind::PersistentVolume, "", "pv-1");
+    }));
+    assert!(after(rejected("n0"), |state| {
+        state.apply(&decode(node("n0").labels(&[(KEY, "n0"), ("rack", "7")])));
     }));
 }
 

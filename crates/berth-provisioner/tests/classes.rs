@@ -456,7 +456,7 @@ fn zones_are_named_in_one_way() {
         world.cluster.create(gce(json!({}), json!([])));
         world.cluster.control();
         let mut state = world.cluster.state();
-        state.upsert(&broken);
+        state.apply(&broken);
         let settings = Settings::builtin("kubernetes.io/gce-pd");
         let decision = step(state.claims().next().unwrap(), &state, &settings, Timestamp::UNIX_EPOCH);
         let Decision::Act(conclusion) = decision else {

@@ -237,26 +237,28 @@ fn pending(pods: &[PodOutcome]) -> Vec<PendingOutcome> {
     groups
 }
 
-/// The last thing that was said about each pod and claim.
+/// What was said about each pod and claim: the last warning, or else the last news of a claim. Good news do not say why a pod does
+/// not run, nor why a claim has no volume.
 struct Said<'a> {
     last: BTreeMap<(&'a str, &'a str, &'a str), &'a Event>,
 }
 
 impl<'a> Said<'a> {
     fn of(events: &'a [Event]) -> Self {
-        let is_told = |event: &&Event| match &*event.about.key.kind {
-            "PersistentVolumeClaim" => true,
-            // Good news do not say why a pod does not run.
-            "Pod" => event.event_type == EventType::Warning,
-            _ => false,
-        };
-        let key = |event: &'a Event| {
+        let mut last = BTreeMap::new();
+        for event in events {
             let about = &event.about.key;
-            ((&*about.kind, &*about.namespace, &*about.name), event)
-        };
-        Self {
-            last: events.iter().filter(is_told).map(key).collect(),
+            let key = (&*about.kind, &*about.namespace, &*about.name);
+            let is_warning = event.event_type == EventType::Warning;
+            let is_news = about.kind == "PersistentVolumeClaim"
+                && last
+                    .get(&key)
+                    .is_none_or(|known: &&Event| known.event_type == EventType::Normal);
+            if is_news || (is_warning && matches!(&*about.kind, "Pod" | "PersistentVolumeClaim")) {
+                last.insert(key, event);
+            }
         }
+        Self { last }
     }
 
     fn event(&self, object: &Value) -> Option<&'a Event> {

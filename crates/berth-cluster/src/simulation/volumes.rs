@@ -11,6 +11,7 @@ use berth_provisioner::answer::{self, Then};
 use berth_provisioner::builtin::{Builtin, Layout};
 use berth_provisioner::effect::Action;
 use berth_provisioner::reclaim::{self, Reclaim};
+use berth_provisioner::request::volume_name;
 use berth_provisioner::settings::Settings;
 use berth_provisioner::state;
 use berth_provisioner::step::{self, Attempt, Decision};
@@ -90,9 +91,11 @@ pub(super) struct ProvisionerRun {
     volume_scheduling: bool,
     pub(super) state: state::State,
     pub(super) builtin: Builtin,
-    claims: BTreeSet<(String, String)>,
-    volumes: BTreeSet<String>,
-    retry: BTreeMap<Timestamp, BTreeSet<(String, String)>>,
+    /// Claims to look at.
+    claims: BTreeSet<ObjectKey>,
+    /// Volumes to look at, after the claims.
+    volumes: BTreeSet<ObjectKey>,
+    retry: BTreeMap<Timestamp, BTreeSet<ObjectKey>>,
     failures: Failures,
     /// Something changed that the room of built-in pools depends on.
     pub(super) limits_changed: bool,
@@ -113,30 +116,39 @@ impl ProvisionerRun {
     }
 
     pub(super) fn upsert(&mut self, object: &Object) {
-        self.state.upsert(object);
+        let keys = self.state.apply(object);
+        self.queue(keys);
         self.note_limits(object.kind());
-        let metadata = object.metadata();
-        match object {
-            Object::PersistentVolumeClaim(_) => {
-                self.claims.insert((metadata.namespace.clone(), metadata.name.clone()));
-            }
-            Object::PersistentVolume(volume) => {
-                let class = self.state.class(volume.class_name()).cloned();
-                self.builtin.observe(volume, class.as_ref());
-                self.volumes.insert(metadata.name.clone());
-            }
-            Object::StorageClass(_) => self.claims.extend(
-                self.state
-                    .claims()
-                    .map(|claim| (claim.metadata.namespace.clone(), claim.metadata.name.clone())),
-            ),
-            _ => {}
+        if let Object::PersistentVolume(volume) = object {
+            let class = self.state.class(volume.class_name()).cloned();
+            self.builtin.observe(volume, class.as_ref());
         }
     }
 
     pub(super) fn remove(&mut self, kind: Kind, namespace: &str, name: &str) {
-        self.state.remove(kind, namespace, name);
+        match kind {
+            Kind::PersistentVolumeClaim => {
+                // A built-in provisioner may hold a volume that was never written.
+                let volume = self.state.claim(namespace, name).map(volume_name);
+                if let Some(volume) = volume.filter(|volume| self.state.volume(volume).is_none()) {
+                    self.builtin.delete(&volume);
+                }
+            }
+            Kind::PersistentVolume => self.builtin.delete(name),
+            _ => {}
+        }
+        let keys = self.state.remove(kind, namespace, name);
+        self.queue(keys);
         self.note_limits(kind);
+    }
+
+    fn queue(&mut self, keys: impl IntoIterator<Item = ObjectKey>) {
+        for key in keys {
+            match key.known_kind() {
+                Some(Kind::PersistentVolume) => self.volumes.insert(key),
+                _ => self.claims.insert(key),
+            };
+        }
     }
 
     fn note_limits(&mut self, kind: Kind) {
@@ -149,12 +161,12 @@ impl ProvisionerRun {
     }
 
     pub(super) fn wake(&mut self, now: Timestamp) {
-        while let Some((at, claims)) = self.retry.pop_first() {
+        while let Some((at, keys)) = self.retry.pop_first() {
             if at > now {
-                self.retry.insert(at, claims);
+                self.retry.insert(at, keys);
                 return;
             }
-            self.claims.extend(claims);
+            self.queue(keys);
         }
     }
 
@@ -207,42 +219,47 @@ impl Simulation {
 
     pub(super) fn run_provisioners(&mut self) -> bool {
         let mut moved = false;
-        while let Some((namespace, name)) = self.provisioners.claims.pop_first() {
-            let claim = self.provisioners.state.claim(&namespace, &name).cloned();
-            let Some((claim, settings)) = claim.and_then(|claim| {
-                let settings = self.provisioners.settings_for(&claim)?;
-                Some((claim, settings))
-            }) else {
-                continue;
-            };
-            let mut conclusion = match step::step(&claim, &self.provisioners.state, &settings, self.now) {
-                Decision::Nothing(_) => continue,
-                Decision::Act(conclusion) => conclusion,
-                Decision::Ask(attempt) => {
-                    let answer = self.ask(&attempt);
-                    answer::conclude(&attempt, &answer, &settings)
-                }
-            };
-            moved = true;
-            if self.carry_out_actions(conclusion.actions) {
-                self.provisioners.state.concluded(&claim, &conclusion.then, self.now);
-            } else {
-                conclusion.then = Then::Retry;
-            }
-            let key = ObjectKey::of(Kind::PersistentVolumeClaim, &claim.metadata);
-            if conclusion.then == Then::Retry {
-                let at = self.provisioners.failures.again(&key, self.now);
-                let again = (key.namespace, key.name);
-                self.provisioners.retry.entry(at).or_default().insert(again);
-            } else {
-                self.provisioners.failures.forget(&key);
-            }
-            self.take_changes();
+        while let Some(key) = self.provisioners.claims.pop_first() {
+            moved |= self.provision(&key);
         }
-        while let Some(name) = self.provisioners.volumes.pop_first() {
-            moved |= self.reclaim_volume(&name);
+        while let Some(key) = self.provisioners.volumes.pop_first() {
+            moved |= self.reclaim_volume(&key);
         }
         moved
+    }
+
+    fn provision(&mut self, key: &ObjectKey) -> bool {
+        let claim = self.provisioners.state.claim(&key.namespace, &key.name).cloned();
+        let Some((claim, settings)) = claim.and_then(|claim| {
+            let settings = self.provisioners.settings_for(&claim)?;
+            Some((claim, settings))
+        }) else {
+            return false;
+        };
+        let mut conclusion = match step::step(&claim, &self.provisioners.state, &settings, self.now) {
+            Decision::Nothing(_) => return false,
+            Decision::Act(conclusion) => conclusion,
+            Decision::Ask(attempt) => {
+                let answer = self.ask(&attempt);
+                answer::conclude(&attempt, &answer, &settings)
+            }
+        };
+        if self.carry_out_actions(conclusion.actions) {
+            self.provisioners.state.concluded(&claim, &conclusion.then, self.now);
+        } else {
+            conclusion.then = Then::Retry;
+        }
+        match conclusion.then {
+            Then::Retry => self.provision_again(key),
+            _ => self.provisioners.failures.forget(key),
+        }
+        self.take_changes();
+        true
+    }
+
+    fn provision_again(&mut self, key: &ObjectKey) {
+        let at = self.provisioners.failures.again(key, self.now);
+        self.provisioners.retry.entry(at).or_default().insert(key.clone());
     }
 
     /// Asks for a volume. Built-in provisioners count the room that they have themselves.
@@ -283,8 +300,8 @@ impl Simulation {
         }
     }
 
-    fn reclaim_volume(&mut self, name: &str) -> bool {
-        let Some(volume) = self.provisioners.state.volume(name).cloned() else {
+    fn reclaim_volume(&mut self, key: &ObjectKey) -> bool {
+        let Some(volume) = self.provisioners.state.volume(&key.name).cloned() else {
             return false;
         };
         let provisioner = volume
@@ -295,10 +312,18 @@ impl Simulation {
             return false;
         }
         let settings = Settings::builtin(provisioner);
-        let Reclaim::Act(actions) = reclaim::reclaim(&volume, &self.provisioners.state, &settings) else {
-            return false;
-        };
-        self.carry_out_actions(actions);
+        match reclaim::reclaim(&volume, &self.provisioners.state, &settings) {
+            Reclaim::Nothing => return false,
+            Reclaim::Wait { because } => {
+                let event = reclaim::delete_failed(&volume, &because, &settings);
+                // To say something is never refused.
+                let _ = self.carry_out(&[Effect::Event(event)]);
+            }
+            Reclaim::Act(actions) => match self.carry_out_actions(actions) {
+                true => self.provisioners.failures.forget(key),
+                false => self.provision_again(key),
+            },
+        }
         self.take_changes()
     }
 
@@ -329,8 +354,7 @@ impl Simulation {
                 When::Backoff => self.provisioners.failures.again(&key, self.now),
                 When::At(at) => at,
             };
-            let again = (key.namespace, key.name);
-            self.provisioners.retry.entry(at).or_default().insert(again);
+            self.provisioners.retry.entry(at).or_default().insert(key);
         }
         carried.refused.is_none()
     }

@@ -85,15 +85,6 @@ impl Provisioning {
         }
     }
 
-    fn unbound(&self, wanted: impl Fn(&PersistentVolumeClaim) -> bool) -> Vec<ObjectKey> {
-        let unbound = self.state.claims().filter(|claim| claim.spec.volume_name.is_empty());
-        unbound.filter(|claim| wanted(claim)).map(claim_key).collect()
-    }
-
-    fn node_changed(&self, node: &str) -> Vec<ObjectKey> {
-        self.unbound(|claim| claim.selected_node() == Some(node))
-    }
-
     fn step_claim(&mut self, key: &ObjectKey, now: Timestamp) -> Option<Work> {
         let claim = self.state.claim(&key.namespace, &key.name)?;
         match step(claim, &self.state, &self.settings, now) {
@@ -160,39 +151,13 @@ impl Steps for Provisioning {
         let Some(object) = doc.object() else {
             return Vec::new();
         };
-        if self.state.knows(object) {
+        if !self.state.is_news(object) {
             return Vec::new();
         }
-        let keys = match object {
-            Object::PersistentVolumeClaim(claim) => {
-                let volume = self.state.volume(&volume_name(claim));
-                let going = volume.filter(|volume| volume.metadata.is_deleting());
-                let volume = going.map(|volume| ObjectKey::volume(&volume.metadata.name));
-                std::iter::once(claim_key(claim)).chain(volume).collect()
-            }
-            Object::PersistentVolume(volume) => {
-                self.volume_appeared(volume);
-                vec![ObjectKey::volume(&volume.metadata.name)]
-            }
-            Object::StorageClass(class) => self.unbound(|claim| claim.class_name() == Some(&class.metadata.name)),
-            Object::Node(node) => {
-                let known = self.state.nodes().get(&node.metadata.name);
-                if known.is_some_and(|known| known.metadata.labels == node.metadata.labels) {
-                    return Vec::new();
-                }
-                self.node_changed(&node.metadata.name)
-            }
-            Object::CsiNode(csi_node) => {
-                let known = self.state.csi_nodes().get(&csi_node.metadata.name);
-                if known.is_some_and(|known| known.spec == csi_node.spec) {
-                    return Vec::new();
-                }
-                self.node_changed(&csi_node.metadata.name)
-            }
-            _ => Vec::new(),
-        };
-        self.state.upsert(object);
-        keys
+        if let Object::PersistentVolume(volume) = object {
+            self.volume_appeared(volume);
+        }
+        self.state.apply(object)
     }
 
     fn remove(&mut self, key: &ObjectKey) -> Vec<ObjectKey> {
@@ -217,14 +182,7 @@ impl Steps for Provisioning {
             }
             _ => {}
         }
-        let volume = self.state.volume(name).filter(|_| kind == Kind::PersistentVolume);
-        let claim = volume.and_then(|volume| volume.spec.claim_ref.as_ref().map(ObjectKey::referred));
-        self.state.remove(kind, namespace, name);
-        match kind {
-            Kind::Node | Kind::CsiNode => self.node_changed(name),
-            // One that went before its claim had it is made again.
-            _ => claim.into_iter().collect(),
-        }
+        self.state.remove(kind, namespace, name)
     }
 
     fn answered(&mut self, doc: &Doc) -> Vec<ObjectKey> {
@@ -247,7 +205,7 @@ impl Steps for Provisioning {
         if let Object::PersistentVolume(volume) = object {
             self.volume_appeared(volume);
         }
-        self.state.upsert(object);
+        self.state.apply(object);
         vec![doc.key.clone()]
     }
 
@@ -299,10 +257,6 @@ impl Steps for Provisioning {
             }
         }
     }
-}
-
-fn claim_key(claim: &PersistentVolumeClaim) -> ObjectKey {
-    ObjectKey::of(Kind::PersistentVolumeClaim, &claim.metadata)
 }
 
 /// Why a list of actions ended early.

@@ -166,24 +166,6 @@ impl Provisioning {
             change(&mut publishing.publisher);
         }
     }
-
-    fn node_changed(&mut self, node: &str) -> Vec<ObjectKey> {
-        self.publish(Publisher::nodes_changed);
-        self.unbound(|claim| claim.selected_node() == Some(node))
-    }
-
-    /// The steps that a claim bears on: its own, and that of its volume if somebody deletes that one.
-    fn of_claim(&self, claim: &PersistentVolumeClaim) -> Vec<ObjectKey> {
-        let volume = self.state.volume(&volume_name(claim));
-        let going = volume.filter(|volume| volume.metadata.is_deleting());
-        let volume = going.map(|volume| ObjectKey::volume(&volume.metadata.name));
-        std::iter::once(claim_key(claim)).chain(volume).collect()
-    }
-
-    fn unbound(&self, wanted: impl Fn(&PersistentVolumeClaim) -> bool) -> Vec<ObjectKey> {
-        let unbound = self.state.claims().filter(|claim| claim.spec.volume_name.is_empty());
-        unbound.filter(|claim| wanted(claim)).map(claim_key).collect()
-    }
 }
 
 impl Reconciler for Provisioning {
@@ -191,48 +173,23 @@ impl Reconciler for Provisioning {
     type Report = Report;
 
     fn apply(&mut self, object: Object) -> Vec<ObjectKey> {
-        if self.state.knows(&object) {
+        if !self.state.is_news(&object) {
             // An echo of a write, or of a list.
             return Vec::new();
         }
-        let keys = match &object {
-            Object::PersistentVolumeClaim(claim) => self.of_claim(claim),
-            Object::PersistentVolume(volume) => {
-                self.volume_appeared(volume);
-                vec![ObjectKey::volume(&volume.metadata.name)]
-            }
-            Object::StorageClass(class) => {
-                if self.complete {
-                    self.publish(|publisher| publisher.class_changed(class));
-                }
-                self.unbound(|claim| claim.class_name() == Some(&class.metadata.name))
-            }
-            Object::Node(node) => {
-                let known = self.state.nodes().get(&node.metadata.name);
-                // Nodes report that they are alive; only their labels matter here.
-                if known.is_some_and(|known| known.metadata.labels == node.metadata.labels) {
-                    return Vec::new();
-                }
-                self.node_changed(&node.metadata.name)
-            }
-            Object::CsiNode(csi_node) => {
-                let known = self.state.csi_nodes().get(&csi_node.metadata.name);
-                if known.is_some_and(|known| known.spec == csi_node.spec) {
-                    return Vec::new();
-                }
-                self.node_changed(&csi_node.metadata.name)
-            }
+        match &object {
+            Object::PersistentVolume(volume) => self.volume_appeared(volume),
+            Object::StorageClass(class) if self.complete => self.publish(|publisher| publisher.class_changed(class)),
+            Object::Node(_) | Object::CsiNode(_) => self.publish(Publisher::nodes_changed),
             Object::CsiStorageCapacity(capacity) => {
                 let complete = self.complete;
                 if let Some(publishing) = &mut self.publishing {
                     publishing.observe(capacity, complete);
                 }
-                Vec::new()
             }
-            _ => Vec::new(),
-        };
-        self.state.upsert(&object);
-        keys
+            _ => {}
+        }
+        self.state.apply(&object)
     }
 
     fn remove(&mut self, key: &ObjectKey) -> Vec<ObjectKey> {
@@ -258,20 +215,10 @@ impl Reconciler for Provisioning {
             }
             Kind::StorageClass => self.publish(|publisher| publisher.class_removed(name)),
             Kind::CsiStorageCapacity => self.publish(|publisher| publisher.observe_deleted(namespace, name)),
-            // A volume may have waited to be detached.
-            Kind::VolumeAttachment => return self.state.detach(name).map(ObjectKey::volume).into_iter().collect(),
+            Kind::Node | Kind::CsiNode => self.publish(Publisher::nodes_changed),
             _ => {}
         }
-        let claim = match kind {
-            Kind::PersistentVolume => self.state.volume(name).and_then(claim_of),
-            _ => None,
-        };
-        self.state.remove(kind, namespace, name);
-        match kind {
-            Kind::Node | Kind::CsiNode => self.node_changed(name),
-            // One that went before its claim had it is made again.
-            _ => claim.into_iter().collect(),
-        }
+        self.state.remove(kind, namespace, name)
     }
 
     fn answered(&mut self, answer: &Answer) -> Vec<ObjectKey> {
@@ -294,7 +241,7 @@ impl Reconciler for Provisioning {
         if let Object::PersistentVolume(volume) = &object {
             self.volume_appeared(volume);
         }
-        self.state.upsert(&object);
+        self.state.apply(&object);
         vec![answer.key.clone()]
     }
 
@@ -381,10 +328,6 @@ impl Reconciler for Provisioning {
 }
 
 /// The claim that a volume is for.
-fn claim_of(volume: &PersistentVolume) -> Option<ObjectKey> {
-    volume.spec.claim_ref.as_ref().map(ObjectKey::referred)
-}
-
 fn claim_key(claim: &PersistentVolumeClaim) -> ObjectKey {
     ObjectKey::of(Kind::PersistentVolumeClaim, &claim.metadata)
 }

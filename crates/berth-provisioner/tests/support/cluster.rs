@@ -62,7 +62,7 @@ impl Cluster {
         let mut state = State::default();
         for object in self.objects.objects() {
             if let Some(object) = Object::decode(object.clone()).unwrap_or_else(|error| panic!("{error}")) {
-                state.upsert(&object);
+                state.apply(&object);
             }
         }
         state
