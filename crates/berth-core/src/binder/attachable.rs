@@ -8,14 +8,15 @@
 use super::VolumeBinder;
 use super::find::PreparedPod;
 use super::provision::{Need, Plan};
+use crate::assign::MAX_TOGETHER;
 use crate::model::VolumeId;
 use crate::nodes::NodeId;
 use crate::symbols::Symbol;
 use smallvec::SmallVec;
 
-/// How many ways are tried on a node. Three claims and two drivers take a few dozen; a pod with more than this many gets what it
-/// would have got without limits.
-const MAX_TRIES: usize = 10_000;
+/// How many volumes are looked at on a node, claim by claim and way by way. Three claims and two drivers take a few dozen; a pod that takes
+/// more gets the best that was found so far, or what it would have got without limits.
+const MAX_LOOKS: usize = 50_000;
 
 /// How many volumes of each driver there are, or may be. A cluster has few drivers.
 type ByDriver = SmallVec<[(Symbol, i64); 2]>;
@@ -53,6 +54,11 @@ impl VolumeBinder {
         if !self.full.is_limited(node) || !self.exceeds_room(pod, plan, node) {
             return None;
         }
+        // Candidates are as many as the square of the claims. No node attaches that many volumes of one driver.
+        let open: usize = pod.open.iter().map(|open| open.needs.len()).sum();
+        if open > MAX_TOGETHER {
+            return None;
+        }
         let is_open = |need: &Need| {
             let mut open = pod.open.iter().flat_map(|open| &open.needs);
             open.any(|other| other.claim == need.claim)
@@ -71,7 +77,7 @@ impl VolumeBinder {
             candidates: Vec::new(),
             to_make: fixed.to_make.clone(),
             inline: &pod.inline,
-            left: MAX_TRIES,
+            left: MAX_LOOKS,
             best: None,
         };
         for open in &pod.open {
@@ -162,6 +168,10 @@ impl Tries<'_> {
                 driver,
                 capacity,
             } = self.candidates[index][at];
+            if self.left == 0 {
+                return;
+            }
+            self.left -= 1;
             if !way.chosen.contains(&Some(volume)) && self.has_room(taken, driver) {
                 add(taken, driver, 1);
                 way.chosen.push(Some(volume));
@@ -197,5 +207,72 @@ impl Tries<'_> {
         let made = chosen.filter(|(_, volume)| volume.is_none()).map(|(need, _)| *need);
         let all: SmallVec<[&Need; 4]> = self.to_make.iter().copied().chain(made).collect();
         self.binder.check_provisions(&all, self.inline, self.node).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::Object;
+    use crate::binder::PodVolumes;
+    use serde_json::{Value, json};
+
+    /// How many volumes of a driver a pod with so many claims gets on a node that has room for one. Those of no driver are larger.
+    fn of_driver(claims: usize) -> usize {
+        let volume = |name: String, size: &str, source: (&str, Value)| {
+            json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
+                   "spec": {"capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"], "storageClassName": "disks",
+                            source.0: source.1},
+                   "status": {"phase": "Available"}})
+        };
+        let mut objects = vec![
+            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}),
+            json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "disks"},
+                   "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"}),
+        ];
+        for number in 0..claims {
+            let csi = json!({"driver": "csi.example.com", "volumeHandle": number.to_string()});
+            objects.push(volume(format!("csi{number}"), "1Gi", ("csi", csi)));
+            objects.push(volume(
+                format!("local{number}"),
+                "2Gi",
+                ("local", json!({"path": "/d"})),
+            ));
+            objects.push(
+                json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": format!("c{number}")},
+                "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "disks",
+                         "resources": {"requests": {"storage": "1Gi"}}}}),
+            );
+        }
+        let mut binder = VolumeBinder::default();
+        for object in objects {
+            binder.upsert(&Object::decode(object).unwrap().unwrap());
+        }
+        let volumes: Vec<Value> = (0..claims)
+            .map(|number| json!({"name": format!("v{number}"), "persistentVolumeClaim": {"claimName": format!("c{number}")}}))
+            .collect();
+        let pod = json!({"metadata": {"name": "db", "namespace": "default"}, "spec": {"volumes": volumes}});
+        let pod = PodVolumes::new(binder.symbols_mut(), &serde_json::from_value(pod).unwrap());
+        let node = binder.node("n1").unwrap();
+        let driver = binder.symbols_mut().intern("csi.example.com");
+        binder.set_attach_room(driver, node, Some(1));
+        let claims = binder.claims(&pod).unwrap();
+        let prepared = binder.prepare(&claims);
+        let chosen = binder.on_node(&prepared, node).unwrap().bindings;
+        let drivers = chosen
+            .iter()
+            .filter_map(|(_, volume)| Some(binder.volume(*volume)?.driver));
+        drivers.filter(|found| *found == driver).count()
+    }
+
+    #[test]
+    fn another_way_is_looked_for_by_as_many_claims_as_are_assigned_together() {
+        assert_eq!(of_driver(3), 1);
+        assert_eq!(of_driver(20), 1);
+        assert_eq!(
+            of_driver(MAX_TOGETHER + 1),
+            MAX_TOGETHER + 1,
+            "NodeVolumeLimits says why not"
+        );
     }
 }

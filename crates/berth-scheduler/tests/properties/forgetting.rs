@@ -278,7 +278,7 @@ fn what_users_named_is_gone_when_they_are() {
 
 /// Nobody has to ask for it: a step forgets when enough has come.
 #[test]
-fn texts_of_a_million_names_do_not_pile_up() {
+fn names_of_pods_that_come_and_go_do_not_pile_up() {
     let mut scheduler = scheduler();
     let now = Duration::ZERO;
     for object in cluster() {
