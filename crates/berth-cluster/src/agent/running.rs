@@ -35,7 +35,7 @@ pub fn reported_problem(pod: &Value) -> &str {
     }
     let statuses = ["/status/initContainerStatuses", "/status/containerStatuses"];
     let mut statuses = statuses.iter().flat_map(|part| field::items(pod, part));
-    let waiting = statuses.find(|status| status["state"]["waiting"]["reason"] == CONFIGURATION_PROBLEM);
+    let waiting = statuses.find(|status| is_configuration_problem(&status["state"]));
     waiting.map_or("", |status| field::text(status, "/state/waiting/message"))
 }
 
@@ -68,17 +68,23 @@ pub(super) fn waiting<'a>(pod: &'a Value, node: &Value, wait: &Wait<'_>, now: Ti
         }
     };
     set_containers(&mut status, pod, state, false);
-    if let Wait::Configuration(problems) = wait {
-        let containers = field::items(pod, "/spec/initContainers").iter();
-        let lacking = containers.filter(|container| problems.contains_key(field::text(container, "/name")));
-        let statuses: Vec<Value> = lacking
-            .map(|container| container_status(pod, container, &state(container), false))
-            .collect();
-        if !statuses.is_empty() {
-            status.set("initContainerStatuses", statuses);
-        }
+    let containers = field::items(pod, "/spec/initContainers").iter();
+    let states = containers.map(|container| (container, state(container)));
+    let lacking = states.filter(|(_, state)| is_configuration_problem(state));
+    let statuses: Vec<Value> = lacking
+        .map(|(container, state)| container_status(pod, container, &state, false))
+        .collect();
+    let told = field::items(pod, "/status/initContainerStatuses").iter();
+    if !statuses.is_empty() {
+        status.set("initContainerStatuses", statuses);
+    } else if told.map(|status| &status["state"]).any(is_configuration_problem) {
+        status.unset("initContainerStatuses");
     }
     status
+}
+
+fn is_configuration_problem(state: &Value) -> bool {
+    state["waiting"]["reason"] == CONFIGURATION_PROBLEM
 }
 
 fn set_unready(status: &mut Status<'_>, pod: &Value) {
