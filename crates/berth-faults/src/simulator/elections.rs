@@ -22,6 +22,9 @@ pub(super) struct Lease {
 impl Simulator {
     /// Takes or renews a lease, if it is there to be taken.
     pub(super) fn compete(&mut self, life: Life) {
+        if self.elections_settled {
+            return;
+        }
         let (now, jitter, mutation) = (self.world.now, self.jitter, self.mutation);
         let number = life.process;
         let process = self.processes.get_mut(number);
@@ -88,6 +91,7 @@ impl Simulator {
 
     /// Time goes on without renewals: nobody is deposed any more but who should have been by now.
     fn settle_elections(&mut self) {
+        self.elections_settled = true;
         for number in 0..self.processes.len() {
             let process = &mut self.processes[number];
             let Some(lease) = process.role.election().and_then(|election| self.leases.get(election)) else {

@@ -97,6 +97,8 @@ pub(crate) struct Simulator {
     /// When something last changed.
     changed_at: Millis,
     pub(crate) calm: bool,
+    /// Nobody competes for a lease any more: leaders no longer renew theirs.
+    elections_settled: bool,
     pub(crate) always: Always,
     pub(crate) trace: Trace,
     pub(crate) failure: Option<String>,
@@ -144,6 +146,7 @@ impl Simulator {
             handled: 0,
             changed_at: now,
             calm: false,
+            elections_settled: false,
             always: Always::default(),
             trace,
             failure: None,
