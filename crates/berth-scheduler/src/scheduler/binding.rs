@@ -14,9 +14,9 @@
 //!
 //! Nothing is polled: a write that was answered, a watched object or the deadline moves a binding on.
 //!
-//! To make a volume takes time, and an autoscaler must not remove the node meanwhile. So the `nominatedNodeName` of a pod for which
-//! volumes are made says where it is going before they are (KEP-5278), and says so no more when the binding fails. Existing
-//! volumes are bound at once: they are not worth another write.
+//! To make a volume takes time, and an autoscaler must not remove the node meanwhile. So `nominatedNodeName` says where the pod
+//! is going (KEP-5278): it goes out before the request for the volumes, which does not wait for its answer, and is cleared when the
+//! binding fails. Existing volumes are bound at once: they are not worth another write.
 
 use super::{FailedStage, Outcome, PodRef, Scheduler, Write, WriteId, WriteOutcome};
 use crate::cluster::AssumedPod;

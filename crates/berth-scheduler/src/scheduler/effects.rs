@@ -26,7 +26,7 @@ pub enum Effect {
         /// In words.
         message: String,
     },
-    /// Name the node on which room is being made for a pod, or none any more. Nothing depends on the outcome.
+    /// Name the node on which room or volumes are being made for a pod, or none any more. Nothing depends on the outcome.
     Nominate {
         /// The pod.
         pod: PodRef,

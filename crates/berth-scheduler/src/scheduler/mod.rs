@@ -62,7 +62,7 @@ pub const DEFAULT_SEED: u64 = 1;
 struct PendingPod {
     object: api::Pod,
     compiled: Pod,
-    /// What was last said about it, so that nothing is said twice.
+    /// The message of its condition, which is written only when it changes.
     said: Option<String>,
     /// Nodes that this scheduler named for it, or none any more, and that were not seen in the API yet.
     nominations_sent: Vec<Box<str>>,
@@ -284,7 +284,7 @@ impl Scheduler {
         self.pods.get(key)?.said.as_deref()
     }
 
-    /// The node on which room is being made for a pod.
+    /// The node that a pod is nominated for: room is being made there, or its volumes are.
     #[must_use]
     pub fn nominated_node(&self, key: &str) -> Option<&str> {
         self.nominations.get(key).map(|node| &**node)
@@ -319,7 +319,7 @@ impl Scheduler {
         self.effects.push(Effect::Event { pod, outcome, message });
     }
 
-    /// Says why a pod waits, unless that was said before.
+    /// Says why a pod waits: by an event each time, and by its condition if that said something else before.
     fn say(&mut self, key: &PodKey, outcome: Outcome, message: String) {
         let Some(pod) = self.pods.get_mut(key) else {
             return;
