@@ -1,7 +1,7 @@
 //! How a simulation is filled from an input, and one that stops when a certain pod has been made, before anybody decides
 //! where it goes.
 
-use super::{LONGEST, Simulation};
+use super::Simulation;
 use crate::field;
 use crate::workloads::KINDS;
 use berth_core::effect::Refusal;
@@ -34,25 +34,10 @@ impl Simulation {
 
     /// Lets time pass until a pod is there, and gives it as it was made. None if nothing moves any more and it is not.
     pub fn run_until_made(&mut self, namespace: &str, name: &str) -> Option<Value> {
-        let begin = self.now;
-        self.changed_at = self.changed_at.max(begin);
-        loop {
-            loop {
-                while self.settle_but_placing() {}
-                if let Some(pod) = self.objects().get("Pod", namespace, name) {
-                    return Some(pod.clone());
-                }
-                if !self.settle() {
-                    break;
-                }
-            }
-            let next = self.next_moment()?;
-            if next.duration_since(self.changed_at) > self.rest() || next.duration_since(begin) > LONGEST {
-                return None;
-            }
-            self.now = self.now.max(next);
-            self.wake_due();
-        }
+        self.advance(None, &mut |simulation| {
+            simulation.objects().get("Pod", namespace, name).is_some()
+        });
+        self.objects().get("Pod", namespace, name).cloned()
     }
 }
 

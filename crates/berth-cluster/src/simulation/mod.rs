@@ -216,14 +216,28 @@ impl Simulation {
     /// Lets time pass until a moment, or until nothing moves any more. What is due at the very moment has not happened
     /// when this returns.
     fn run_until(&mut self, end: Option<Timestamp>, progress: &mut dyn FnMut(u64)) {
+        self.advance(end, &mut |simulation| {
+            progress(simulation.scheduler.counts().scheduled);
+            false
+        });
+    }
+
+    /// Lets time pass as [`Self::run_until`] does. Stops, and says so, if that is asked for before the scheduler has its turn.
+    fn advance(&mut self, end: Option<Timestamp>, stop: &mut dyn FnMut(&Self) -> bool) -> bool {
         let begin = self.now;
         // Whatever is done at the beginning is a change, even if nobody has seen it yet.
         self.changed_at = self.changed_at.max(begin);
         loop {
-            let mut rounds = 0;
-            while rounds < MAX_ROUNDS && self.settle() {
-                rounds += 1;
-                progress(self.scheduler.counts().scheduled);
+            for _ in 0..MAX_ROUNDS {
+                if self.settle_but_placing() {
+                    continue;
+                }
+                if stop(self) {
+                    return true;
+                }
+                if !self.place() {
+                    break;
+                }
             }
             self.patience.renew();
             let is_near = |next: &Timestamp| {
@@ -246,17 +260,18 @@ impl Simulation {
             self.now = self.now.max(end);
             self.wake_due();
         }
+        false
     }
 
-    /// Has a component do what it can at this moment. `false` if nothing was left to do.
+    /// Has the scheduler do what it can at this moment, or else the agents. `false` if nothing was left to do.
     ///
     /// The scheduler decides when the controllers have nothing left to do, and agents look at pods when it has decided, so that
     /// nobody tells of what others are about to change. The components of `berth up` wait for each other in this order.
-    fn settle(&mut self) -> bool {
-        self.settle_but_placing() || self.run_scheduler() || self.run_agents() || self.run_drains()
+    fn place(&mut self) -> bool {
+        self.run_scheduler() || self.run_agents() || self.run_drains()
     }
 
-    /// Has every component but the scheduler and the agents do what it can at this moment.
+    /// Has every component but the scheduler and the agents do what it can at this moment. `false` if nothing was left to do.
     fn settle_but_placing(&mut self) -> bool {
         let mut moved = self.take_changes();
         moved |= self.run_nodes();

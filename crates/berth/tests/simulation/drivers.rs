@@ -157,3 +157,30 @@ fn merged(mut below: Value, top: Value) -> Value {
     merge(&mut below, top);
     below
 }
+
+#[test]
+fn a_retained_volume_that_somebody_deletes_gives_its_room_back() {
+    let mut class = class("local", "berth.dev/local", "WaitForFirstConsumer");
+    class["parameters"] = json!({"berth.dev/capacity": "1Gi"});
+    class["reclaimPolicy"] = json!("Retain");
+    let objects = [
+        node("n1", "a"),
+        class,
+        claim("c1", "local"),
+        claim("c2", "local"),
+        pod("p1", json!({}), claims(&["c1"])),
+        pod("p2", json!({}), claims(&["c2"])),
+    ];
+    let before = simulated(&objects, &[]);
+    assert_eq!(pods(&before), ["p1 n1", "p2 -"], "there is room for one");
+    let delete = |kind: &str, name: &Value| json!({"delete": {"kind": kind, "name": name}});
+    let leave =
+        json!({"at": "10m", "do": [delete("Pod", &json!("p1")), delete("PersistentVolumeClaim", &json!("c1"))]});
+    let retained = scenario(json!([leave]));
+    let retained = simulated(&objects, &["--scenario", retained.path().to_str().unwrap()]);
+    assert_eq!(pods(&retained), ["p2 -"], "the data is still there");
+    let free = json!({"at": "20m", "do": [delete("PersistentVolume", &before["volumes"][0]["volume"])]});
+    let freed = scenario(json!([leave, free]));
+    let freed = simulated(&objects, &["--scenario", freed.path().to_str().unwrap()]);
+    assert_eq!(pods(&freed), ["p2 n1"]);
+}
