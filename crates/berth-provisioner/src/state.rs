@@ -315,18 +315,18 @@ mod tests {
             json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pvc-u"},
             "spec": {"claimRef": {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "c", "uid": "u"}}}),
         );
-        let key = ObjectKey::new("PersistentVolumeClaim", "default", "c");
+        let claims = [ObjectKey::new("PersistentVolumeClaim", "default", "c")];
         let mut state = State::default();
-        assert_eq!(state.apply(&claim), [key.clone()]);
-        assert_eq!(state.apply(&node("a", "1")), [key.clone()]);
+        assert_eq!(state.apply(&claim), claims);
+        assert_eq!(state.apply(&node("a", "1")), claims);
         assert_eq!(state.apply(&node("a", "2")), [], "it is alive, and that is all");
-        assert_eq!(state.apply(&node("b", "3")), [key.clone()]);
+        assert_eq!(state.apply(&node("b", "3")), claims);
         assert_eq!(state.apply(&volume), [ObjectKey::volume("pvc-u")]);
         assert_eq!(
             state.remove(Kind::PersistentVolume, "", "pvc-u"),
-            [key.clone()],
+            claims,
             "it is made again"
         );
-        assert_eq!(state.remove(Kind::Node, "", "n1"), [key]);
+        assert_eq!(state.remove(Kind::Node, "", "n1"), claims);
     }
 }
