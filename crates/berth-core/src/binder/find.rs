@@ -253,6 +253,9 @@ impl VolumeBinder {
     }
 
     pub(super) fn unbound_on_node(&self, pod: &PreparedPod, node: NodeId) -> Result<NodeVolumes, VolumeReason> {
+        if let Some(volumes) = self.all_matched(pod, node) {
+            return Ok(volumes);
+        }
         let mut plan = self.plan(pod, node)?;
         if let Err(reason) = self.check_provisions(&plan.to_make, &pod.inline, node) {
             // Others of the claims may have to get the existing volumes, so that what is left can be made.
@@ -273,6 +276,24 @@ impl VolumeBinder {
                 .collect(),
             provisions: plan.to_make.iter().map(|need| need.claim).collect(),
         })
+    }
+
+    /// What [`Self::plan`] comes to where every claim gets an existing volume, and nothing else bears on it: the usual case of local
+    /// volumes, for every node that is looked at.
+    fn all_matched(&self, pod: &PreparedPod, node: NodeId) -> Option<NodeVolumes> {
+        if !pod.selected.is_empty() || !pod.reserved.is_empty() || !pod.inline.is_empty() || self.full.is_limited(node)
+        {
+            return None;
+        }
+        let mut volumes = NodeVolumes::default();
+        for open in &pod.open {
+            let matches = open.matches.on_node(node);
+            for (index, need) in open.needs.iter().enumerate() {
+                let found = matches.get(index).copied().flatten()?;
+                volumes.bindings.push((need.claim, found.volume()));
+            }
+        }
+        Some(volumes)
     }
 
     /// The volumes that claims would get on a node, as many as possible and the smallest, and what would have to be made.

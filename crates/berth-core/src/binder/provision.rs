@@ -172,6 +172,9 @@ impl VolumeBinder {
         inline: &[(Symbol, i64)],
         node: NodeId,
     ) -> Result<(), VolumeReason> {
+        if needs.is_empty() && inline.is_empty() {
+            return Ok(());
+        }
         let mut requests: SmallVec<[(PoolKeys, i64); 4]> = SmallVec::new();
         // What was promised to these very claims is theirs.
         let own = self.promised_to(needs.iter().map(|need| need.claim));
