@@ -6,7 +6,6 @@
 
 use crate::nodes::{NodeId, Nodes, SelectorId};
 use crate::symbols::Symbol;
-use crate::trace::{Marks, Trace};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -35,12 +34,6 @@ impl PoolKey {
     }
 }
 
-impl Trace for PoolKey {
-    fn trace(&self, marks: &mut Marks) {
-        self.order().trace(marks);
-    }
-}
-
 /// A pool of storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pool {
@@ -57,8 +50,6 @@ pub struct Pool {
     /// What of the free space was promised to claims since it was published.
     pub promised: i64,
 }
-
-crate::trace!(Pool { ; name, nodes, capacity, maximum_volume_size, expires, promised });
 
 impl Pool {
     /// The largest volume that the pool can hold, if it says so.
@@ -102,8 +93,6 @@ impl Pool {
 pub(crate) struct Pools {
     by_key: FxHashMap<PoolKey, FxHashMap<SelectorId, SmallVec<[Pool; 1]>>>,
 }
-
-crate::trace!(Pools { by_key });
 
 impl Pools {
     pub(crate) fn insert(&mut self, key: PoolKey, pool: Pool) {

@@ -15,11 +15,7 @@ pub struct TopologyColumn {
     domain_of: Vec<u32>,
     /// The domain of each value. Numbers of values that are gone stay unused until the column is made anew.
     domains: FxHashMap<Symbol, u32>,
-    /// Whether anybody asked for it since columns were last tidied.
-    asked: bool,
 }
-
-berth_core::trace!(TopologyColumn { domains; domain_of, asked });
 
 impl TopologyColumn {
     fn new(nodes: &Nodes, key: Symbol) -> Self {
@@ -68,18 +64,12 @@ pub struct Topology {
     columns: FxHashMap<Symbol, TopologyColumn>,
 }
 
-berth_core::trace!(Topology { columns });
-
 impl Topology {
     /// Makes sure that a key has a column.
     pub fn ensure(&mut self, nodes: &Nodes, key: Symbol) {
-        let column = self.columns.entry(key);
-        column.or_insert_with(|| TopologyColumn::new(nodes, key)).asked = true;
-    }
-
-    /// Drops the columns that nobody asked for since the last time.
-    pub(super) fn tidy(&mut self) {
-        self.columns.retain(|_, column| std::mem::take(&mut column.asked));
+        self.columns
+            .entry(key)
+            .or_insert_with(|| TopologyColumn::new(nodes, key));
     }
 
     /// The column of a key that was asked for before.

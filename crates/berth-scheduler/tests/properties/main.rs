@@ -3,7 +3,6 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a broken generator fails the test")]
 
-mod forgetting;
 mod objects;
 mod sharing;
 
