@@ -59,7 +59,7 @@ const contrast = (page, selector) =>
 
 await open("quickstart", {}, async (page) => {
   check("the verdict", (await text(page, "h1")) === "Every pod has a node", await text(page, "h1"));
-  check("the title", (await page.title()) === "Berth: every pod has a node", await page.title());
+  check("the title", (await page.title()) === "Berth: every pod has a node · quickstart.yaml", await page.title());
   check("every node is drawn", (await page.locator(".node").count()) === 6);
   check("every zone is drawn", (await page.locator(".zone").count()) === 3);
   check("local volumes are on their nodes", (await page.locator(".node .vol").count()) === 3, await page.locator(".node .vol").count());
