@@ -4,8 +4,7 @@ use crate::executor::Outcome;
 use crate::mutation::Mutation;
 use crate::port::{Job, Port};
 use crate::world::{Doc, Millis};
-use berth_provisioner::answer::Then;
-use berth_provisioner::request::FailureKind;
+use berth_provisioner::course::Ended;
 use berth_scheduler::queue::PodKey;
 use berth_scheduler::scheduler::{Effect, Scheduler, WriteId, WriteOutcome};
 use jiff::Timestamp;
@@ -22,18 +21,11 @@ pub(crate) enum News {
     Listed,
 }
 
-/// What a provisioner's job brings back beside the outcome of its effects.
-#[derive(Debug)]
-pub(crate) struct Report {
-    pub(crate) then: Option<Then>,
-    pub(crate) failure: Option<FailureKind>,
-}
-
 /// What a job brings back.
 #[derive(Debug)]
 pub(crate) enum Finished {
     /// A list of effects, or what a provisioner did.
-    Keyed(Outcome, Option<Report>),
+    Keyed(Outcome, Option<Ended>),
     /// An effect of the scheduler: the write that it waits for, and the pod whose effects keep their order.
     Scheduling(Option<(WriteId, WriteOutcome)>, Option<PodKey>),
 }

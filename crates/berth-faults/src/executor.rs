@@ -32,6 +32,17 @@ pub(crate) struct Outcome {
     pub(crate) refused: Option<Refused>,
 }
 
+impl Outcome {
+    /// Goes on with what came of the next list.
+    pub(crate) fn continued(&mut self, next: Self) {
+        self.done += next.done;
+        self.fresh.extend(next.fresh);
+        self.gone.extend(next.gone);
+        self.again.extend(next.again);
+        self.refused = next.refused;
+    }
+}
+
 /// Carries out effects in order, until the first that is refused.
 pub(crate) async fn carry_out(port: &Port, effects: &[Effect]) -> Outcome {
     let mut run = Run {

@@ -1,6 +1,6 @@
 //! Runs steps for objects, one key at a time, by the rules of `berth_kube::keyed`, in virtual time.
 
-use crate::component::{Component, Finished, JobId, News, Report, Turn};
+use crate::component::{Component, Finished, JobId, News, Turn};
 use crate::executor::{Outcome, Refused, carry_out};
 use crate::mutation::Mutation;
 use crate::port::Job;
@@ -10,6 +10,7 @@ use berth_core::backoff::Backoff;
 use berth_core::dispute::Disputes;
 use berth_core::effect::{Effect, Fact, ObjectKey, When};
 use berth_core::unseen::Unseen;
+use berth_provisioner::course::Ended;
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 
@@ -35,7 +36,7 @@ pub(crate) trait Steps {
     fn ended(&mut self, _touched: &[ObjectKey]) -> Vec<ObjectKey> {
         Vec::new()
     }
-    fn reported(&mut self, _key: &ObjectKey, _report: Report, _now: Timestamp) {}
+    fn reported(&mut self, _key: &ObjectKey, _ended: Ended, _now: Timestamp) {}
     fn complete(&mut self) {}
 }
 
@@ -146,7 +147,7 @@ impl<S: Steps> Keyed<S> {
         self.in_flight.insert(id, work);
     }
 
-    fn finished(&mut self, work: InFlight, outcome: Outcome, report: Option<Report>, turn: &Turn) {
+    fn finished(&mut self, work: InFlight, outcome: Outcome, report: Option<Ended>, turn: &Turn) {
         let InFlight {
             key,
             touched,

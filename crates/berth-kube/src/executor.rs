@@ -77,6 +77,17 @@ pub struct Outcome {
     pub refused: Option<Refused>,
 }
 
+impl Outcome {
+    /// Goes on with what came of the next list.
+    pub(crate) fn continued(&mut self, next: Self) {
+        self.done += next.done;
+        self.fresh.extend(next.fresh);
+        self.gone.extend(next.gone);
+        self.again.extend(next.again);
+        self.refused = next.refused;
+    }
+}
+
 /// Hears of every write: the effect, `ok`, `conflict`, `not_found` or `error`, and how long it took.
 type Hook = Arc<dyn Fn(&Effect, &'static str, Duration) + Send + Sync>;
 

@@ -5,6 +5,8 @@
 //! - [`topology`]: where a volume must be reachable;
 //! - [`step`]: whether and for what a backend is asked, from a claim;
 //! - [`answer`]: what follows from the backend's answer;
+//! - [`course`]: in which order that is done, and what follows from a refusal;
+//! - [`in_flight`]: what is remembered meanwhile;
 //! - [`reclaim`]: when a volume is deleted in the backend;
 //! - [`builtin`]: provisioners as state machines, for an embedded cluster and for simulation;
 //! - [`capacity`]: which capacity is asked for and published.
@@ -61,11 +63,13 @@
 pub mod answer;
 pub mod builtin;
 pub mod capacity;
+pub mod course;
 #[cfg(feature = "csi")]
 pub mod csi;
 #[cfg(feature = "csi")]
 pub mod driver;
 pub mod effect;
+pub mod in_flight;
 mod labels;
 mod lower;
 pub mod node_volume;

@@ -233,6 +233,23 @@ impl State {
         self.claims.get(&(namespace.to_owned(), name.to_owned()))
     }
 
+    /// What is known of a claim or volume.
+    #[must_use]
+    pub fn metadata(&self, key: &ObjectKey) -> Option<&ObjectMeta> {
+        match key.known_kind()? {
+            Kind::PersistentVolumeClaim => Some(&self.claim(&key.namespace, &key.name)?.metadata),
+            Kind::PersistentVolume => Some(&self.volume(&key.name)?.metadata),
+            _ => None,
+        }
+    }
+
+    /// The volume that a built-in provisioner may hold for a claim although it was never written.
+    #[must_use]
+    pub fn unwritten_volume(&self, namespace: &str, claim: &str) -> Option<String> {
+        let volume = volume_name(self.claim(namespace, claim)?);
+        self.volume(&volume).is_none().then_some(volume)
+    }
+
     /// All claims, by namespace and name.
     pub fn claims(&self) -> impl Iterator<Item = &PersistentVolumeClaim> {
         self.claims.values()

@@ -5,6 +5,7 @@
 mod support;
 
 use berth_core::names::{ATTEMPT, SELECTED_NODE, VOLUME_PROTECTION};
+use berth_provisioner::course::{Course, Stop};
 use berth_provisioner::reclaim::{Reclaim, reclaim};
 use berth_provisioner::topology::Policy;
 use berth_testing::claim;
@@ -232,7 +233,8 @@ async fn data_are_kept_if_the_policy_says_so_in_the_last_moment() {
     world.cluster.edit("PersistentVolume", &volume.metadata.name, |volume| {
         volume["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
     });
-    assert!(!world.carry_out(&actions).await);
+    let ended = world.run(Course::of_reclaim(actions), "").await.unwrap();
+    assert!(matches!(ended.stop, Some(Stop::Refused(_))), "{ended:?}");
     assert_eq!(world.driver.volumes().len(), 1);
     world.rounds(2).await;
     assert_eq!(world.driver.volumes().len(), 1);

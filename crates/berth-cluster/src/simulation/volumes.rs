@@ -6,15 +6,15 @@ use berth_controller as controller;
 use berth_core::api::{Kind, Object, PersistentVolumeClaim};
 use berth_core::backoff::Backoff;
 use berth_core::dispute::Disputes;
-use berth_core::effect::{Effect, ObjectKey, When};
-use berth_provisioner::answer::{self, Then};
+use berth_core::effect::{Effect, ObjectKey, Refusal, When};
+use berth_provisioner::answer::Answer;
 use berth_provisioner::builtin::{Builtin, Layout};
-use berth_provisioner::effect::Action;
+use berth_provisioner::course::{Course, Ended, Next};
 use berth_provisioner::reclaim::{self, Reclaim};
-use berth_provisioner::request::volume_name;
+use berth_provisioner::request::Request;
 use berth_provisioner::settings::Settings;
 use berth_provisioner::state;
-use berth_provisioner::step::{self, Attempt, Decision};
+use berth_provisioner::step::{self, Decision};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -128,9 +128,7 @@ impl ProvisionerRun {
     pub(super) fn remove(&mut self, kind: Kind, namespace: &str, name: &str) {
         match kind {
             Kind::PersistentVolumeClaim => {
-                // A built-in provisioner may hold a volume that was never written.
-                let volume = self.state.claim(namespace, name).map(volume_name);
-                if let Some(volume) = volume.filter(|volume| self.state.volume(volume).is_none()) {
+                if let Some(volume) = self.state.unwritten_volume(namespace, name) {
                     self.builtin.delete(&volume);
                 }
             }
@@ -236,25 +234,50 @@ impl Simulation {
         }) else {
             return false;
         };
-        let mut conclusion = match step::step(&claim, &self.provisioners.state, &settings, self.now) {
+        let course = match step::step(&claim, &self.provisioners.state, &settings, self.now) {
             Decision::Nothing(_) => return false,
-            Decision::Act(conclusion) => conclusion,
-            Decision::Ask(attempt) => {
-                let answer = self.ask(&attempt);
-                answer::conclude(&attempt, &answer, &settings)
-            }
+            Decision::Act(conclusion) => Course::of_conclusion(conclusion),
+            Decision::Ask(attempt) => Course::of_attempt(attempt, None, settings),
         };
-        if self.carry_out_actions(conclusion.actions) {
-            self.provisioners.state.concluded(&claim, &conclusion.then, self.now);
-        } else {
-            conclusion.then = Then::Retry;
-        }
-        match conclusion.then {
-            Then::Retry => self.provision_again(key),
-            _ => self.provisioners.failures.forget(key),
+        let ended = self.run_course(key, course);
+        if let Some(then) = &ended.then {
+            self.provisioners.state.concluded(&claim, then, self.now);
         }
         self.take_changes();
         true
+    }
+
+    /// Runs a course to its end, and takes down when its object comes back.
+    fn run_course(&mut self, key: &ObjectKey, mut course: Course) -> Ended {
+        let ended = loop {
+            match course.next() {
+                Next::Write(effects) => {
+                    let refusal = self.carry_out_effects(&effects);
+                    let claim = || Object::decode(self.cluster.objects().find(key)?.clone()).ok()?;
+                    course.written(refusal, claim);
+                }
+                Next::Ask(request) => {
+                    let answer = self.ask(request);
+                    course.answered(answer);
+                }
+                Next::Delete(backing) => {
+                    self.provisioners.builtin.delete(&backing.handle);
+                    let rooms = self.drivers.delete(self.cluster.objects(), &backing.handle);
+                    self.publish(&rooms);
+                    course.deleted(Ok(()));
+                }
+                Next::Find(volume) => {
+                    let found = self.provisioners.state.volume(&volume.name);
+                    course.found(found);
+                }
+                Next::End(ended) => break ended,
+            }
+        };
+        match ended.again(false) {
+            Some(_) => self.provision_again(key),
+            None => self.provisioners.failures.forget(key),
+        }
+        ended
     }
 
     fn provision_again(&mut self, key: &ObjectKey) {
@@ -263,8 +286,7 @@ impl Simulation {
     }
 
     /// Asks for a volume. Built-in provisioners count the room that they have themselves.
-    fn ask(&mut self, attempt: &Attempt) -> answer::Answer {
-        let request = &attempt.request;
+    fn ask(&mut self, request: &Request) -> Answer {
         let run = &mut self.provisioners;
         if Layout::of(&request.class).is_some() {
             return run.builtin.provision(request, run.state.nodes());
@@ -319,34 +341,13 @@ impl Simulation {
                 // To say something is never refused.
                 let _ = self.carry_out(&[Effect::Event(event)]);
             }
-            Reclaim::Act(actions) => match self.carry_out_actions(actions) {
-                true => self.provisioners.failures.forget(key),
-                false => self.provision_again(key),
-            },
+            Reclaim::Act(actions) => drop(self.run_course(key, Course::of_reclaim(actions))),
         }
         self.take_changes()
     }
 
-    /// Carries out actions in order, until one is refused. Says whether all of them were carried out.
-    fn carry_out_actions(&mut self, actions: Vec<Action>) -> bool {
-        let mut effects = Vec::new();
-        for action in actions {
-            match action {
-                Action::Api(effect) => effects.push(effect),
-                Action::DeleteBacking(backing) => {
-                    if !self.carry_out_effects(&std::mem::take(&mut effects)) {
-                        return false;
-                    }
-                    self.provisioners.builtin.delete(&backing.handle);
-                    let rooms = self.drivers.delete(self.cluster.objects(), &backing.handle);
-                    self.publish(&rooms);
-                }
-            }
-        }
-        self.carry_out_effects(&effects)
-    }
-
-    fn carry_out_effects(&mut self, effects: &[Effect]) -> bool {
+    /// Carries out effects in order, until one is refused. Says why it was.
+    fn carry_out_effects(&mut self, effects: &[Effect]) -> Option<Refusal> {
         let carried = self.carry_out(effects);
         for (key, when) in carried.again {
             let at = match when {
@@ -356,6 +357,6 @@ impl Simulation {
             };
             self.provisioners.retry.entry(at).or_default().insert(key);
         }
-        carried.refused.is_none()
+        carried.refused
     }
 }

@@ -1,24 +1,25 @@
 //! Provisioners: the built-in ones, and one for a CSI driver.
 
-use crate::component::{Finished, Report};
-use crate::executor::{Outcome, Refused, carry_out};
+use crate::component::Finished;
+use crate::executor::{Outcome, carry_out};
 use crate::keyed::{Steps, Version, Work};
 use crate::mutation::Mutation;
 use crate::port::{Job, Port, Reply, Request};
 use crate::world::Doc;
-use berth_core::api::{Kind, Object, ObjectMeta, PersistentVolume, PersistentVolumeClaim};
-use berth_core::effect::{Effect, ObjectKey, Refusal, When};
-use berth_provisioner::answer::{Answer, Conclusion, Then, conclude, object_refused};
+use berth_core::api::{Kind, Object, PersistentVolume};
+use berth_core::effect::{Effect, ObjectKey, When};
+use berth_provisioner::answer::Answer;
 use berth_provisioner::builtin::Builtin;
+use berth_provisioner::course::{Course, Ended, Next, Stop};
 use berth_provisioner::effect::Action;
+use berth_provisioner::in_flight::InFlight;
 use berth_provisioner::reclaim::{Reclaim, reclaim};
-use berth_provisioner::request::{Failure, FailureKind, volume_name};
+use berth_provisioner::request::{Failure, Request as VolumeRequest};
 use berth_provisioner::settings::Settings;
 use berth_provisioner::state::State;
 use berth_provisioner::step::{Attempt, Decision, step};
 use jiff::Timestamp;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// The name of the CSI driver.
@@ -30,10 +31,7 @@ pub(crate) const BUILTIN: &str = "berth.dev/local";
 pub(crate) struct Provisioning {
     settings: Settings,
     state: State,
-    /// Claims for which every answer of the backend was heard since the record was written.
-    heard: BTreeSet<ObjectKey>,
-    /// The volume that may be being made for each claim in flight, and the uid of the one of that name that went meanwhile.
-    making: BTreeMap<ObjectKey, (String, Option<String>)>,
+    in_flight: InFlight,
     /// The built-in provisioner's own memory; a CSI driver is asked.
     builtin: Option<Rc<RefCell<Builtin>>>,
     complete: bool,
@@ -45,8 +43,7 @@ impl Provisioning {
         Self {
             settings: Settings::csi(DRIVER),
             state: State::default(),
-            heard: BTreeSet::new(),
-            making: BTreeMap::new(),
+            in_flight: InFlight::default(),
             builtin: None,
             complete: false,
         }
@@ -58,14 +55,6 @@ impl Provisioning {
             settings: Settings::builtin(BUILTIN),
             builtin: Some(Rc::default()),
             ..Self::csi()
-        }
-    }
-
-    fn metadata(&self, key: &ObjectKey) -> Option<&ObjectMeta> {
-        match key.known_kind()? {
-            Kind::PersistentVolumeClaim => Some(&self.state.claim(&key.namespace, &key.name)?.metadata),
-            Kind::PersistentVolume => Some(&self.state.volume(&key.name)?.metadata),
-            _ => None,
         }
     }
 
@@ -93,54 +82,42 @@ impl Provisioning {
                 if let [Action::Api(again @ Effect::LookAgain { .. })] = conclusion.actions.as_slice() {
                     return Some(Work::Effects(vec![again.clone()]));
                 }
-                Some(self.job(key, move |mut run| async move {
-                    let stop = run.conclude(&conclusion).await.err();
-                    run.ended(stop)
-                }))
+                Some(self.run(key, |_| Course::of_conclusion(conclusion)))
             }
             Decision::Ask(attempt) => Some(self.ask(key, attempt)),
         }
     }
 
     fn ask(&mut self, key: &ObjectKey, mut attempt: Box<Attempt>) -> Work {
-        attempt.in_doubt = attempt.repeated && !self.heard.contains(key);
-        if !attempt.repeated {
-            self.heard.insert(key.clone());
-        }
+        self.in_flight.asks(key, &mut attempt);
         let answer = self.builtin.as_ref().map(|builtin| {
             let mut builtin = builtin.borrow_mut();
             builtin.provision(&attempt.request, self.state.nodes())
         });
         let settings = self.settings.clone();
-        self.job(key, move |run| run.attempt(*attempt, answer, settings))
+        self.run(key, move |port| {
+            if port.has(Mutation::RecordIsNotWritten) {
+                attempt.record = None;
+            }
+            Course::of_attempt(attempt, answer, settings)
+        })
     }
 
     fn step_volume(&self, key: &ObjectKey) -> Option<Work> {
         let volume = self.state.volume(&key.name)?;
         match reclaim(volume, &self.state, &self.settings) {
             Reclaim::Nothing | Reclaim::Wait { .. } => None,
-            Reclaim::Act(actions) => Some(self.job(key, move |mut run| async move {
-                let stop = run.carry_out(&actions).await.err();
-                run.ended(stop)
-            })),
+            Reclaim::Act(actions) => Some(self.run(key, |_| Course::of_reclaim(actions))),
         }
     }
 
-    fn job<F>(&self, key: &ObjectKey, work: impl FnOnce(Run) -> F + 'static) -> Work
-    where
-        F: Future<Output = Finished> + 'static,
-    {
+    fn run(&self, key: &ObjectKey, course: impl FnOnce(&Port) -> Course + 'static) -> Work {
         let (key, builtin) = (key.clone(), self.builtin.clone());
         Work::Job(Box::new(move |mutation| {
             Job::new(mutation, |port| {
-                work(Run {
-                    port,
-                    key,
-                    builtin,
-                    outcome: Outcome::default(),
-                    then: None,
-                    failure: None,
-                })
+                let course = course(&port);
+                let run = Run { port, key, builtin };
+                run.to_its_end(course)
             })
         }))
     }
@@ -165,43 +142,24 @@ impl Steps for Provisioning {
         let Some(kind) = key.known_kind() else {
             return Vec::new();
         };
+        self.in_flight.gone(key, &self.state);
         match kind {
             Kind::PersistentVolumeClaim => {
-                self.heard.remove(key);
-                let volume = self.state.claim(namespace, name).map(volume_name);
-                if let Some(volume) = volume.filter(|volume| self.state.volume(volume).is_none()) {
+                if let Some(volume) = self.state.unwritten_volume(namespace, name) {
                     self.forget(&volume);
                 }
             }
-            Kind::PersistentVolume => {
-                let gone = self.state.volume(name).map(|volume| volume.metadata.uid.clone());
-                for (_, uid) in self.making.values_mut().filter(|(making, _)| making == name) {
-                    uid.clone_from(&gone);
-                }
-                self.forget(name);
-            }
+            Kind::PersistentVolume => self.forget(name),
             _ => {}
         }
         self.state.remove(kind, namespace, name)
     }
 
     fn answered(&mut self, doc: &Doc) -> Vec<ObjectKey> {
-        let Some(object) = doc.object().filter(|object| !self.state.knows(object)) else {
+        let wanted = |object: &&Object| self.in_flight.wants(object, &self.state);
+        let Some(object) = doc.object().filter(wanted) else {
             return Vec::new();
         };
-        let wanted = match object {
-            _ if self.metadata(&doc.key).is_some() => true,
-            // One that was just made is not known yet; its claim is. Unless it is gone again.
-            _ if self.making.values().any(|(_, gone)| gone.as_ref() == Some(&doc.uid)) => false,
-            Object::PersistentVolume(volume) => volume.spec.claim_ref.as_ref().is_some_and(|claim| {
-                let known = self.state.claim(&claim.namespace, &claim.name);
-                known.is_some_and(|known| known.metadata.uid == claim.uid)
-            }),
-            _ => false,
-        };
-        if !wanted {
-            return Vec::new();
-        }
         if let Object::PersistentVolume(volume) = object {
             self.volume_appeared(volume);
         }
@@ -210,7 +168,7 @@ impl Steps for Provisioning {
     }
 
     fn version(&self, key: &ObjectKey) -> Option<Version> {
-        let metadata = self.metadata(key)?;
+        let metadata = self.state.metadata(key)?;
         Some((metadata.uid.clone(), metadata.resource_version.clone()))
     }
 
@@ -224,24 +182,17 @@ impl Steps for Provisioning {
     }
 
     fn begun(&mut self, touched: &[ObjectKey]) {
-        for key in touched {
-            if let Some(claim) = self.state.claim(&key.namespace, &key.name) {
-                self.making.insert(key.clone(), (volume_name(claim), None));
-            }
-        }
+        self.in_flight.begun(touched, &self.state);
     }
 
     fn ended(&mut self, touched: &[ObjectKey]) -> Vec<ObjectKey> {
-        touched.iter().for_each(|key| drop(self.making.remove(key)));
+        self.in_flight.ended(touched);
         Vec::new()
     }
 
-    fn reported(&mut self, key: &ObjectKey, report: Report, now: Timestamp) {
-        match report.failure {
-            Some(FailureKind::Final | FailureKind::Unclear | FailureKind::NotAsked) => {}
-            Some(FailureKind::InDoubt) | None => drop(self.heard.remove(key)),
-        }
-        if let Some(then) = report.then
+    fn reported(&mut self, key: &ObjectKey, ended: Ended, now: Timestamp) {
+        self.in_flight.heard(key, ended.failure);
+        if let Some(then) = ended.then
             && let Some(claim) = self.state.claim(&key.namespace, &key.name).cloned()
         {
             self.state.concluded(&claim, &then, now);
@@ -259,76 +210,57 @@ impl Steps for Provisioning {
     }
 }
 
-/// Why a list of actions ended early.
-enum Stop {
-    Refused(Refused),
-    /// The backend did not delete a volume.
-    Backend,
-    /// The server answered with something that is no claim.
-    NoClaim,
-}
-
 /// One run of a worker.
 struct Run {
     port: Port,
     key: ObjectKey,
     builtin: Option<Rc<RefCell<Builtin>>>,
-    outcome: Outcome,
-    then: Option<Then>,
-    failure: Option<FailureKind>,
 }
 
 impl Run {
-    async fn attempt(mut self, mut attempt: Attempt, answer: Option<Answer>, settings: Settings) -> Finished {
-        if let Some(record) = attempt
-            .record
-            .clone()
-            .filter(|_| !self.port.has(Mutation::RecordIsNotWritten))
-        {
-            match self.record(record).await {
-                Ok(claim) => attempt.recorded(claim),
-                Err(stop) => return self.ended(Some(stop)),
+    async fn to_its_end(self, mut course: Course) -> Finished {
+        let mut outcome = Outcome::default();
+        let ended = loop {
+            match course.next() {
+                Next::Write(effects) => {
+                    let written = carry_out(&self.port, &effects).await;
+                    let refusal = written.refused.as_ref().map(|refused| refused.refusal.clone());
+                    course.written(refusal, || written.fresh.last()?.object().cloned());
+                    outcome.continued(written);
+                }
+                Next::Ask(request) => {
+                    let answer = self.ask(request.clone()).await;
+                    course.answered(answer);
+                }
+                Next::Delete(backing) => course.deleted(self.delete(&backing.handle).await),
+                Next::Find(volume) => course.found(self.find(&volume).await.as_ref()),
+                Next::End(ended) => break ended,
+            }
+        };
+        let is_fresh = outcome.fresh.iter().any(|answer| answer.key == self.key);
+        match (ended.again(is_fresh), &outcome.refused) {
+            (Some(When::Backoff), Some(_)) if matches!(ended.stop, Some(Stop::Refused(_))) => {}
+            (again, _) => {
+                outcome.refused = None;
+                outcome.again.extend(again.map(|when| (self.key.clone(), when)));
             }
         }
-        let answer = match answer {
-            Some(answer) => answer,
-            None => match self
-                .port
-                .ask(Request::CreateVolume(Box::new(attempt.request.clone())))
-                .await
-            {
-                Reply::Volume(answer) => answer,
-                Reply::Object(_) | Reply::Holds(_) | Reply::Deleted(_) => Err(Failure::in_doubt("no answer")),
-            },
-        };
-        let answer = match answer {
-            Err(failure) if self.port.has(Mutation::DoubtIsFinal) => Err(Failure::last(failure.message)),
-            other => other,
-        };
-        self.failure = answer.as_ref().err().map(|failure| failure.kind);
-        let conclusion = conclude(&attempt, &answer, &settings);
-        let Err(stop) = self.conclude(&conclusion).await else {
-            return self.ended(None);
-        };
-        let next = match &stop {
-            Stop::Refused(Refused { refusal, .. }) => {
-                let found = self.existing(refusal).await;
-                object_refused(&attempt, &answer, refusal, found.as_ref(), &settings)
-            }
-            Stop::Backend | Stop::NoClaim => None,
-        };
-        let stop = match next {
-            Some(next) => self.conclude(&next).await.err(),
-            None => Some(stop),
-        };
-        self.ended(stop)
+        Finished::Keyed(outcome, Some(ended))
     }
 
-    /// The volume's object that was there already.
-    async fn existing(&self, refusal: &Refusal) -> Option<PersistentVolume> {
-        let Refusal::AlreadyExists(key) = refusal else {
-            return None;
+    async fn ask(&self, request: VolumeRequest) -> Answer {
+        let answer = match self.port.ask(Request::CreateVolume(Box::new(request))).await {
+            Reply::Volume(answer) => answer,
+            Reply::Object(_) | Reply::Holds(_) | Reply::Deleted(_) => Err(Failure::in_doubt("no answer")),
         };
+        match answer {
+            Err(failure) if self.port.has(Mutation::DoubtIsFinal) => Err(Failure::last(failure.message)),
+            other => other,
+        }
+    }
+
+    /// The object of a volume.
+    async fn find(&self, key: &ObjectKey) -> Option<PersistentVolume> {
         let found = self.port.read(key).await.ok()??;
         match found.object() {
             Some(Object::PersistentVolume(volume)) => Some((**volume).clone()),
@@ -336,80 +268,14 @@ impl Run {
         }
     }
 
-    async fn record(&mut self, record: Effect) -> Result<PersistentVolumeClaim, Stop> {
-        self.write(&[record]).await?;
-        match self.outcome.fresh.last().and_then(|doc| doc.object()) {
-            Some(Object::PersistentVolumeClaim(claim)) => Ok((**claim).clone()),
-            _ => Err(Stop::NoClaim),
-        }
-    }
-
-    async fn conclude(&mut self, conclusion: &Conclusion) -> Result<(), Stop> {
-        self.carry_out(&conclusion.actions).await?;
-        self.then = Some(conclusion.then.clone());
-        Ok(())
-    }
-
-    async fn carry_out(&mut self, actions: &[Action]) -> Result<(), Stop> {
-        let mut effects = Vec::new();
-        for action in actions {
-            match action {
-                Action::Api(effect) => effects.push(effect.clone()),
-                Action::DeleteBacking(backing) => {
-                    self.write(&std::mem::take(&mut effects)).await?;
-                    self.delete(&backing.handle).await?;
-                }
-            }
-        }
-        self.write(&effects).await
-    }
-
-    async fn delete(&self, handle: &str) -> Result<(), Stop> {
+    async fn delete(&self, handle: &str) -> Result<(), String> {
         if let Some(builtin) = &self.builtin {
             builtin.borrow_mut().delete(handle);
         }
         // The built-in one holds its volumes in this process, and has its data deleted all the same.
         match self.port.ask(Request::DeleteVolume(handle.to_owned())).await {
-            Reply::Deleted(Ok(())) => Ok(()),
-            Reply::Deleted(Err(_)) | Reply::Object(_) | Reply::Holds(_) | Reply::Volume(_) => Err(Stop::Backend),
+            Reply::Deleted(deleted) => deleted,
+            Reply::Object(_) | Reply::Holds(_) | Reply::Volume(_) => Err("no answer".to_owned()),
         }
-    }
-
-    async fn write(&mut self, effects: &[Effect]) -> Result<(), Stop> {
-        let written = carry_out(&self.port, effects).await;
-        self.outcome.done += written.done;
-        self.outcome.fresh.extend(written.fresh);
-        self.outcome.gone.extend(written.gone);
-        self.outcome.again.extend(written.again);
-        written.refused.map_or(Ok(()), |refused| Err(Stop::Refused(refused)))
-    }
-
-    /// What is known at the end. Whatever is left of a list that ended early is found by the next step.
-    fn ended(mut self, stop: Option<Stop>) -> Finished {
-        let retry = match stop {
-            None => self.then == Some(Then::Retry),
-            Some(Stop::Refused(Refused {
-                refusal: Refusal::NotFound(_),
-                ..
-            })) => false,
-            Some(Stop::Refused(refused)) => {
-                let changed = matches!(refused.refusal, Refusal::Conflict(_) | Refusal::Stale);
-                if changed && self.outcome.fresh.iter().any(|answer| answer.key == self.key) {
-                    self.outcome.again.push((self.key.clone(), When::Now));
-                } else {
-                    self.outcome.refused = Some(refused);
-                }
-                false
-            }
-            Some(Stop::Backend | Stop::NoClaim) => true,
-        };
-        if retry {
-            self.outcome.again.push((self.key.clone(), When::Backoff));
-        }
-        let report = Report {
-            then: self.then,
-            failure: self.failure,
-        };
-        Finished::Keyed(self.outcome, Some(report))
     }
 }

@@ -7,19 +7,20 @@ use super::effects::{Report, Worker};
 use super::publish::Publishing;
 use crate::executor::Answer;
 use crate::keyed::{Reconciler, Version, Work};
-use berth_core::api::{Kind, Object, ObjectMeta, PersistentVolume, PersistentVolumeClaim};
+use berth_core::api::{Kind, Object, PersistentVolume, PersistentVolumeClaim};
 use berth_core::effect::{Effect, ObjectKey};
 use berth_core::names;
 use berth_provisioner::answer::Conclusion;
+use berth_provisioner::course::{Course, Stop};
 use berth_provisioner::effect::Action;
+use berth_provisioner::in_flight::InFlight;
 use berth_provisioner::reclaim::{Reclaim, delete_failed, reclaim};
-use berth_provisioner::request::{FailureKind, volume_name};
 use berth_provisioner::settings::Settings;
 use berth_provisioner::state::State;
 use berth_provisioner::step::{Attempt, Decision, started, step};
 use jiff::Timestamp;
-use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
+use tokio::time::Instant;
 
 /// Claims and volumes, and what is known of the rest.
 pub(crate) struct Provisioning {
@@ -27,11 +28,7 @@ pub(crate) struct Provisioning {
     settings: BTreeMap<String, Settings>,
     others: Option<Others>,
     state: State,
-    /// Claims for which every answer of the backend was heard since the record was written.
-    heard: FxHashSet<ObjectKey>,
-    /// The volume that may be being made for each claim in flight, and the uid of the one of that name that went meanwhile: an
-    /// answer from before must not bring it back.
-    making: FxHashMap<ObjectKey, (String, Option<String>)>,
+    in_flight: InFlight,
     publishing: Option<Publishing>,
     /// All objects are known.
     complete: bool,
@@ -50,8 +47,7 @@ impl Provisioning {
             settings: named.collect(),
             others,
             state: State::default(),
-            heard: FxHashSet::default(),
-            making: FxHashMap::default(),
+            in_flight: InFlight::default(),
             publishing,
             complete: false,
         }
@@ -59,14 +55,6 @@ impl Provisioning {
 
     fn backend(&self) -> &Backend {
         &self.worker.backend
-    }
-
-    fn metadata(&self, key: &ObjectKey) -> Option<&ObjectMeta> {
-        match key.known_kind()? {
-            Kind::PersistentVolumeClaim => Some(&self.state.claim(&key.namespace, &key.name)?.metadata),
-            Kind::PersistentVolume => Some(&self.state.volume(&key.name)?.metadata),
-            _ => None,
-        }
     }
 
     /// The settings for a name that classes have.
@@ -104,24 +92,25 @@ impl Provisioning {
         if let [Action::Api(again @ Effect::LookAgain { .. })] = conclusion.actions.as_slice() {
             return Work::Effects(vec![again.clone()]);
         }
-        let (worker, key) = (self.worker.clone(), key.clone());
-        Work::Job(Box::pin(async move { worker.act(&key, &conclusion).await }))
+        self.run(key, Course::of_conclusion(conclusion))
     }
 
     fn ask(&mut self, key: &ObjectKey, mut attempt: Box<Attempt>, settings: Settings) -> Work<Report> {
-        attempt.in_doubt = attempt.repeated && !self.heard.contains(key);
-        if !attempt.repeated {
-            self.heard.insert(key.clone());
-        }
+        self.in_flight.asks(key, &mut attempt);
         let answer = self.backend().answer_now(&attempt.request, self.state.nodes());
+        if let Some(answer) = &answer {
+            self.worker.count_answer(answer, Instant::now());
+        }
         let claim = &attempt.request.claim;
         if self.backend().is_far() && claim.metadata.annotation(names::ATTEMPT).is_none() {
             self.worker.executor.tell(started(claim, &settings));
         }
+        self.run(key, Course::of_attempt(attempt, answer, settings))
+    }
+
+    fn run(&self, key: &ObjectKey, course: Course) -> Work<Report> {
         let (worker, key) = (self.worker.clone(), key.clone());
-        Work::Job(Box::pin(async move {
-            worker.attempt(&key, *attempt, answer, &settings).await
-        }))
+        Work::Job(Box::pin(async move { worker.run(&key, course).await }))
     }
 
     fn step_volume(&self, key: &ObjectKey) -> Option<Work<Report>> {
@@ -134,11 +123,14 @@ impl Provisioning {
                 Some(Work::Effects(vec![Effect::Event(event)]))
             }
             Reclaim::Act(actions) => {
-                let volume = volume.clone();
-                let (worker, key) = (self.worker.clone(), key.clone());
+                let (volume, key) = (volume.clone(), key.clone());
+                let worker = self.worker.clone();
                 Some(Work::Job(Box::pin(async move {
-                    let failed = |problem: &str| delete_failed(&volume, problem, &settings);
-                    worker.reclaim(&key, &actions, failed).await
+                    let (outcome, report) = worker.run(&key, Course::of_reclaim(actions)).await;
+                    if let Some(Stop::NotDeleted(problem)) = &report.ended.stop {
+                        worker.executor.tell(delete_failed(&volume, problem, &settings));
+                    }
+                    (outcome, report)
                 })))
             }
         }
@@ -197,22 +189,14 @@ impl Reconciler for Provisioning {
         let Some(kind) = key.known_kind() else {
             return Vec::new();
         };
+        self.in_flight.gone(key, &self.state);
         match kind {
             Kind::PersistentVolumeClaim => {
-                self.heard.remove(key);
-                // A built-in provisioner may hold a volume that was never written.
-                let volume = self.state.claim(namespace, name).map(volume_name);
-                if let Some(volume) = volume.filter(|volume| self.state.volume(volume).is_none()) {
+                if let Some(volume) = self.state.unwritten_volume(namespace, name) {
                     self.backend().forget(&volume);
                 }
             }
-            Kind::PersistentVolume => {
-                let gone = self.state.volume(name).map(|volume| volume.metadata.uid.clone());
-                for (_, uid) in self.making.values_mut().filter(|(making, _)| making == name) {
-                    uid.clone_from(&gone);
-                }
-                self.volume_vanished(name);
-            }
+            Kind::PersistentVolume => self.volume_vanished(name),
             Kind::StorageClass => self.publish(|publisher| publisher.class_removed(name)),
             Kind::CsiStorageCapacity => self.publish(|publisher| publisher.observe_deleted(namespace, name)),
             Kind::Node | Kind::CsiNode => self.publish(Publisher::nodes_changed),
@@ -222,22 +206,10 @@ impl Reconciler for Provisioning {
     }
 
     fn answered(&mut self, answer: &Answer) -> Vec<ObjectKey> {
-        let Some(object) = answer.object().filter(|object| !self.state.knows(object)) else {
+        let wanted = |object: &Object| self.in_flight.wants(object, &self.state);
+        let Some(object) = answer.object().filter(wanted) else {
             return Vec::new();
         };
-        let wanted = match &object {
-            _ if self.metadata(&answer.key).is_some() => true,
-            _ if self.making.values().any(|(_, gone)| gone.as_ref() == Some(&answer.uid)) => false,
-            // One that was just made is not known yet; its claim is.
-            Object::PersistentVolume(volume) => volume.spec.claim_ref.as_ref().is_some_and(|claim| {
-                let known = self.state.claim(&claim.namespace, &claim.name);
-                known.is_some_and(|known| known.metadata.uid == claim.uid)
-            }),
-            _ => false,
-        };
-        if !wanted {
-            return Vec::new();
-        }
         if let Object::PersistentVolume(volume) = &object {
             self.volume_appeared(volume);
         }
@@ -246,7 +218,7 @@ impl Reconciler for Provisioning {
     }
 
     fn version(&self, key: &ObjectKey) -> Option<Version> {
-        let metadata = self.metadata(key)?;
+        let metadata = self.state.metadata(key)?;
         Some(Version {
             uid: metadata.uid.clone(),
             resource_version: metadata.resource_version.clone(),
@@ -269,26 +241,17 @@ impl Reconciler for Provisioning {
     }
 
     fn begun(&mut self, touched: &[ObjectKey]) {
-        for key in touched {
-            if let Some(claim) = self.state.claim(&key.namespace, &key.name) {
-                self.making.insert(key.clone(), (volume_name(claim), None));
-            }
-        }
+        self.in_flight.begun(touched, &self.state);
     }
 
     fn ended(&mut self, touched: &[ObjectKey]) -> Vec<ObjectKey> {
-        touched.iter().for_each(|key| drop(self.making.remove(key)));
+        self.in_flight.ended(touched);
         Vec::new()
     }
 
     fn reported(&mut self, key: &ObjectKey, report: Report) {
-        match report.failure {
-            // The record is gone, or as it was.
-            Some(FailureKind::Final | FailureKind::Unclear | FailureKind::NotAsked) => {}
-            // Whether the backend was asked is not known here if the step is to be run again.
-            Some(FailureKind::InDoubt) | None => drop(self.heard.remove(key)),
-        }
-        if let Some(then) = report.then
+        self.in_flight.heard(key, report.ended.failure);
+        if let Some(then) = report.ended.then
             && let Some(claim) = self.state.claim(&key.namespace, &key.name).cloned()
         {
             self.state.concluded(&claim, &then, report.at);

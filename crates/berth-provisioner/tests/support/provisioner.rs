@@ -2,13 +2,15 @@
 
 use super::cluster::Cluster;
 use super::faulty::{DriverProcess, nodes_with_room};
-use berth_provisioner::answer::{Answer, conclude};
+use berth_core::api::Object;
+use berth_provisioner::answer::Answer;
+use berth_provisioner::course::{Course, Ended, Next};
 use berth_provisioner::csi::{Client, ClientSettings, NoSecrets};
 use berth_provisioner::driver::{NAME, NODE_KEY};
-use berth_provisioner::effect::Action;
 use berth_provisioner::reclaim::{Reclaim, reclaim};
+use berth_provisioner::request::Request;
 use berth_provisioner::settings::Settings;
-use berth_provisioner::step::{Attempt, Decision, step};
+use berth_provisioner::step::{Decision, step};
 use berth_testing::{Carried, Manifest, class, csi_node, node};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -60,31 +62,53 @@ impl World {
         &self.client
     }
 
-    /// Carries actions out until one fails. Errors of the API and of the driver end the list.
-    pub async fn carry_out(&mut self, actions: &[Action]) -> bool {
-        let mut carried = Carried::default();
-        for action in actions {
-            if let Some(left) = &mut self.crash_after {
-                if *left == 0 {
-                    return false;
+    /// Runs a course to its end, unless the provisioner crashes on the way.
+    pub async fn run(&mut self, mut course: Course, claim: &str) -> Option<Ended> {
+        loop {
+            match course.next() {
+                Next::Write(effects) => {
+                    let mut carried = Carried::default();
+                    let mut refusal = None;
+                    for effect in &effects {
+                        self.live_on()?;
+                        refusal = self.cluster.apply(effect, &mut carried).err();
+                        if refusal.is_some() {
+                            break;
+                        }
+                    }
+                    let claim = || Some(Object::PersistentVolumeClaim(Box::new(self.cluster.claim(claim))));
+                    course.written(refusal, claim);
                 }
-                *left -= 1;
-            }
-            let done = match action {
-                Action::DeleteBacking(backing) => self.client.delete(backing, &NoSecrets).await.is_ok(),
-                Action::Api(effect) => self.cluster.apply(effect, &mut carried).is_ok(),
-            };
-            if !done {
-                return false;
+                Next::Ask(request) => {
+                    let answer = self.ask(request).await;
+                    course.answered(answer);
+                }
+                Next::Delete(backing) => {
+                    self.live_on()?;
+                    let deleted = self.client.delete(&backing, &NoSecrets).await;
+                    course.deleted(deleted.map_err(|failure| format!("{failure:?}")));
+                }
+                Next::Find(volume) => course.found(self.cluster.state().volume(&volume.name)),
+                Next::End(ended) => return Some(ended),
             }
         }
-        true
+    }
+
+    fn live_on(&mut self) -> Option<()> {
+        match &mut self.crash_after {
+            None => Some(()),
+            Some(0) => None,
+            Some(left) => {
+                *left -= 1;
+                Some(())
+            }
+        }
     }
 
     /// Asks the driver; if it dies meanwhile, it is started again.
-    async fn ask(&mut self, attempt: &Attempt) -> Answer {
+    async fn ask(&mut self, request: &Request) -> Answer {
         let (client, script) = (self.client.clone(), self.driver.script.clone());
-        let asked = client.create(&attempt.request, &NoSecrets);
+        let asked = client.create(request, &NoSecrets);
         tokio::pin!(asked);
         loop {
             tokio::select! {
@@ -98,25 +122,16 @@ impl World {
     pub async fn provision(&mut self) {
         let state = self.cluster.state();
         for claim in state.claims() {
-            match step(claim, &state, &self.settings, Timestamp::UNIX_EPOCH) {
-                Decision::Nothing(_) => {}
-                Decision::Act(conclusion) => drop(self.carry_out(&conclusion.actions).await),
-                Decision::Ask(mut attempt) => {
-                    if let Some(record) = &attempt.record {
-                        if !self.carry_out(&[Action::Api(record.clone())]).await {
-                            continue;
-                        }
-                        attempt.recorded(self.cluster.claim(&claim.metadata.name));
-                    }
-                    let answer = self.ask(&attempt).await;
-                    let conclusion = conclude(&attempt, &answer, &self.settings);
-                    self.carry_out(&conclusion.actions).await;
-                }
-            }
+            let course = match step(claim, &state, &self.settings, Timestamp::UNIX_EPOCH) {
+                Decision::Nothing(_) => continue,
+                Decision::Act(conclusion) => Course::of_conclusion(conclusion),
+                Decision::Ask(attempt) => Course::of_attempt(attempt, None, self.settings.clone()),
+            };
+            self.run(course, &claim.metadata.name).await;
         }
         for volume in self.cluster.state().volumes() {
             if let Reclaim::Act(actions) = reclaim(volume, &state, &self.settings) {
-                self.carry_out(&actions).await;
+                self.run(Course::of_reclaim(actions), "").await;
             }
         }
     }

@@ -1,0 +1,97 @@
+//! What a provisioner remembers of its own work while that is under way.
+
+use crate::request::{FailureKind, volume_name};
+use crate::state::State;
+use crate::step::Attempt;
+use berth_core::api::{Kind, Object};
+use berth_core::effect::ObjectKey;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The volume that may be being made for a claim.
+#[derive(Debug)]
+struct Making {
+    volume: String,
+    /// The uid of the one of that name that went meanwhile: an answer from before must not bring it back.
+    gone: Option<String>,
+}
+
+/// Work under way. It is lost with the process, and the records on claims are not.
+#[derive(Debug, Default)]
+pub struct InFlight {
+    /// Claims for which every answer of the backend was heard since the record was written.
+    heard: BTreeSet<ObjectKey>,
+    making: BTreeMap<ObjectKey, Making>,
+}
+
+impl InFlight {
+    /// The backend is about to be asked: whether an answer to it may have been lost is known here.
+    pub fn asks(&mut self, key: &ObjectKey, attempt: &mut Attempt) {
+        attempt.in_doubt = attempt.repeated && !self.heard.contains(key);
+        if !attempt.repeated {
+            self.heard.insert(key.clone());
+        }
+    }
+
+    /// Work on these objects is under way.
+    pub fn begun(&mut self, touched: &[ObjectKey], state: &State) {
+        for key in touched {
+            if let Some(claim) = state.claim(&key.namespace, &key.name) {
+                let (volume, gone) = (volume_name(claim), None);
+                self.making.insert(key.clone(), Making { volume, gone });
+            }
+        }
+    }
+
+    /// Ends [`Self::begun`].
+    pub fn ended(&mut self, touched: &[ObjectKey]) {
+        touched.iter().for_each(|key| drop(self.making.remove(key)));
+    }
+
+    /// The backend was heard: how it failed, if it was asked and did.
+    pub fn heard(&mut self, key: &ObjectKey, failure: Option<FailureKind>) {
+        match failure {
+            // The record is gone, or as it was.
+            Some(FailureKind::Final | FailureKind::Unclear | FailureKind::NotAsked) => {}
+            // Whether the backend was asked is not known here if the step is to be run again.
+            Some(FailureKind::InDoubt) | None => drop(self.heard.remove(key)),
+        }
+    }
+
+    /// An object is about to be forgotten, because it is gone.
+    pub fn gone(&mut self, key: &ObjectKey, state: &State) {
+        match key.known_kind() {
+            Some(Kind::PersistentVolumeClaim) => drop(self.heard.remove(key)),
+            Some(Kind::PersistentVolume) => {
+                let uid = state.volume(&key.name).map(|volume| volume.metadata.uid.clone());
+                for making in self.making.values_mut().filter(|making| making.volume == key.name) {
+                    making.gone.clone_from(&uid);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether an object that the API server answered with is to be taken in. One that is not known may be gone again by now.
+    #[must_use]
+    pub fn wants(&self, object: &Object, state: &State) -> bool {
+        if state.knows(object) {
+            return false;
+        }
+        let metadata = object.metadata();
+        if state.metadata(&ObjectKey::of(object.kind(), metadata)).is_some() {
+            return true;
+        }
+        let mut making = self.making.values();
+        if making.any(|making| making.gone.as_ref() == Some(&metadata.uid)) {
+            return false;
+        }
+        // A volume that was just made is not known yet; its claim is.
+        let Object::PersistentVolume(volume) = object else {
+            return false;
+        };
+        volume.spec.claim_ref.as_ref().is_some_and(|claim| {
+            let known = state.claim(&claim.namespace, &claim.name);
+            known.is_some_and(|known| known.metadata.uid == claim.uid)
+        })
+    }
+}
