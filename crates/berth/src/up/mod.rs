@@ -5,6 +5,7 @@
 //! each event. Whatever part ends first ends the rest.
 
 mod address;
+mod announced;
 mod components;
 mod csi;
 mod kubeconfig;
@@ -37,6 +38,7 @@ use kubeconfig::Kubeconfig;
 use load::Started;
 use serde_json::Value;
 use simulated::Simulated;
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -264,8 +266,10 @@ fn start(client: &Client, chosen: &Chosen, how: How, cancel: &CancellationToken,
         patience,
         ..ProcessOptions::default()
     };
+    let mut announcing = BTreeSet::new();
     if chosen.has(Component::Scheduler) {
         let mut options = how.scheduling;
+        announcing.extend(options.settings.profiles.keys().cloned());
         options.process = process(SCHEDULER_PATIENCE);
         let running = scheduler::run(client.clone(), options, cancel.clone());
         parts.spawn(async move { running.await.context("the scheduler") });
@@ -306,7 +310,7 @@ fn start(client: &Client, chosen: &Chosen, how: How, cancel: &CancellationToken,
         let running = provisioner::run(client.clone(), options, cancel.clone());
         parts.spawn(async move { running.await.context("the simulated drivers") });
     }
-    steps::start(client, chosen, how.drivers, how.clock, cancel, parts);
+    steps::start(client, chosen, announcing, how.drivers, how.clock, cancel, parts);
 }
 
 fn greet(

@@ -3,6 +3,7 @@
 //! A key is a workload, a disruption budget, a node or a pod on a node. Steps read whole objects, also those that other
 //! steps wrote: so one list of effects is carried out at a time, and what it changed is in the view before the next step.
 
+use super::announced::Announced;
 use super::components::{Chosen, Component};
 use super::csi::{Concerned, Drivers};
 use super::{FIELD_MANAGER, Parts};
@@ -10,7 +11,7 @@ use anyhow::ensure;
 use berth_cluster::agent::{self, Mode};
 use berth_cluster::names::NODE_LEASES;
 use berth_cluster::workloads::{self, Workloads};
-use berth_cluster::{Objects, Step, View, disruption, field, key_for, key_of, lifecycle};
+use berth_cluster::{Objects, Step, View, disruption, field, key_for, key_of, lifecycle, status};
 use berth_core::api::Kind;
 use berth_core::backoff::Backoff;
 use berth_core::effect::{Effect, ObjectKey, When};
@@ -23,6 +24,7 @@ use berth_kube::keyed::{Keyed, Options, Reconciler, Version, Work};
 use berth_kube::recorder::recorder;
 use berth_kube::resource::{Resource, Whole};
 use berth_kube::{CancellationToken, Client};
+use berth_scheduler::scheduler::DEFAULT_SCHEDULER_NAME;
 use jiff::Timestamp;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,6 +44,10 @@ const MOUNT_PATIENCE: jiff::SignedDuration = jiff::SignedDuration::from_millis(5
 /// How long an agent leaves a pod alone that has just come to its node: longer than the scheduler waits for others. So a pod that
 /// is evicted at once for another has not run, as in a simulation.
 const START_PATIENCE: jiff::SignedDuration = jiff::SignedDuration::from_millis(20);
+
+/// How long an agent waits for the scheduler's event about a pod at most. The scheduler sends it right after the binding; one that was
+/// dropped must not keep the pod from starting.
+const EVENT_PATIENCE: jiff::SignedDuration = jiff::SignedDuration::from_secs(5);
 
 /// The kinds that steps read and write.
 pub(super) fn resources() -> Vec<Resource> {
@@ -63,13 +69,15 @@ pub(super) fn resources() -> Vec<Resource> {
         Resource::LEASES,
         Resource::SECRETS,
         Resource::CONFIG_MAPS,
+        Resource::EVENTS,
     ]
 }
 
-/// Starts the chosen ones.
+/// Starts the chosen ones. `announcing` are the scheduler names whose pods get an event when they are bound.
 pub(super) fn start(
     client: &Client,
     chosen: &Chosen,
+    announcing: BTreeSet<String>,
     drivers: Option<Drivers>,
     clock: Clock,
     cancel: &CancellationToken,
@@ -101,6 +109,8 @@ pub(super) fn start(
             ..agent::Settings::default()
         }),
         drivers: drivers.filter(|_| agents),
+        announcing,
+        announced: Announced::default(),
         waiting_pods: BTreeMap::new(),
         cordoned: BTreeSet::new(),
     };
@@ -121,6 +131,10 @@ struct Steps {
     agents: Option<agent::Settings>,
     /// CSI drivers beside the agents.
     drivers: Option<Drivers>,
+    /// The scheduler names whose pods get an event when they are bound.
+    announcing: BTreeSet<String>,
+    /// The pods that have got it.
+    announced: Announced,
     /// Pods on nodes that do not run yet, since when: a claim, volume, Secret or ConfigMap may be what they wait for.
     waiting_pods: BTreeMap<ObjectKey, Timestamp>,
     /// Nodes whose agents marked them unschedulable, and have not taken that back.
@@ -137,6 +151,7 @@ impl Reconciler for Steps {
 
     fn remove(&mut self, key: &ObjectKey) -> Vec<ObjectKey> {
         let Some(gone) = self.view.remove(key) else {
+            self.announced.remove(key);
             return Vec::new();
         };
         let mut keys = self.concerned(&gone);
@@ -214,6 +229,10 @@ impl Reconciler for Steps {
 
 impl Steps {
     fn take_in(&mut self, object: Value) -> Vec<ObjectKey> {
+        // Of events, only which pods they announce is kept.
+        if field::kind(&object) == "Event" {
+            return self.announced.take_in(&object).into_iter().collect();
+        }
         if self.view.knows(&object) {
             return Vec::new();
         }
@@ -302,12 +321,20 @@ impl Steps {
         let (Some(settings), Some(pod)) = (&self.agents, self.view.find(key)) else {
             return Step::default();
         };
+        let is_pending = field::text(pod, "/status/phase") == "Pending";
+        if is_pending && self.awaits_event(pod) {
+            let since = *self.waiting_pods.entry(key.clone()).or_insert(now);
+            let until = since.checked_add(EVENT_PATIENCE).unwrap_or(now);
+            if now < until {
+                return look_again(until);
+            }
+        }
         let node = self.view.get("Node", "", field::text(pod, "/spec/nodeName"));
         let mode = node.and_then(Mode::of_node).unwrap_or_default();
         let step = agent::pod_step(&self.view, pod, mode, settings, now);
         let drivers = self.drivers.as_mut();
         let held = drivers.and_then(|drivers| drivers.hold(&self.view, pod, &step, now));
-        if field::text(pod, "/status/phase") != "Pending" {
+        if !is_pending {
             self.waiting_pods.remove(key);
             return held.unwrap_or(step);
         }
@@ -322,11 +349,27 @@ impl Steps {
         };
         let until = since.checked_add(patience).unwrap_or(now);
         if now < until {
-            let mut later = Step::default();
-            later.wake_at(until);
-            return later;
+            return look_again(until);
         }
         step
+    }
+
+    /// Whether the scheduler has bound a pod and its event is on its way: what the agent says of the pod comes after it.
+    fn awaits_event(&self, pod: &Value) -> bool {
+        let scheduler = match field::text(pod, "/spec/schedulerName") {
+            "" => DEFAULT_SCHEDULER_NAME,
+            name => name,
+        };
+        let is_bound = status::holds(pod, "PodScheduled") && !field::is_deleting(pod);
+        is_bound && self.announcing.contains(scheduler) && !self.announced.has(pod)
+    }
+}
+
+/// Does nothing before a time.
+fn look_again(at: Timestamp) -> Step {
+    Step {
+        wake: Some(at),
+        ..Step::default()
     }
 }
 
@@ -347,3 +390,6 @@ fn is_refused(step: &Step) -> bool {
     let refused = |effect: &Effect| matches!(effect, Effect::Event(event) if reasons.contains(&event.reason));
     step.effects.iter().any(refused)
 }
+
+#[cfg(test)]
+mod tests;

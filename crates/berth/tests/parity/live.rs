@@ -8,9 +8,9 @@ use berth::simulate::scenario::read_file;
 use berth::up;
 use berth_apiserver::Server;
 use berth_apiserver::store::PageQuery;
-use berth_cluster::Objects;
 use berth_cluster::simulation::START;
 use berth_cluster::simulation::scenario::{Action, Drains, Scenario};
+use berth_cluster::{Objects, View, field};
 use berth_core::effect::Effect;
 use berth_kube::api::Api;
 use berth_kube::clock::Clock;
@@ -19,6 +19,8 @@ use berth_kube::recorder::recorder;
 use berth_kube::{CancellationToken, Client};
 use clap::Parser;
 use jiff::Timestamp;
+use serde_json::Value;
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,13 +86,32 @@ async fn run(case: &Case) -> Result<Picture, String> {
         .map_err(|error| error.to_string())?;
     let mut cluster = Cluster::new(server, clock);
     cluster.play(scenario.as_ref()).await;
-    let picture = Picture::of_live(&cluster.objects());
+    let ended = cluster.objects();
+    assert_scheduled_before_started(&ended);
+    let picture = Picture::of_live(&ended);
     cancel.cancel();
     while let Some(part) = parts.join_next().await {
         part.expect("no part panics").expect("no part fails");
     }
     cluster.server.shutdown();
     Ok(picture)
+}
+
+/// Users read of a pod that it was scheduled before they read that it was started.
+fn assert_scheduled_before_started(ended: &Objects) {
+    let version = |event: &Value| field::text(event, "/metadata/resourceVersion").parse::<u64>().unwrap();
+    let of = |reason: &'static str| {
+        let events = ended
+            .of_kind("Event")
+            .filter(move |event| field::text(event, "/reason") == reason);
+        events.map(|event| (field::text(event, "/involvedObject/uid"), event))
+    };
+    let started: BTreeMap<&str, &Value> = of("Started").collect();
+    for (uid, scheduled) in of("Scheduled") {
+        if let Some(started) = started.get(uid) {
+            assert!(version(scheduled) < version(started), "{scheduled}\nafter\n{started}");
+        }
+    }
 }
 
 /// A cluster, and the hands of whoever does what a scenario says.
