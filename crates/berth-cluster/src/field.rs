@@ -3,6 +3,7 @@
 
 use berth_core::api;
 use berth_core::effect::Merge;
+use berth_core::quantity::Quantity;
 use jiff::{SignedDuration, Timestamp};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -89,6 +90,16 @@ pub fn labels(object: &Value) -> api::StringMap {
     pairs
         .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
         .collect()
+}
+
+/// The number of bytes that a quantity at a path stands for.
+pub fn bytes(object: &Value, path: &str) -> Option<i64> {
+    let quantity = match at(object, path)? {
+        Value::String(text) => text.parse::<Quantity>(),
+        Value::Number(number) => number.to_string().parse::<Quantity>(),
+        _ => return None,
+    };
+    quantity.ok().map(Quantity::value)
 }
 
 /// Whether the object is being deleted.

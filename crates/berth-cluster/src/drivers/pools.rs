@@ -155,9 +155,9 @@ fn objects_for(view: &dyn View, class: &str, node: &str) -> Vec<Room> {
         .map(|pool| Room {
             pool: Pool::Object(key_of(pool)),
             name: field::name(pool).to_owned(),
-            left: bytes_at(pool, "/capacity"),
-            largest: bytes_at(pool, "/maximumVolumeSize")
-                .or(bytes_at(pool, "/capacity"))
+            left: field::bytes(pool, "/capacity"),
+            largest: field::bytes(pool, "/maximumVolumeSize")
+                .or(field::bytes(pool, "/capacity"))
                 .unwrap_or(0),
         })
         .collect()
@@ -180,7 +180,7 @@ fn status_for(view: &dyn View, driver: &str, class: &str, node: &str) -> Vec<Roo
     let pools = field::items(entry, "/pools").iter().filter(|pool| reaches(pool, node));
     pools
         .filter_map(|pool| {
-            let left = bytes_at(pool, "/capacity")?;
+            let left = field::bytes(pool, "/capacity")?;
             let name = field::text(pool, "/name").to_owned();
             Some(Room {
                 pool: Pool::Status {
@@ -202,14 +202,14 @@ fn find<'a>(view: &'a dyn View, key: &ObjectKey) -> Option<&'a Value> {
 
 fn room_of(view: &dyn View, pool: &Pool) -> Option<i64> {
     match pool {
-        Pool::Object(key) => bytes_at(find(view, key)?, "/capacity"),
+        Pool::Object(key) => field::bytes(find(view, key)?, "/capacity"),
         Pool::Status { driver, class, name } => {
             let storage = field::items(find(view, driver)?, "/status/storage");
             let entry = storage.iter().find(|entry| entry["storageClassName"] == **class)?;
             let pool = field::items(entry, "/pools")
                 .iter()
                 .find(|pool| pool["name"] == **name)?;
-            bytes_at(pool, "/capacity")
+            field::bytes(pool, "/capacity")
         }
     }
 }
@@ -242,7 +242,7 @@ fn inline_handle(pod: &Value, volume: &Value) -> String {
 /// The size of an inline volume, by its field or by its attribute.
 fn inline_size(volume: &Value) -> Option<i64> {
     let attribute = volume["csi"]["volumeAttributes"][INLINE_SIZE].as_str();
-    bytes_at(volume, "/csi/fsSize").or_else(|| Some(attribute?.parse::<Quantity>().ok()?.value()))
+    field::bytes(volume, "/csi/fsSize").or_else(|| Some(attribute?.parse::<Quantity>().ok()?.value()))
 }
 
 /// Whether a node reaches a pool in the status of a driver.
@@ -265,13 +265,4 @@ fn no_room(rooms: &[Room], bytes: i64) -> Failure {
         })
         .collect();
     Failure::last(format!("not enough room for {}: {}", Bytes(bytes), left.join(", ")))
-}
-
-fn bytes_at(object: &Value, path: &str) -> Option<i64> {
-    let quantity = match field::at(object, path)? {
-        Value::String(text) => text.parse::<Quantity>(),
-        Value::Number(number) => number.to_string().parse::<Quantity>(),
-        _ => return None,
-    };
-    quantity.ok().map(Quantity::value)
 }

@@ -12,7 +12,6 @@ use super::playback::StepOutcome;
 use crate::field;
 use crate::objects::claims_of;
 use berth_core::effect::{Event, EventType};
-use berth_core::quantity::Quantity;
 use berth_scheduler::scheduler::DEFAULT_SCHEDULER_NAME;
 use serde::Serialize;
 use serde_json::Value;
@@ -281,8 +280,7 @@ fn join(namespace: &str, name: &str) -> String {
 }
 
 fn bytes(object: &Value, path: &str) -> i64 {
-    let quantity = field::text(object, path).parse::<Quantity>();
-    quantity.map_or(0, Quantity::value)
+    field::bytes(object, path).unwrap_or(0)
 }
 
 fn pod_outcome(simulation: &Simulation, said: &Said<'_>, pod: &Value) -> PodOutcome {

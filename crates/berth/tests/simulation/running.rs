@@ -145,6 +145,80 @@ fn a_copy_of_a_node_brings_its_own_free_disks() {
     );
 }
 
+/// A node like n1, of whose 100Gi a volume of 60Gi was made, has 100Gi again.
+#[test]
+fn a_node_like_another_has_the_room_that_its_driver_publishes_for_it() {
+    let topology = "topology.lvm.example.com/node";
+    let labelled = |name: &str| {
+        let mut node = node(name, "a");
+        node["metadata"]["labels"][topology] = json!(name);
+        node
+    };
+    let csi_node = |name: &str| {
+        let driver = json!({"name": "lvm.example.com", "nodeID": name, "topologyKeys": [topology]});
+        object(
+            "storage.k8s.io/v1",
+            "CSINode",
+            name,
+            json!({"spec": {"drivers": [driver]}}),
+        )
+    };
+    let pool = |name: &str, labels: Value, capacity: &str| {
+        let mut pool = object(
+            "storage.k8s.io/v1",
+            "CSIStorageCapacity",
+            name,
+            json!({"storageClassName": "lvm", "nodeTopology": {"matchLabels": labels}, "capacity": capacity,
+                "maximumVolumeSize": capacity}),
+        );
+        pool["metadata"]["namespace"] = json!("default");
+        pool
+    };
+    let affinity = json!({"required": {"nodeSelectorTerms": [{"matchExpressions":
+        [{"key": topology, "operator": "In", "values": ["n1"]}]}]}});
+    let taken = json!({"spec": {"capacity": {"storage": "60Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "lvm",
+        "csi": {"driver": "lvm.example.com", "volumeHandle": "h"}, "nodeAffinity": affinity,
+        "claimRef": {"namespace": "default", "name": "old"}}, "status": {"phase": "Bound"}});
+    let claim = json!({"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"],
+        "storageClassName": "lvm", "resources": {"requests": {"storage": "45Gi"}}}});
+    let objects = [
+        labelled("n1"),
+        labelled("n2"),
+        csi_node("n1"),
+        csi_node("n2"),
+        object(
+            "storage.k8s.io/v1",
+            "StorageClass",
+            "lvm",
+            json!({"provisioner": "lvm.example.com", "volumeBindingMode": "WaitForFirstConsumer"}),
+        ),
+        object(
+            "storage.k8s.io/v1",
+            "CSIDriver",
+            "lvm.example.com",
+            json!({"spec": {"storageCapacity": true}}),
+        ),
+        pool("cap-n1", json!({topology: "n1"}), "40Gi"),
+        pool("zone", json!({"topology.kubernetes.io/zone": "a"}), "0"),
+        object("v1", "PersistentVolume", "made", taken),
+        workload(
+            "StatefulSet",
+            "db",
+            json!({"replicas": 3, "podManagementPolicy": "Parallel", "volumeClaimTemplates": [claim]}),
+        ),
+    ];
+    let steps =
+        scenario(json!([{"at": "1m", "do": [{"addNodes": {"generateName": "new-", "like": "n1", "count": 1}}]}]));
+    let outcome = simulated(&objects, &["--scenario", steps.path().to_str().unwrap()]);
+    let placed = |step: usize| outcome["steps"][step]["summary"]["placed"].as_u64();
+    assert_eq!((placed(0), placed(1)), (Some(0), Some(2)), "{outcome}");
+    assert_eq!(
+        outcome["steps"][1]["did"],
+        json!(["added node new-1 with pool cap-new-1"]),
+        "the pool of the zone is there already"
+    );
+}
+
 #[test]
 fn a_daemon_set_has_a_pod_on_every_node_and_takes_its_room() {
     let request = |cpu: &str| json!({"requests": {"cpu": cpu}});

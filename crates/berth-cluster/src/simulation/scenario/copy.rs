@@ -1,13 +1,15 @@
-//! What of a node makes another one like it: the node itself, and the disks that only it can reach.
+//! What of a node makes another one like it: the node itself, and the storage that only it reaches.
 
 use crate::names::AGENT_MODE;
 use crate::{View, field};
 use berth_core::names::{HOSTNAME, NO_PROVISIONER};
+use berth_core::quantity::Bytes;
 use serde_json::{Value, json};
 
-/// A node without what is its own.
-pub(super) fn node(node: &Value) -> Value {
+/// Another node like this one. Labels that name the node, such as a driver's topology label, name the copy.
+pub(super) fn node(node: &Value, name: &str) -> Value {
     let mut copy = json!({"metadata": {"labels": node["metadata"]["labels"]}});
+    rename(&mut copy["metadata"]["labels"], names_of(node), name);
     if let Some(annotations) = node["metadata"]["annotations"].as_object() {
         let mut annotations = annotations.clone();
         annotations.remove(AGENT_MODE);
@@ -26,70 +28,145 @@ pub(super) fn node(node: &Value) -> Value {
     copy
 }
 
-/// The disks of a node: volumes that nothing makes on demand and whose affinity names it alone.
-pub(super) struct Disks<'a> {
-    node: &'a str,
-    /// What volumes may call the node.
-    names: [&'a str; 2],
-    volumes: Vec<&'a Value>,
+/// The drivers of another node like this one, by the `CSINode` of this one.
+pub(super) fn drivers(node: &Value, csi_node: &Value, name: &str) -> Value {
+    let mut drivers = csi_node["spec"]["drivers"].clone();
+    rename(&mut drivers, names_of(node), name);
+    drivers
 }
 
-impl<'a> Disks<'a> {
+/// The storage of a node that no other node reaches: disks, and the room that drivers publish for it alone.
+pub(super) struct Storage<'a> {
+    node: &'a str,
+    /// What volumes and pools may call the node.
+    names: [&'a str; 2],
+    /// Volumes that nothing makes on demand and whose affinity names the node alone.
+    disks: Vec<&'a Value>,
+    /// `CSIStorageCapacity` objects whose topology names the node alone, with the bytes that its volumes take.
+    pools: Vec<(&'a Value, i64)>,
+}
+
+impl<'a> Storage<'a> {
     pub(super) fn of(view: &'a dyn View, node: &'a Value) -> Self {
         let name = field::name(node);
-        let labels = &node["metadata"]["labels"];
-        let names = [name, labels[HOSTNAME].as_str().unwrap_or(name)];
-        let volumes = view.of_kind("PersistentVolume");
-        let own = volumes.filter(|volume| {
-            let class = view.get("StorageClass", "", field::text(volume, "/spec/storageClassName"));
-            let is_made = |class: &Value| !matches!(field::text(class, "/provisioner"), "" | NO_PROVISIONER);
-            !class.is_some_and(is_made) && is_named_alone(volume, names)
-        });
+        let names = names_of(node);
+        let volumes: Vec<&Value> = view
+            .of_kind("PersistentVolume")
+            .filter(|volume| is_named_alone(volume, names))
+            .collect();
+        let class = |volume: &&Value| field::text(volume, "/spec/storageClassName").to_owned();
+        let is_made = |volume: &&&Value| {
+            let class = view.get("StorageClass", "", &class(volume));
+            class.is_some_and(|class| !matches!(field::text(class, "/provisioner"), "" | NO_PROVISIONER))
+        };
+        let taken_from = |pool: &Value| {
+            let made = volumes.iter().filter(is_made);
+            let from = made.filter(|volume| class(volume) == field::text(pool, "/storageClassName"));
+            from.filter_map(|volume| field::bytes(volume, "/spec/capacity/storage"))
+                .sum()
+        };
+        let pools = view.of_kind("CSIStorageCapacity");
+        let own = pools.filter(|pool| is_selected_alone(&pool["nodeTopology"], names));
         Self {
             node: name,
             names,
-            volumes: own.collect(),
+            pools: own.map(|pool| (pool, taken_from(pool))).collect(),
+            disks: volumes.iter().filter(|volume| !is_made(volume)).copied().collect(),
         }
     }
 
     /// The disks of another node like this one, all of them free.
-    pub(super) fn on(&self, node: &str) -> Vec<Value> {
-        self.volumes.iter().map(|volume| self.copy(volume, node)).collect()
+    pub(super) fn disks_on(&self, node: &str) -> Vec<Value> {
+        let disks = self.disks.iter();
+        disks
+            .map(|volume| {
+                let mut spec = volume["spec"].clone();
+                field::unset(&mut spec, &["claimRef"]);
+                let mut copy = self.copy(volume, node);
+                rename(&mut spec["nodeAffinity"], self.names, node);
+                field::set(&mut copy, &["spec"], spec);
+                copy
+            })
+            .collect()
     }
 
-    fn copy(&self, volume: &Value, node: &str) -> Value {
-        let name = field::name(volume);
+    /// What a driver would publish for another node like this one, on which it has made no volume yet.
+    pub(super) fn pools_on(&self, node: &str) -> Vec<Value> {
+        let pools = self.pools.iter();
+        pools
+            .map(|(pool, taken)| {
+                let mut copy = self.copy(pool, node);
+                for part in ["nodeTopology", "storageClassName", "capacity", "maximumVolumeSize"] {
+                    if !pool[part].is_null() {
+                        field::set(&mut copy, &[part], pool[part].clone());
+                    }
+                }
+                rename(&mut copy["nodeTopology"], self.names, node);
+                let capacity = field::bytes(pool, "/capacity");
+                for part in ["capacity", "maximumVolumeSize"] {
+                    let published = field::bytes(pool, &format!("/{part}"));
+                    // A limit that is lower than what is left is the driver's own, and does not grow.
+                    if let Some(bytes) = published.filter(|_| published >= capacity) {
+                        let all = Bytes(bytes.saturating_add(*taken)).to_string();
+                        field::set(&mut copy, &[part], json!(all));
+                    }
+                }
+                copy
+            })
+            .collect()
+    }
+
+    /// An object of the same kind for another node: its name and its labels.
+    fn copy(&self, object: &Value, node: &str) -> Value {
+        let name = field::name(object);
         let name = match name.contains(self.node) {
             true => name.replace(self.node, node),
             false => format!("{node}-{name}"),
         };
-        let mut spec = volume["spec"].clone();
-        field::unset(&mut spec, &["claimRef"]);
         let mut metadata = json!({ "name": name });
-        if volume["metadata"]["labels"].is_object() {
-            field::set(&mut metadata, &["labels"], volume["metadata"]["labels"].clone());
+        for part in ["namespace", "labels"] {
+            if !object["metadata"][part].is_null() {
+                field::set(&mut metadata, &[part], object["metadata"][part].clone());
+            }
         }
-        let mut copy = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec});
-        rename(&mut copy["spec"]["nodeAffinity"], self.names, node);
-        rename(&mut copy["metadata"]["labels"], self.names, node);
-        copy
+        if let Some(labels) = metadata.get_mut("labels") {
+            rename(labels, self.names, node);
+        }
+        json!({"apiVersion": object["apiVersion"], "kind": object["kind"], "metadata": metadata})
     }
+}
+
+/// What objects may call a node: its name, and its host name.
+fn names_of(node: &Value) -> [&str; 2] {
+    let name = field::name(node);
+    [name, node["metadata"]["labels"][HOSTNAME].as_str().unwrap_or(name)]
+}
+
+/// Whether a selector over the labels of nodes asks for one node of these names.
+fn is_selected_alone(selector: &Value, names: [&str; 2]) -> bool {
+    let is_named = |value: &Value| value.as_str().is_some_and(|value| names.contains(&value));
+    let labels = selector["matchLabels"].as_object();
+    let by_label = labels.is_some_and(|labels| labels.values().any(is_named));
+    by_label || asks_for(field::items(selector, "/matchExpressions").iter(), names)
 }
 
 /// Whether every term of a volume's affinity asks for one node of these names.
 fn is_named_alone(volume: &Value, names: [&str; 2]) -> bool {
     let terms = field::items(volume, "/spec/nodeAffinity/required/nodeSelectorTerms");
-    let is_named = |requirement: &Value| {
+    let asks = |term: &Value| {
+        let parts = ["/matchExpressions", "/matchFields"];
+        asks_for(parts.iter().flat_map(|part| field::items(term, part)), names)
+    };
+    !terms.is_empty() && terms.iter().all(asks)
+}
+
+/// Whether one of these requirements asks for one node of these names.
+fn asks_for<'v>(mut requirements: impl Iterator<Item = &'v Value>, names: [&str; 2]) -> bool {
+    requirements.any(|requirement| {
         let values = field::items(requirement, "/values");
         let named = |value: &Value| value.as_str().is_some_and(|value| names.contains(&value));
         requirement["operator"] == "In" && !values.is_empty() && values.iter().all(named)
-    };
-    let asks = |term: &Value| {
-        let parts = ["/matchExpressions", "/matchFields"];
-        let mut requirements = parts.iter().flat_map(|part| field::items(term, part));
-        requirements.any(is_named)
-    };
-    !terms.is_empty() && terms.iter().all(asks)
+    })
 }
 
 /// Puts another name in the place of these, wherever one is a whole value.

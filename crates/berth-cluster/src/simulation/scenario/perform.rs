@@ -1,6 +1,6 @@
 //! Does what a scenario says: each action becomes effects, which a simulation carries out on its objects, and others on an API server.
 
-use super::copy::{self, Disks};
+use super::copy::{self, Storage};
 use super::{Action, AddNodes, Apply, Nodes, ObjectName, Scale, SetCapacity, Step};
 use crate::check;
 use crate::names::AGENT_MODE;
@@ -201,17 +201,17 @@ fn delete_nodes(view: &dyn View, nodes: &Nodes) -> Result<Plan, String> {
 }
 
 fn add_nodes(view: &dyn View, add: &AddNodes) -> Result<Plan, String> {
-    let (template, csi_node, disks) = match (&add.like, &add.template) {
-        (Some(name), _) => {
+    let model = match &add.like {
+        Some(name) => {
             let node = view.get("Node", "", name);
-            let node = node.ok_or_else(|| format!("there is no node {name:?} to copy"))?;
-            let disks = Disks::of(view, node);
-            (copy::node(node), view.get("CSINode", "", name).cloned(), Some(disks))
+            Some(node.ok_or_else(|| format!("there is no node {name:?} to copy"))?)
         }
-        (None, template) => (template.clone().unwrap_or_default(), None, None),
+        None => None,
     };
+    let csi_node = model.and_then(|model| view.get("CSINode", "", field::name(model)));
+    let storage = model.map(|model| Storage::of(view, model));
     let mut plan = Plan::default();
-    let (mut names, mut volumes) = (Vec::new(), Vec::new());
+    let (mut names, mut volumes, mut pools) = (Vec::new(), Vec::new(), Vec::new());
     let mut number = 0_u64;
     while names.len() < add.count as usize {
         number += 1;
@@ -219,7 +219,10 @@ fn add_nodes(view: &dyn View, add: &AddNodes) -> Result<Plan, String> {
         if view.get("Node", "", &name).is_some() {
             continue;
         }
-        let mut node = template.clone();
+        let mut node = match model {
+            Some(model) => copy::node(model, &name),
+            None => add.template.clone().unwrap_or_default(),
+        };
         field::set(&mut node, &["apiVersion"], json!("v1"));
         field::set(&mut node, &["kind"], json!("Node"));
         field::set(&mut node, &["metadata", "name"], json!(name));
@@ -228,20 +231,32 @@ fn add_nodes(view: &dyn View, add: &AddNodes) -> Result<Plan, String> {
             field::set(&mut node, &["metadata", "labels", key], json!(value));
         }
         plan.effects.push(create_checked(node)?);
-        if let Some(drivers) = csi_node.as_ref().and_then(|found| field::at(found, "/spec/drivers")) {
+        if let Some((model, csi_node)) = model.zip(csi_node) {
             let own = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode",
-                "metadata": {"name": name}, "spec": {"drivers": drivers}});
+                "metadata": {"name": name}, "spec": {"drivers": copy::drivers(model, csi_node, &name)}});
             plan.effects.push(create_checked(own)?);
         }
-        for volume in disks.iter().flat_map(|disks| disks.on(&name)) {
-            volumes.push(field::name(&volume).to_owned());
-            plan.effects.push(create_checked(volume)?);
+        if let Some(storage) = &storage {
+            for (copies, told) in [
+                (storage.disks_on(&name), &mut volumes),
+                (storage.pools_on(&name), &mut pools),
+            ] {
+                for copy in copies {
+                    told.push(field::name(&copy).to_owned());
+                    plan.effects.push(create_checked(copy)?);
+                }
+            }
         }
         names.push(name);
     }
+    let with: Vec<String> = [("local volume", volumes), ("pool", pools)]
+        .iter()
+        .filter(|(_, names)| !names.is_empty())
+        .map(|(what, names)| listed(what, names))
+        .collect();
     plan.told = format!("added {}", listed("node", &names));
-    if !volumes.is_empty() {
-        plan.told = format!("{} with {}", plan.told, listed("local volume", &volumes));
+    if !with.is_empty() {
+        plan.told = format!("{} with {}", plan.told, with.join(" and "));
     }
     Ok(plan)
 }
