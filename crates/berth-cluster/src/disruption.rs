@@ -3,16 +3,29 @@
 //! One function says what the status of a budget should be. Who evicts reads `disruptionsAllowed` there and counts it
 //! down, so that two evictions at one moment do not both get the last one.
 
-pub use berth_kinds::eviction::covers;
-
 use super::field;
-use super::objects::View;
+use super::objects::{View, key_of};
 use super::status::{self, Condition, Status};
 use super::workloads::{Selector, is_over};
-use berth_core::effect::Effect;
+use berth_core::effect::{Effect, ObjectKey};
+use berth_kinds::eviction::covers;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
+
+/// The budgets to look at when an object came, changed or went: give its last state in the last case, and its state before and after a
+/// change of labels, one after the other.
+#[must_use]
+pub fn concerned(view: &dyn View, object: &Value) -> Vec<ObjectKey> {
+    match field::kind(object) {
+        "PodDisruptionBudget" => vec![key_of(object)],
+        "Pod" => {
+            let budgets = view.of_kind("PodDisruptionBudget");
+            budgets.filter(|budget| covers(budget, object)).map(key_of).collect()
+        }
+        _ => Vec::new(),
+    }
+}
 
 /// What to write into the status of a budget; `None` if it is as it should be.
 #[must_use]
@@ -143,6 +156,24 @@ mod tests {
             Some(Effect::Patch(patch)) => patch.body["status"]["disruptionsAllowed"].as_i64().unwrap(),
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn a_pod_concerns_the_budgets_that_cover_it() {
+        let budget = |name: &str, namespace: &str| {
+            json!({"kind": "PodDisruptionBudget", "metadata": {"name": name, "namespace": namespace},
+                "spec": {"selector": {"matchLabels": {"app": name}}}})
+        };
+        let view: Objects = [budget("db", "default"), budget("web", "default"), budget("db", "other")]
+            .into_iter()
+            .collect();
+        let db = ObjectKey::new("PodDisruptionBudget", "default", "db");
+        assert_eq!(concerned(&view, &pod("a", true)), [db.clone()]);
+        assert_eq!(concerned(&view, &budget("db", "default")), [db]);
+        assert_eq!(
+            concerned(&view, &json!({"kind": "Node", "metadata": {"name": "n"}})),
+            []
+        );
     }
 
     #[test]

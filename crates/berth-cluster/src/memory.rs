@@ -21,6 +21,8 @@ use std::collections::VecDeque;
 pub enum Change {
     /// It came or changed; read it for its present state.
     Present(ObjectKey),
+    /// Its labels were changed; this was its state before.
+    Relabelled(Value),
     /// It went; this was its last state.
     Gone(Value),
 }
@@ -144,6 +146,7 @@ impl MemoryCluster {
         };
         let kind = berth_kinds::kind_of(&object);
         let before = kind.filter(|kind| kind.compares_updates).map(|_| object.clone());
+        let relabelled = body.pointer("/metadata/labels").map(|_| object.clone());
         let (mut changed, mut is_new_generation) = (false, false);
         for (part, body) in parts {
             let Some(body) = may_write(kind, subresource, part, body) else {
@@ -171,6 +174,7 @@ impl MemoryCluster {
         if goes {
             self.remove(key, now);
         } else if changed {
+            self.changed.extend(relabelled.map(Change::Relabelled));
             self.changed.push_back(Change::Present(key.clone()));
             self.collect(key, now);
         }

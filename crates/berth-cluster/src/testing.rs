@@ -197,7 +197,7 @@ impl Story {
                 let objects = self.cluster.objects();
                 let object = match &change {
                     Change::Present(key) => objects.get(&key.kind, &key.namespace, &key.name),
-                    Change::Gone(object) => Some(object),
+                    Change::Relabelled(object) | Change::Gone(object) => Some(object),
                 };
                 dirty.extend(
                     object

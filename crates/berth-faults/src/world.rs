@@ -159,6 +159,7 @@ impl World {
                     // It went in the same moment.
                     None => continue,
                 },
+                Change::Relabelled(_) => continue,
                 Change::Gone(last) => (Rc::new(Doc::of(last)), true),
             };
             let before = match gone {

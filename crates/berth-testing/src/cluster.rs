@@ -295,6 +295,7 @@ impl Cluster {
                     let object = self.memory.objects().find(&key).cloned();
                     (key, object)
                 }
+                Change::Relabelled(_) => continue,
                 Change::Gone(object) => (key_of(&object), None),
             };
             self.log.push(Logged { key, object });

@@ -166,6 +166,22 @@ async fn agents_do_as_annotations_say_and_budgets_are_kept() {
         up.api.post_path(path, &eviction).await.is_err(),
         "the budget allows no eviction"
     );
+    // A pod that loses the label is no longer the budget's, and one that gets it back is.
+    for (label, count) in [(json!(null), 0), (json!("kept"), 1)] {
+        let relabel = json!({"metadata": {"labels": {"app": label}}});
+        let pods = Resource::of(Kind::Pod);
+        up.api
+            .merge_patch(pods, "default", "kept", None, &relabel)
+            .await
+            .unwrap();
+        while up.get(Kind::PodDisruptionBudget, "kept").await.unwrap()["status"]["currentHealthy"] != count {
+            assert!(
+                Instant::now() < deadline,
+                "the budget counts a pod that it does not cover"
+            );
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
     let fewer = json!({"spec": {"minAvailable": 0}});
     up.api
         .merge_patch(budgets, "default", "kept", None, &fewer)

@@ -292,20 +292,18 @@ impl Simulation {
             self.changed_at = self.now;
             let (key, gone) = match change {
                 Change::Present(key) => (key, None),
+                Change::Relabelled(before) => {
+                    self.budgets
+                        .extend(disruption::concerned(self.cluster.objects(), &before));
+                    continue;
+                }
                 Change::Gone(last) => (key_of(&last), Some(last)),
             };
             let present = self.get(&key).cloned();
             let view = self.cluster.objects();
             for object in present.iter().chain(&gone) {
                 self.busy.extend(workloads::concerned(view, object));
-                if field::kind(object) == "Pod" {
-                    let budgets = view.of_kind("PodDisruptionBudget").map(key_of);
-                    self.budgets
-                        .extend(budgets.filter(|budget| budget.namespace == key.namespace));
-                }
-            }
-            if key.kind == "PodDisruptionBudget" {
-                self.budgets.insert(key.clone());
+                self.budgets.extend(disruption::concerned(view, object));
             }
             if key.kind == "Pod" {
                 present.iter().for_each(|pod| self.follow_pod(pod, false));

@@ -26,11 +26,10 @@ impl WorkloadSteps {
     /// Whom an object concerns that came, changed or went.
     fn concerned(&self, object: &Value) -> Vec<ObjectKey> {
         let mut keys = workloads::concerned(&self.view, object);
+        keys.extend(disruption::concerned(&self.view, object));
         match field::kind(object) {
-            "PodDisruptionBudget" | "Node" => keys.push(key_of(object)),
+            "Node" => keys.push(key_of(object)),
             "Pod" => {
-                let budgets = self.view.of_kind("PodDisruptionBudget");
-                keys.extend(budgets.filter(|budget| disruption::covers(budget, object)).map(key_of));
                 let node = field::text(object, "/spec/nodeName");
                 if !node.is_empty() {
                     keys.push(key_for("Node", "", node));
@@ -68,10 +67,17 @@ pub(super) fn version(view: &Objects, key: &ObjectKey) -> Option<Version> {
 
 impl Steps for WorkloadSteps {
     fn apply(&mut self, doc: &Doc) -> Vec<ObjectKey> {
-        match insert(&mut self.view, doc) {
-            true => self.concerned(&doc.value),
-            false => Vec::new(),
+        let before = self.view.find(&doc.key).cloned();
+        if !insert(&mut self.view, doc) {
+            return Vec::new();
         }
+        let mut keys = self.concerned(&doc.value);
+        if let Some(before) =
+            before.filter(|before| before.pointer("/metadata/labels") != doc.value.pointer("/metadata/labels"))
+        {
+            keys.extend(disruption::concerned(&self.view, &before));
+        }
+        keys
     }
 
     fn remove(&mut self, key: &ObjectKey) -> Vec<ObjectKey> {

@@ -239,7 +239,12 @@ impl Steps {
         if let ("Node", Some(drivers)) = (field::kind(&object), &mut self.drivers) {
             drivers.node_appeared(field::name(&object));
         }
-        let keys = self.concerned(&object);
+        let mut keys = self.concerned(&object);
+        if let Some(before) = self.view.find(&key_of(&object)).filter(|_| self.workloads.is_some())
+            && before.pointer("/metadata/labels") != object.pointer("/metadata/labels")
+        {
+            keys.extend(disruption::concerned(&self.view, before));
+        }
         self.view.insert(object);
         keys
     }
@@ -250,14 +255,7 @@ impl Steps {
         let kind = field::kind(object);
         if self.workloads.is_some() {
             keys.extend(workloads::concerned(&self.view, object));
-            match kind {
-                "PodDisruptionBudget" => keys.push(key_of(object)),
-                "Pod" => {
-                    let budgets = self.view.of_kind("PodDisruptionBudget");
-                    keys.extend(budgets.filter(|budget| disruption::covers(budget, object)).map(key_of));
-                }
-                _ => {}
-            }
+            keys.extend(disruption::concerned(&self.view, object));
         }
         if self.agents.is_some() {
             match kind {
