@@ -6,6 +6,7 @@ use crate::csi_driver::CsiDriverArgs;
 use crate::duration::duration;
 use crate::help;
 use crate::man::ManArgs;
+use crate::plan::PlanArgs;
 use crate::provisioner::ProvisionerArgs;
 use crate::snapshot::{SnapshotArgs, TranslateArgs};
 use crate::terminal::Color;
@@ -47,6 +48,11 @@ pub enum Command {
     /// nothing.
     #[command(after_help = help::SIMULATE_AFTER_HELP)]
     Simulate(SimulateArgs),
+    /// Plan capacity: how many more replicas of a workload fit, and what stops the next one.
+    ///
+    /// Every answer is checked by simulations, the ones that `berth simulate` plays. Changes nothing.
+    #[command(after_help = help::PLAN_AFTER_HELP)]
+    Plan(PlanArgs),
     /// Save the state of a cluster to a file for explain and simulate.
     ///
     /// Lists the kinds that scheduling decisions read and keeps only the fields they read, so that you can share the

@@ -11,12 +11,13 @@ Examples:
   berth simulate -f examples/quickstart.yaml
   berth explain -f cluster.yaml --pod default/db-0
   berth explain --pod shop/db-0
+  berth plan --fit sts/db -f cluster.yaml
   berth snapshot -o cluster.yaml
   berth up
   berth bench decide --nodes 5000 --pods 2000 --claims 1
 
-Exit status: 0 success (explain: the pod fits a node; simulate: every pod has a node), 1 explain: the pod fits no node; \
-simulate: some pod is pending; snapshot: nodes or pods are missing, 2 bad input or usage, 3 explain: the pod fits, but is \
+Exit status: 0 success (explain: the pod fits a node; simulate: every pod has a node; plan: there is one), 1 explain: the pod fits \
+no node; simulate: some pod is pending; plan: there is none; snapshot: nodes or pods are missing, 2 bad input or usage, 3 explain: the pod fits, but is \
 pending for another reason.";
 
 pub(crate) const EXPLAIN_AFTER_HELP: &str = "\
@@ -64,6 +65,17 @@ Drivers that are not built in are simulated: their volumes get the topology that
 selected node if no CSINode names the driver. Without --config, the default profile schedules the pods of every scheduler.
 
 Exit status: 0 every pod has a node, 1 some pod is pending or not running (see --fail-on), 2 bad input or usage.";
+
+pub(crate) const PLAN_AFTER_HELP: &str = "\
+Examples:
+  berth plan --fit sts/db -f cluster.yaml
+  berth plan --fit pod.yaml -f cluster.yaml -o json
+  berth plan --fit deploy/web -n shop --context staging
+
+So many replicas fit if all of them run, and no other pod stops running because of them. Claims in the file of a pod come with \
+every replica of it.
+
+Exit status: 0 at least one more replica fits, 1 none fits, 2 bad input or usage.";
 
 pub(crate) const SNAPSHOT_AFTER_HELP: &str = "\
 Examples:

@@ -16,6 +16,7 @@ pub mod help;
 pub mod input;
 pub mod man;
 pub mod overlay;
+pub mod plan;
 pub mod plugin;
 pub mod provisioner;
 pub mod run;

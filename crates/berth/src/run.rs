@@ -8,6 +8,7 @@ use crate::csi_driver;
 use crate::explain;
 use crate::input::Progress as _;
 use crate::man;
+use crate::plan;
 use crate::provisioner;
 use crate::simulate;
 use crate::snapshot;
@@ -19,10 +20,10 @@ use clap::CommandFactory;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Done; for `explain`, the pod fits somewhere; for `simulate`, every pod has a node.
+/// Done; for `explain`, the pod fits somewhere; for `simulate`, every pod has a node; for `plan`, there is one.
 pub const EXIT_DONE: u8 = 0;
-/// For `explain`: the pod fits nowhere as things are. For `simulate`: some pod is left pending. For `snapshot`: nodes or
-/// pods are missing.
+/// For `explain`: the pod fits nowhere as things are. For `simulate`: some pod is left pending. For `plan`: nothing fits, or some pod
+/// would be left. For `snapshot`: nodes or pods are missing.
 pub const EXIT_REFUSED: u8 = 1;
 /// Bad input or usage.
 pub const EXIT_BAD_INPUT: u8 = 2;
@@ -70,6 +71,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<u8> {
     match &cli.command {
         Command::Explain(args) => explain(args, cli.color),
         Command::Simulate(args) => simulate(args, cli.color),
+        Command::Plan(args) => plan::plan(args, cli.color),
         Command::Snapshot(args) => {
             let missing = snapshot::snapshot(args)?;
             for line in missing.told() {

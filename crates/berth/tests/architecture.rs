@@ -13,6 +13,7 @@ const PURE: &[&str] = &[
     "berth-controller",
     "berth-cluster",
     "berth-kinds",
+    "berth-plan",
 ];
 
 /// Async runtimes, sockets, TLS, clients and servers, clocks, chance, threads and file walking. Whoever has one of these in
@@ -118,7 +119,11 @@ const STRANGERS: &[(&str, &[&str])] = &[
             "berth",
         ],
     ),
-    ("berth-cluster", &["berth-apiserver", "berth-kube", "berth"]),
+    (
+        "berth-cluster",
+        &["berth-apiserver", "berth-kube", "berth-plan", "berth"],
+    ),
+    ("berth-plan", &["berth-apiserver", "berth-kube", "berth"]),
     // It measures a simulation that is handed to it, and must not grow into the program that does so.
     (
         "berth-bench",

@@ -213,6 +213,14 @@ impl Simulation {
         self.run_until(None, progress);
     }
 
+    /// Lets time pass like [`Self::run`], for as long as `goes_on` says so, which is told how many pods were bound so far. `false` if
+    /// it was stopped.
+    pub fn run_while(&mut self, goes_on: &mut dyn FnMut(u64) -> bool) -> bool {
+        !self.advance(None, &mut |simulation| {
+            !goes_on(simulation.scheduler.counts().scheduled)
+        })
+    }
+
     /// Lets time pass until a moment, or until nothing moves any more. What is due at the very moment has not happened
     /// when this returns.
     fn run_until(&mut self, end: Option<Timestamp>, progress: &mut dyn FnMut(u64)) {

@@ -214,6 +214,12 @@ impl Simulation {
         (pods.collect(), claims.collect())
     }
 
+    /// What came of every pod so far, by name.
+    #[must_use]
+    pub fn pod_outcomes(&self) -> Vec<PodOutcome> {
+        self.pods_and_claims().0
+    }
+
     /// What came of every volume so far, by name.
     pub(super) fn volume_outcomes(&self) -> Vec<VolumeOutcome> {
         self.objects().of_kind("PersistentVolume").map(volume_outcome).collect()

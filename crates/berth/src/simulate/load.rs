@@ -3,6 +3,7 @@
 use super::scenario::{self, ScenarioError};
 use crate::cli::SimulateArgs;
 use crate::cluster::WORKLOADS;
+use crate::config::{ConfigArgs, EmbeddedControllerArgs};
 use crate::given::GivenError;
 use crate::input::{self, Progress, Source, Summary};
 use crate::overlay;
@@ -89,7 +90,54 @@ fn set_up(
     standard_input: &mut dyn Read,
     progress: &mut dyn Progress,
 ) -> Result<Loaded, LoadError> {
-    let mut settings = args.decisions.read().map_err(GivenError::from)?.settings();
+    let how = How {
+        seed: args.seed,
+        decisions: &args.decisions,
+        controller: &args.controller,
+    };
+    let applied: Vec<&Value> = scenario.iter().flat_map(Scenario::objects).collect();
+    let prepared = prepare(&how, &applied, sources, standard_input, progress)?;
+    let mut simulation = Simulation::new(prepared.options);
+    let loaded = simulation.load(prepared.objects);
+    loaded.map_err(GivenError::from)?;
+    Ok(Loaded {
+        simulation,
+        before: None,
+        scenario,
+        summary: prepared.summary,
+    })
+}
+
+/// How simulations are to be set up.
+pub(crate) struct How<'a> {
+    /// Breaks ties and names pods.
+    pub(crate) seed: u64,
+    /// The configuration of decisions.
+    pub(crate) decisions: &'a ConfigArgs,
+    /// What the volume controller does.
+    pub(crate) controller: &'a EmbeddedControllerArgs,
+}
+
+/// What simulations are made of.
+pub(crate) struct Prepared {
+    /// The objects, and priority classes that pods tell of.
+    pub(crate) objects: Vec<Value>,
+    /// How they are set up.
+    pub(crate) options: Options,
+    /// What was read.
+    pub(crate) summary: Summary,
+}
+
+/// Reads the objects of sources, and how to simulate them. Pods that will come later, as those of a scenario, may name schedulers
+/// too.
+pub(crate) fn prepare(
+    how: &How<'_>,
+    later: &[&Value],
+    sources: &[Source],
+    standard_input: &mut dyn Read,
+    progress: &mut dyn Progress,
+) -> Result<Prepared, LoadError> {
+    let mut settings = how.decisions.read().map_err(GivenError::from)?.settings();
     let mut objects = Vec::new();
     let mut summary = input::read_values(sources, standard_input, progress, &mut |value| {
         objects.push(value);
@@ -104,24 +152,19 @@ fn set_up(
         return Err(LoadError::Nothing { skipped });
     }
     objects.extend(learned_classes(&objects)?);
-    if args.decisions.config.is_none() {
-        let applied = scenario.iter().flat_map(Scenario::objects);
-        summary
-            .warnings
-            .extend(serve_all(&mut settings.profiles, objects.iter().chain(applied)));
+    if how.decisions.config.is_none() {
+        let all = objects.iter().chain(later.iter().copied());
+        summary.warnings.extend(serve_all(&mut settings.profiles, all));
     }
-    let mut simulation = Simulation::new(Options {
-        seed: args.seed,
+    let options = Options {
+        seed: how.seed,
         settings,
-        controller: args.controller.settings(),
+        controller: how.controller.settings(),
         start: summary.taken_at.unwrap_or(START),
-    });
-    let loaded = simulation.load(objects);
-    loaded.map_err(GivenError::from)?;
-    Ok(Loaded {
-        simulation,
-        before: None,
-        scenario,
+    };
+    Ok(Prepared {
+        objects,
+        options,
         summary,
     })
 }

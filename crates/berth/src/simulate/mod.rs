@@ -3,12 +3,13 @@
 
 mod html;
 mod load;
-mod pending;
+pub(crate) mod pending;
 pub mod scenario;
 mod subject;
-mod table;
+pub(crate) mod table;
 
 pub use html::render as render_html;
+pub(crate) use load::{How, prepare};
 pub use load::{LoadError, Loaded, load};
 pub use pending::examined;
 pub use subject::Subject;

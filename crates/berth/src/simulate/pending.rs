@@ -42,7 +42,7 @@ pub fn examined(simulation: &Simulation, gaps: &Gaps) -> Outcome {
 }
 
 /// The cluster as it is now, to ask questions about.
-fn world_of(simulation: &Simulation, gaps: &Gaps) -> World {
+pub(crate) fn world_of(simulation: &Simulation, gaps: &Gaps) -> World {
     let mut world = World {
         cluster: simulation.scheduled_cluster().clone(),
         gaps: gaps.clone(),

@@ -14,7 +14,7 @@ const GAP: usize = 2;
 
 /// A column: its head, and what stands in it.
 #[derive(Clone, Copy)]
-pub(super) struct Column {
+pub(crate) struct Column {
     head: &'static str,
     is_number: bool,
     may_be_cut: bool,
@@ -22,7 +22,7 @@ pub(super) struct Column {
 
 impl Column {
     /// Names, which can be long.
-    pub(super) fn names(head: &'static str) -> Self {
+    pub(crate) fn names(head: &'static str) -> Self {
         Self {
             head,
             is_number: false,
@@ -31,7 +31,7 @@ impl Column {
     }
 
     /// Short words.
-    pub(super) fn text(head: &'static str) -> Self {
+    pub(crate) fn text(head: &'static str) -> Self {
         Self {
             head,
             is_number: false,
@@ -40,7 +40,7 @@ impl Column {
     }
 
     /// Numbers: they end under each other.
-    pub(super) fn number(head: &'static str) -> Self {
+    pub(crate) fn number(head: &'static str) -> Self {
         Self {
             head,
             is_number: true,
@@ -50,14 +50,14 @@ impl Column {
 }
 
 /// A table on its way.
-pub(super) struct Columns {
+pub(crate) struct Columns {
     columns: Vec<Column>,
     rows: Vec<Vec<String>>,
     total: usize,
 }
 
 impl Columns {
-    pub(super) fn new(columns: &[Column]) -> Self {
+    pub(crate) fn new(columns: &[Column]) -> Self {
         Self {
             columns: columns.to_vec(),
             rows: Vec::new(),
@@ -65,7 +65,7 @@ impl Columns {
         }
     }
 
-    pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.total += 1;
         if self.rows.len() < MAX_ROWS {
             self.rows.push(cells.into_iter().collect());
@@ -73,7 +73,7 @@ impl Columns {
     }
 
     /// Writes the table with its head, or nothing if it has no rows. Tells whether there were any.
-    pub(super) fn render(self, out: &mut String, width: usize) -> bool {
+    pub(crate) fn render(self, out: &mut String, width: usize) -> bool {
         if self.rows.is_empty() {
             return false;
         }

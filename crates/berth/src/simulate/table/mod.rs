@@ -1,7 +1,7 @@
 //! The outcome of a simulation as a table for people.
 
 mod changes;
-mod columns;
+pub(crate) mod columns;
 mod steps;
 
 pub(super) use changes::{lines as change_lines, room_cells};
@@ -39,11 +39,11 @@ pub fn render(outcome: &Outcome, width: usize) -> String {
     out
 }
 
-fn paint(style: Style, text: &str) -> String {
+pub(crate) fn paint(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
 
-fn title(out: &mut String, text: &str) {
+pub(crate) fn title(out: &mut String, text: &str) {
     let _ = writeln!(out, "\n{}", paint(Style::new().bold(), text));
 }
 
@@ -76,7 +76,7 @@ fn verdict(out: &mut String, outcome: &Outcome, width: usize) {
 }
 
 /// A size in the largest unit in which it is at least one, with one decimal at most.
-pub(super) fn size(bytes: i64) -> String {
+pub(crate) fn size(bytes: i64) -> String {
     let exact = Bytes(bytes).to_string();
     if exact.len() <= 6 {
         return exact;
@@ -142,7 +142,7 @@ fn reasons(out: &mut String, head: &str, by_message: BTreeMap<&str, Vec<&str>>, 
 }
 
 /// `a, b and 7 more`
-fn names_of(names: &[&str]) -> String {
+pub(crate) fn names_of(names: &[&str]) -> String {
     let told = names.iter().take(NAMES_TOLD).copied().collect::<Vec<_>>().join(", ");
     match names.len().saturating_sub(NAMES_TOLD) {
         0 => told,
@@ -150,13 +150,13 @@ fn names_of(names: &[&str]) -> String {
     }
 }
 
-fn indented(out: &mut String, indent: usize, text: &str, width: usize) {
+pub(crate) fn indented(out: &mut String, indent: usize, text: &str, width: usize) {
     for line in wrapped(text, width.saturating_sub(indent).max(20)) {
         let _ = writeln!(out, "{:indent$}{line}", "");
     }
 }
 
-fn wrapped(text: &str, width: usize) -> Vec<String> {
+pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut() {
@@ -237,7 +237,7 @@ fn usage_cells(usage: &Usage, claims: usize, fit: &Fit) -> [String; 5] {
 }
 
 /// Processors with three decimals at most: `4`, `0.5`.
-pub(super) fn cpu(milli: i64) -> String {
+pub(crate) fn cpu(milli: i64) -> String {
     (milli as f64 / 1000.0).to_string()
 }
 

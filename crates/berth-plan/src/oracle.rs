@@ -1,0 +1,88 @@
+//! Plays simulations, counts them, and ends a search whose time is up.
+
+use crate::standing::Standing;
+use berth_cluster::simulation::{Options, Simulation};
+use berth_core::effect::Refusal;
+use serde_json::Value;
+
+/// Is told how far a search has got, and says whether it goes on.
+pub trait Watch {
+    /// Whether to go on: so many simulations were begun, and this one has placed so many pods.
+    fn goes_on(&mut self, simulations: usize, placed: u64) -> bool;
+}
+
+/// Why a simulation has no outcome.
+#[derive(Debug, thiserror::Error)]
+pub enum Halt {
+    /// The search has to end.
+    #[error("the time is up")]
+    TimeUp,
+    /// An object cannot be created.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+}
+
+/// Answers whether everything runs on a cluster, by simulating it.
+pub struct Oracle<'w> {
+    options: Options,
+    watch: &'w mut dyn Watch,
+    simulations: usize,
+}
+
+/// A simulation that has come to rest.
+#[derive(Debug)]
+pub struct Played {
+    /// The cluster at its end.
+    pub simulation: Simulation,
+    /// Which pods run then.
+    pub standing: Standing,
+}
+
+impl<'w> Oracle<'w> {
+    /// An oracle whose simulations all begin alike.
+    pub fn new(options: Options, watch: &'w mut dyn Watch) -> Self {
+        Self {
+            options,
+            watch,
+            simulations: 0,
+        }
+    }
+
+    /// How many simulations were begun.
+    #[must_use]
+    pub fn simulations(&self) -> usize {
+        self.simulations
+    }
+
+    /// Simulates a cluster until nothing moves.
+    ///
+    /// # Errors
+    /// If the time is up, or an object cannot be created.
+    pub fn play(&mut self, objects: Vec<Value>) -> Result<Played, Halt> {
+        if !self.watch.goes_on(self.simulations, 0) {
+            return Err(Halt::TimeUp);
+        }
+        self.simulate(objects, false)
+    }
+
+    /// Simulates what was found even if the time is up meanwhile: an answer that was not checked is none.
+    ///
+    /// # Errors
+    /// If an object cannot be created.
+    pub fn play_to_the_end(&mut self, objects: Vec<Value>) -> Result<Played, Halt> {
+        self.simulate(objects, true)
+    }
+
+    fn simulate(&mut self, objects: Vec<Value>, to_the_end: bool) -> Result<Played, Halt> {
+        self.simulations += 1;
+        let mut simulation = Simulation::new(self.options.clone());
+        simulation.load(objects)?;
+        let number = self.simulations;
+        let goes_on = &mut |placed| self.watch.goes_on(number, placed) || to_the_end;
+        if !simulation.run_while(goes_on) {
+            return Err(Halt::TimeUp);
+        }
+        let standing = Standing::of(&simulation);
+        Ok(Played { simulation, standing })
+    }
+}

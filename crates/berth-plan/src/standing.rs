@@ -1,0 +1,89 @@
+//! Which pods run at the end of a simulation, and how many do not.
+//!
+//! A workload that makes its pods one after the other has not made those that come after one that waits. They are counted
+//! too, so that two clusters can be compared by the number of pods that do not run.
+
+use berth_cluster::field;
+use berth_cluster::simulation::Simulation;
+use berth_cluster::workloads::is_over;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// The workloads that want a number of pods at any time. Deployments want theirs by their ReplicaSets.
+const KINDS: [&str; 4] = ["DaemonSet", "ReplicaSet", "ReplicationController", "StatefulSet"];
+
+/// How things stand at the end of a simulation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// How many pods do not run, those included that nobody has made yet.
+    pub unrun: usize,
+    /// How many pods run.
+    pub running: usize,
+    /// The pods that are there and do not run, by name.
+    pub waiting: Vec<Waiting>,
+    /// Running pods by node.
+    pub per_node: BTreeMap<String, usize>,
+}
+
+/// A pod that does not run.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+pub struct Waiting {
+    /// `namespace/name`.
+    pub pod: String,
+    /// Why it does not run.
+    pub message: String,
+}
+
+/// What the pods of one owner do.
+#[derive(Default)]
+struct Tally {
+    running: usize,
+    waiting: usize,
+}
+
+impl Standing {
+    /// Reads it from a simulation.
+    #[must_use]
+    pub fn of(simulation: &Simulation) -> Self {
+        let view = simulation.objects();
+        let mut standing = Self::default();
+        let mut by_owner: BTreeMap<&str, Tally> = BTreeMap::new();
+        for outcome in simulation.pod_outcomes() {
+            let pod = outcome
+                .pod
+                .split_once('/')
+                .and_then(|(namespace, name)| view.get("Pod", namespace, name));
+            let owner = pod.and_then(field::controller_of);
+            let owner = owner.and_then(|owner| owner["uid"].as_str()).unwrap_or_default();
+            let tally = by_owner.entry(owner).or_default();
+            let has_failed = pod.is_some_and(|pod| is_over(pod) && outcome.phase == "Failed");
+            if outcome.is_waiting() || !outcome.is_placed {
+                tally.waiting += 1;
+                standing.waiting.push(Waiting {
+                    pod: outcome.pod,
+                    message: outcome.message,
+                });
+            } else if !has_failed {
+                tally.running += 1;
+                standing.running += 1;
+                *standing.per_node.entry(outcome.node).or_default() += 1;
+            }
+        }
+        for workload in KINDS.iter().flat_map(|kind| view.of_kind(kind)) {
+            if !field::is_deleting(workload) {
+                let tally = by_owner.remove(field::uid(workload)).unwrap_or_default();
+                standing.unrun += wanted(workload).saturating_sub(tally.running).max(tally.waiting);
+            }
+        }
+        standing.unrun += by_owner.values().map(|tally| tally.waiting).sum::<usize>();
+        standing
+    }
+}
+
+fn wanted(workload: &Value) -> usize {
+    let count = match field::kind(workload) {
+        "DaemonSet" => field::count(workload, "/status/desiredNumberScheduled").unwrap_or(0),
+        _ => field::count(workload, "/spec/replicas").unwrap_or(1),
+    };
+    usize::try_from(count).unwrap_or(0)
+}

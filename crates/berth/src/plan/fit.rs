@@ -1,0 +1,96 @@
+//! `--fit`: how many replicas more fit, and what stops the next one.
+
+use super::blame::{self, Blame};
+use super::read::{Given, PlanError};
+use super::watch::Deadline;
+use super::{PlanArgs, words};
+use berth_plan::{Fit, Oracle, SubjectError, fit};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// How many replicas more fit, for scripts.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct FitAnswer {
+    /// What there is to be more of, as `Kind namespace/name`.
+    pub subject: String,
+    /// How many replicas it has now.
+    pub replicas: usize,
+    /// How many more fit.
+    pub fits: usize,
+    /// Whether one more does not fit. If not, the search ended before that was known.
+    pub exact: bool,
+    /// Why the next one does not run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<Blame>,
+    /// The new pods by node.
+    pub nodes: BTreeMap<String, usize>,
+    /// How many simulations were played.
+    pub simulations: usize,
+    /// Whether the time was up.
+    pub time_up: bool,
+}
+
+/// Answers the question.
+pub(super) fn answer(args: &PlanArgs, given: &Given) -> Result<FitAnswer, PlanError> {
+    let subject = given.subject.as_ref().ok_or_else(|| PlanError::Subject {
+        given: String::new(),
+        why: SubjectError::Nothing,
+    })?;
+    let mut watch = Deadline::after(args.time_limit);
+    let mut oracle = Oracle::new(given.options.clone(), &mut watch);
+    let found = fit(&mut oracle, &given.objects, subject)?;
+    let simulations = oracle.simulations();
+    Ok(FitAnswer {
+        subject: subject.key().to_string(),
+        replicas: subject.replicas(),
+        fits: found.fits,
+        exact: found.with_one_more.is_some(),
+        next: found
+            .with_one_more
+            .as_ref()
+            .and_then(|played| blame::first_new(played, &found.before.standing, given.gaps())),
+        nodes: new_pods(&found),
+        simulations,
+        time_up: found.time_up,
+    })
+}
+
+/// How many pods each node has more than before.
+fn new_pods(found: &Fit) -> BTreeMap<String, usize> {
+    let Some(with_all) = &found.with_all else {
+        return BTreeMap::new();
+    };
+    let before = &found.before.standing.per_node;
+    let more = with_all.standing.per_node.iter().map(|(node, count)| {
+        let known = before.get(node).copied().unwrap_or(0);
+        (node.clone(), count.saturating_sub(known))
+    });
+    more.filter(|(_, count)| *count > 0).collect()
+}
+
+/// The answer for people: the number first, then what stops the next one.
+pub(super) fn render(answer: &FitAnswer, width: usize) -> String {
+    let mut out = String::new();
+    let most = if answer.exact { "" } else { "At least " };
+    let more = words::count(answer.fits, "more replica", "more replicas");
+    let verb = if answer.fits == 1 { "fits" } else { "fit" };
+    let sentence = match answer.fits {
+        0 if answer.exact => format!("No more replica of {} fits", answer.subject),
+        _ => format!("{most}{more} of {} {verb}", answer.subject),
+    };
+    let now = match answer.replicas {
+        0 => String::new(),
+        now => format!(" (now {now})"),
+    };
+    words::verdict(&mut out, &sentence, &format!("{now}."), answer.fits > 0, width);
+    if answer.time_up {
+        words::line(&mut out, "The time was up before more was known.", width);
+    }
+    if let Some(next) = &answer.next {
+        words::blame(&mut out, "WHAT STOPS THE NEXT ONE", next, width);
+    }
+    words::per_node(&mut out, "NEW PODS", &answer.nodes, width);
+    words::played(&mut out, answer.simulations, width);
+    out
+}

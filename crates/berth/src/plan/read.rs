@@ -1,0 +1,145 @@
+//! Reads what a plan is made for: the cluster, and what is to be added to it.
+
+use super::PlanArgs;
+use crate::cluster::{ClusterError, WORKLOADS};
+use crate::given::GivenError;
+use crate::input::{self, Gaps, Progress, ReadError, Source, Summary};
+use crate::overlay;
+use crate::simulate::{How, LoadError, prepare};
+use berth_cluster::key_for;
+use berth_cluster::simulation::Options;
+use berth_core::effect::ObjectKey;
+use berth_plan::{Halt, Subject, SubjectError};
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::io::Read;
+use std::path::Path;
+
+/// Why there is no plan.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// What was given cannot be used.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// What there is to be more of is not clear.
+    #[error("--fit {given}: {why}")]
+    Subject {
+        /// What was given.
+        given: String,
+        /// What is wrong with it.
+        why: SubjectError,
+    },
+    /// An object cannot be created.
+    #[error(transparent)]
+    Refused(#[from] berth_core::effect::Refusal),
+    /// Not even one simulation ended in time.
+    #[error("--time-limit: the time was up before anything was known; set a longer one")]
+    TimeUp,
+}
+
+impl From<Halt> for PlanError {
+    fn from(halt: Halt) -> Self {
+        match halt {
+            Halt::TimeUp => Self::TimeUp,
+            Halt::Refused(refusal) => Self::Refused(refusal),
+        }
+    }
+}
+
+/// What a plan is made for.
+pub(super) struct Given {
+    /// The objects of the cluster.
+    pub(super) objects: Vec<Value>,
+    /// How simulations of it are set up.
+    pub(super) options: Options,
+    /// What there is to be more of.
+    pub(super) subject: Option<Subject>,
+    /// What was read.
+    summary: Summary,
+}
+
+impl Given {
+    /// What the reader should know of the input, each a line.
+    pub(super) fn told(&self) -> Vec<String> {
+        let remark = self.summary.to_string();
+        let remark = (!remark.is_empty()).then_some(remark);
+        remark.into_iter().chain(self.summary.gaps.told()).collect()
+    }
+
+    /// What could not be read.
+    pub(super) fn gaps(&self) -> &Gaps {
+        &self.summary.gaps
+    }
+}
+
+/// Reads everything that the arguments name.
+pub(super) fn read(
+    args: &PlanArgs,
+    standard_input: &mut dyn Read,
+    progress: &mut dyn Progress,
+) -> Result<Given, PlanError> {
+    let gathered = overlay::gather(&args.cluster, &args.filename, &WORKLOADS, standard_input, progress);
+    let gathered = gathered.map_err(|error| LoadError::from(GivenError::from(error)))?;
+    let mut from_file = Vec::new();
+    let mut read_file = |file: &OsStr| -> Result<Summary, ReadError> {
+        let sources = [Source::from(file)];
+        let mut keep = |value| from_file.push(value);
+        input::read_values_in(
+            &gathered.namespace,
+            &sources,
+            &mut *standard_input,
+            &mut *progress,
+            &mut keep,
+        )
+    };
+    let asked = args.fit.as_deref();
+    let of_cluster = asked.and_then(|asked| workload(asked, &gathered.namespace));
+    let file_summary = match asked {
+        Some(file) if of_cluster.is_none() => {
+            let read =
+                read_file(file).map_err(|error| LoadError::from(GivenError::from(ClusterError::Input(error))))?;
+            Some(read)
+        }
+        _ => None,
+    };
+    let how = How {
+        seed: args.seed,
+        decisions: &args.decisions,
+        controller: &args.controller,
+    };
+    let later: Vec<&Value> = from_file.iter().collect();
+    let mut prepared = prepare(&how, &later, &gathered.sources, standard_input, progress)?;
+    prepared.summary.add(gathered.summary);
+    if let Some(read) = file_summary {
+        prepared.summary.add(read);
+    }
+    let subject = match (asked, of_cluster) {
+        (None, _) => None,
+        (Some(_), Some(key)) => Some(Subject::of_cluster(&prepared.objects, &key)),
+        (Some(_), None) => Some(Subject::of_file(from_file, &mut prepared.objects)),
+    };
+    let given = asked.unwrap_or_default().to_string_lossy().into_owned();
+    let subject = subject.transpose().map_err(|why| PlanError::Subject { given, why })?;
+    Ok(Given {
+        objects: prepared.objects,
+        options: prepared.options,
+        subject,
+        summary: prepared.summary,
+    })
+}
+
+/// The workload that is meant by `KIND/NAME`. A file of that name is a file.
+fn workload(given: &OsStr, namespace: &str) -> Option<ObjectKey> {
+    let (kind, name) = given.to_str()?.split_once('/')?;
+    if name.is_empty() || name.contains('/') || Path::new(given).exists() {
+        return None;
+    }
+    let kind = match kind {
+        "sts" | "statefulset" | "statefulsets" => "StatefulSet",
+        "deploy" | "deployment" | "deployments" => "Deployment",
+        "rs" | "replicaset" | "replicasets" => "ReplicaSet",
+        "rc" | "replicationcontroller" | "replicationcontrollers" => "ReplicationController",
+        _ => return None,
+    };
+    Some(key_for(kind, namespace, name))
+}
