@@ -150,7 +150,9 @@ impl Scheduler {
 
     fn remove_node(&mut self, name: &str, now: Duration) {
         self.nodes.remove(name);
-        let Some(symbol) = self.cluster.symbols().get(name) else {
+        // One that is not known was gone before.
+        let known = self.cluster.binder().node(name);
+        let Some(symbol) = known.and_then(|_| self.cluster.symbols().get(name)) else {
             return;
         };
         let pods = self.cluster.pods().of_node(symbol);
