@@ -6,6 +6,7 @@
 
 use crate::nodes::{NodeId, Nodes, SelectorId};
 use crate::symbols::Symbol;
+use crate::trace::{Marks, Trace};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -34,6 +35,12 @@ impl PoolKey {
     }
 }
 
+impl Trace for PoolKey {
+    fn trace(&self, marks: &mut Marks) {
+        self.order().trace(marks);
+    }
+}
+
 /// A pool of storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pool {
@@ -50,6 +57,8 @@ pub struct Pool {
     /// What of the free space was promised to claims since it was published.
     pub promised: i64,
 }
+
+crate::trace!(Pool { ; name, nodes, capacity, maximum_volume_size, expires, promised });
 
 impl Pool {
     /// The largest volume that the pool can hold, if it says so.
@@ -93,6 +102,8 @@ impl Pool {
 pub(crate) struct Pools {
     by_key: FxHashMap<PoolKey, FxHashMap<SelectorId, SmallVec<[Pool; 1]>>>,
 }
+
+crate::trace!(Pools { by_key });
 
 impl Pools {
     pub(crate) fn insert(&mut self, key: PoolKey, pool: Pool) {

@@ -14,7 +14,7 @@ use crate::nodes::{NodeId, Nodes, SelectorId};
 use crate::places::Places;
 use crate::slots::SlotId;
 use crate::symbols::Symbol;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::collections::{BTreeSet, btree_set};
 use std::sync::Arc;
@@ -32,6 +32,8 @@ struct GroupKey {
     attributes_class: Symbol,
     labels: Labels,
 }
+
+crate::trace!(GroupKey { driver, attributes_class, labels; affinity, zones, access_modes, volume_mode });
 
 impl GroupKey {
     fn of(volume: &Volume, asked: &[Symbol]) -> Self {
@@ -155,6 +157,9 @@ pub(crate) struct FreeVolumes {
     changes: Journal<SelectorId>,
     sets: MatchSets,
 }
+
+// What is left of groups that were dropped is compared with nothing.
+crate::trace!(FreeVolumes { group_ids, by_driver, asked, sets; groups, unused, by_affinity, changes });
 
 impl FreeVolumes {
     pub(crate) fn insert(&mut self, id: VolumeId, volume: &Volume) {
@@ -374,31 +379,48 @@ impl FreeVolumes {
 impl FreeVolumes {
     /// Tells volumes apart by the labels that these claims ask for. Claims of a class ask for few labels all in all.
     fn ask_for_labels<'a>(&mut self, shapes: &[ClaimShape], volume: impl Fn(VolumeId) -> Option<&'a Volume>) {
-        let selectors = shapes.iter().filter_map(|shape| shape.selector.as_ref());
-        let keys = selectors
-            .flat_map(|selector| selector.requirements())
-            .map(LabelRequirement::key);
         let before = self.asked.len();
-        for key in keys {
+        for key in asked_by(shapes) {
             if !self.asked.contains(&key) {
                 self.asked.push(key);
             }
         }
-        if self.asked.len() == before {
-            return;
+        if self.asked.len() > before {
+            self.group_anew(volume);
         }
+    }
+
+    /// Drops answers that nobody asked for since the last time, and no longer tells volumes apart by labels that nobody asks for.
+    pub(crate) fn tidy<'a>(&mut self, volume: impl Fn(VolumeId) -> Option<&'a Volume>) {
+        self.sets.tidy();
+        let used: FxHashSet<Symbol> = asked_by(self.sets.shapes()).collect();
+        let before = self.asked.len();
+        self.asked.retain(|key| used.contains(key));
+        if self.asked.len() < before {
+            self.group_anew(volume);
+        }
+    }
+
+    fn group_anew<'a>(&mut self, volume: impl Fn(VolumeId) -> Option<&'a Volume>) {
         let ids: Vec<VolumeId> = self.all().map(|volume| volume.id).collect();
         self.groups.clear();
         self.unused.clear();
         self.group_ids.clear();
         self.by_affinity.clear();
-        // Answers stay true: claims that asked for other labels get the same volumes from more groups.
+        // Answers stay true: claims that asked for other labels get the same volumes from more groups, or from fewer.
         for id in ids {
             if let Some(volume) = volume(id) {
                 self.enter(id, volume);
             }
         }
     }
+}
+
+/// The labels that claims ask for.
+fn asked_by<'a>(shapes: impl IntoIterator<Item = &'a ClaimShape>) -> impl Iterator<Item = Symbol> {
+    let selectors = shapes.into_iter().filter_map(|shape| shape.selector.as_ref());
+    let requirements = selectors.flat_map(|selector| selector.requirements());
+    requirements.map(LabelRequirement::key)
 }
 
 /// What comes before all volumes of a size.

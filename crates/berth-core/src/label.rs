@@ -2,6 +2,7 @@
 
 use crate::api;
 use crate::symbols::{Symbol, Symbols};
+use crate::trace::{Marks, Trace};
 
 /// The labels of an object, ordered by key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -17,27 +18,6 @@ impl Labels {
             .collect();
         pairs.sort_unstable();
         Self(pairs.into())
-    }
-
-    /// The labels of an object that comes and goes: their values are held until [`Self::release`].
-    #[must_use]
-    pub fn held(symbols: &mut Symbols, labels: &api::StringMap) -> Self {
-        let mut pairs: Vec<_> = labels
-            .iter()
-            .map(|(key, value)| (symbols.intern(key), symbols.hold(value)))
-            .collect();
-        pairs.sort_unstable();
-        Self(pairs.into())
-    }
-
-    /// Holds the values of labels once more.
-    pub fn hold_again(&self, symbols: &mut Symbols) {
-        self.0.iter().for_each(|(_, value)| symbols.hold_again(*value));
-    }
-
-    /// Lets go of the values of labels that were held.
-    pub fn release(&self, symbols: &mut Symbols) {
-        self.0.iter().for_each(|(_, value)| symbols.release(*value));
     }
 
     /// The labels with some keys alone.
@@ -66,6 +46,12 @@ impl Labels {
     }
 }
 
+impl Trace for Labels {
+    fn trace(&self, marks: &mut Marks) {
+        self.0.trace(marks);
+    }
+}
+
 /// One requirement on a label.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LabelRequirement {
@@ -85,6 +71,15 @@ impl LabelRequirement {
     pub fn key(&self) -> Symbol {
         match self {
             Self::In(key, _) | Self::NotIn(key, _) | Self::Exists(key) | Self::DoesNotExist(key) => *key,
+        }
+    }
+
+    /// The values that it names.
+    #[must_use]
+    pub fn values(&self) -> &[Symbol] {
+        match self {
+            Self::In(_, values) | Self::NotIn(_, values) => values,
+            Self::Exists(_) | Self::DoesNotExist(_) => &[],
         }
     }
 
@@ -108,6 +103,13 @@ impl LabelRequirement {
             "DoesNotExist" => Self::DoesNotExist(key),
             _ => return None,
         })
+    }
+}
+
+impl Trace for LabelRequirement {
+    fn trace(&self, marks: &mut Marks) {
+        self.key().trace(marks);
+        self.values().trace(marks);
     }
 }
 
@@ -182,6 +184,12 @@ impl LabelSelector {
             Self::Nothing => &[],
             Self::All(requirements) => requirements,
         }
+    }
+}
+
+impl Trace for LabelSelector {
+    fn trace(&self, marks: &mut Marks) {
+        self.requirements().trace(marks);
     }
 }
 

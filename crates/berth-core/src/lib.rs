@@ -28,6 +28,7 @@ pub mod reported;
 pub mod score;
 mod slots;
 pub mod symbols;
+pub mod trace;
 pub mod unseen;
 pub mod zone;
 pub mod zone_affinity;

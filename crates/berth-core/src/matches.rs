@@ -11,6 +11,7 @@ use crate::model::{ClaimShape, VolumeId};
 use crate::nodes::{NodeId, Nodes};
 use crate::places::Places;
 use crate::slots::SlotId;
+use crate::trace::{Marks, Trace};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::num::NonZero;
@@ -32,6 +33,14 @@ pub(crate) struct MatchSets {
     sets: FxHashMap<Box<[ClaimShape]>, Arc<MatchSet>>,
     uses: u64,
     built: u64,
+    /// How often sets had been used when they were last tidied.
+    tidied: u64,
+}
+
+impl Trace for MatchSets {
+    fn trace(&self, marks: &mut Marks) {
+        self.sets.keys().for_each(|shapes| shapes.trace(marks));
+    }
 }
 
 impl MatchSets {
@@ -41,6 +50,17 @@ impl MatchSets {
 
     pub(crate) fn clear(&mut self) {
         self.sets.clear();
+    }
+
+    /// Drops the sets that were not used since the last time.
+    pub(crate) fn tidy(&mut self) {
+        self.sets.retain(|_, set| set.used > self.tidied);
+        self.tidied = self.uses;
+    }
+
+    /// The shapes of the claims that there are sets for.
+    pub(crate) fn shapes(&self) -> impl Iterator<Item = &ClaimShape> {
+        self.sets.keys().flatten()
     }
 
     /// The match set for claims of these shapes, up to date. The shapes must be in order, so that the

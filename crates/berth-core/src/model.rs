@@ -8,6 +8,7 @@ use crate::names;
 use crate::nodes::SelectorId;
 use crate::slots::SlotId;
 use crate::symbols::{Symbol, Symbols};
+use crate::trace::{Marks, Trace};
 use std::sync::Arc;
 
 /// A volume. An id is never used again after its volume is gone.
@@ -96,6 +97,8 @@ pub struct ClaimRef {
     pub uid: Box<str>,
 }
 
+crate::trace!(ClaimRef { namespace; name, uid });
+
 /// The disk behind a volume, as far as attach limits count it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Disk {
@@ -115,6 +118,19 @@ pub enum Disk {
         /// The nodes that can reach it where it is migrated.
         migrated_affinity: SelectorId,
     },
+}
+
+impl Trace for Disk {
+    fn trace(&self, marks: &mut Marks) {
+        match self {
+            Self::Csi { driver, handle: _ } => driver.trace(marks),
+            Self::InTree {
+                plugin: _,
+                handle: _,
+                migrated_affinity: _,
+            } => {}
+        }
+    }
 }
 
 /// A volume.
@@ -154,6 +170,11 @@ pub struct Volume {
     pub created: i64,
 }
 
+crate::trace!(Volume {
+    class, attributes_class, labels, claim_ref, disk, driver;
+    name, capacity, access_modes, volume_mode, available, deleting, affinity, zones, version, created
+});
+
 impl Volume {
     /// Whether an unbound claim may take it.
     #[must_use]
@@ -186,6 +207,8 @@ pub struct ClaimShape {
     /// With labels like this, if anything is said about labels.
     pub selector: Option<Arc<LabelSelector>>,
 }
+
+crate::trace!(ClaimShape { attributes_class, selector; request, access_modes, volume_mode });
 
 impl ClaimShape {
     /// Whether a volume with these properties suits, whatever its size and labels.
@@ -237,6 +260,11 @@ pub struct Claim {
     /// Its resource version; 0 if not known.
     pub version: u64,
 }
+
+crate::trace!(Claim {
+    namespace, class, shape, selected_node;
+    name, uid, volume_name, bind_completed, lost, deleting, controller_uid, version
+});
 
 impl Claim {
     /// The model of a claim.
@@ -301,6 +329,8 @@ pub struct Class {
     /// Another one whenever anything of this changed, or the class was gone in between.
     pub(crate) number: u64,
 }
+
+crate::trace!(Class { provisioner, driver; provisions, delayed, allowed_topologies, weight, number });
 
 /// The resource version as a number; 0 if it is none, as in files.
 pub(crate) fn version_of(metadata: &api::ObjectMeta) -> u64 {

@@ -3,6 +3,7 @@
 use crate::api;
 use crate::label::{LabelRequirement, Labels, value_set};
 use crate::symbols::{Symbol, Symbols};
+use crate::trace::{Marks, Trace};
 
 /// A selector over nodes. One without terms matches no node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -51,6 +52,15 @@ impl NodeRequirement {
         }
     }
 
+    /// The values or names that it names.
+    fn values(&self) -> &[Symbol] {
+        match self {
+            Self::Label(requirement) => requirement.values(),
+            Self::NameIn(names) | Self::NameNotIn(names) => names,
+            Self::Gt(..) | Self::Lt(..) | Self::Never => &[],
+        }
+    }
+
     fn matches(&self, symbols: &Symbols, name: Symbol, labels: &Labels) -> bool {
         let integer = |key: Symbol| {
             labels
@@ -67,6 +77,20 @@ impl NodeRequirement {
         }
     }
 }
+
+impl Trace for NodeRequirement {
+    fn trace(&self, marks: &mut Marks) {
+        match self {
+            Self::Label(requirement) => requirement.trace(marks),
+            Self::Gt(key, _) | Self::Lt(key, _) => key.trace(marks),
+            Self::NameIn(names) | Self::NameNotIn(names) => names.trace(marks),
+            Self::Never => {}
+        }
+    }
+}
+
+crate::trace!(NodeSelectorTerm { requirements });
+crate::trace!(NodeSelector { terms });
 
 impl NodeSelectorTerm {
     /// Compiles a term.
@@ -169,6 +193,13 @@ impl NodeSelector {
     #[must_use]
     pub fn terms(&self) -> &[NodeSelectorTerm] {
         &self.terms
+    }
+
+    /// How much it says: the number of its requirements and of the values that they name.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        let requirements = self.terms.iter().flat_map(|term| &term.requirements);
+        requirements.map(|requirement| 1 + requirement.values().len()).sum()
     }
 
     /// Whether a node is selected.

@@ -50,6 +50,9 @@ struct SelectorEntry {
     holders: u32,
 }
 
+crate::trace!(NodeEntry { name, labels; selectors });
+crate::trace!(SelectorEntry { selector; nodes, holders });
+
 /// What a term can be found by: a label pair, a name, or neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Anchor {
@@ -85,6 +88,11 @@ pub struct Nodes {
     /// Nodes that came, went or changed their labels.
     changes: Journal<NodeId>,
 }
+
+// The indexes name what nodes and selectors name.
+crate::trace!(Nodes {
+    entries, selectors; free, by_name, by_label, free_selectors, selector_ids, anchored, unanchored, changes
+});
 
 impl Default for Nodes {
     fn default() -> Self {
@@ -288,6 +296,12 @@ impl Nodes {
         };
         self.selector_ids.insert(selector.clone(), SelectorId(id));
         SelectorId(id)
+    }
+
+    /// How much a held selector says; see [`NodeSelector::size`].
+    #[must_use]
+    pub fn selector_size(&self, id: SelectorId) -> usize {
+        self.selectors[id.0 as usize].selector.size()
     }
 
     /// Holds a selector that somebody holds already once more.

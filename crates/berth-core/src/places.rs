@@ -22,7 +22,14 @@ pub(crate) struct FullNodes {
     changes: Journal<NodeId>,
 }
 
+crate::trace!(FullNodes { by_driver, room; changes });
+
 impl FullNodes {
+    /// Forgets drivers that are full nowhere.
+    pub(crate) fn tidy(&mut self) {
+        self.by_driver.retain(|_, nodes| !nodes.is_empty());
+    }
+
     pub(crate) fn contains(&self, driver: Symbol, node: NodeId) -> bool {
         let nodes = self.by_driver.get(&driver);
         nodes.is_some_and(|nodes| nodes.contains(node.0))

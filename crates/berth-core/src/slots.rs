@@ -1,6 +1,8 @@
 //! A table whose entries have small dense ids. A place is used again after its entry is gone; an id is not, so that
 //! whoever still holds one finds nothing instead of somebody else's entry.
 
+use crate::trace::{Marks, Trace};
+
 /// The place of an entry, and how many had it before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SlotId {
@@ -31,6 +33,12 @@ impl<T> Default for Slots<T> {
             generations: Vec::new(),
             free: Vec::new(),
         }
+    }
+}
+
+impl<T: Trace> Trace for Slots<T> {
+    fn trace(&self, marks: &mut Marks) {
+        self.entries.trace(marks);
     }
 }
 

@@ -1,10 +1,11 @@
 //! Interned texts: a label key, a namespace or a class is compared as a number.
 //!
-//! A symbol that was interned is never freed. Only texts that recur are interned (label keys, values that selectors ask
-//! for, namespaces, classes, drivers, node names); the names of pods, claims and volumes, which come and go by the
-//! million, are not. Values of labels are in between: most recur, but some are new with every job. They are held while a pod
-//! has them, and let go with the last one, unless somebody interned the same text.
+//! What users name comes and goes, so a text stays only while somebody uses it. Nobody counts users: that would cost every
+//! decision something. Instead whoever owns the table [marks](crate::trace) what is in use now and then, and [`Symbols::sweep`]
+//! frees the rest. The number of a freed text stands for another one later, so a symbol is good until the next sweep
+//! that does not find it.
 
+use crate::trace::Marks;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -21,6 +22,11 @@ impl Symbol {
     pub fn is_empty(self) -> bool {
         self == Self::EMPTY
     }
+
+    /// The number, as an index into columns.
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
 }
 
 /// The table of interned texts.
@@ -35,99 +41,78 @@ impl Symbol {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Symbols {
+    /// By number; the empty text for numbers that stand for nothing.
     texts: Vec<Arc<str>>,
     ids: FxHashMap<Arc<str>, Symbol>,
-    /// By symbol: how many hold it, or [`FOR_GOOD`].
-    holders: Vec<u32>,
-    /// Symbols that nobody holds any more.
+    /// Numbers that stand for nothing.
     free: Vec<u32>,
+    /// How many texts came since the last sweep.
+    fresh: usize,
 }
-
-/// A symbol that stays, whoever holds it.
-const FOR_GOOD: u32 = u32::MAX;
 
 impl Default for Symbols {
     fn default() -> Self {
-        let mut symbols = Self {
-            texts: Vec::new(),
-            ids: FxHashMap::default(),
-            holders: Vec::new(),
+        let empty: Arc<str> = "".into();
+        Self {
+            texts: vec![Arc::clone(&empty)],
+            ids: FxHashMap::from_iter([(empty, Symbol::EMPTY)]),
             free: Vec::new(),
-        };
-        symbols.intern("");
-        symbols
+            fresh: 0,
+        }
     }
 }
 
 impl Symbols {
-    /// The symbol of a text, new or known. It stays for good.
+    /// The symbol of a text, new or known. It is good until a [sweep](Self::sweep) does not find it in use.
     ///
-    /// The table holds at most 2^32 texts, which at some 60 bytes each is far beyond the memory of
-    /// a process that only ever interns what recurs; past that, texts are taken for empty.
+    /// The table holds at most 2^32 texts, which at some 60 bytes each is beyond the memory of a process; past that, texts
+    /// are taken for empty.
     pub fn intern(&mut self, text: &str) -> Symbol {
-        if let Some(symbol) = self.ids.get(text).copied() {
-            self.keep(symbol);
-            return symbol;
+        if let Some(symbol) = self.ids.get(text) {
+            return *symbol;
         }
-        self.insert(text, FOR_GOOD)
-    }
-
-    /// The symbol of a text that may go again: once for each [`Self::release`].
-    pub fn hold(&mut self, text: &str) -> Symbol {
-        if let Some(symbol) = self.ids.get(text).copied() {
-            self.hold_again(symbol);
-            return symbol;
-        }
-        self.insert(text, 1)
-    }
-
-    /// Holds a symbol once more that somebody holds.
-    pub fn hold_again(&mut self, symbol: Symbol) {
-        if let Some(holders) = self.holders.get_mut(symbol.0 as usize) {
-            // One below the top stays there, and with it the text.
-            *holders = holders.saturating_add(1);
-        }
-    }
-
-    /// Keeps a symbol for good that somebody holds.
-    pub fn keep(&mut self, symbol: Symbol) {
-        if let Some(holders) = self.holders.get_mut(symbol.0 as usize) {
-            *holders = FOR_GOOD;
-        }
-    }
-
-    /// Lets go of a symbol that was held. With its last holder it will stand for another text.
-    pub fn release(&mut self, symbol: Symbol) {
-        let Some(holders) = self.holders.get_mut(symbol.0 as usize) else {
-            return;
-        };
-        if *holders == FOR_GOOD || *holders == 0 {
-            return;
-        }
-        *holders -= 1;
-        if *holders == 0 {
-            let text = std::mem::take(&mut self.texts[symbol.0 as usize]);
-            self.ids.remove(&text);
-            self.free.push(symbol.0);
-        }
-    }
-
-    fn insert(&mut self, text: &str, holders: u32) -> Symbol {
         let text: Arc<str> = text.into();
         let id = if let Some(id) = self.free.pop() {
             self.texts[id as usize] = Arc::clone(&text);
-            self.holders[id as usize] = holders;
             id
         } else {
             let Ok(id) = u32::try_from(self.texts.len()) else {
                 return Symbol::EMPTY;
             };
             self.texts.push(Arc::clone(&text));
-            self.holders.push(holders);
             id
         };
+        self.fresh += 1;
         self.ids.insert(text, Symbol(id));
         Symbol(id)
+    }
+
+    /// Frees every text that was not marked. Their numbers will stand for other texts.
+    pub fn sweep(&mut self, marks: &Marks) {
+        self.fresh = 0;
+        let empty = Arc::clone(&self.texts[0]);
+        for (id, text) in self.texts.iter_mut().enumerate().skip(1) {
+            if !text.is_empty() && !marks.contains(Symbol(id as u32)) {
+                self.ids.remove(text);
+                *text = Arc::clone(&empty);
+            }
+        }
+        let used = self.texts.iter().rposition(|text| !text.is_empty());
+        self.texts.truncate(used.map_or(1, |last| last + 1));
+        self.free.clear();
+        // Low numbers are taken first, so that the table can be cut at its end.
+        let unused = self.texts.iter().enumerate().skip(1).rev();
+        let unused = unused.filter(|(_, text)| text.is_empty());
+        self.free.extend(unused.map(|(id, _)| id as u32));
+        self.texts.shrink_to(2 * self.texts.len());
+        self.ids.shrink_to(2 * self.ids.len());
+        self.free.shrink_to(2 * self.free.len());
+    }
+
+    /// How many texts came since the last [sweep](Self::sweep).
+    #[must_use]
+    pub fn fresh(&self) -> usize {
+        self.fresh
     }
 
     /// How many texts there are.
@@ -151,39 +136,47 @@ impl Symbols {
     /// The text of a symbol.
     #[must_use]
     pub fn text(&self, symbol: Symbol) -> &str {
-        self.texts.get(symbol.0 as usize).map_or("", |text| text)
+        self.texts.get(symbol.index()).map_or("", |text| text)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trace::Trace;
 
-    #[test]
-    fn a_text_goes_with_its_last_holder() {
-        let mut symbols = Symbols::default();
-        let job = symbols.hold("job-1");
-        assert_eq!(symbols.hold("job-1"), job);
-        symbols.release(job);
-        assert_eq!(symbols.get("job-1"), Some(job));
-        symbols.release(job);
-        assert_eq!(symbols.get("job-1"), None);
-        assert_eq!(symbols.hold("job-2"), job, "its place is used again");
-        assert_eq!(symbols.text(job), "job-2");
-        assert_eq!(symbols.len(), 2);
+    fn sweep(symbols: &mut Symbols, used: &[Symbol]) {
+        let mut marks = Marks::default();
+        used.trace(&mut marks);
+        symbols.sweep(&marks);
     }
 
     #[test]
-    fn a_text_that_was_interned_stays() {
+    fn a_text_stays_while_a_sweep_finds_it() {
         let mut symbols = Symbols::default();
-        let web = symbols.hold("web");
-        assert_eq!(symbols.intern("web"), web);
-        symbols.release(web);
-        symbols.release(web);
-        assert_eq!(symbols.get("web"), Some(web));
-        let db = symbols.intern("db");
-        assert_eq!(symbols.hold("db"), db);
-        symbols.release(db);
-        assert_eq!(symbols.get("db"), Some(db));
+        let [web, job, db] = ["web", "job-1", "db"].map(|text| symbols.intern(text));
+        sweep(&mut symbols, &[web, db]);
+        assert_eq!(
+            ["web", "job-1", "db"].map(|text| symbols.get(text)),
+            [Some(web), None, Some(db)]
+        );
+        assert_eq!((symbols.len(), symbols.fresh()), (3, 0));
+        assert_eq!(symbols.intern("job-2"), job, "its number is used again");
+        assert_eq!((symbols.text(job), symbols.text(db)), ("job-2", "db"));
+        assert_eq!(symbols.fresh(), 1);
+    }
+
+    #[test]
+    fn the_table_ends_with_its_last_text() {
+        let mut symbols = Symbols::default();
+        let first = symbols.intern("first");
+        for number in 0..10_000 {
+            symbols.intern(&number.to_string());
+        }
+        sweep(&mut symbols, &[first]);
+        assert_eq!((symbols.len(), symbols.texts.len(), symbols.free.len()), (2, 2, 0));
+        assert!(symbols.texts.capacity() < 100 && symbols.ids.capacity() < 100);
+        assert_eq!(symbols.get(""), Some(Symbol::EMPTY));
+        assert_eq!(symbols.intern("next").index(), 2);
     }
 }

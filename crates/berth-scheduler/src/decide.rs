@@ -67,6 +67,9 @@ pub struct Scratch {
     equivalence: Equivalence,
 }
 
+// The states are those of the last pod: they are cleared before symbols are traced.
+berth_core::trace!(Scratch { equivalence; states, mask, nodes, scores, totals, sampler, chance });
+
 impl Scratch {
     /// Empty buffers. The same seed and the same pods give the same decisions.
     #[must_use]
@@ -93,6 +96,12 @@ impl Scratch {
     /// and take longer.
     pub fn forget_verdicts(&mut self, cluster: &mut Cluster) {
         self.equivalence.forget_all(cluster);
+    }
+
+    /// Drops the verdicts of classes that no pod was of since the last time, and what was found out about the last pod.
+    pub(crate) fn tidy(&mut self, cluster: &mut Cluster) {
+        self.states.clear();
+        self.equivalence.tidy(cluster);
     }
 
     /// The next number of the sequence that the seed starts (SplitMix64).

@@ -16,6 +16,8 @@ pub struct AlikeClaims {
     classes: SmallVec<[(Symbol, u64, u64); 1]>,
 }
 
+crate::trace!(AlikeClaims { classes });
+
 /// Up to where somebody has read the changes that concern a pod's open claims.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadUpTo {

@@ -33,6 +33,8 @@ pub struct Assumption {
     written: FxHashMap<WriteTarget, u64>,
 }
 
+crate::trace!(Assumption { node_name; number, node, decision, reservations, selections, written });
+
 /// A volume that is to be reserved.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reservation {

@@ -28,6 +28,8 @@ pub struct PodVolumes {
     pub inline: Box<[(Symbol, i64)]>,
 }
 
+crate::trace!(PodVolumes { namespace, inline; name, uid, claims });
+
 /// A claim that a pod uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodClaim {

@@ -22,6 +22,7 @@ mod promised;
 mod provision;
 mod rank;
 mod survey;
+mod tidy;
 
 pub use alike::{AlikeClaims, ReadUpTo};
 pub use assume::{AssumeError, Assumption};

@@ -29,6 +29,8 @@ pub struct CsiNode {
     pub drivers: Box<[Symbol]>,
 }
 
+crate::trace!(CsiNode { limits, drivers; migrated });
+
 /// A volume attached to a node, or about to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attachment {
@@ -37,6 +39,8 @@ pub struct Attachment {
     /// The volume's name.
     pub volume: Box<str>,
 }
+
+crate::trace!(Attachment { attacher; volume });
 
 /// A driver, as far as its capacity is concerned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,6 +55,8 @@ pub(super) struct Driver {
     pub(super) entries: BTreeSet<Symbol>,
     pools: Vec<(PoolKey, Arc<str>, SelectorId)>,
 }
+
+crate::trace!(Driver { entries, pools; publishes_objects, publishes_status, must_be_installed });
 
 /// The pool that a capacity object became; none if no node can reach it.
 pub(super) type CapacityObject = Option<(PoolKey, SelectorId)>;

@@ -32,6 +32,20 @@ pub(super) struct Promises {
     next_end: Option<i64>,
 }
 
+crate::trace!(Promises {
+    held, most_asked, raised;
+    accounts, by_volume, changed, homeless, may_have_home, next_end
+});
+
+impl Promises {
+    /// Forgets how much was asked for of classes that are gone. Nothing is kept about claims of those.
+    pub(super) fn tidy(&mut self, is_known: impl Fn(Symbol) -> bool) {
+        self.most_asked.retain(|key, _| match key {
+            PoolKey::Class(class) | PoolKey::DriverClass { class, .. } => is_known(*class),
+        });
+    }
+}
+
 /// How far the volume of a claim is.
 enum Stage {
     /// No volume is to be made.

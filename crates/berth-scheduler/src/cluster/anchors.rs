@@ -13,6 +13,9 @@ pub(super) struct Anchors {
     unanchored: Vec<u32>,
 }
 
+// Whoever files selectors keeps them.
+berth_core::trace!(Anchors { ; by_label, unanchored });
+
 /// The label that a selector demands: a key with its values.
 pub(super) fn anchor(selector: &LabelSelector) -> Option<(Symbol, &[Symbol])> {
     selector

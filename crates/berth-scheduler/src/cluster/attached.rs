@@ -13,6 +13,7 @@ use berth_core::migration::InTreePlugin;
 use berth_core::model::{Claim, Disk, Volume};
 use berth_core::nodes::NodeId;
 use berth_core::symbols::Symbol;
+use berth_core::trace::{Marks, Trace};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -25,6 +26,8 @@ pub struct VolumeKey {
     pub handle: Handle,
 }
 
+berth_core::trace!(VolumeKey { driver, handle });
+
 /// What tells volumes of a driver apart.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Handle {
@@ -32,6 +35,15 @@ pub enum Handle {
     Disk(Box<str>),
     /// The claim, by namespace and name, that a volume is yet to be made for.
     Claim(Symbol, Box<str>),
+}
+
+impl Trace for Handle {
+    fn trace(&self, marks: &mut Marks) {
+        match self {
+            Self::Disk(_) => {}
+            Self::Claim(namespace, _) => namespace.trace(marks),
+        }
+    }
 }
 
 /// What a volume of a pod counts as.
@@ -155,6 +167,8 @@ pub struct DriverColumn {
     pub attached: Vec<i64>,
 }
 
+berth_core::trace!(DriverColumn { ; limit, attached });
+
 /// What is known of one node.
 #[derive(Clone, Debug, Default)]
 struct NodeAttached {
@@ -163,6 +177,8 @@ struct NodeAttached {
     /// Drivers whose columns say something about the node.
     drivers: SmallVec<[Symbol; 2]>,
 }
+
+berth_core::trace!(NodeAttached { in_use, drivers });
 
 /// The attached volumes of all nodes.
 #[derive(Clone, Debug, Default)]
@@ -185,7 +201,26 @@ pub struct Attached {
     volume_claims: FxHashMap<Box<str>, FxHashSet<(Symbol, Box<str>)>>,
 }
 
+berth_core::trace!(Attached {
+    nodes, columns, holders, attachments, claim_nodes, volume_claims;
+    broken, changed, all_changed, volume_attachments
+});
+
 impl Attached {
+    /// Forgets drivers that no node limits any more, and claims that no pod uses.
+    pub(super) fn tidy(&mut self) {
+        let limited: FxHashSet<Symbol> = self
+            .nodes
+            .iter()
+            .flat_map(|node| node.drivers.iter().copied())
+            .collect();
+        self.columns.retain(|driver, _| limited.contains(driver));
+        self.volume_claims.retain(|_, claims| {
+            claims.retain(|key| self.claim_nodes.contains_key(key));
+            !claims.is_empty()
+        });
+    }
+
     pub(super) fn node_changed(&mut self, node: NodeId) {
         self.changed.insert(node);
     }

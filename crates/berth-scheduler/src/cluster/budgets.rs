@@ -15,11 +15,15 @@ struct Budget {
     disrupted: FxHashSet<Box<str>>,
 }
 
+berth_core::trace!(Budget { selector; allowed, disrupted });
+
 /// The budgets of all namespaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Budgets {
     by_namespace: FxHashMap<Symbol, BTreeMap<Box<str>, Budget>>,
 }
+
+berth_core::trace!(Budgets { by_namespace });
 
 impl Budgets {
     pub(super) fn upsert(&mut self, symbols: &mut Symbols, budget: &api::PodDisruptionBudget) {

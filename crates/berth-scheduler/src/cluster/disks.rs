@@ -20,6 +20,8 @@ pub struct Disks {
     claims: FxHashMap<(Symbol, Box<str>), u32>,
 }
 
+berth_core::trace!(Disks { claims; disks });
+
 impl Disks {
     pub(super) fn add(&mut self, pod: &Footprint, node: NodeId) {
         for disk in &pod.disks {

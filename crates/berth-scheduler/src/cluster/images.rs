@@ -35,6 +35,8 @@ pub struct Images {
     of_node: Vec<Box<[(Symbol, i64)]>>,
 }
 
+berth_core::trace!(Images { of_node; holders });
+
 impl Images {
     pub(super) fn grow(&mut self, length: usize) {
         self.of_node.resize(length.max(self.of_node.len()), Box::default());

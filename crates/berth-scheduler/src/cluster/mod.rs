@@ -13,6 +13,7 @@ mod ports;
 mod resources;
 mod running_terms;
 mod taints;
+mod tidy;
 mod topology;
 mod workloads;
 
@@ -84,6 +85,8 @@ pub struct AssumedPod {
     name: Box<str>,
     number: u64,
 }
+
+berth_core::trace!(AssumedPod { namespace; name, number });
 
 /// A pod that is off its node for a what-if. [`Cluster::put_back`] undoes it.
 #[derive(Debug, PartialEq, Eq)]
@@ -264,9 +267,7 @@ impl Cluster {
 
     fn remove_pod(&mut self, pod: PodId) {
         self.displace(pod);
-        if let Some(removed) = self.pods.remove(pod) {
-            removed.footprint.labels.release(self.binder.symbols_mut());
-        }
+        self.pods.remove(pod);
     }
 
     /// Counts a pod on a node.
@@ -308,9 +309,8 @@ impl Cluster {
         Pod::new(&mut self.binder, pod)
     }
 
-    /// Lets go of what a compiled pod holds in the cluster.
+    /// Lets go of the node selectors that a compiled pod holds.
     pub fn release(&mut self, pod: &Pod) {
-        pod.footprint.labels.release(self.binder.symbols_mut());
         for selector in pod.selectors() {
             self.binder.release_selector(selector);
         }
@@ -329,8 +329,6 @@ impl Cluster {
             name: footprint.name.clone(),
             number: self.assumptions,
         };
-        // The pod to be placed holds its labels, and so does the running one.
-        footprint.labels.hold_again(self.binder.symbols_mut());
         self.add_pod(footprint, node_name, Some(self.assumptions));
         assumed
     }

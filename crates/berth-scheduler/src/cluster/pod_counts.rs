@@ -10,12 +10,17 @@ use crate::pod::Footprint;
 use berth_core::label::LabelSelector;
 use berth_core::nodes::NodeId;
 use berth_core::symbols::Symbol;
+use berth_core::trace::{Marks, Trace};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 /// How many questions are kept. Each costs a map of at most as many entries as nodes, and each workload with
 /// affinity or spread constraints asks one to three of them.
 const MAX_QUERIES: usize = 4096;
+
+/// How many values the selectors of all kept questions may name. Each takes some 50 bytes, and workloads name a handful: this is
+/// no limit to them, but a pod can name a hundred thousand.
+const MAX_VALUES: usize = 1 << 20;
 
 /// The namespaces of the pods in question.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -24,6 +29,15 @@ pub enum Scope {
     All,
     /// Namespaces by name, in order and without repeats.
     Names(SmallVec<[Symbol; 1]>),
+}
+
+impl Trace for Scope {
+    fn trace(&self, marks: &mut Marks) {
+        match self {
+            Self::All => {}
+            Self::Names(names) => names.trace(marks),
+        }
+    }
 }
 
 /// Pods of some namespaces with some labels.
@@ -35,7 +49,22 @@ pub struct PodClause {
     pub selector: LabelSelector,
 }
 
+berth_core::trace!(PodClause { scope, selector });
+
 impl PodClause {
+    /// How many values and namespaces it names.
+    fn values(&self) -> usize {
+        let names = match &self.scope {
+            Scope::All => 0,
+            Scope::Names(names) => names.len(),
+        };
+        let requirements = self.selector.requirements().iter();
+        names
+            + requirements
+                .map(|requirement| 1 + requirement.values().len())
+                .sum::<usize>()
+    }
+
     /// Whether a pod is meant.
     #[must_use]
     pub fn matches(&self, pod: &Footprint) -> bool {
@@ -56,7 +85,13 @@ pub struct PodQuery {
     pub without_terminating: bool,
 }
 
+berth_core::trace!(PodQuery { clauses; without_terminating });
+
 impl PodQuery {
+    fn values(&self) -> usize {
+        self.clauses.iter().map(PodClause::values).sum()
+    }
+
     fn matches(&self, pod: &Footprint) -> bool {
         !(self.without_terminating && pod.terminating) && self.clauses.iter().all(|clause| clause.matches(pod))
     }
@@ -86,6 +121,8 @@ struct Answer {
     last_asked: u64,
 }
 
+berth_core::trace!(Answer { query; by_node, last_asked });
+
 /// The questions asked lately, with their answers.
 #[derive(Clone, Debug, Default)]
 pub struct PodCounts {
@@ -93,7 +130,13 @@ pub struct PodCounts {
     answers: Vec<Option<Answer>>,
     anchors: Anchors,
     asked: u64,
+    /// How many values the questions name.
+    values: usize,
+    /// How often had been asked when answers were last tidied.
+    tidied: u64,
 }
+
+berth_core::trace!(PodCounts { answers; ids, anchors, asked, values, tidied });
 
 impl PodCounts {
     /// The number of a question whose answer is kept from now on; see [`PodCounts::answer`].
@@ -105,9 +148,11 @@ impl PodCounts {
             }
             return QueryId(id);
         }
-        if self.ids.len() >= MAX_QUERIES {
+        let values = query.values();
+        if self.ids.len() >= MAX_QUERIES || self.values + values > MAX_VALUES {
             self.drop_older_half();
         }
+        self.values += values;
         let mut by_node = NodeCounts::default();
         pods.for_each_candidate(query, |pod, node| {
             if query.matches(pod) {
@@ -141,12 +186,25 @@ impl PodCounts {
         let mut ages: Vec<_> = self.answers.iter().flatten().map(|answer| answer.last_asked).collect();
         ages.sort_unstable();
         let median = ages.get(ages.len() / 2).copied().unwrap_or(0);
+        self.drop_asked_before(median);
+    }
+
+    fn drop_asked_before(&mut self, number: u64) {
         for (id, slot) in self.answers.iter_mut().enumerate() {
-            if let Some(answer) = slot.take_if(|answer| answer.last_asked < median) {
+            if let Some(answer) = slot.take_if(|answer| answer.last_asked < number) {
                 self.ids.remove(&answer.query);
                 self.anchors.remove(id as u32, answer.query.anchoring());
+                self.values -= answer.query.values();
             }
         }
+    }
+
+    /// Drops the answers that nobody asked for since the last time.
+    pub(super) fn tidy(&mut self) {
+        self.drop_asked_before(self.tidied + 1);
+        self.tidied = self.asked;
+        let used = self.answers.iter().rposition(Option::is_some);
+        self.answers.truncate(used.map_or(0, |last| last + 1));
     }
 
     /// Counts a pod on a node in every answer that it belongs to.

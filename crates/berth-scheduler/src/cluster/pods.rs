@@ -27,6 +27,8 @@ pub struct RunningPod {
     pub assumed: Option<u64>,
 }
 
+berth_core::trace!(RunningPod { footprint, node_name; node, assumed });
+
 /// All pods that have a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pods {
@@ -39,6 +41,9 @@ pub struct Pods {
     /// How many pods have a priority.
     priorities: BTreeMap<i32, u32>,
 }
+
+// The indexes name what pods name.
+berth_core::trace!(Pods { entries; free, by_name, by_node_name, by_label, by_namespace, priorities });
 
 impl Pods {
     pub(super) fn insert(&mut self, pod: RunningPod) -> PodId {

@@ -16,6 +16,8 @@ pub struct Ports {
     in_use: FxHashMap<(Symbol, i32), FxHashMap<NodeId, Holders>>,
 }
 
+berth_core::trace!(Ports { in_use });
+
 impl Ports {
     pub(super) fn add(&mut self, node: NodeId, ports: &[HostPort]) {
         for port in ports {

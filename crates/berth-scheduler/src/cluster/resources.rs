@@ -17,7 +17,17 @@ pub struct Column {
     pub requested: Vec<i64>,
 }
 
+berth_core::trace!(Column { ; allocatable, requested });
+
 impl Column {
+    /// Whether no node offers it, and no pod asks for it.
+    fn is_zero(&self) -> bool {
+        self.allocatable
+            .iter()
+            .chain(&self.requested)
+            .all(|amount| *amount == 0)
+    }
+
     fn grow(&mut self, length: usize) {
         self.allocatable.resize(length, 0);
         self.requested.resize(length, 0);
@@ -60,7 +70,19 @@ pub struct Resources {
     length: usize,
 }
 
+berth_core::trace!(Resources {
+    scalars;
+    cpu, memory, ephemeral, pods, scoring_cpu, scoring_memory, length
+});
+
 impl Resources {
+    /// Drops the columns of resources that no node offers and no pod asks for, and tells whether there were any.
+    pub(super) fn tidy(&mut self) -> bool {
+        let before = self.scalars.len();
+        self.scalars.retain(|_, column| !column.is_zero());
+        self.scalars.len() < before
+    }
+
     /// Makes room for nodes.
     pub(super) fn grow(&mut self, length: usize) {
         if length <= self.length {

@@ -52,6 +52,9 @@ pub struct RunningTerms {
     anchors: Anchors,
 }
 
+// A term is kept while a running pod has it, and that pod is kept too.
+berth_core::trace!(RunningTerms { ; ids, terms, free, anchors });
+
 impl RunningTerms {
     pub(super) fn add(&mut self, pod: &Footprint, node: NodeId) {
         for_each_term(pod, |kind, term, weight| {

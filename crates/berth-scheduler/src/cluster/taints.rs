@@ -15,6 +15,8 @@ pub struct TaintList {
     count: usize,
 }
 
+berth_core::trace!(TaintList { taints; nodes, count });
+
 /// The taints of all nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taints {
@@ -24,6 +26,8 @@ pub struct Taints {
     free: Vec<u32>,
     of_node: Vec<u32>,
 }
+
+berth_core::trace!(Taints { lists; ids, free, of_node });
 
 impl Default for Taints {
     fn default() -> Self {

@@ -15,7 +15,11 @@ pub struct TopologyColumn {
     domain_of: Vec<u32>,
     /// The domain of each value. Numbers of values that are gone stay unused until the column is made anew.
     domains: FxHashMap<Symbol, u32>,
+    /// Whether anybody asked for it since columns were last tidied.
+    asked: bool,
 }
+
+berth_core::trace!(TopologyColumn { domains; domain_of, asked });
 
 impl TopologyColumn {
     fn new(nodes: &Nodes, key: Symbol) -> Self {
@@ -64,12 +68,18 @@ pub struct Topology {
     columns: FxHashMap<Symbol, TopologyColumn>,
 }
 
+berth_core::trace!(Topology { columns });
+
 impl Topology {
     /// Makes sure that a key has a column.
     pub fn ensure(&mut self, nodes: &Nodes, key: Symbol) {
-        self.columns
-            .entry(key)
-            .or_insert_with(|| TopologyColumn::new(nodes, key));
+        let column = self.columns.entry(key);
+        column.or_insert_with(|| TopologyColumn::new(nodes, key)).asked = true;
+    }
+
+    /// Drops the columns that nobody asked for since the last time.
+    pub(super) fn tidy(&mut self) {
+        self.columns.retain(|_, column| std::mem::take(&mut column.asked));
     }
 
     /// The column of a key that was asked for before.

@@ -5,6 +5,7 @@ use crate::pod::Pod;
 use berth_core::api::{self, Kind, Object};
 use berth_core::label::{LabelRequirement, LabelSelector};
 use berth_core::symbols::{Symbol, Symbols};
+use berth_core::trace::{Marks, Trace};
 use rustc_hash::FxHashMap;
 
 /// What names a workload.
@@ -16,6 +17,8 @@ struct Service {
     selector: LabelSelector,
 }
 
+berth_core::trace!(Service { namespace, selector });
+
 /// The services and workloads of all namespaces.
 #[derive(Clone, Debug, Default)]
 pub struct Workloads {
@@ -25,6 +28,24 @@ pub struct Workloads {
     anchors: Anchors,
     /// Selectors of the workloads that own pods.
     owners: FxHashMap<Key, LabelSelector>,
+}
+
+impl Trace for Workloads {
+    fn trace(&self, marks: &mut Marks) {
+        let Self {
+            services,
+            owners,
+            service_ids,
+            free: _,
+            anchors: _,
+        } = self;
+        services.trace(marks);
+        service_ids.trace(marks);
+        for ((_, namespace, _), selector) in owners {
+            namespace.trace(marks);
+            selector.trace(marks);
+        }
+    }
 }
 
 impl Workloads {

@@ -30,9 +30,10 @@ use crate::stopwatch::Stopwatch;
 use berth_core::binder::AlikeClaims;
 use berth_core::nodes::NodeId;
 use berth_core::symbols::Symbol;
+use berth_core::trace::{Marks, Trace};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use traits::{KeptTraits, Traits, held_images};
+use traits::{Traits, held_images};
 use verdicts::Asked;
 
 /// How much the verdicts may hold together. A class takes 8 bytes a node: this is room for 80 classes on 100,000 nodes.
@@ -94,7 +95,7 @@ pub struct SharingCounts {
     pub built: u64,
     /// Verdicts on single nodes that were mended.
     pub mended: u64,
-    /// Classes that were dropped to make room.
+    /// Classes that were dropped: to make room, or because no pod was of them for long.
     pub dropped: u64,
 }
 
@@ -105,7 +106,17 @@ pub(crate) struct Equivalence {
     classes: Vec<Verdicts>,
     by_hash: FxHashMap<u64, SmallVec<[u32; 1]>>,
     uses: u64,
+    /// How often verdicts had been used when they were last tidied.
+    tidied: u64,
+    /// What the traits of all classes take up.
+    traits_bytes: usize,
     counts: SharingCounts,
+}
+
+impl Trace for Equivalence {
+    fn trace(&self, marks: &mut Marks) {
+        self.classes.iter().for_each(|class| class.traits.trace(marks));
+    }
 }
 
 impl Equivalence {
@@ -133,9 +144,20 @@ impl Equivalence {
         place
     }
 
-    /// Takes out the class that was not used for the longest time.
-    fn drop_oldest(&mut self) -> Option<KeptTraits> {
-        let (oldest, _) = self.classes.iter().enumerate().min_by_key(|(_, class)| class.used)?;
+    /// Drops the classes that no pod was of since the last time.
+    pub(crate) fn tidy(&mut self, cluster: &mut Cluster) {
+        while self.classes.iter().any(|class| class.used <= self.tidied) {
+            self.drop_oldest(cluster);
+        }
+        self.tidied = self.uses;
+    }
+
+    /// Drops the class that was not used for the longest time.
+    fn drop_oldest(&mut self, cluster: &mut Cluster) {
+        let oldest = self.classes.iter().enumerate().min_by_key(|(_, class)| class.used);
+        let Some((oldest, _)) = oldest else {
+            return;
+        };
         let dropped = self.classes.swap_remove(oldest);
         let moved = self.classes.len() as u32;
         if let Some(places) = self.by_hash.get_mut(&dropped.hash) {
@@ -151,7 +173,10 @@ impl Equivalence {
             *place = oldest as u32;
         }
         self.counts.dropped += 1;
-        Some(dropped.traits)
+        self.traits_bytes -= dropped.traits_bytes;
+        for selector in dropped.traits.selectors() {
+            cluster.binder_mut().release_selector(selector);
+        }
     }
 
     /// Takes out the verdicts of a pod's class, up to date, with the place to [put them back](Self::put_back) to.
@@ -213,16 +238,17 @@ impl Equivalence {
             verdicts.used = self.uses;
             return (place, verdicts);
         }
-        let room = (MAX_BYTES / Verdicts::bytes(length)).clamp(1, MAX_CLASSES);
-        while self.classes.len() >= room {
-            let Some(dropped) = self.drop_oldest() else {
-                break;
-            };
-            for selector in dropped.selectors() {
-                cluster.binder_mut().release_selector(selector);
-            }
+        let kept = traits.keep();
+        let traits_bytes = kept.bytes(cluster.nodes());
+        let is_full = |own: &Self| {
+            let verdicts = (own.classes.len() + 1) * Verdicts::bytes(length);
+            own.classes.len() >= MAX_CLASSES || verdicts + own.traits_bytes + traits_bytes > MAX_BYTES
+        };
+        while !self.classes.is_empty() && is_full(self) {
+            self.drop_oldest(cluster);
         }
-        let new = Verdicts::new(traits.keep(), hash, self.uses);
+        let new = Verdicts::new(kept, traits_bytes, hash, self.uses);
+        self.traits_bytes += traits_bytes;
         for selector in new.traits.selectors() {
             cluster.binder_mut().hold_selector(selector);
         }

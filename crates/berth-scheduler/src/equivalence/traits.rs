@@ -6,7 +6,7 @@
 use crate::cluster::Cluster;
 use crate::pod::{HostPort, Pod, Requests, ScoringRequests, Toleration};
 use berth_core::binder::AlikeClaims;
-use berth_core::nodes::SelectorId;
+use berth_core::nodes::{Nodes, SelectorId};
 use berth_core::symbols::Symbol;
 use rustc_hash::FxHasher;
 use smallvec::SmallVec;
@@ -48,6 +48,16 @@ pub(super) struct KeptTraits {
     container_count: i64,
     claims: Option<AlikeClaims>,
 }
+
+// Whoever keeps the traits holds the selectors.
+berth_core::trace!(KeptTraits {
+    requests, node_name, only_nodes, tolerations, ports, images, claims;
+    profile, scoring, node_selector, node_affinity, container_count
+});
+
+/// What a value of a held selector takes in the table of nodes, and what any other part of the traits takes.
+const BYTES_PER_VALUE: usize = 320;
+const BYTES_PER_PART: usize = 16;
 
 impl<'a> Traits<'a> {
     pub(super) fn of(profile: usize, pod: &'a Pod, images: &'a [Symbol], claims: Option<&'a AlikeClaims>) -> Self {
@@ -111,6 +121,17 @@ impl KeptTraits {
 
     pub(super) fn keep_claims(&self) -> bool {
         self.claims.is_some()
+    }
+
+    /// Roughly what the traits take up, with the selectors that they hold. Pods can name a hundred thousand values.
+    pub(super) fn bytes(&self, nodes: &Nodes) -> usize {
+        let values: usize = self.selectors().map(|selector| nodes.selector_size(selector)).sum();
+        let parts = self.requests.scalars.len()
+            + self.only_nodes.as_ref().map_or(0, |names| names.len())
+            + self.tolerations.len()
+            + self.ports.len()
+            + self.images.len();
+        values * BYTES_PER_VALUE + parts * BYTES_PER_PART
     }
 
     /// The node selectors that the traits name. Whoever keeps them holds these, since their numbers are used again.

@@ -25,6 +25,8 @@ pub(crate) struct Verdicts {
     pub(super) traits: KeptTraits,
     pub(super) hash: u64,
     pub(super) used: u64,
+    /// What the traits take up.
+    pub(super) traits_bytes: usize,
     /// What they rest on beside single nodes; none until they are worked out.
     pub(super) stand: Option<Stand>,
     /// Up to where changes of nodes are read.
@@ -93,9 +95,10 @@ impl Asked<'_> {
 
 impl Verdicts {
     /// None yet.
-    pub(super) fn new(traits: KeptTraits, hash: u64, used: u64) -> Self {
+    pub(super) fn new(traits: KeptTraits, traits_bytes: usize, hash: u64, used: u64) -> Self {
         Self {
             traits,
+            traits_bytes,
             hash,
             used,
             ..Self::default()
@@ -122,7 +125,7 @@ impl Verdicts {
         self.totals[node.index()]
     }
 
-    /// Roughly what they take up.
+    /// Roughly what they take up beside their traits.
     pub(super) fn bytes(length: usize) -> usize {
         512 + length * size_of::<i64>() + length.div_ceil(BLOCK) * (size_of::<Block>() + size_of::<u64>())
     }

@@ -19,6 +19,13 @@ pub struct PodTerm {
     pub selector: LabelSelector,
 }
 
+berth_core::trace!(PodTerm {
+    topology_key,
+    namespaces,
+    namespace_selector,
+    selector
+});
+
 /// A term with its weight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WeightedPodTerm {
@@ -27,6 +34,8 @@ pub struct WeightedPodTerm {
     /// Term.
     pub term: Arc<PodTerm>,
 }
+
+berth_core::trace!(WeightedPodTerm { term; weight });
 
 /// All pod affinity terms of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,6 +49,13 @@ pub struct PodTerms {
     /// Had better not be near such pods.
     pub preferred_anti: Box<[WeightedPodTerm]>,
 }
+
+berth_core::trace!(PodTerms {
+    required,
+    required_anti,
+    preferred,
+    preferred_anti
+});
 
 impl PodTerm {
     fn new(symbols: &mut Symbols, own_namespace: Symbol, term: &api::PodAffinityTerm) -> Arc<Self> {

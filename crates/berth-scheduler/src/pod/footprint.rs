@@ -18,7 +18,7 @@ pub struct Footprint {
     pub name: Box<str>,
     /// Uid.
     pub uid: Box<str>,
-    /// Labels. Their values are held in the cluster for as long as it knows the pod: many are new with every job.
+    /// Labels.
     pub labels: Labels,
     /// Whether it is being deleted.
     pub terminating: bool,
@@ -42,6 +42,11 @@ pub struct Footprint {
     pub disks: Box<[SharedDisk]>,
 }
 
+berth_core::trace!(Footprint {
+    namespace, labels, requests, ports, terms;
+    name, uid, terminating, preempted, priority, started, scoring, volumes, disks
+});
+
 /// A port on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HostPort {
@@ -52,6 +57,8 @@ pub struct HostPort {
     /// The address, `0.0.0.0` if not given.
     pub ip: Symbol,
 }
+
+berth_core::trace!(HostPort { protocol, ip; port });
 
 /// The address that stands for all addresses of a node.
 pub const ANY_ADDRESS: &str = "0.0.0.0";
@@ -75,7 +82,7 @@ impl Footprint {
             namespace,
             name: pod.metadata.name.as_str().into(),
             uid: pod.metadata.uid.as_str().into(),
-            labels: Labels::held(symbols, &pod.metadata.labels),
+            labels: Labels::new(symbols, &pod.metadata.labels),
             terminating: pod.metadata.is_deleting(),
             preempted: pod.is_preempted(),
             priority: pod.spec.priority.unwrap_or(0),

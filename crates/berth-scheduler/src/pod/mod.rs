@@ -64,6 +64,12 @@ pub struct Pod {
     pub is_in_gang: bool,
 }
 
+// The cluster that compiled it holds its selectors.
+berth_core::trace!(Pod {
+    footprint, volumes, node_name, only_nodes, tolerations, hard_spread, soft_spread, images;
+    scoring, node_selector, node_affinity, preferred_nodes, container_count, controller, never_preempts, has_resource_claims, is_in_gang
+});
+
 impl Pod {
     /// Compiles a pod; see [`Cluster::compile`](crate::cluster::Cluster::compile).
     pub(crate) fn new(binder: &mut VolumeBinder, pod: &api::Pod) -> Self {

@@ -26,6 +26,8 @@ pub struct Requests {
     pub scalars: SmallVec<[(Symbol, i64); 1]>,
 }
 
+berth_core::trace!(Requests { scalars; cpu_milli, memory_bytes, ephemeral_bytes });
+
 impl Requests {
     /// Whether nothing at all is asked for.
     #[must_use]

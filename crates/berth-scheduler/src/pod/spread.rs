@@ -23,6 +23,11 @@ pub struct SpreadConstraint {
     pub honor_taints: bool,
 }
 
+berth_core::trace!(SpreadConstraint {
+    topology_key, selector;
+    max_skew, min_domains, matches_self, honor_affinity, honor_taints
+});
+
 impl SpreadConstraint {
     /// Compiles a constraint of a pod with these labels.
     #[must_use]
@@ -35,8 +40,6 @@ impl SpreadConstraint {
                 for key in &constraint.match_label_keys {
                     let key = symbols.intern(key);
                     if let Some(value) = labels.get(key) {
-                        // A selector may be kept longer than the pod.
-                        symbols.keep(value);
                         requirements.push(LabelRequirement::In(key, [value].into()));
                     }
                 }

@@ -42,6 +42,8 @@ pub struct Taint {
     pub effect: Effect,
 }
 
+berth_core::trace!(Taint { key, value; effect });
+
 impl Taint {
     /// Compiles a taint; none if its effect is unknown.
     pub fn new(symbols: &mut Symbols, taint: &api::Taint) -> Option<Self> {
@@ -72,6 +74,8 @@ pub struct Toleration {
     /// None for every effect.
     effect: Option<Effect>,
 }
+
+berth_core::trace!(Toleration { key, value; operator, effect });
 
 impl Toleration {
     /// Compiles a toleration; none if its effect is unknown.

@@ -53,6 +53,8 @@ pub(super) struct Binding {
     failed: Option<String>,
 }
 
+berth_core::trace!(Binding { assumption, assumed_pod; stage, deadline, failed });
+
 #[derive(Debug, PartialEq, Eq)]
 enum Stage {
     /// Writes that were not yet answered.

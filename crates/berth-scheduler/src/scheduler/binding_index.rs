@@ -57,6 +57,11 @@ impl BindingIndex {
         self.by_pod.len()
     }
 
+    /// All bindings.
+    pub(super) fn bindings(&self) -> impl Iterator<Item = &Binding> {
+        self.by_pod.values()
+    }
+
     /// All pods with a binding.
     pub(super) fn keys(&self) -> Vec<PodKey> {
         self.by_pod.keys().map(PodKey::clone).collect()

@@ -25,6 +25,7 @@ impl Scheduler {
 
     /// [`Self::step`] that says how long the plugins take.
     pub fn step_timed(&mut self, now: Duration, watch: &mut impl Stopwatch) -> bool {
+        self.sweep_if_due(now);
         let Some(key) = self.queue.pop(now) else {
             return false;
         };

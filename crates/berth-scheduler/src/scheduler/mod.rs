@@ -20,6 +20,7 @@ mod preempting;
 mod refusals;
 mod sending;
 mod settings;
+mod sweep;
 mod watch;
 
 pub use effects::{Effect, FailedStage, Outcome, PodRef, Write, WriteId, WriteOutcome};
@@ -43,6 +44,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use sweep::Sweeps;
 use watch::NodeDigest;
 
 /// The name under which pods that name no scheduler are scheduled.
@@ -185,6 +187,7 @@ pub struct Scheduler {
     write_count: u64,
     counts: Counts,
     last_tried: Option<PodKey>,
+    sweeps: Sweeps,
 }
 
 impl Scheduler {
@@ -215,6 +218,7 @@ impl Scheduler {
             write_count: 0,
             counts: Counts::default(),
             last_tried: None,
+            sweeps: Sweeps::default(),
         }
     }
 

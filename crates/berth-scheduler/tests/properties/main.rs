@@ -3,6 +3,7 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a broken generator fails the test")]
 
+mod forgetting;
 mod objects;
 mod sharing;
 

@@ -12,7 +12,7 @@ use proptest::sample::{Index, select};
 use serde_json::{Value, json};
 use std::num::NonZero;
 
-fn decoded(value: &Value) -> Object {
+pub(crate) fn decoded(value: &Value) -> Object {
     let object = Object::decode(value.clone()).unwrap_or_else(|error| panic!("{error}: {value}"));
     object.expect("the kind is known")
 }
@@ -105,7 +105,7 @@ fn replica() -> impl Strategy<Value = Object> {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+pub(crate) enum Step {
     Upsert(Object),
     /// One of the objects of another cluster.
     Change(Index),
@@ -113,7 +113,7 @@ enum Step {
     Decide(Object),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+pub(crate) fn step() -> impl Strategy<Value = Step> {
     let object = prop_oneof![4 => free_volume(), 3 => open_claim(), 1 => class(), 1 => capacity()];
     prop_oneof![
         3 => object.prop_map(Step::Upsert),

@@ -129,6 +129,7 @@ fn nothing_is_remembered_of_jobs_that_are_over() {
             world.api.delete(Kind::Pod, &format!("default/{name}"));
             world.settle();
         }
+        world.scheduler.sweep();
         world.scheduler.cluster().symbols().len()
     };
     let before = run(&mut world, 0..3);
