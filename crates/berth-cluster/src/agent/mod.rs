@@ -147,6 +147,15 @@ pub fn announce(node: &Value, mode: Mode, now: Timestamp) -> Step {
     step
 }
 
+/// Leaves a node that is told to be not ready, in a dump say, without an agent: otherwise it would be well as soon as somebody looks
+/// after it. Whoever wants it back removes the annotation.
+pub fn stop_if_lost(node: &mut Value) {
+    let is_lost = status::find(node, "Ready").is_some_and(|ready| ready["status"] != "True");
+    if field::kind(node) == "Node" && is_lost && field::annotation(node, names::AGENT_MODE).is_none() {
+        field::set(node, &["metadata", "annotations", names::AGENT_MODE], "stop".into());
+    }
+}
+
 fn keep_cordoned(node: &Value, mode: Mode, step: &mut Step) {
     if mode == Mode::Cordon && !field::flag(node, "/spec/unschedulable") {
         step.effects.push(set_unschedulable(node, Some(true)));

@@ -2,8 +2,8 @@
 //! where it goes.
 
 use super::Simulation;
-use crate::field;
 use crate::workloads::KINDS;
+use crate::{agent, field};
 use berth_core::effect::Refusal;
 use berth_kinds::kinds::persistent_volume;
 use serde_json::Value;
@@ -17,6 +17,7 @@ impl Simulation {
     pub fn load(&mut self, objects: Vec<Value>) -> Result<(), Refusal> {
         let mut objects = in_order(objects);
         for object in &mut objects {
+            agent::stop_if_lost(object);
             if field::kind(object) == persistent_volume::KIND.name {
                 persistent_volume::settle(object);
             }

@@ -2,8 +2,8 @@
 
 use super::components::{Chosen, Component};
 use berth_apiserver::{LeftOut, Server};
-use berth_cluster::field;
 use berth_cluster::sample::{self, Shape};
+use berth_cluster::{agent, field};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -48,7 +48,10 @@ pub(super) async fn load(
     if is_sample && chosen.has(Component::Nodes) && count_nodes(server) == 0 {
         objects = sample::objects(shape);
     }
-    objects.iter_mut().for_each(rename_binding_mode);
+    for object in &mut objects {
+        rename_binding_mode(object);
+        agent::stop_if_lost(object);
+    }
     let loaded = server.load(objects).await?;
     // A dump of a real cluster holds what nothing here needs.
     if let Some(LeftOut {
