@@ -310,7 +310,14 @@ fn why_not_running(simulation: &Simulation, said: &Said<'_>, pod: &Value, name: 
         let refused = field::items(pod, "/status/conditions")
             .iter()
             .find(|condition| condition["type"] == "PodScheduled" && condition["status"] == "False");
-        let message = refused.map(|condition| field::text(condition, "/message").to_owned());
+        let message = refused.map(|condition| {
+            let message = field::text(condition, "/message").to_owned();
+            // Binding failed, and what failed for a claim is told there alone.
+            match field::text(condition, "/reason") {
+                "SchedulerError" => message + &warnings_of_claims(simulation, said, pod),
+                _ => message,
+            }
+        });
         return message
             .or_else(|| simulation.scheduler.message(name).map(str::to_owned))
             .unwrap_or_else(|| waiting(simulation, pod));
@@ -320,9 +327,9 @@ fn why_not_running(simulation: &Simulation, said: &Said<'_>, pod: &Value, name: 
     }
     if is_silent(simulation.objects(), node) {
         return if field::is_deleting(pod) {
-            format!("is to go, but the agent of node {node} does not answer")
+            format!("terminating, but node {node} does not respond")
         } else {
-            format!("the agent of node {node} does not answer")
+            format!("node {node} does not respond")
         };
     }
     match field::text(pod, "/status/phase") {
@@ -330,6 +337,20 @@ fn why_not_running(simulation: &Simulation, said: &Said<'_>, pod: &Value, name: 
         "Failed" if should_run(pod) => field::text(pod, "/status/message").to_owned(),
         _ => String::new(),
     }
+}
+
+/// What components warn of about the claims of a pod that are not bound.
+fn warnings_of_claims(simulation: &Simulation, said: &Said<'_>, pod: &Value) -> String {
+    let namespace = field::namespace(pod);
+    let claims = claims_of(pod).filter_map(|name| simulation.objects().get("PersistentVolumeClaim", namespace, &name));
+    let unbound = claims.filter(|claim| field::text(claim, "/status/phase") != "Bound");
+    let warnings = unbound.filter_map(|claim| {
+        let event = said
+            .event(claim)
+            .filter(|event| event.event_type == EventType::Warning)?;
+        Some(format!("; claim {}: {}", field::name(claim), event.message))
+    });
+    warnings.collect()
 }
 
 /// Whether a pod has failed whose containers are to run for ever.

@@ -219,6 +219,40 @@ fn a_node_like_another_has_the_room_that_its_driver_publishes_for_it() {
     );
 }
 
+/// The scheduler knows only that the provisioner cleared the selected node.
+#[test]
+fn a_pod_whose_claim_cannot_be_provisioned_is_told_why() {
+    let claim = json!({"spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "lvm",
+        "dataSource": {"kind": "PersistentVolumeClaim", "name": "other"}, "resources": {"requests": {"storage": "5Gi"}}}});
+    let objects = [
+        node("n1", "a"),
+        object(
+            "storage.k8s.io/v1",
+            "StorageClass",
+            "lvm",
+            json!({"provisioner": "lvm.example.com", "volumeBindingMode": "WaitForFirstConsumer"}),
+        ),
+        object("v1", "PersistentVolumeClaim", "data", claim),
+        pod(
+            "p",
+            json!({}),
+            json!({"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]}),
+        ),
+    ];
+    let outcome = json_of(&run("simulate", &objects, &["-o", "json"]));
+    let message = outcome["pods"][0]["message"].as_str().unwrap();
+    assert!(
+        message.contains("; claim data: failed to provision volume"),
+        "{message}"
+    );
+    assert!(
+        outcome["claims"][0]["message"]
+            .as_str()
+            .unwrap()
+            .contains("is not supported")
+    );
+}
+
 #[test]
 fn a_daemon_set_has_a_pod_on_every_node_and_takes_its_room() {
     let request = |cpu: &str| json!({"requests": {"cpu": cpu}});

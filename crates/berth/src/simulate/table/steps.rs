@@ -61,12 +61,32 @@ fn changes(out: &mut String, step: &StepOutcome, indent: usize, width: usize) {
             indented(out, indent, &format!("{what}{count}: {}", names_of(&names)), width);
         }
     }
-    if !pods.pending.is_empty() {
-        let names: Vec<&str> = pods.pending.iter().map(|pod| pod.pod.as_str()).collect();
+    for (message, names) in by_message(pods) {
+        let why = match message {
+            "" => String::new(),
+            message => format!(": {message}"),
+        };
         let mut lines = String::new();
-        indented(&mut lines, indent, &format!("not running: {}", names_of(&names)), width);
+        indented(
+            &mut lines,
+            indent,
+            &format!("not running: {}{why}", names_of(&names)),
+            width,
+        );
         let _ = write!(out, "{}", paint(AnsiColor::Yellow.on_default(), &lines));
     }
+}
+
+/// The pods that do not run, those with the same reason together.
+fn by_message(pods: &PodChanges) -> Vec<(&str, Vec<&str>)> {
+    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+    for pod in &pods.pending {
+        match groups.iter_mut().find(|(message, _)| *message == pod.message) {
+            Some((_, names)) => names.push(&pod.pod),
+            None => groups.push((&pod.message, vec![&pod.pod])),
+        }
+    }
+    groups
 }
 
 /// Pods that moved, in words.
