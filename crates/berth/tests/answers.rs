@@ -321,7 +321,7 @@ fn a_dead_node_is_to_come_back_and_not_to_be_tolerated() {
         &(node("n1", down) + &node("n2", cordoned) + &target(&[], "", "", "")),
     );
     assert!(
-        !report.advice.iter().any(|way| way.contains("tolerate")),
+        !report.advice.iter().any(|way| way.contains("toleration")),
         "{:?}",
         report.advice
     );
@@ -370,6 +370,222 @@ fn the_selected_node_is_named_and_is_the_provisioners_to_clear() {
         + &claim("cx", "x", 10, selected, "")
         + &target(&["cx"], "", "", "");
     check("selected_node", &yaml);
+}
+
+/// What is said about refused nodes, claims and advice, without the verdict.
+fn reasons(yaml: &str) -> String {
+    let text = table(&asked(yaml));
+    let start = text.find("Refused").or_else(|| text.find("Claims")).unwrap_or(0);
+    text.get(start..).unwrap().to_owned()
+}
+
+#[test]
+fn labels_that_differ_are_named() {
+    let labelled = |name: &str, labels: &str| node(name, "").replace("labels: {", &format!("labels: {{{labels}, "));
+    let cluster = labelled("n1", "disk: hdd, topology.kubernetes.io/zone: a") + &labelled("n2", "disk: hdd");
+    let affinity = |terms: &str| {
+        format!(
+            "  affinity: {{nodeAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: {{nodeSelectorTerms: [{terms}]}}}}}}"
+        )
+    };
+    let mut told = String::new();
+    for (name, spec) in [
+        ("a label", "  nodeSelector: {disk: ssd, gpu: a100}".to_owned()),
+        ("a zone", "  nodeSelector: {topology.kubernetes.io/zone: b}".to_owned()),
+        (
+            "a node that does not exist",
+            "  nodeSelector: {kubernetes.io/hostname: n9}".to_owned(),
+        ),
+        (
+            "the nearest term",
+            affinity(
+                "{matchExpressions: [{key: disk, operator: In, values: [ssd, nvme]}, {key: gpu, operator: Exists}]}, \
+                 {matchExpressions: [{key: disk, operator: NotIn, values: [hdd]}]}",
+            ),
+        ),
+        (
+            "a name",
+            affinity("{matchFields: [{key: metadata.name, operator: In, values: [n9]}]}"),
+        ),
+    ] {
+        told += &format!(
+            "# {name}\n{}\n",
+            reasons(&(cluster.clone() + &target(&[], "", &spec, "")))
+        );
+    }
+    insta::assert_snapshot!("labels", told);
+}
+
+#[test]
+fn a_volume_that_a_hand_could_mend_is_advised_before_new_storage() {
+    let cluster = node("n1", "") + &node("n2", "") + &class("local", LOCAL);
+    let plain = claim("data", "local", 10, "", "");
+    let gold = claim("data", "local", 10, "", "  selector: {matchLabels: {tier: gold}}");
+    let silver = volume("v1", "n1", 50, "Available", "").replace("{name: v1}", "{name: v1, labels: {tier: silver}}");
+    let many = plain.replace("ReadWriteOnce", "ReadWriteMany");
+    let old = "  claimRef: {namespace: default, name: old, uid: u9}";
+    let mut told = String::new();
+    for (name, claim, volume) in [
+        ("Released", &plain, volume("v1", "n1", 50, "Released", old)),
+        ("Failed", &plain, volume("v1", "n1", 50, "Failed", old)),
+        (
+            "reserved for a claim that does not exist",
+            &plain,
+            volume("v1", "n1", 50, "Available", "  claimRef: {namespace: shop, name: web}"),
+        ),
+        (
+            "another name of the node",
+            &plain,
+            volume("v1", "n1.example.com", 50, "Available", ""),
+        ),
+        ("labels", &gold, silver),
+        ("access modes", &many, volume("v1", "n1", 50, "Available", "")),
+        (
+            "volume mode",
+            &plain,
+            volume("v1", "n1", 50, "Available", "  volumeMode: Block"),
+        ),
+        ("too small besides", &plain, volume("v1", "n1", 5, "Released", old)),
+        (
+            "being deleted",
+            &plain,
+            volume("v1", "n1", 50, "Available", "")
+                .replace("{name: v1}", "{name: v1, deletionTimestamp: \"2026-01-01T00:00:00Z\"}"),
+        ),
+    ] {
+        let report = asked(&(cluster.clone() + claim + &volume + &target(&["data"], "", "", "")));
+        let advice: Vec<String> = report.advice.iter().map(|way| format!("- {way}\n")).collect();
+        told += &format!("# {name}\n{}\n", advice.concat());
+    }
+    insta::assert_snapshot!("mended_volumes", told);
+}
+
+#[test]
+fn the_pods_that_are_in_the_way_are_named() {
+    let cluster = node("n1", "");
+    let runs = |name: &str, more: &str| {
+        format!(
+            "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: default, labels: {{app: {name}}}}}, \
+             status: {{phase: Running}}, spec: {{nodeName: n1, containers: [{{name: c, ports: [{{containerPort: 80, hostPort: \
+             80}}]}}]{more}}}}}\n"
+        )
+    };
+    let terms = |kind: &str, app: &str| {
+        format!(
+            "{kind}: {{requiredDuringSchedulingIgnoredDuringExecution: [{{topologyKey: kubernetes.io/hostname, labelSelector: \
+             {{matchLabels: {{app: {app}}}}}}}]}}"
+        )
+    };
+    let anti = |app: &str| terms("podAntiAffinity", app);
+    let spread = |key: &str| {
+        format!(
+            "  topologySpreadConstraints: [{{maxSkew: 1, topologyKey: {key}, whenUnsatisfiable: DoNotSchedule, labelSelector: \
+             {{matchLabels: {{app: web}}}}}}]"
+        )
+    };
+    let with_label = "  labels: {app: web}";
+    let avoids = format!(", affinity: {{{}}}", anti("web"));
+    let port = target(&[], "", "", "").replace("image: app", "image: app, ports: [{containerPort: 80, hostPort: 80}]");
+    let other_node = node("n2", "spec: {unschedulable: true}");
+    let mut told = String::new();
+    for (name, yaml) in [
+        ("host port", runs("web", "") + &port),
+        (
+            "anti-affinity",
+            runs("web", "") + &target(&[], "", &format!("  affinity: {{{}}}", anti("web")), ""),
+        ),
+        (
+            "anti-affinity of others",
+            runs("first", &avoids) + &target(&[], with_label, "", ""),
+        ),
+        (
+            "affinity",
+            target(
+                &[],
+                "",
+                &format!("  affinity: {{{}}}", terms("podAffinity", "cache")),
+                "",
+            ),
+        ),
+        (
+            "spread",
+            runs("web", "") + &other_node + &target(&[], with_label, &spread("kubernetes.io/hostname"), ""),
+        ),
+        ("spread without a label", target(&[], with_label, &spread("rack"), "")),
+    ] {
+        told += &format!("# {name}\n{}\n", reasons(&(cluster.clone() + &yaml)));
+    }
+    insta::assert_snapshot!("in_the_way", told);
+}
+
+#[test]
+fn names_that_are_almost_right_are_suggested() {
+    let cluster = node("n1", "") + &class("local", LOCAL);
+    let elsewhere = claim("data", "local", 5, "", "").replace("name: data", "name: data\n  namespace: shop");
+    let zonal = "---\n{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: z}, provisioner: d.example.com, \
+                 volumeBindingMode: WaitForFirstConsumer, allowedTopologies: [{matchLabelExpressions: [{key: \
+                 topology.kubernetes.io/zone, values: [a, b]}]}]}\n";
+    let mut told = String::new();
+    for (name, yaml) in [
+        ("claim of another namespace", elsewhere),
+        ("claim of another name", claim("data-0", "local", 5, "", "")),
+        ("class", claim("data", "locla", 5, "", "")),
+        ("zone", zonal.to_owned() + &claim("data", "z", 5, "", "")),
+    ] {
+        told += &format!(
+            "# {name}\n{}\n",
+            reasons(&(cluster.clone() + &yaml + &target(&["data"], "", "", "")))
+        );
+    }
+    insta::assert_snapshot!("suggestions", told);
+}
+
+/// The provisioner clears the selected node when it fails, and the scheduler says no more than that.
+#[test]
+fn a_claim_whose_selected_node_was_cleared_is_told_with_the_reason_of_its_provisioner() {
+    let message = "binding volumes: selected-node of claim \"data\" was cleared";
+    let cleared = event("Pod", "target", "default-scheduler", "FailedScheduling", 4, message);
+    let failed = event(
+        "PersistentVolumeClaim",
+        "data",
+        "lvm.example.com_ctrl-0_1",
+        "ProvisioningFailed",
+        4,
+        "not enough room for 5Gi on n1",
+    );
+    let cluster = node("n1", "") + &class("lvm", "lvm.example.com") + &claim("data", "lvm", 5, "", "") + &failed;
+    let (code, report) = check(
+        "cleared",
+        &(cluster.clone() + &cleared + &target(&["data"], "", "", "")),
+    );
+    assert_eq!(code, "Pod.ProvisioningFailed");
+    assert!(report.schedulable && report.waiting.unwrap().is_kept());
+    let (text, status) = run(&cluster, &["pvc/data"]);
+    insta::assert_snapshot!("cleared_claim", text);
+    assert_eq!(status, 1, "the claim is not as it should be");
+}
+
+#[test]
+fn a_claim_that_binds_immediately_is_told_with_its_provisioner() {
+    let fast = class("fast", "ebs.csi.example.com").replace("WaitForFirstConsumer", "Immediate");
+    let waits = event(
+        "PersistentVolumeClaim",
+        "data",
+        "persistentvolume-controller",
+        "ExternalProvisioning",
+        9,
+        "Waiting for a volume to be created",
+    );
+    let yaml = node("n1", "") + &fast + &claim("data", "fast", 5, "", "") + &waits + &target(&["data"], "", "", "");
+    let (code, report) = check("immediate", &yaml);
+    assert_eq!((code, report.schedulable), ("Pod.ProvisionerSilent", false));
+}
+
+#[test]
+fn a_pod_on_a_node_that_does_not_exist_is_told_first() {
+    let (code, report) = check("node_named", &(node("n1", "") + &target(&[], "", "  nodeName: n9", "")));
+    assert_eq!(code, "Pod.HasNode");
+    assert!(report.waiting.unwrap().text.contains("which does not exist"));
 }
 
 /// Runs the command on a file, and returns what it prints and its exit status.
@@ -478,12 +694,15 @@ fn follow(step: &str, on: &str, world: &mut Vec<Object>, pod: &mut api::Pod) -> 
                 .taints
                 .retain(|taint| taint.key != "node.kubernetes.io/unschedulable");
         });
-    } else if step.starts_with("bring it back") || step.starts_with("wait until it has recovered") {
+    } else if step.starts_with("bring it back") || step.starts_with("wait until it recovers") {
         of_node(world, &|node| {
             node.spec.taints.retain(|taint| !step.contains(&taint.key));
         });
-    } else if let Some(rest) = step.strip_prefix("let the pod tolerate ") {
-        let taints = rest.split(", or remove").next().unwrap();
+    } else if let Some((_, rest)) = step
+        .split_once("toleration for ")
+        .or_else(|| step.split_once("tolerations for "))
+    {
+        let taints = rest.split(" to the pod, or remove").next().unwrap();
         for taint in taints.split(", ") {
             let (key, effect) = taint.rsplit_once(':').unwrap();
             pod.spec.tolerations.push(api::Toleration {
@@ -492,6 +711,25 @@ fn follow(step: &str, on: &str, world: &mut Vec<Object>, pod: &mut api::Pod) -> 
                 effect: effect.to_owned(),
                 ..api::Toleration::default()
             });
+        }
+    } else if step.starts_with("label it as the pod asks") {
+        let (_, command) = step.split_once("kubectl label node ").unwrap();
+        let labels = command.split(" --overwrite").next().unwrap().split(' ').skip(1);
+        let labels: Vec<(&str, &str)> = labels.map(|label| label.split_once('=').unwrap()).collect();
+        of_node(world, &|node| {
+            for (key, value) in &labels {
+                node.metadata.labels.insert((*key).to_owned(), (*value).to_owned());
+            }
+        });
+    } else if let Some(rest) = step.strip_prefix("remove `spec.claimRef` from volume ") {
+        let freed = rest.split(' ').next().unwrap();
+        for object in world.iter_mut() {
+            if let Object::PersistentVolume(volume) = object
+                && volume.metadata.name == freed
+            {
+                volume.spec.claim_ref = None;
+                volume.status.phase = "Available".to_owned();
+            }
         }
     } else if step.starts_with("free cpu") {
         for container in &mut pod.spec.containers {
@@ -524,10 +762,11 @@ proptest::proptest! {
     /// Whoever does what a way says has the pod running on the node that it names.
     #[test]
     fn advice_that_is_followed_leads_to_a_placement(
-        obstacles in proptest::collection::vec((0..64_u8, 0..3_u32), 1..5),
+        obstacles in proptest::collection::vec((0..128_u8, 0..3_u32), 1..5),
         wants in 1..3_u32,
     ) {
-        let mut yaml = class("local", LOCAL) + &claim("data", "local", 10, "", "") + &target(&["data"], "", "", "");
+        let gold = "  nodeSelector: {tier: gold}";
+        let mut yaml = class("local", LOCAL) + &claim("data", "local", 10, "", "") + &target(&["data"], "", gold, "");
         yaml = yaml.replace("cpu: 1", &format!("cpu: {wants}"));
         for (index, (bits, disks)) in obstacles.iter().enumerate() {
             let name = format!("n{index}");
@@ -542,7 +781,12 @@ proptest::proptest! {
                 taints.push("{key: node.kubernetes.io/disk-pressure, effect: NoSchedule}");
             }
             let more = format!("spec: {{unschedulable: {}, taints: [{}]}}", bits & 8 > 0, taints.join(", "));
-            yaml += &node(&name, &more);
+            let tier = if bits & 32 > 0 { "silver" } else { "gold" };
+            yaml += &node(&name, &more).replace("labels: {", &format!("labels: {{tier: {tier}, "));
+            if bits & 64 > 0 {
+                let old = "  claimRef: {namespace: default, name: old, uid: u9}";
+                yaml += &volume(&format!("released-{index}"), &name, 10, "Released", old);
+            }
             if bits & 16 > 0 {
                 yaml += &format!("---\n{{apiVersion: v1, kind: Pod, metadata: {{name: busy-{index}}}, spec: {{nodeName: {name}, \
                                   containers: [{{name: c, resources: {{requests: {{cpu: 3500m}}}}}}]}}}}\n");

@@ -300,7 +300,7 @@ fn what_a_snapshot_lacks_is_not_taken_for_absent() {
         let answer = stdout(&output).to_owned() + " ";
         assert!(!answer.contains("create claim"), "{command}: {answer}");
         assert!(
-            answer.contains("have the persistentvolumeclaims read"),
+            answer.contains("list permission for persistentvolumeclaims"),
             "{command}: {answer}"
         );
     }

@@ -234,7 +234,7 @@ fn a_pod_that_is_larger_than_any_node() {
     let large = target(&[], "").replace("cpu: 1", "cpu: 9");
     let report = check("too_large", &(node("n1", "") + &node("n2", "") + &large));
     assert!(
-        report.advice[0].starts_with("no node has so much cpu"),
+        report.advice[0].starts_with("no node has enough cpu"),
         "{:?}",
         report.advice
     );
@@ -244,8 +244,8 @@ fn a_pod_that_is_larger_than_any_node() {
     assert_eq!(
         report.advice,
         [
-            "on n2: free cpu, or let the pod request less of it",
-            "on n1: let the pod ask for no more cpu than there is in all: 4",
+            "on n2: free cpu, or reduce the pod's request",
+            "on n1: reduce the pod's cpu request to 4, which is all the node has",
             "add a node with room for the pod"
         ]
     );
@@ -253,7 +253,7 @@ fn a_pod_that_is_larger_than_any_node() {
     let report = explained(&(node("n1", "") + &gpu));
     assert_eq!(
         report.advice,
-        ["no node has any example.com/gpu: add one that has 1, or let the pod ask for none"]
+        ["no node has example.com/gpu: add a node with 1, or remove the request"]
     );
 }
 
@@ -286,7 +286,7 @@ fn claims_of_one_class_are_not_both_promised_the_same_volume() {
         + &claim("logs", "local", 50, "");
     let one = explained(&(yaml.clone() + &target(&["data"], "")));
     assert!(
-        one.advice[0].ends_with("or let claim data ask for 10Gi, which n1 could give"),
+        one.advice[0].ends_with("or reduce claim data to 10Gi, which n1 has"),
         "{:?}",
         one.advice
     );
@@ -316,9 +316,9 @@ fn a_volume_that_is_being_made_for_another_node() {
         explained(&yaml).advice,
         [
             "on n2: uncordon it (kubectl uncordon n2)",
-            "on n1: node n2 is selected for claim data, and only its provisioner may change that: it clears the selected node \
-          when it cannot make the volume there. If it does not run, take the annotation volume.kubernetes.io/selected-node off \
-          the claim"
+            "on n1: node n2 is selected for claim data, and only the provisioner may change that: it clears the selection \
+             when it cannot create the volume there. If the provisioner is not running, remove the annotation \
+             volume.kubernetes.io/selected-node from the claim"
         ]
     );
 }

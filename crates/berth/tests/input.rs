@@ -181,11 +181,11 @@ fn an_object_that_is_there_twice_is_an_error_with_both_places() {
 fn syntax_errors_have_a_position() {
     check_error(
         "apiVersion: v1\nkind: Node\nkind: Node\n",
-        "in.yaml: document 1 (line 1): line 3, column 1: the key \"kind\" is there twice; keep one",
+        "in.yaml: document 1 (line 1): line 3, column 1: the key \"kind\" appears twice; keep one",
     );
     check_error(
         "{\"apiVersion\":\"v1\",\n \"a\": {\"b\":1,\"b\":2}}",
-        "in.yaml: document 1 (line 1): line 2, column 16: the key \"b\" is there twice; keep one",
+        "in.yaml: document 1 (line 1): line 2, column 16: the key \"b\" appears twice; keep one",
     );
     check_error(
         "a: &x [*x]\n",

@@ -526,7 +526,7 @@ async fn a_dump_and_a_snapshot_are_the_same_cluster() {
         // Once a pod that came later runs, whoever would have touched the others has had the time.
         up.create_pod_with_claim("probe", "zonal").await;
         up.wait_for(Kind::Pod, "probe", "/status/phase", "Running").await;
-        // A snapshot leaves out of a template what decisions do not read, so that pods may be made anew.
+        // A snapshot leaves out of a template what decisions do not read, so that pods may be made again.
         let is_compared = |kind: &str| {
             file == &dump || matches!(kind, "Node" | "PersistentVolume" | "PersistentVolumeClaim" | "Service")
         };

@@ -35,36 +35,36 @@ causes! {
         "Wait for the scheduler to evict them, or add a node.";
     PodHasNode = "Pod.HasNode", "The pod has a node: its kubelet has to start it.",
         "`kubectl describe pod`: look for FailedMount, FailedAttachVolume and image errors.";
-    PodDeleting = "Pod.Deleting", "The pod is being deleted. No scheduler places it any more.",
-        "Wait until it is gone; look at its finalizers if it stays.";
-    PodGated = "Pod.Gated", "The pod has scheduling gates. No scheduler looks at it before they are removed.",
-        "Find out who sets the gates, and have them removed.";
+    PodDeleting = "Pod.Deleting", "The pod is being deleted. Schedulers ignore it.",
+        "Wait; if it stays, check its finalizers.";
+    PodGated = "Pod.Gated", "The pod has scheduling gates. It is not scheduled until they are removed.",
+        "Find the component that sets the gates, and let it remove them.";
     PodSchedulerAbsent = "Pod.SchedulerAbsent",
         "No scheduler serves the pod's `schedulerName`: it holds no lease, announces nothing and writes no events.",
-        "Start that scheduler, or create the pod anew with a `schedulerName` that is served.";
-    PodNominated = "Pod.Nominated", "A node is named for the pod: the pods that were evicted there are not gone yet, or its turn comes.",
-        "Wait for them to end; look at their finalizers and grace periods if they stay.";
-    PodBindingTimedOut = "Pod.BindingTimedOut", "A node was chosen, but the pod's volumes were not bound in time.",
-        "Look at the events of its claims, and at the provisioner of their class.";
-    PodProvisioning = "Pod.Provisioning", "A claim of the pod waits for its provisioner to make a volume.",
-        "Wait; look at the events of the claim.";
-    PodProvisionerSilent = "Pod.ProvisionerSilent", "A claim of the pod waits for its provisioner, which does not answer.",
-        "See whether the driver's controller runs, and whether its name is that of the class.";
-    PodProvisioningFailed = "Pod.ProvisioningFailed", "The provisioner fails to make a volume for a claim of the pod.",
+        "Start that scheduler, or recreate the pod with the `schedulerName` of one that runs.";
+    PodNominated = "Pod.Nominated", "The pod is nominated to a node and waits for preempted pods to terminate, or for its turn.",
+        "Wait; if they stay, check their finalizers and grace periods.";
+    PodBindingTimedOut = "Pod.BindingTimedOut", "A node was selected, but the pod's volumes were not bound in time.",
+        "Check the events of its claims, and the provisioner of their class.";
+    PodProvisioning = "Pod.Provisioning", "A claim of the pod waits for its provisioner.",
+        "Wait; check the events of the claim.";
+    PodProvisionerSilent = "Pod.ProvisionerSilent", "A claim of the pod waits for its provisioner, which does not respond.",
+        "Check that the driver's controller runs, and that the class names this driver.";
+    PodProvisioningFailed = "Pod.ProvisioningFailed", "The provisioner fails to provision a claim of the pod.",
         "The message is the driver's.";
-    PodRefusedBefore = "Pod.RefusedBefore", "The scheduler refused the pod before; it fits now and is looked at again.",
+    PodRefusedBefore = "Pod.RefusedBefore", "The scheduler refused the pod; it fits now and is retried.",
         "Wait: at most 5 minutes.";
-    PodNotLookedAt = "Pod.NotLookedAt", "No scheduler has looked at the pod yet.",
-        "Wait a moment. If it stays, see whether the scheduler runs.";
+    PodNotLookedAt = "Pod.NotLookedAt", "No scheduler has tried the pod yet.",
+        "Wait a moment. If it stays, check that the scheduler runs.";
     ClaimBound = "Claim.Bound", "The claim is bound to a volume that some node can reach.", "Nothing.";
     ClaimDelayed = "Claim.Delayed", "The claim gets its volume when its pod gets a node.", "Nothing.";
     ClaimMissing = "Claim.Missing", "The claim does not exist.",
         "Create it in the pod's namespace, or correct the name in the pod.";
     ClaimEphemeralMissing = "Claim.EphemeralMissing", "The claim of an ephemeral volume has not been created yet.",
-        "Wait a moment. If it stays, look at the events of the pod.";
+        "Wait a moment. If it stays, check the events of the pod.";
     ClaimUnknown = "Claim.Unknown", "Claims could not be read.", "Ask someone with list permission to run `berth snapshot`.";
-    ClaimLost = "Claim.Lost", "The claim has lost its volume.", "Restore the volume, or delete the claim and create it anew.";
-    ClaimDeleting = "Claim.Deleting", "The claim is being deleted.", "Wait until it is gone, and create it anew.";
+    ClaimLost = "Claim.Lost", "The claim has lost its volume.", "Restore the volume, or recreate the claim.";
+    ClaimDeleting = "Claim.Deleting", "The claim is being deleted.", "Wait until it is deleted, then recreate it.";
     ClaimNotOwned = "Claim.NotOwned", "A claim with the name of an ephemeral volume's claim belongs to something else.",
         "Delete or rename that claim.";
     ClaimNoDefaultClass = "Claim.NoDefaultClass", "The claim names no class, and there is no default StorageClass.",
@@ -72,49 +72,51 @@ causes! {
     ClaimWithoutClass = "Claim.WithoutClass", "The claim names no class and waits for the volume controller.",
         "Look at the events of the claim.";
     ClaimClassMissing = "Claim.ClassMissing", "The claim's StorageClass does not exist.",
-        "Create the class, or create the claim anew with a class that exists.";
+        "Create the class, or recreate the claim with a class that exists.";
     ClaimClassUnknown = "Claim.ClassUnknown", "Storage classes could not be read.",
         "Ask someone with list permission to run `berth snapshot`.";
     ClaimWaitsForVolume = "Claim.WaitsForVolume", "The claim names a volume and is not bound to it yet.",
         "Look at the events of the claim.";
     ClaimWaitsForProvisioner = "Claim.WaitsForProvisioner",
-        "The claim's class binds immediately, and its provisioner has made no volume yet.",
+        "The claim's class binds immediately, and its provisioner has created no volume yet.",
         "Look at the events of the claim, and at the provisioner.";
+    ClaimProvisioningFailed = "Claim.ProvisioningFailed", "The provisioner fails to provision the claim.",
+        "The message is the driver's.";
     ClaimWaitsForController = "Claim.WaitsForController",
         "The claim's class binds immediately, and the volume controller has found no volume yet.",
         "Look at the events of the claim; provide a volume.";
     ClaimVolumeMissing = "Claim.VolumeMissing", "The claim is bound to a volume that does not exist.",
-        "Restore the volume, or create the claim anew.";
+        "Restore the volume, or recreate the claim.";
     ClaimVolumeUnknown = "Claim.VolumeUnknown", "Volumes could not be read.",
         "Ask someone with list permission to run `berth snapshot`.";
     ClaimNodeMissing = "Claim.NodeMissing", "The claim is bound to a volume on a node that does not exist.",
-        "Bring the node back. Otherwise the data is lost: delete the claim and create it anew.";
+        "Bring the node back. Otherwise the data is lost: recreate the claim.";
     ClaimOutOfReach = "Claim.OutOfReach", "The claim is bound to a volume that no node can reach.",
         "Compare the volume's node affinity with the labels of the nodes.";
     OfferSuffices = "Storage.Suffices", "The node has storage for the claim.", "Nothing.";
     OfferSelectedElsewhere = "Storage.SelectedElsewhere",
-        "Another node is selected for the claim: its volume is made there, or nowhere until the provisioner clears that.",
-        "Free the selected node, or see why the provisioner neither makes the volume nor clears the selected node.";
+        "Another node is selected for the claim: its volume is created there, unless the provisioner clears the selection.",
+        "Make room on the selected node, or check why the provisioner neither creates the volume nor clears the selected node.";
     OfferNoVolume = "Storage.NoFreeVolume", "The node can reach no free volume of the class.", "Provide a volume.";
     OfferTooSmall = "Storage.TooSmall", "The free volumes that the node can reach are too small.",
         "Provide a larger volume, or ask for less.";
     OfferUnsuitable = "Storage.Unsuitable",
         "The free volumes that the node can reach differ from the claim in access modes, volume mode or labels.",
         "Correct the claim, or provide a volume.";
-    OfferTopology = "Storage.TopologyNotAllowed", "The class allows no volume to be made for the node.",
+    OfferTopology = "Storage.TopologyNotAllowed", "The class allows no volume for the node.",
         "Look at `allowedTopologies` of the class.";
     OfferNoCapacity = "Storage.NotEnoughSpace", "The driver has too little free space for the node.",
         "Ask for less, free space, or add storage.";
     VolumeReleased = "Volume.Released", "The volume's claim is gone, and the volume still names it.",
-        "If the data may go, remove `spec.claimRef` from the volume, or delete it and create it anew.";
-    VolumeFailed = "Volume.Failed", "The volume could not be reclaimed.", "The volume's message says why; delete it or create it anew.";
+        "If the data is not needed, remove `spec.claimRef` from the volume, or recreate it.";
+    VolumeFailed = "Volume.Failed", "The volume could not be reclaimed.", "The volume's message says why; recreate it.";
     VolumeDeleting = "Volume.Deleting", "The volume is being deleted.", "Wait, or create another one.";
     VolumePending = "Volume.Pending", "The volume is not Available yet.", "Wait for the volume controller.";
     VolumeReserved = "Volume.Reserved", "The volume is reserved for another claim.",
         "Create that claim, or remove `spec.claimRef` from the volume.";
     VolumeNodeMissing = "Volume.NodeMissing", "The volume's node affinity matches no node.",
-        "Bring the node back, or create the volume anew for a node that exists.";
-    VolumeNodeDown = "Volume.NodeDown", "The volume is free, but its node does not answer.", "Bring the node back.";
+        "Bring the node back, or recreate the volume for a node that exists.";
+    VolumeNodeDown = "Volume.NodeDown", "The volume is free, but its node does not respond.", "Bring the node back.";
     VolumeAccessModes = "Volume.AccessModes", "The volume lacks an access mode that the claim asks for.",
         "Ask for an access mode that the volume has.";
     VolumeMode = "Volume.VolumeMode", "The volume is Block and the claim asks for Filesystem, or the other way round.",

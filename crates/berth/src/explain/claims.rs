@@ -4,7 +4,7 @@ use super::cause::Cause;
 use super::report::{ClaimReport, ClaimState, InlineReport, Offer};
 use super::volumes;
 use super::world::{Objects, World};
-use crate::input::Gaps;
+use berth_core::api::StorageClass;
 use berth_core::binder::{ClaimSurvey, PodClaim, PodVolumes, PoolSurvey, VolumeBinder};
 use berth_core::model::{Claim, VolumeMode};
 use berth_core::nodes::NodeId;
@@ -15,6 +15,8 @@ use std::collections::HashMap;
 /// How many volumes may be walked over in all surveys of one claim. A survey walks over the free volumes of
 /// the class, so that in a cluster of a million volumes few nodes are surveyed, and in a small one all.
 const SURVEYED_VOLUMES_MAX: usize = 20_000_000;
+/// How alike a name must be to be suggested, from 0 to 1.
+const NEAR_ENOUGH: f64 = 0.85;
 /// As many nodes are surveyed in any case.
 const SURVEYED_NODES_MIN: usize = 10;
 
@@ -53,7 +55,7 @@ fn inline_offers(binder: &VolumeBinder, driver: Symbol, size: i64, nodes: &[Node
                 "the driver publishes no free space".to_owned(),
                 None,
             ),
-            Some(None) => (Cause::OfferNoCapacity, "no pool for such volumes".to_owned(), None),
+            Some(None) => (Cause::OfferNoCapacity, "no pool for inline volumes".to_owned(), None),
             Some(Some((pool, largest))) => {
                 let text = format!("at most {} free (pool {pool})", Bytes(largest));
                 (space(largest >= size), text, Some(largest))
@@ -83,9 +85,9 @@ fn largest_pool(pools: &[PoolSurvey]) -> Option<(&str, i64)> {
 }
 
 fn claim_report(world: &World, pod: &PodVolumes, reference: &PodClaim, nodes: &[NodeId]) -> ClaimReport {
-    let (binder, gaps) = (world.cluster.binder(), &world.gaps);
+    let binder = world.cluster.binder();
     let Some(claim) = binder.claim_named(pod.namespace, &reference.name) else {
-        return missing(reference, gaps);
+        return missing(world, binder.symbols().text(pod.namespace), reference);
     };
     let code = cause(world, pod, reference, claim);
     ClaimReport {
@@ -126,7 +128,7 @@ fn state(world: &World, claim: &Claim, code: Cause, nodes: &[NodeId]) -> ClaimSt
         }
         Cause::ClaimDelayed => {
             let asked = &nodes[..nodes.len().min(affordable(binder))];
-            let offers = offers(binder, claim, asked);
+            let offers = offers(world, claim, asked);
             let is_short = offers.iter().any(|offer| !offer.suffices);
             ClaimState::Delayed {
                 selected_node,
@@ -151,22 +153,27 @@ fn state(world: &World, claim: &Claim, code: Cause, nodes: &[NodeId]) -> ClaimSt
     }
 }
 
-/// How many nodes can be surveyed for a claim in good time.
+/// How many nodes can be surveyed for a claim in time.
 fn affordable(binder: &VolumeBinder) -> usize {
     (SURVEYED_VOLUMES_MAX / (binder.volume_count() + 1)).max(SURVEYED_NODES_MIN)
 }
 
-fn missing(reference: &PodClaim, gaps: &Gaps) -> ClaimReport {
+fn missing(world: &World, namespace: &str, reference: &PodClaim) -> ClaimReport {
+    let gaps = &world.gaps;
     let (state, code, summary) = match gaps.why("persistentvolumeclaims") {
         Some(why) => {
-            let summary = format!("cannot be told about: persistentvolumeclaims are not in the input ({why})");
+            let summary = format!("is unknown: persistentvolumeclaims are not in the input ({why})");
             (ClaimState::Unknown, Cause::ClaimUnknown, summary)
         }
         None if reference.ephemeral => {
-            let summary = "has not yet been made for the pod's ephemeral volume";
+            let summary = "has not been created for the pod's ephemeral volume yet";
             (ClaimState::Missing, Cause::ClaimEphemeralMissing, summary.to_owned())
         }
-        None => (ClaimState::Missing, Cause::ClaimMissing, "does not exist".to_owned()),
+        None => (
+            ClaimState::Missing,
+            Cause::ClaimMissing,
+            format!("does not exist{}", like_claim(world, namespace, &reference.name)),
+        ),
     };
     ClaimReport {
         claim: reference.name.to_string(),
@@ -226,7 +233,7 @@ fn summary(world: &World, claim: &Claim, cause: Cause) -> String {
     let volume = &claim.volume_name;
     let not_read = |plural: &str| gaps.why(plural).unwrap_or_default().to_owned();
     let why = match cause {
-        Cause::ClaimLost => return format!("has lost its volume {volume}"),
+        Cause::ClaimLost => return format!("has lost its volume {volume}").trim_end().to_owned(),
         Cause::ClaimDeleting => return "is being deleted".to_owned(),
         Cause::ClaimNotOwned => {
             return "belongs to something else, though the pod's ephemeral volume needs that name".to_owned();
@@ -250,11 +257,18 @@ fn summary(world: &World, claim: &Claim, cause: Cause) -> String {
             let why = not_read("storageclasses");
             format!("storageclasses are not in the input ({why}), so its class is not known")
         }
-        Cause::ClaimClassMissing => "waits for its class, which does not exist".to_owned(),
+        Cause::ClaimClassMissing => {
+            let class = claim.class.map_or("", |class| binder.symbols().text(class));
+            let near = nearest(class, world.objects.classes.keys());
+            let near = near.map_or(String::new(), |near| format!("; did you mean {near}?"));
+            format!("its class does not exist{near}")
+        }
         Cause::ClaimWaitsForProvisioner => {
             let class = claim.class.and_then(|class| binder.class(class));
             let provisioner = class.map_or("", |class| binder.symbols().text(class.provisioner));
-            format!("waits for {provisioner} to make it a volume at once, not when the pod is placed")
+            format!(
+                "waits for {provisioner} to provision it: its class binds immediately, not when the pod is scheduled"
+            )
         }
         Cause::ClaimWaitsForController => "waits for the volume controller to find it a volume".to_owned(),
         _ => return format!("wants {}", wanted(binder, claim)),
@@ -304,7 +318,7 @@ fn wanted(binder: &VolumeBinder, claim: &Claim) -> String {
         demands.push("Block".to_owned());
     }
     if shape.selector.is_some() {
-        demands.push("chosen by labels".to_owned());
+        demands.push("selected by labels".to_owned());
     }
     if !shape.attributes_class.is_empty() {
         let attributes = binder.symbols().text(shape.attributes_class);
@@ -320,13 +334,11 @@ fn wanted(binder: &VolumeBinder, claim: &Claim) -> String {
 
 /// What the nodes have to offer, nodes with the same offer together. The closest to what is wanted come first, but those
 /// that suffice, which stand against nothing, last.
-fn offers(binder: &VolumeBinder, claim: &Claim, nodes: &[NodeId]) -> Vec<Offer> {
+fn offers(world: &World, claim: &Claim, nodes: &[NodeId]) -> Vec<Offer> {
+    let binder = world.cluster.binder();
     gathered(nodes.iter().map(|node| {
         let name = binder.nodes().name(*node);
-        (
-            binder.symbols().text(name).to_owned(),
-            offer(binder, claim, *node, name),
-        )
+        (binder.symbols().text(name).to_owned(), offer(world, claim, *node, name))
     }))
 }
 
@@ -357,7 +369,8 @@ fn gathered(found: impl Iterator<Item = (String, Offered)>) -> Vec<Offer> {
     offers
 }
 
-fn offer(binder: &VolumeBinder, claim: &Claim, node: NodeId, name: Symbol) -> Offered {
+fn offer(world: &World, claim: &Claim, node: NodeId, name: Symbol) -> Offered {
+    let binder = world.cluster.binder();
     let selected = claim.selected_node;
     if !selected.is_empty() && selected != name {
         return Offered {
@@ -370,11 +383,9 @@ fn offer(binder: &VolumeBinder, claim: &Claim, node: NodeId, name: Symbol) -> Of
     let pools = survey.pools.iter().flatten().filter_map(|pool| pool.largest);
     let largest_bytes = pools.chain(survey.largest_suitable).max();
     let (code, existing) = existing_volumes(&survey, claim.shape.request);
-    let provisioner = claim
-        .class
-        .and_then(|class| binder.class(class))
-        .map_or("", |class| binder.symbols().text(class.provisioner));
-    let (code, text) = match new_volume(&survey, claim.shape.request, provisioner) {
+    let class = claim.class.map_or("", |class| binder.symbols().text(class));
+    let class = world.objects.classes.get(class);
+    let (code, text) = match new_volume(&survey, claim.shape.request, class) {
         _ if code == Cause::OfferSuffices => (code, existing),
         Some((Cause::OfferSuffices, new)) => (Cause::OfferSuffices, new),
         // Where volumes are made on demand, that there is no free one is the rule and not worth a word.
@@ -402,15 +413,15 @@ fn existing_volumes(survey: &ClaimSurvey, request: i64) -> (Cause, String) {
         let text = match (survey.full, survey.elsewhere) {
             (0, 0) => "no free volume".to_owned(),
             (0, elsewhere) => format!("{}, but labelled for other zones", volumes(elsewhere)),
-            (full, _) => format!("{}, but the node can hold no more of that driver", volumes(full)),
+            (full, _) => format!("{}, but the node has reached the driver's attach limit", volumes(full)),
         };
         return (Cause::OfferNoVolume, text);
     }
     if survey.fitting > 0 {
         let all = volumes(survey.reachable);
         let fitting = match (survey.reachable, survey.fitting) {
-            (1, _) => "which would do".to_owned(),
-            (_, fitting) => format!("of which {fitting} would do"),
+            (1, _) => "which fits".to_owned(),
+            (_, fitting) => format!("of which {fitting} fit"),
         };
         return (Cause::OfferSuffices, format!("{all}, {fitting}"));
     }
@@ -436,20 +447,24 @@ fn existing_volumes(survey: &ClaimSurvey, request: i64) -> (Cause, String) {
     }
 }
 
-fn new_volume(survey: &ClaimSurvey, request: i64, provisioner: &str) -> Option<(Cause, String)> {
+fn new_volume(survey: &ClaimSurvey, request: i64, class: Option<&StorageClass>) -> Option<(Cause, String)> {
     if !survey.provisionable {
         return None;
     }
+    let provisioner = class.map_or("", |class| class.provisioner.as_str());
     if !survey.topology_allowed {
-        let text = "the class allows no volume to be made there";
-        return Some((Cause::OfferTopology, text.to_owned()));
+        let allowed = class.map_or_else(String::new, allowed_topologies);
+        return Some((
+            Cause::OfferTopology,
+            format!("the class allows volumes only where {allowed}"),
+        ));
     }
     let Some(pools) = &survey.pools else {
-        return Some((Cause::OfferSuffices, format!("{provisioner} can make a volume")));
+        return Some((Cause::OfferSuffices, format!("{provisioner} can provision a volume")));
     };
     Some(match largest_pool(pools) {
         None => {
-            let text = format!("{provisioner} has published no free space there");
+            let text = format!("{provisioner} has published no capacity there");
             (Cause::OfferNoCapacity, text)
         }
         Some((pool, size)) => {
@@ -458,4 +473,40 @@ fn new_volume(survey: &ClaimSurvey, request: i64, provisioner: &str) -> Option<(
             (space(size >= request), text)
         }
     })
+}
+
+/// Where a class allows volumes: `topology.kubernetes.io/zone is a or b`.
+fn allowed_topologies(class: &StorageClass) -> String {
+    let terms = class.allowed_topologies.iter().map(|term| {
+        let labels = term.match_label_expressions.iter();
+        let labels: Vec<String> = labels
+            .map(|one| format!("{} is {}", one.key, one.values.join(" or ")))
+            .collect();
+        labels.join(" and ")
+    });
+    terms.collect::<Vec<_>>().join(", or ")
+}
+
+/// Where a claim is that the pod may mean.
+fn like_claim(world: &World, namespace: &str, name: &str) -> String {
+    let claims = || world.objects.claims.values().map(|claim| &claim.metadata);
+    let mut elsewhere = claims().filter(|claim| claim.name == name);
+    if let Some(claim) = elsewhere.next() {
+        return format!("; there is one of that name in namespace {}", claim.namespace);
+    }
+    let near = nearest(
+        name,
+        claims()
+            .filter(|claim| claim.namespace == namespace)
+            .map(|claim| &claim.name),
+    );
+    near.map_or(String::new(), |near| format!("; did you mean {near}?"))
+}
+
+/// The name that is most like another, if one is.
+fn nearest<'n>(name: &str, names: impl Iterator<Item = &'n String>) -> Option<&'n str> {
+    let alike = names.map(|other| (strsim::jaro_winkler(name, other), other.as_str()));
+    let near = alike.filter(|(alike, _)| *alike >= NEAR_ENOUGH);
+    near.max_by(|a, b| a.0.total_cmp(&b.0).then_with(|| b.1.cmp(a.1)))
+        .map(|(_, name)| name)
 }

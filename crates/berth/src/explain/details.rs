@@ -1,5 +1,6 @@
 //! What kube-scheduler's wording leaves out: which taint, how much is left.
 
+use super::demands::Unmet;
 use super::layout::names;
 use super::report::TooSmall;
 use berth_core::nodes::NodeId;
@@ -38,8 +39,17 @@ pub enum Detail {
         /// At most so many.
         of: i64,
     },
-    /// The labels by which nodes count as near each other.
-    ApartBy(Vec<String>),
+    /// Pods that the pod keeps apart from.
+    ApartBy {
+        /// The labels by which nodes count as near each other.
+        keys: Vec<String>,
+        /// The pods near the node that it avoids.
+        from: Vec<String>,
+    },
+    /// What a person should know besides, in words that nothing reads.
+    Text(String),
+    /// What the pod's node selector and affinity ask for and the node lacks.
+    Demands(Vec<Unmet>),
     /// The pods that hold a claim which only one pod may use.
     HeldBy(Vec<String>),
     /// The volumes of a driver that are attached to the node.
@@ -64,6 +74,10 @@ impl fmt::Display for Detail {
                 let taints: Vec<String> = taints.iter().map(Taint::to_string).collect();
                 f.write_str(&taints.join(", "))
             }
+            Self::Demands(unmet) => {
+                let unmet: Vec<String> = unmet.iter().map(Unmet::to_string).collect();
+                f.write_str(&unmet.join("; "))
+            }
             Self::Pods { runs, of } => write!(f, "runs {runs} of {of}"),
             Self::HeldBy(pods) => write!(f, "held by {}", names(pods, NAMES_SHOWN)),
             Self::Attached {
@@ -78,7 +92,14 @@ impl fmt::Display for Detail {
                     pods => write!(f, ", for {}", names(pods, NAMES_SHOWN)),
                 }
             }
-            Self::ApartBy(keys) => write!(f, "apart by {}", keys.join(", ")),
+            Self::ApartBy { keys, from } => {
+                write!(f, "apart by {}", keys.join(", "))?;
+                match from.as_slice() {
+                    [] => Ok(()),
+                    from => write!(f, " from {}", names(from, NAMES_SHOWN)),
+                }
+            }
+            Self::Text(text) => f.write_str(text),
         }
     }
 }
@@ -129,17 +150,8 @@ pub(super) fn detail(cluster: &Cluster, pod: &Pod, profile: &Profile, node: Node
             runs: resources.pods.requested[node.index()],
             of: resources.pods.allocatable[node.index()],
         },
-        Reason::PodAntiAffinity => apart_by(cluster, pod),
         _ => Detail::Nothing,
     }
-}
-
-fn apart_by(cluster: &Cluster, pod: &Pod) -> Detail {
-    let terms = pod.footprint.terms.iter().flat_map(|terms| terms.required_anti.iter());
-    let mut keys: Vec<&str> = terms.map(|term| cluster.symbols().text(term.topology_key)).collect();
-    keys.sort_unstable();
-    keys.dedup();
-    Detail::ApartBy(keys.into_iter().map(str::to_owned).collect())
 }
 
 /// What a node has too little of even if nothing runs there; none if there would be enough of it.

@@ -46,6 +46,22 @@ impl Evidence {
     }
 }
 
+impl Evidence {
+    /// The latest event of a provisioner about a claim.
+    pub(super) fn latest_of_provisioner<'e>(
+        &'e self,
+        namespace: &'e str,
+        claim: &'e str,
+        provisioner: &str,
+    ) -> Option<&'e Event> {
+        let events = self.about("PersistentVolumeClaim", namespace, claim);
+        let own = events.filter(|event| {
+            event.is_of(provisioner) || event.reason == "Provisioning" || event.is_failed_provisioning()
+        });
+        own.max_by_key(|event| event.last)
+    }
+}
+
 /// What somebody said about an object.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Event {
@@ -94,6 +110,21 @@ impl Event {
             last,
             count: count.unwrap_or(1).max(1),
         }
+    }
+
+    /// Whether a provisioner says that it could not make a volume.
+    pub(super) fn is_failed_provisioning(&self) -> bool {
+        self.reason == "ProvisioningFailed"
+    }
+
+    /// How often it happened, and when last: ` 4 times, last 2 min ago`. Empty if neither says anything.
+    pub(super) fn times(&self, now: Timestamp) -> String {
+        let times = match self.count {
+            1 => String::new(),
+            many => format!(" {many} times"),
+        };
+        let last = self.last.map(|last| format!(", last {} ago", ago(now, last)));
+        format!("{times}{}", last.unwrap_or_default())
     }
 
     /// Whether a component of this name says it. Sidecars of CSI drivers add the name of their pod.

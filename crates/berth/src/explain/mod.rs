@@ -5,10 +5,12 @@
 mod advice;
 pub mod cause;
 mod claims;
+mod demands;
 pub mod details;
 mod evidence;
 mod layout;
 mod made;
+mod neighbours;
 pub mod object;
 pub mod pending;
 mod preemption;
@@ -42,6 +44,7 @@ use berth_scheduler::reason::Reason;
 use details::Detail;
 use jiff::Timestamp;
 use made::Made;
+use neighbours::Neighbours;
 use object::ObjectReport;
 use pending::WaitingReport;
 use question::{Asked, AskedPod, PodName, Question, Reading, as_if_new};
@@ -336,6 +339,7 @@ pub fn explain_pod(world: &mut World, pod: &api::Pod, profile: &Profile) -> Repo
         cluster,
         objects: &world.objects,
         asked: &adapted,
+        neighbours: Neighbours::new(&world.objects, &adapted),
         pod: &compiled,
         profile,
         volumes: examination.states.iter().find_map(|state| match state {
@@ -404,6 +408,7 @@ struct Asker<'a> {
     cluster: &'a Cluster,
     objects: &'a Objects,
     asked: &'a api::Pod,
+    neighbours: Neighbours<'a>,
     pod: &'a Pod,
     profile: &'a Profile,
     volumes: Option<&'a volume_binding::State>,
@@ -413,7 +418,17 @@ impl Asker<'_> {
     fn node_report(&self, node: &NodeExamination) -> NodeReport {
         let detail = |reason: &Reason| match reason {
             Reason::ClaimInUse => users::holders(self.objects, self.asked),
-            Reason::TooManyVolumes => users::attached(self.objects, self.asked, &node.name),
+            Reason::TooManyVolumes => {
+                let pods = self.neighbours.on(&node.name);
+                users::attached(self.objects, self.asked, &node.name, pods)
+            }
+            Reason::PortsTaken => self.neighbours.taken_ports(&node.name),
+            Reason::PodAffinity => self.neighbours.wanted(),
+            Reason::PodAntiAffinity => self.neighbours.avoided(&node.name),
+            Reason::ExistingPodsAntiAffinity => self.neighbours.avoiding(&node.name),
+            Reason::SpreadLabelMissing => self.neighbours.missing_spread_labels(&node.name),
+            Reason::SpreadTooUneven => self.neighbours.spread(),
+            Reason::NodeAffinity | Reason::NotAmongNodes { .. } => self.unmet_demands(&node.name),
             reason => details::detail(self.cluster, self.pod, self.profile, node.node, reason),
         };
         let mut report = NodeReport {
@@ -430,6 +445,16 @@ impl Asker<'_> {
             report.total = node.total;
         }
         report
+    }
+
+    /// What the pod's node selector and affinity ask for and the node lacks.
+    fn unmet_demands(&self, node: &str) -> Detail {
+        let node = self.objects.nodes.get(node);
+        let unmet = node.map_or_else(Vec::new, |node| demands::unmet(self.asked, node));
+        match unmet.is_empty() {
+            true => Detail::Nothing,
+            false => Detail::Demands(unmet),
+        }
     }
 
     fn too_small(&self, node: &NodeExamination) -> Vec<TooSmall> {

@@ -78,7 +78,7 @@ pub(super) fn claim(world: &mut World, namespace: &str, name: &str) -> Option<Ob
     report.text.push(found.summary.clone());
     if let Some(node) = found.selected_node() {
         report.text.push(format!(
-            "node {node} is selected for its volume: its provisioner makes the volume there, or clears that"
+            "node {node} is selected for its volume: the provisioner creates it there, or clears the selection"
         ));
     }
     for offer in found.offers() {
@@ -98,6 +98,27 @@ pub(super) fn claim(world: &mut World, namespace: &str, name: &str) -> Option<Ob
         report.text.push("no pod uses it".to_owned());
     }
     report.code = Some(found.code);
+    let class = found
+        .class
+        .as_deref()
+        .and_then(|class| world.objects.classes.get(class));
+    let failed = class.and_then(|class| {
+        let is_unbound = found.is_delayed() || found.code == Cause::ClaimWaitsForProvisioner;
+        let latest = world
+            .evidence
+            .latest_of_provisioner(namespace, name, &class.provisioner);
+        let event = latest.filter(|event| is_unbound && event.is_failed_provisioning())?;
+        let now = world.now.or(event.last).unwrap_or_default();
+        let (provisioner, times) = (&class.provisioner, event.times(now));
+        Some(format!(
+            "{provisioner} failed to provision it{times}: {}",
+            event.message
+        ))
+    });
+    if let Some(failed) = failed {
+        report.text.insert(0, failed);
+        report.code = Some(Cause::ClaimProvisioningFailed);
+    }
     report.claim = Some(found);
     Some(report)
 }
@@ -152,7 +173,7 @@ pub(super) fn volume(world: &World, name: &str) -> Option<ObjectReport> {
         report.text.push(
             match (volume.status.phase.as_str(), world.objects.claims.contains_key(&full)) {
                 ("Bound", true) => format!("bound to claim {full}"),
-                ("Released", _) => format!("released by claim {full}: remove spec.claimRef if the data may go"),
+                ("Released", _) => format!("released by claim {full}: remove spec.claimRef if the data is not needed"),
                 (_, true) => format!("reserved for claim {full}"),
                 (_, false) => format!("reserved for claim {full}, which does not exist"),
             },
@@ -232,10 +253,10 @@ pub(super) fn node<'p>(
             .flat_map(|refusal| &refusal.reasons);
         let reasons: Vec<String> = reasons.map(ToString::to_string).collect();
         report.pods.push(match (found.fits, reasons.as_slice()) {
-            (true, _) => format!("{} waits and fits", pod.metadata.full_name()),
-            (false, []) => format!("{} waits and asks for other nodes", pod.metadata.full_name()),
+            (true, _) => format!("{} is pending and fits", pod.metadata.full_name()),
+            (false, []) => format!("{} is pending and selects other nodes", pod.metadata.full_name()),
             (false, reasons) => format!(
-                "{} waits and does not fit: {}",
+                "{} is pending and does not fit: {}",
                 pod.metadata.full_name(),
                 reasons.join(", ")
             ),
@@ -246,7 +267,7 @@ pub(super) fn node<'p>(
 
 fn place(pod: &api::Pod) -> String {
     match pod.spec.node_name.as_str() {
-        "" => format!("{} uses it and waits for a node", pod.metadata.full_name()),
+        "" => format!("{} uses it and is pending", pod.metadata.full_name()),
         node => format!("{} uses it on {node}", pod.metadata.full_name()),
     }
 }

@@ -157,10 +157,14 @@ pub(super) fn render(report: &WaitingReport, width: usize) -> String {
     // Writing to a string cannot fail.
     let _ = match (waiting, report.pods) {
         (0, 0) => writeln!(out, "there are no pods{of}"),
-        (0, all) => writeln!(out, "no pod{of} waits: {} a node", count(all, "pod has", "pods have")),
+        (0, all) => writeln!(
+            out,
+            "no pending pods{of}: {} a node",
+            count(all, "pod has", "pods have")
+        ),
         (some, all) => {
-            let wait = if some == 1 { "waits" } else { "wait" };
-            writeln!(out, "{some} of {}{of} {wait} for a node", count(all, "pod", "pods"))
+            let are = if some == 1 { "is" } else { "are" };
+            writeln!(out, "{some} of {}{of} {are} pending", count(all, "pod", "pods"))
         }
     };
     for group in &report.waiting {

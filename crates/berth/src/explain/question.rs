@@ -278,7 +278,7 @@ impl Lookup for Classes {
 /// Pods whose names are like the one that is not there.
 fn near_matches(namespace: &str, name: &str, pods: &[String]) -> String {
     if pods.is_empty() {
-        return "there is no pod in it at all".to_owned();
+        return "it contains no pods".to_owned();
     }
     let wanted = format!("{namespace}/{name}");
     let mut near: Vec<(f64, &String)> = pods
@@ -302,14 +302,14 @@ fn near_matches(namespace: &str, name: &str, pods: &[String]) -> String {
         .collect();
     match near.as_slice() {
         [] => format!(
-            "it holds {}, none with a name like that",
+            "it contains {}, none with a similar name",
             layout::count(pods.len(), "other pod", "other pods")
         ),
         near => format!("did you mean {}?", near.join(" or ")),
     }
 }
 
-/// A pod that runs is explained as if it were to be placed anew.
+/// A pod that runs is explained as if it were to be placed again.
 pub(super) fn as_if_new(pod: &mut api::Pod) -> Option<String> {
     let runs = !matches!(pod.status.phase.as_str(), "" | "Pending");
     if !runs || pod.spec.node_name.is_empty() {
@@ -318,6 +318,6 @@ pub(super) fn as_if_new(pod: &mut api::Pod) -> Option<String> {
     let node = std::mem::take(&mut pod.spec.node_name);
     let name = pod.metadata.full_name();
     Some(format!(
-        "pod {name} has node {node}; it is explained as if it were to be placed anew"
+        "pod {name} runs on node {node}; explained as if it were to be scheduled again"
     ))
 }

@@ -63,7 +63,7 @@ fn heading(out: &mut String, text: &str) {
     let _ = writeln!(out, "\n{HEADING}{text}{HEADING:#}");
 }
 
-/// Why the pod waits, where it is not for want of a node that fits.
+/// Why the pod is pending, if the reason is not that no node fits.
 fn waiting(out: &mut String, report: &Report, width: usize) {
     let Some(waiting) = report.waiting.as_ref().filter(|waiting| !waiting.text.is_empty()) else {
         return;
@@ -289,7 +289,7 @@ fn claims(out: &mut String, report: &Report, width: usize) {
             && nodes_not_asked > 0
         {
             let nodes = count(nodes_not_asked, "node", "nodes");
-            let _ = writeln!(out, "    and {nodes} that were not asked, to save time");
+            let _ = writeln!(out, "    and {nodes} that were not checked, to save time");
         }
     }
 }

@@ -26,15 +26,11 @@ pub(super) fn holders(objects: &Objects, pod: &Pod) -> Detail {
     }
 }
 
-/// How many volumes are attached to a node of the driver that the pod needs and that has the fewest left.
-pub(super) fn attached(objects: &Objects, pod: &Pod, node: &str) -> Detail {
+/// How many volumes are attached to a node, on which these pods run, of the driver that the pod needs and that has the fewest left.
+pub(super) fn attached(objects: &Objects, pod: &Pod, node: &str, on_node: &[&Pod]) -> Detail {
     let mut used: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let mut users: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
-    let pods = objects
-        .pods
-        .values()
-        .filter(|pod| pod.spec.node_name == node && !pod.is_finished());
-    for user in pods {
+    for user in on_node {
         for (driver, handle) in disks_of(objects, user) {
             used.entry(driver).or_default().insert(handle);
             users.entry(driver).or_default().insert(user.metadata.full_name());

@@ -130,7 +130,9 @@ fn words(
     });
     let modes = |modes: &[String]| modes.join(", ");
     match cause {
-        Cause::VolumeReleased => format!("{name}: Released by claim {other}; remove spec.claimRef if the data may go"),
+        Cause::VolumeReleased => {
+            format!("{name}: Released by claim {other}; remove spec.claimRef if the data is not needed")
+        }
         Cause::VolumeFailed => match volume.status.message.as_str() {
             "" => format!("{name}: Failed"),
             message => format!("{name}: Failed: {message}"),
@@ -158,7 +160,7 @@ fn words(
                 )
             }
         },
-        Cause::VolumeNodeDown => format!("{name}: free, but its node does not answer"),
+        Cause::VolumeNodeDown => format!("{name}: free, but its node does not respond"),
         Cause::VolumeAccessModes => {
             let lacking: Vec<String> = object
                 .spec
@@ -171,12 +173,12 @@ fn words(
                 .cloned()
                 .collect();
             let has = modes(&volume.spec.access_modes);
-            format!("{name}: has {has}, and the claim asks for {}", modes(&lacking))
+            format!("{name}: has {has}, the claim requests {}", modes(&lacking))
         }
         Cause::VolumeMode => {
             let mode = |mode: &Option<String>| mode.clone().unwrap_or_else(|| "Filesystem".to_owned());
             let (has, wants) = (mode(&volume.spec.volume_mode), mode(&object.spec.volume_mode));
-            format!("{name}: is {has}, and the claim asks for {wants}")
+            format!("{name}: is {has}, the claim requests {wants}")
         }
         Cause::VolumeAttributesClass => {
             let text = |name: &Option<String>| {
@@ -186,7 +188,7 @@ fn words(
             };
             let has = text(&volume.spec.volume_attributes_class_name);
             let wants = text(&object.spec.volume_attributes_class_name);
-            format!("{name}: has attributes class {has}, and the claim asks for {wants}")
+            format!("{name}: has attributes class {has}, the claim requests {wants}")
         }
         Cause::VolumeLabels => format!("{name}: lacks {}", lacking_labels(object, volume)),
         _ => format!("{name}: smaller than {}", Bytes(claim.shape.request)),
@@ -248,7 +250,7 @@ pub(super) fn hosts(volume: &PersistentVolume) -> Vec<String> {
 }
 
 /// A node whose name differs from one that does not exist by a domain alone: `n1` and `n1.example.com`.
-fn near<'o>(objects: &'o Objects, hosts: &[String]) -> Option<&'o str> {
+pub(super) fn near<'o>(objects: &'o Objects, hosts: &[String]) -> Option<&'o str> {
     let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
     let hosts: Vec<String> = hosts.iter().map(|host| short(host)).collect();
     objects

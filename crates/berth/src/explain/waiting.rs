@@ -62,7 +62,7 @@ pub(super) fn why(world: &World, pod: &api::Pod, report: &Report) -> Waiting {
         return found;
     }
     if !asked.is_pending() {
-        // It was started, and is asked about as if it were to be placed anew: nothing keeps it.
+        // It was started, and is asked about as if it were to be placed again: nothing keeps it.
         let code = if report.schedulable {
             Cause::PodFits
         } else {
@@ -77,10 +77,14 @@ pub(super) fn why(world: &World, pod: &api::Pod, report: &Report) -> Waiting {
     if report.preemption.is_some() {
         return Waiting::new(Cause::PodNeedsEviction, "");
     }
-    if !report.schedulable {
-        return Waiting::new(Cause::PodUnschedulable, "");
-    }
     let provisioned = report.claims.iter().find_map(|claim| asked.provisioner(claim));
+    if !report.schedulable {
+        // No node takes a pod with a claim that its provisioner leaves without a volume.
+        let is_kept = |waiting: &Waiting| waiting.is_kept();
+        return provisioned
+            .filter(is_kept)
+            .unwrap_or_else(|| Waiting::new(Cause::PodUnschedulable, ""));
+    }
     let found = provisioned
         .or_else(|| asked.timed_out())
         .or_else(|| asked.named())
@@ -119,11 +123,18 @@ impl Asked<'_> {
 
     fn deleting(&self) -> Option<Waiting> {
         let deleted = self.pod.metadata.deletion_timestamp.as_deref()?;
-        let since = self.since(Some(deleted));
-        let text = format!("is being deleted{since}: no scheduler places it any more");
+        let text = format!("{}: schedulers ignore it", self.terminating(Some(deleted)));
         let finalizers = &self.pod.metadata.finalizers;
         let held = (!finalizers.is_empty()).then(|| format!("finalizers: {}", finalizers.join(", ")));
         Some(Waiting::new(Cause::PodDeleting, text).with(held))
+    }
+
+    /// `has been terminating for 2 min`.
+    fn terminating(&self, since: Option<&str>) -> String {
+        match self.since(since).as_str() {
+            "" => "is terminating".to_owned(),
+            since => format!("has been terminating{since}"),
+        }
     }
 
     fn is_pending(&self) -> bool {
@@ -134,7 +145,10 @@ impl Asked<'_> {
         let known = self.world.objects.pods.get(&self.pod.metadata.full_name());
         let node = known.map_or(&self.pod.spec.node_name, |pod| &pod.spec.node_name);
         (self.is_pending() && !node.is_empty()).then(|| {
-            let text = format!("has node {node}: its kubelet has to start it (kubectl describe pod says what it does)");
+            let text = match self.world.objects.nodes.contains_key(node) {
+                true => format!("has node {node}: its kubelet has to start it (see kubectl describe pod)"),
+                false => format!("has node {node}, which does not exist: no kubelet starts it"),
+            };
             Waiting::new(Cause::PodHasNode, text)
         })
     }
@@ -149,7 +163,7 @@ impl Asked<'_> {
             .collect();
         (!gates.is_empty()).then(|| {
             let text = format!(
-                "has scheduling gates ({}): no scheduler looks at it before they are removed",
+                "has scheduling gates ({}): it is not scheduled until they are removed",
                 gates.join(", ")
             );
             Waiting::new(Cause::PodGated, text)
@@ -166,22 +180,19 @@ impl Asked<'_> {
         let victims = pods.filter(|pod| pod.spec.node_name == *node && pod.metadata.is_deleting());
         let victims: Vec<String> = victims
             .map(|pod| {
-                let since = self.since(pod.metadata.deletion_timestamp.as_deref());
+                let name = pod.metadata.full_name();
+                let terminating = self.terminating(pod.metadata.deletion_timestamp.as_deref());
                 match pod.metadata.finalizers.as_slice() {
-                    [] => format!("{} is ending{since}", pod.metadata.full_name()),
-                    held => format!(
-                        "{} is ending{since}, held by {}",
-                        pod.metadata.full_name(),
-                        held.join(", ")
-                    ),
+                    [] => format!("{name} {terminating}"),
+                    held => format!("{name} {terminating}, held by finalizers {}", held.join(", ")),
                 }
             })
             .collect();
         if victims.is_empty() {
             return None;
         }
-        let pods = count(victims.len(), "evicted pod", "evicted pods");
-        let text = format!("is to go to node {node} and waits for {pods} to end there");
+        let pods = count(victims.len(), "preempted pod", "preempted pods");
+        let text = format!("is nominated to node {node} and waits for {pods} to terminate there");
         Some(Waiting::new(Cause::PodNominated, text).with(victims))
     }
 
@@ -189,7 +200,7 @@ impl Asked<'_> {
     fn named(&self) -> Option<Waiting> {
         let node = &self.pod.status.nominated_node_name;
         (!node.is_empty()).then(|| {
-            let text = format!("is to go to node {node}, which its scheduler has named; its turn comes");
+            let text = format!("is nominated to node {node} and waits for its turn");
             Waiting::new(Cause::PodNominated, text)
         })
     }
@@ -225,7 +236,7 @@ impl Asked<'_> {
             return None;
         }
         let text = format!(
-            "waits{} for scheduler {name:?}, which does not answer: it holds no lease and has written no event in the last hour",
+            "waits{} for scheduler {name:?}, which does not respond: it holds no lease and wrote no event in the last hour",
             self.since(self.pod.metadata.creation_timestamp.as_deref())
         );
         let told = leases().filter(serves).map(|lease| {
@@ -250,32 +261,27 @@ impl Asked<'_> {
 
     /// A claim waits for its provisioner.
     fn provisioner(&self, claim: &ClaimReport) -> Option<Waiting> {
-        let waits =
-            claim.code == Cause::ClaimWaitsForProvisioner || (claim.is_delayed() && claim.selected_node().is_some());
         let class = self.world.objects.classes.get(claim.class.as_deref()?)?;
-        if !waits {
-            return None;
-        }
         let provisioner = class.provisioner.as_str();
         let evidence = &self.world.evidence;
         let namespace = &self.pod.metadata.namespace;
         let about = || evidence.about("PersistentVolumeClaim", namespace, &claim.claim);
-        let own = || about().filter(|event| event.is_of(provisioner) || event.reason == "Provisioning");
-        let failed = about().filter(|event| event.reason == "ProvisioningFailed");
-        let latest = own().chain(failed).max_by_key(|event| event.last);
-        if let Some(event) = latest.filter(|event| event.reason == "ProvisioningFailed") {
-            let times = if event.count > 1 {
-                format!(" {} times", event.count)
-            } else {
-                String::new()
-            };
-            let last = event
-                .last
-                .map_or(String::new(), |last| format!(", last {} ago", self.ago(last)));
-            let name = &claim.claim;
-            let text = format!("waits for a volume: {provisioner} failed{times} to make one for claim {name}{last}");
-            let told = [format!("it says: {}", event.message)];
+        let is_unbound = claim.code == Cause::ClaimWaitsForProvisioner || claim.is_delayed();
+        let latest = evidence.latest_of_provisioner(namespace, &claim.claim, provisioner);
+        if let Some(event) = latest.filter(|event| is_unbound && event.is_failed_provisioning()) {
+            let (name, times) = (&claim.claim, event.times(self.now()));
+            let text = format!("waits for a volume: {provisioner} failed to provision claim {name}{times}");
+            let said = format!("it says: {}", event.message);
+            let gave_up = claim.is_delayed() && claim.selected_node().is_none();
+            let cleared =
+                gave_up.then(|| "it cleared the selected node; the scheduler selects a node again".to_owned());
+            let told = [said].into_iter().chain(cleared);
             return Some(Waiting::new(Cause::PodProvisioningFailed, text).with(told));
+        }
+        let waits =
+            claim.code == Cause::ClaimWaitsForProvisioner || (claim.is_delayed() && claim.selected_node().is_some());
+        if !waits {
+            return None;
         }
         let age = |time: Option<Timestamp>| time.map(|time| self.now().as_second() - time.as_second());
         let at_work = latest.is_some_and(|event| age(event.last).is_none_or(|age| age < PATIENCE));
@@ -289,7 +295,7 @@ impl Asked<'_> {
             .map_or(String::new(), |node| format!(" on node {node}"));
         let lasting = since.map_or(String::new(), |since| format!(" for {}", self.ago(since)));
         let text = format!(
-            "waits{lasting} for {provisioner} to make the volume of claim {}{on}",
+            "waits{lasting} for {provisioner} to provision claim {}{on}",
             claim.claim
         );
         // Without events there is no telling whether somebody is at work.
@@ -337,8 +343,8 @@ impl Asked<'_> {
         });
         let last = made.filter_map(|volume| volume.metadata.creation_timestamp.as_deref()?.parse::<Timestamp>().ok());
         told.push(match last.max() {
-            Some(last) => format!("it made its last volume {} ago", self.ago(last)),
-            None => "it has made no volume that is there".to_owned(),
+            Some(last) => format!("it provisioned its last volume {} ago", self.ago(last)),
+            None => "none of the volumes was provisioned by it".to_owned(),
         });
         let runs = |pod: &&api::Pod| {
             let mut containers = pod.spec.containers.iter();
@@ -398,9 +404,8 @@ impl Asked<'_> {
             (None, None) => return None,
         };
         let when = when.map_or(String::new(), |when| format!(" {} ago", self.ago(when)));
-        let text = format!(
-            "was refused{when} and fits now: the scheduler looks at it again within 5 min, or when something changes"
-        );
+        let text =
+            format!("was refused{when} but fits now: the scheduler retries within 5 min, or when something changes");
         let told = (!message.is_empty()).then(|| format!("the scheduler said: {message}"));
         Some(Waiting::new(Cause::PodRefusedBefore, text).with(told))
     }
@@ -412,7 +417,7 @@ impl Asked<'_> {
         if !self.report.schedulable || !matches!(self.pod.status.phase.as_str(), "" | "Pending") {
             return None;
         }
-        let text = format!("waits{since}, and no scheduler has looked at it yet");
+        let text = format!("waits{since}; no scheduler has tried it yet");
         Some(Waiting::new(Cause::PodNotLookedAt, text))
     }
 }

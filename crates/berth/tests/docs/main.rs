@@ -1,7 +1,7 @@
 //! Keeps the pages under `docs/` true: what can be made from the code is made from it and compared, and every link leads
 //! somewhere.
 //!
-//! `BERTH_UPDATE_DOCS=1 cargo test -p berth --test docs` writes what is made anew into the pages.
+//! `BERTH_UPDATE_DOCS=1 cargo test -p berth --test docs` writes what is made again into the pages.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod commands;
@@ -58,7 +58,7 @@ fn made(name: &str) -> String {
     }
 }
 
-/// A page with its parts made anew, and the names of those.
+/// A page with its parts made again, and the names of those.
 fn refreshed(page: &str) -> (String, Vec<String>) {
     let mut out = String::new();
     let mut names = Vec::new();

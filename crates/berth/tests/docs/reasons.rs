@@ -431,7 +431,7 @@ fn coded() -> Vec<(String, String)> {
 
 /// Who tells of which event, as the code has it.
 fn told() -> Vec<(&'static str, String)> {
-    // The scheduler's stand as texts where they are told.
+    // The scheduler's stand as texts where they are reported.
     let scheduler = ["Scheduled", "FailedScheduling", "FailedBinding", "Preempted"];
     let scheduler = scheduler.iter().map(|reason| (SCHEDULER, (*reason).to_owned()));
     let controller = berth_controller::Reason::ALL.iter();

@@ -5,6 +5,7 @@
 //! such as a claim that is not there, is said before. Each way was tried on the cluster in memory (`trial`): one that does not
 //! lead to a placement is not listed.
 
+mod fixes;
 pub(super) mod needs;
 mod trial;
 mod words;
@@ -33,8 +34,7 @@ pub(super) fn steps(world: &World, pod: &api::Pod, profile: &Profile, report: &R
         return Vec::new();
     }
     if report.nodes.is_empty() {
-        let step =
-            "there are no nodes: add Node objects to the input, or put the files on top of a cluster with --on-cluster";
+        let step = "add Node objects to the input, or apply the files to a cluster with --on-cluster";
         return vec![step.to_owned()];
     }
     let advisor = Advisor {
@@ -94,7 +94,7 @@ impl<'a> Advisor<'a> {
             && !self.report.nodes.iter().any(|found| found.name == *node)
         {
             return vec![format!(
-                "bring node {node} back: DaemonSet {set} made the pod for it, and it does not exist; otherwise delete the pod"
+                "bring node {node} back: DaemonSet {set} created the pod for it, and it does not exist; or delete the pod"
             )];
         }
         let everywhere = self.everywhere();
@@ -115,12 +115,12 @@ impl<'a> Advisor<'a> {
         }
         let mut steps = Vec::new();
         if !needed.is_empty() {
-            steps.push(format!("in any case: {}", needed.join("; ")));
+            steps.push(format!("first: {}", needed.join("; ")));
         }
-        let besides = if steps.is_empty() { "" } else { "besides, " };
+        let then = if steps.is_empty() { "" } else { "then " };
         steps.extend(
             ways.iter()
-                .map(|way| format!("{besides}{}", self.way_words(way, &everywhere))),
+                .map(|way| format!("{then}{}", self.way_words(way, &everywhere))),
         );
         steps.extend(another);
         steps
@@ -168,17 +168,21 @@ impl<'a> Advisor<'a> {
             need => everywhere.contains(need),
         };
         let own = self.daemon.as_ref().map(|daemon| daemon.node.as_str());
+        let fixes = fixes::by_node(self.world, self.report);
         let nodes = self.report.nodes.iter();
         for node in nodes.filter(|node| own.is_none_or(|own| own == node.name)) {
             let mut needed = needs.of(node);
             needed.retain(|need| !is_everywhere(need));
-            let place = *places.entry(needed.clone()).or_insert(ways.len());
-            match ways.get_mut(place) {
-                Some(way) => way.nodes.push(&node.name),
-                None => ways.push(Way {
-                    nodes: vec![&node.name],
-                    needs: needed,
-                }),
+            let fixes = fixes.get(&node.name).map_or(&[][..], Vec::as_slice);
+            for needed in with_fixes(&needed, fixes).into_iter().chain([needed]) {
+                let place = *places.entry(needed.clone()).or_insert(ways.len());
+                match ways.get_mut(place) {
+                    Some(way) => way.nodes.push(&node.name),
+                    None => ways.push(Way {
+                        nodes: vec![&node.name],
+                        needs: needed,
+                    }),
+                }
             }
         }
         ways.sort_by_key(|way| (way.cost(), std::cmp::Reverse(way.nodes.len())));
@@ -256,6 +260,9 @@ impl<'a> Advisor<'a> {
     }
 
     fn words(&self, need: &Need, nodes: &Members<'_>) -> String {
+        if let Need::Volume(claim, fix) = need {
+            return fixes::words(self.world, self.report, *claim, fix, nodes.first());
+        }
         let set = self.daemon.as_ref().map(|daemon| daemon.set.as_str());
         words::step(self.report, need, nodes, set)
     }
@@ -309,7 +316,7 @@ impl<'a> Advisor<'a> {
         let details = self.report.nodes.iter().flat_map(|node| &node.refused);
         let mut details = details.flat_map(|refusal| &refusal.found);
         let apart = details.find_map(|found| match &found.detail {
-            Detail::ApartBy(keys) => Some(keys.as_slice()),
+            Detail::ApartBy { keys, .. } => Some(keys.as_slice()),
             _ => None,
         });
         let mut trial = self.trial();
@@ -327,4 +334,16 @@ impl<'a> Advisor<'a> {
             has_storage,
         ))
     }
+}
+
+/// What a node needs with a volume that is mended in the place of new storage for its claim, for each such volume.
+fn with_fixes(needed: &[Need], fixes: &[Need]) -> Vec<Vec<Need>> {
+    let ways = fixes.iter().filter_map(|fix| {
+        let Need::Volume(claim, _) = fix else { return None };
+        let place = needed.iter().position(|need| *need == Need::Storage(*claim))?;
+        let mut needed = needed.to_vec();
+        *needed.get_mut(place)? = fix.clone();
+        Some(needed)
+    });
+    ways.collect()
 }

@@ -1,12 +1,22 @@
 //! What has to be dealt with on a node before it takes the pod.
 
 use crate::explain::cause::Cause;
+use crate::explain::demands::Demand;
 use crate::explain::details::{Detail, Taint, resource_of};
 use crate::explain::report::{Found, NodeReport, Offer, Report};
 use berth_core::names;
 use berth_core::reason::VolumeReason;
 use berth_scheduler::reason::Reason;
 use std::collections::HashMap;
+
+/// A volume that would serve a claim but for one thing.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct VolumeFix {
+    /// The volume.
+    pub(super) volume: String,
+    /// What keeps it from the claim.
+    pub(super) cause: Cause,
+}
 
 /// One thing that stands against the pod, on a node or anywhere.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -39,8 +49,10 @@ pub(super) enum Need {
     NodeState(Vec<Taint>),
     /// Taints that the pod does not tolerate.
     Taints(Vec<Taint>),
-    /// The pod asks for other nodes.
-    OtherNodes,
+    /// The pod asks for other nodes, by what this one lacks.
+    OtherNodes(Vec<Demand>),
+    /// A volume that would serve a claim of the pod, by its place in the report, but for one thing.
+    Volume(usize, VolumeFix),
     /// Another reason.
     Reason(Reason),
 }
@@ -49,10 +61,10 @@ impl Need {
     /// How hard it is to deal with, compared with others.
     pub(super) fn cost(&self) -> usize {
         match self {
-            Self::Cordoned | Self::NodeState(_) => 1,
+            Self::Cordoned | Self::NodeState(_) | Self::Volume(..) => 1,
             Self::Claim(_) | Self::TooLarge(_) => 2,
             Self::Storage(_) | Self::Inline(_) | Self::StorageTogether => 2,
-            Self::Room(_) | Self::Taints(_) | Self::OtherNodes => 2,
+            Self::Room(_) | Self::Taints(_) | Self::OtherNodes(_) => 2,
             Self::StorageForSome | Self::NodeDown(_) => 3,
             Self::OwnVolume(_) => 5,
             Self::SelectedElsewhere(_) | Self::SmallerPod(_) => 20,
@@ -144,7 +156,11 @@ impl<'r> Needs<'r> {
                 }
                 (Reason::Unschedulable, _) => needs.push(Need::Cordoned),
                 (Reason::UntoleratedTaint, Detail::Taints(taints)) => needs.extend(of_taints(taints)),
-                (Reason::NodeAffinity | Reason::NotAmongNodes { .. }, _) => needs.push(Need::OtherNodes),
+                (Reason::NodeAffinity | Reason::NotAmongNodes { .. }, Detail::Demands(unmet)) => {
+                    let demands = unmet.iter().map(|unmet| unmet.demand.clone());
+                    needs.push(Need::OtherNodes(demands.collect()));
+                }
+                (Reason::NodeAffinity | Reason::NotAmongNodes { .. }, _) => needs.push(Need::OtherNodes(Vec::new())),
                 (reason, _) if resource_of(reason).is_some() => {
                     let resource = resource_of(reason).unwrap_or_default();
                     let too_small = node.too_small.iter().any(|found| found.resource == resource);
@@ -161,7 +177,7 @@ impl<'r> Needs<'r> {
         }
         // A node that no plugin refuses, but that one leaves out, is not among those that the pod asks for.
         if node.refused.is_empty() && self.report.pre_filter.is_empty() {
-            needs.push(Need::OtherNodes);
+            needs.push(Need::OtherNodes(Vec::new()));
         }
         let mut once = Vec::new();
         for need in needs {

@@ -1,6 +1,8 @@
 //! Tries advice out: does what it says to a copy of the cluster in memory, and asks where the pod fits then.
 
-use super::needs::Need;
+use super::needs::{Need, VolumeFix};
+use crate::explain::cause::Cause;
+use crate::explain::demands::{Demand, Label};
 use crate::explain::report::Report;
 use crate::explain::world::{Objects, World};
 use berth_core::api::{self, Kind, NodeSelector, NodeSelectorTerm, Object, Requirement, VolumeNodeAffinity};
@@ -11,7 +13,7 @@ use berth_scheduler::cluster::Cluster;
 use berth_scheduler::examine::examine;
 use berth_scheduler::profile::Profile;
 use berth_scheduler::reason::Reason;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// More volumes, or pods, than any node holds.
 const NO_LIMIT: i32 = 1_000_000;
@@ -99,10 +101,8 @@ impl<'w> Trial<'w> {
                 self.pod.spec.tolerations.extend(tolerations);
                 true
             }
-            Need::OtherNodes => {
-                self.ask_for_any_node();
-                true
-            }
+            Need::OtherNodes(demands) => self.satisfy(demands, node),
+            Need::Volume(claim, fix) => self.mend_volume(*claim, fix, node),
             Need::Reason(reason) => self.meet_reason(reason, node),
         }
     }
@@ -275,6 +275,53 @@ impl<'w> Trial<'w> {
         }
     }
 
+    /// Labels the node as the pod asks; where labels say what a node is, the pod asks for any node instead.
+    fn satisfy(&mut self, demands: &[Demand], node: &str) -> bool {
+        let labels: Option<Vec<Label<'_>>> = demands.iter().map(Demand::label).collect();
+        let Some(labels) = labels.filter(|labels| !labels.is_empty()) else {
+            self.ask_for_any_node();
+            return true;
+        };
+        self.edit_node(node, |node| {
+            for label in labels {
+                match label {
+                    Label::Set(key, value) => {
+                        node.metadata.labels.insert(key.to_owned(), value.to_owned());
+                    }
+                    Label::Remove(key) => {
+                        node.metadata.labels.remove(key);
+                    }
+                }
+            }
+        })
+    }
+
+    /// Takes away the one thing that keeps a volume from a claim.
+    fn mend_volume(&mut self, claim: usize, fix: &VolumeFix, node: &str) -> bool {
+        let (Some(claim), Some(volume)) = (self.claim(claim), self.objects.volumes.get(&fix.volume)) else {
+            return false;
+        };
+        let mut volume = volume.clone();
+        match fix.cause {
+            Cause::VolumeReleased | Cause::VolumeFailed | Cause::VolumeReserved => {
+                volume.spec.claim_ref = None;
+                "Available".clone_into(&mut volume.status.phase);
+            }
+            Cause::VolumeNodeMissing => volume.spec.node_affinity = Some(affinity_to(node)),
+            Cause::VolumeMode => volume.spec.volume_mode.clone_from(&claim.spec.volume_mode),
+            Cause::VolumeLabels => volume.metadata.labels.extend(selected_labels(&claim)),
+            Cause::VolumeAccessModes => {
+                let mut claim = claim;
+                claim.spec.access_modes.clone_from(&volume.spec.access_modes);
+                self.put(Object::PersistentVolumeClaim(Box::new(claim)));
+                return true;
+            }
+            _ => return false,
+        }
+        self.put(Object::PersistentVolume(Box::new(volume)));
+        true
+    }
+
     fn use_no_host_ports(&mut self) {
         let spec = &mut self.pod.spec;
         spec.host_network = false;
@@ -434,19 +481,7 @@ impl<'w> Trial<'w> {
     fn put_volume(&mut self, claim: &api::PersistentVolumeClaim, node: &str) {
         let mut volume = self.new_volume(claim);
         "Available".clone_into(&mut volume.status.phase);
-        let by_name = Requirement {
-            key: "metadata.name".to_owned(),
-            operator: "In".to_owned(),
-            values: vec![node.to_owned()],
-        };
-        volume.spec.node_affinity = Some(VolumeNodeAffinity {
-            required: Some(NodeSelector {
-                node_selector_terms: vec![NodeSelectorTerm {
-                    match_expressions: Vec::new(),
-                    match_fields: vec![by_name],
-                }],
-            }),
-        });
+        volume.spec.node_affinity = Some(affinity_to(node));
         self.put(Object::PersistentVolume(Box::new(volume)));
     }
 
@@ -468,17 +503,7 @@ impl<'w> Trial<'w> {
             .class_name()
             .unwrap_or_default()
             .clone_into(&mut volume.spec.storage_class_name);
-        let selector = claim.spec.selector.iter();
-        for selector in selector {
-            volume.metadata.labels.extend(selector.match_labels.clone());
-            for requirement in &selector.match_expressions {
-                let value = requirement.values.first().cloned().unwrap_or_else(|| NEW.to_owned());
-                match requirement.operator.as_str() {
-                    "In" | "Exists" => volume.metadata.labels.extend([(requirement.key.clone(), value)]),
-                    _ => {}
-                }
-            }
-        }
+        volume.metadata.labels.extend(selected_labels(claim));
         volume
     }
 
@@ -537,4 +562,35 @@ impl<'w> Trial<'w> {
         self.put_volume(&claim, node);
         true
     }
+}
+
+/// The affinity of a volume that one node alone can reach.
+fn affinity_to(node: &str) -> VolumeNodeAffinity {
+    let by_name = Requirement {
+        key: "metadata.name".to_owned(),
+        operator: "In".to_owned(),
+        values: vec![node.to_owned()],
+    };
+    VolumeNodeAffinity {
+        required: Some(NodeSelector {
+            node_selector_terms: vec![NodeSelectorTerm {
+                match_expressions: Vec::new(),
+                match_fields: vec![by_name],
+            }],
+        }),
+    }
+}
+
+/// Labels that a claim's selector asks for.
+pub(super) fn selected_labels(claim: &api::PersistentVolumeClaim) -> BTreeMap<String, String> {
+    let mut labels = BTreeMap::new();
+    if let Some(selector) = &claim.spec.selector {
+        labels.extend(selector.match_labels.clone());
+        let asks = |one: &&Requirement| matches!(one.operator.as_str(), "In" | "Exists");
+        for requirement in selector.match_expressions.iter().filter(asks) {
+            let value = requirement.values.first().cloned().unwrap_or_else(|| NEW.to_owned());
+            labels.insert(requirement.key.clone(), value);
+        }
+    }
+    labels
 }

@@ -2,6 +2,7 @@
 
 use super::needs::{Need, is_out_of_reach};
 use crate::explain::cause::Cause;
+use crate::explain::demands::{Demand, Label};
 use crate::explain::report::{ClaimReport, ClaimState, Offer, Report};
 use berth_core::names;
 use berth_core::quantity::Bytes;
@@ -26,41 +27,44 @@ fn claim_step(report: &Report, claim: &ClaimReport) -> String {
     };
     match claim.code {
         Cause::ClaimUnknown => format!(
-            "have the persistentvolumeclaims read by a user who may: nothing can be told about claim {name} without"
+            "ask someone with list permission for persistentvolumeclaims to run `berth snapshot`: claim {name} is unknown \
+             without them"
         ),
         Cause::ClaimVolumeUnknown => format!(
-            "have the persistentvolumes read by a user who may: where claim {name} can be reached is not known without"
+            "ask someone with list permission for persistentvolumes to run `berth snapshot`: which nodes reach claim {name} is \
+             unknown without them"
         ),
         Cause::ClaimEphemeralMissing => {
-            format!("have claim {namespace}/{name} made by the ephemeral volume controller, with the pod as its owner")
+            format!(
+                "wait for the ephemeral volume controller to create claim {namespace}/{name} for the pod; if it does not, see the pod's events"
+            )
         }
         Cause::ClaimMissing => format!("create claim {namespace}/{name}, or correct the name in the pod"),
-        Cause::ClaimLost => format!("restore the volume of claim {name}, or delete the claim and create it anew"),
-        Cause::ClaimVolumeMissing => format!("restore the volume of claim {name}, or create the claim anew"),
-        Cause::ClaimDeleting => format!("wait until claim {name} is gone, and create it anew"),
+        Cause::ClaimLost => format!("restore the volume of claim {name}, or recreate the claim"),
+        Cause::ClaimVolumeMissing => format!("restore the volume of claim {name}, or recreate the claim"),
+        Cause::ClaimDeleting => format!("wait until claim {name} is deleted, then recreate it"),
         Cause::ClaimNodeMissing => format!(
-            "bring {} back: volume {} of claim {name} is there; if it is gone for good, so is the data: delete the claim, and \
-             create it anew",
+            "bring {} back: it has volume {} of claim {name}; if the node is gone for good, the data is lost: recreate the claim",
             node.unwrap_or("its node"),
             volume
         ),
         Cause::ClaimOutOfReach => format!(
-            "correct the node affinity of volume {} of claim {name}, or the labels of the nodes: no node matches",
+            "fix the node labels, or recreate volume {} of claim {name}: its node affinity matches no node",
             volume
         ),
         Cause::ClaimNoDefaultClass => {
-            format!("set `storageClassName` of claim {name}, or make a StorageClass the default one: there is none")
+            format!("set `storageClassName` of claim {name}, or mark a StorageClass as default: there is none")
         }
-        Cause::ClaimNotOwned => format!("delete or rename claim {name}, so that one can be made for the pod"),
+        Cause::ClaimNotOwned => format!("delete or rename claim {name}, so that the pod's own claim can be created"),
         Cause::ClaimClassMissing => {
-            format!("create StorageClass {class}, or create claim {name} anew with a class that exists")
+            format!("create StorageClass {class}, or recreate claim {name} with a class that exists")
         }
         // The mode of a class that exists cannot be changed.
         Cause::ClaimWaitsForProvisioner | Cause::ClaimWaitsForController | Cause::ClaimClassUnknown => format!(
-            "have claim {name} bound to a volume (its events say what keeps it), or create it anew with a class whose \
-             `volumeBindingMode` is WaitForFirstConsumer"
+            "get claim {name} bound (see its events), or recreate it with a class whose `volumeBindingMode` is \
+             WaitForFirstConsumer"
         ),
-        _ => format!("have claim {name} bound to a volume: its events say what keeps it"),
+        _ => format!("get claim {name} bound: see its events"),
     }
 }
 
@@ -74,15 +78,15 @@ fn too_large_step(report: &Report, resource: &str) -> String {
     // Of equals the first.
     match small.iter().rev().max_by_key(|(small, _)| small.amount) {
         Some((largest, name)) if largest.amount > 0 => format!(
-            "no node has so much {resource}: the pod asks for {}, and the largest ({name}) has {} in all; add a larger node, \
-             or let the pod ask for less",
+            "no node has enough {resource}: the pod requests {}, the largest node ({name}) has {}; add a larger node, or reduce \
+             the request",
             largest.wants, largest.has
         ),
         Some((largest, _)) => format!(
-            "no node has any {resource}: add one that has {}, or let the pod ask for none",
+            "no node has {resource}: add a node with {}, or remove the request",
             largest.wants
         ),
-        None => format!("let the pod ask for less {resource}"),
+        None => format!("reduce the pod's {resource} request"),
     }
 }
 
@@ -99,6 +103,11 @@ impl<'r> Members<'r> {
             first: nodes.first().copied().unwrap_or_default(),
             all: nodes.iter().copied().collect(),
         }
+    }
+
+    /// The first of them; empty if there is none.
+    pub(super) fn first(&self) -> &'r str {
+        self.first
     }
 }
 
@@ -120,24 +129,23 @@ pub(super) fn step(report: &Report, need: &Need, nodes: &Members<'_>, daemon_set
             let (driver, wants) = (&volume.driver, Bytes(volume.request_bytes));
             match largest(&volume.offers, nodes) {
                 Some((node, largest)) => format!(
-                    "make room for the pod's inline volume of {driver}: it asks for {wants}, and the largest pool has {} \
-                     ({node}); or let it ask for no more than that",
+                    "free space for the pod's inline volume of {driver}: it requests {wants}, the largest pool has {} ({node}); or \
+                     reduce the request to that",
                     Bytes(largest)
                 ),
-                None => format!("have {driver} offer {wants} for the pod's inline volume: there is no pool"),
+                None => format!("add a pool of {driver} with {wants} for the pod's inline volume: there is none"),
             }
         }
         Need::StorageTogether => {
-            "add volumes or storage: each of the pod's volumes would find its place alone, but not all together"
-                .to_owned()
+            "add storage: each of the pod's claims fits alone, but not all of them together".to_owned()
         }
         Need::StorageForSome => "provide storage for the pod's claims".to_owned(),
         Need::SelectedElsewhere(index) => selected_step(&report.claims[*index]),
         Need::OwnVolume(index) => {
             let claim = &report.claims[*index];
             format!(
-                "give each pod of DaemonSet {} a volume of its own, with `ephemeral.volumeClaimTemplate` in place of claim {}: \
-                 it {}",
+                "give each pod of DaemonSet {} its own volume with `ephemeral.volumeClaimTemplate` instead of claim {}: that claim \
+                 {}",
                 daemon_set.unwrap_or_default(),
                 claim.claim,
                 claim.summary
@@ -153,30 +161,81 @@ pub(super) fn step(report: &Report, need: &Need, nodes: &Members<'_>, daemon_set
                 .filter(|small| small.resource == *resource)
                 .max_by_key(|small| small.amount);
             let has = largest.map_or("0", |small| small.has.as_str());
-            format!("let the pod ask for no more {resource} than there is in all: {has}")
+            format!("reduce the pod's {resource} request to {has}, which is all the node has")
         }
-        Need::Room(resource) => format!("free {resource}, or let the pod request less of it"),
+        Need::Room(resource) => format!("free {resource}, or reduce the pod's request"),
         Need::Cordoned => format!("uncordon it (kubectl uncordon {})", nodes.first),
-        Need::NodeDown(taints) => format!("bring it back: it does not answer ({})", listed(taints)),
-        Need::NodeState(taints) => format!("wait until it has recovered ({})", listed(taints)),
+        Need::NodeDown(taints) => format!("bring it back: it does not respond ({})", listed(taints)),
+        Need::NodeState(taints) => format!("wait until it recovers ({})", listed(taints)),
         Need::Taints(taints) if taints.len() > 1 => {
-            format!("let the pod tolerate {}, or remove these taints", listed(taints))
+            format!(
+                "add tolerations for {} to the pod, or remove these taints",
+                listed(taints)
+            )
         }
-        Need::Taints(taints) => format!("let the pod tolerate {}, or remove the taint", listed(taints)),
-        Need::OtherNodes => {
-            "give it the labels that the pod's node affinity or selector asks for, or let the pod ask for less"
-                .to_owned()
-        }
-        Need::Reason(reason) => reason_step(report, reason),
+        Need::Taints(taints) => format!(
+            "add a toleration for {} to the pod, or remove the taint",
+            listed(taints)
+        ),
+        Need::OtherNodes(demands) => other_nodes_step(report, demands, nodes),
+        // Worded where the volume is known.
+        Need::Volume(..) => String::new(),
+        Need::Reason(reason) => match (reason_step(report, reason), common_detail(report, reason, nodes)) {
+            (step, Some(detail)) => format!("{step} ({detail})"),
+            (step, None) => step,
+        },
     }
+}
+
+/// What to do where the pod asks for other nodes.
+fn other_nodes_step(report: &Report, demands: &[Demand], nodes: &Members<'_>) -> String {
+    let listed = |demands: &[&Demand]| demands.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let all: Vec<&Demand> = demands.iter().collect();
+    let (labels, facts): (Vec<&Demand>, Vec<&Demand>) = demands.iter().partition(|demand| demand.label().is_some());
+    if demands.is_empty() {
+        return "change the pod's nodeSelector or node affinity, which ask for other nodes".to_owned();
+    }
+    if facts.is_empty() {
+        let commands: Vec<String> = labels
+            .iter()
+            .filter_map(|demand| demand.label())
+            .map(|label| match label {
+                Label::Set(key, value) => format!("{key}={value}"),
+                Label::Remove(key) => format!("{key}-"),
+            })
+            .collect();
+        return format!(
+            "label it as the pod asks (kubectl label node {} {} --overwrite), or remove {} from the pod's nodeSelector or node \
+             affinity",
+            nodes.first,
+            commands.join(" "),
+            listed(&all)
+        );
+    }
+    let exists = |name: &String| report.nodes.iter().any(|node| node.name == *name);
+    let missing = facts.iter().filter_map(|demand| demand.named_nodes());
+    let missing: Vec<&str> = missing
+        .filter(|names| !names.iter().any(exists))
+        .flatten()
+        .map(String::as_str)
+        .collect();
+    let why = match missing.as_slice() {
+        [] => String::new(),
+        [one] => format!(": there is no node {one}"),
+        many => format!(": there are no nodes {}", many.join(", ")),
+    };
+    format!(
+        "remove {} from the pod's nodeSelector or node affinity{why}",
+        listed(&all)
+    )
 }
 
 /// A node that was selected is cleared by the provisioner alone: a volume may be on its way there.
 fn selected_step(claim: &ClaimReport) -> String {
     let (name, node) = (&claim.claim, claim.selected_node().unwrap_or_default());
     format!(
-        "node {node} is selected for claim {name}, and only its provisioner may change that: it clears the selected node when \
-         it cannot make the volume there. If it does not run, take the annotation {} off the claim",
+        "node {node} is selected for claim {name}, and only the provisioner may change that: it clears the selection when it \
+         cannot create the volume there. If the provisioner is not running, remove the annotation {} from the claim",
         names::SELECTED_NODE
     )
 }
@@ -185,23 +244,39 @@ fn reason_step(report: &Report, reason: &Reason) -> String {
     let step = match reason {
         reason if is_out_of_reach(reason) => return move_step(report),
         Reason::DriverNotInstalled { driver } => return format!("install the driver {driver}"),
-        Reason::ConflictingAffinityTerms => {
-            "correct the pod's node affinity: its terms name nodes that exclude each other"
-        }
-        Reason::OtherNodeName => "take `spec.nodeName` out of the pod",
-        Reason::PortsTaken => "free the pod's host ports, or let the pod use others",
-        Reason::TooManyPods => "remove pods, or let it run more",
+        Reason::ConflictingAffinityTerms => "fix the pod's node affinity: its terms exclude each other",
+        Reason::OtherNodeName => "remove `spec.nodeName` from the pod",
+        Reason::PortsTaken => "free the host ports, or use other ports in the pod",
+        Reason::TooManyPods => "remove pods, or raise the node's pod limit",
         Reason::DiskConflict => "stop the pod that uses the same disk",
         Reason::ClaimInUse => "stop the pod that uses the same ReadWriteOncePod claim, wherever it runs",
-        Reason::TooManyVolumes => "detach volumes: as many are attached as the driver allows",
-        Reason::SpreadLabelMissing => "give it the label that the pod's spread constraints name",
-        Reason::SpreadTooUneven => "have more of the counted pods in the domains with the fewest, or raise `maxSkew`",
-        Reason::PodAffinity => "run a pod there that this one wants to be near, or relax the pod's affinity",
-        Reason::PodAntiAffinity => "relax the pod's anti-affinity to pods near it",
-        Reason::ExistingPodsAntiAffinity => "relax the anti-affinity of pods near it to this one",
-        reason => return format!("see to this: {reason}"),
+        Reason::TooManyVolumes => "detach volumes: the driver's attach limit is reached",
+        Reason::SpreadLabelMissing => "add the label that the pod's spread constraints use",
+        Reason::SpreadTooUneven => "run more matching pods in the other domains, or raise `maxSkew`",
+        Reason::PodAffinity => "run a matching pod there, or relax the pod's affinity",
+        Reason::PodAntiAffinity => "relax the pod's anti-affinity",
+        Reason::ExistingPodsAntiAffinity => "relax the anti-affinity of pods near it",
+        reason => return format!("resolve: {reason}"),
     };
     step.to_owned()
+}
+
+/// What the words of a reason leave out, if it is the same on all of these nodes.
+fn common_detail(report: &Report, reason: &Reason, nodes: &Members<'_>) -> Option<String> {
+    let members = report
+        .nodes
+        .iter()
+        .filter(|node| nodes.all.contains(node.name.as_str()));
+    let mut details = members.map(|node| {
+        let found = node.refused.iter().flat_map(|refusal| &refusal.found);
+        found
+            .filter(|found| found.reason == *reason)
+            .map(|found| &found.detail)
+            .next()
+    });
+    let first = details.next()??;
+    let is_same = details.all(|detail| detail == Some(first));
+    Some(first.to_string()).filter(|text| is_same && !text.is_empty())
 }
 
 /// What can be done where the volumes of bound claims cannot be reached.
@@ -211,8 +286,8 @@ fn move_step(report: &Report) -> String {
         .map(|claim| format!("claim {} {}", claim.claim, claim.summary))
         .collect();
     match held.as_slice() {
-        [] => "move the data of the pod's volumes there, as they cannot be reached".to_owned(),
-        held => format!("move the data there, as {}", held.join(", and ")),
+        [] => "move the data of the pod's volumes there: they cannot be reached from it".to_owned(),
+        held => format!("move the data there: {}", held.join(", and ")),
     }
 }
 
@@ -229,7 +304,7 @@ pub(super) fn smaller_claim<'r>(
 
 pub(super) fn ask_for_less(claim: &ClaimReport, node: &str, bytes: i64) -> String {
     format!(
-        ", or let claim {} ask for {}, which {node} could give",
+        ", or reduce claim {} to {}, which {node} has",
         claim.claim,
         Bytes(bytes)
     )
@@ -275,14 +350,20 @@ pub(super) fn another_node<'n>(
 ) -> String {
     let needs: Vec<&Need> = needs.collect();
     let mut has = vec!["room for the pod".to_owned()];
-    if needs.contains(&&Need::OtherNodes) {
-        has.push("the labels that it asks for".to_owned());
+    let demands = needs.iter().find_map(|need| match need {
+        Need::OtherNodes(demands) => Some(demands.iter().map(Demand::to_string).collect::<Vec<_>>()),
+        _ => None,
+    });
+    match demands.as_deref() {
+        None => {}
+        Some([]) => has.push("the labels that it asks for".to_owned()),
+        Some(demands) => has.push(demands.join(", ")),
     }
     if has_storage {
         has.push("storage for it".to_owned());
     }
     if report.claims.iter().any(|claim| report.is_held_by_its_volume(claim)) {
-        has.push("its volumes in reach".to_owned());
+        has.push("access to its volumes".to_owned());
     }
     // A node of its own a new node is in any case.
     let apart: Vec<&str> = apart
@@ -291,10 +372,10 @@ pub(super) fn another_node<'n>(
         .filter(|key| *key != names::HOSTNAME)
         .collect();
     if !apart.is_empty() {
-        has.push(format!("another {} than the pods that it avoids", apart.join(", ")));
+        has.push(format!("a different {} from the pods it avoids", apart.join(", ")));
     }
     if needs.contains(&&Need::Reason(Reason::ExistingPodsAntiAffinity)) {
-        has.push("none of the pods near that avoid it".to_owned());
+        has.push("no pods nearby that avoid it".to_owned());
     }
     let last = has.pop().unwrap_or_default();
     match has.as_slice() {

@@ -6,7 +6,7 @@ use berth_core::names::{ZONE, ZONE_BETA};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Something that was told about an object.
+/// Something that was reported about an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Happened {
     /// Kind of the object.

@@ -107,7 +107,7 @@ pub(crate) enum Outcome {
     VolumeAvailable(String),
     /// A volume is taken.
     VolumeBound(String),
-    /// Something was told about an object: kind, name, reason, part of the message.
+    /// Something was reported about an object: kind, name, reason, part of the message.
     Event(String, Pattern, String, String),
 }
 
