@@ -1,4 +1,4 @@
-//! A cluster made up from a seed: nodes in zones, local volumes, claims and pods.
+//! A cluster generated from a seed: nodes in zones, local volumes, claims and pods.
 //!
 //! Objects are made one by one in the form in which an API server would give them, and whoever takes them need
 //! not keep them: a hundred thousand nodes with a million volumes pass through without being held.
@@ -38,7 +38,7 @@ pub struct Size {
     pub pods: usize,
     /// Claims of each of them.
     pub claims: usize,
-    /// How many kinds of pods there are that are alike in all that decisions read; by chance if it is not said.
+    /// How many kinds of pods there are that are alike in all that decisions read; at random if it is not said.
     pub shapes: Option<usize>,
     /// Random seed.
     pub seed: u64,

@@ -1,7 +1,6 @@
-//! What `berth bench` runs: clusters made up from a seed, and measurements on them.
+//! What `berth bench` runs: clusters generated from a seed, and measurements on them.
 //!
-//! The clusters and the measurements are here; the simulation that is measured is a parameter, since this crate must not know
-//! the program that calls it.
+//! The simulation that is measured is a parameter: this crate does not depend on the binary.
 
 mod cluster;
 pub mod decide;

@@ -1,6 +1,6 @@
 //! `berth bench simulate`: how long a whole cluster in virtual time takes, and how much memory.
 //!
-//! The cluster is made up: nodes in three zones of ten racks with local disks, and StatefulSets whose pods have a claim
+//! The cluster is generated: nodes in three zones of ten racks with local disks, and StatefulSets whose pods have a claim
 //! each. Every second set wants local disks, the others a volume that is made in the zone of its node; every third is
 //! started in order, pod after pod.
 
@@ -187,7 +187,7 @@ pub struct Counts {
     pub bound_claims: usize,
     /// Volumes at the end, made ones too.
     pub volumes: usize,
-    /// Events that were told.
+    /// Events that were reported.
     pub events: usize,
 }
 

@@ -82,7 +82,7 @@ impl Api {
         self.types.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads the definitions of custom resources anew.
+    /// Reads the definitions of custom resources again.
     pub(crate) fn reload_types(&self) {
         // The lock is held while the store is read, so that of two reloads the later one wins.
         let mut types = self.types.write().unwrap_or_else(PoisonError::into_inner);

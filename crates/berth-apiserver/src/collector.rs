@@ -1,7 +1,7 @@
 //! What follows from a change of an object: dependents, namespaces and definitions that are on their way out.
 //!
 //! In a cluster this is the work of controllers; here the server does it, so that deletion means the same without
-//! them. Each step looks at the store anew and is safe to repeat. Protection of volumes and claims in use is not
+//! them. Each step looks at the store again and is safe to repeat. Protection of volumes and claims in use is not
 //! done here: that belongs to the volume controller.
 
 use std::collections::{HashSet, VecDeque};

@@ -252,7 +252,7 @@ impl ApiError {
         self
     }
 
-    /// When the client may try again, if it was told so.
+    /// When the client may try again, if the server said so.
     pub(crate) fn retry_after_seconds(&self) -> Option<u64> {
         self.details.as_ref()?.get("retryAfterSeconds")?.as_u64()
     }

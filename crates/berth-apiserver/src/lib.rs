@@ -1,12 +1,11 @@
 //! An embedded Kubernetes API.
 //!
-//! [`Server`] is the whole of it: a `tower` service that a `kube::Client` can sit on without a socket, and a
-//! TLS listener on top for everyone else. It knows the API's objects and rules, and nothing of scheduling.
+//! [`Server`] is a `tower` service that a `kube::Client` can use without a socket, with an optional TLS listener for other
+//! clients. It implements the objects and rules of the API; it does not know about scheduling.
 //!
-//! Inside, two halves meet. The pure one ([`apply`], [`discovery`], [`openapi`], [`patch`], [`registry`],
-//! [`schema`], [`table`], and the kinds themselves in `berth-kinds`) turns requests, objects and schemas into values: it opens no sockets
-//! and looks at no clock. The other keeps the objects ([`store`]) and answers requests with the help of the
-//! first. Objects are [`serde_json::Value`] throughout, because a server must keep the fields it does not know.
+//! It has two halves. The pure one ([`apply`], [`discovery`], [`openapi`], [`patch`], [`registry`],
+//! [`schema`], [`table`], and the kinds themselves in `berth-kinds`) turns requests, objects and schemas into values, without sockets
+//! or a clock. The other stores objects ([`store`]) and answers requests. Objects are [`serde_json::Value`] throughout, because a server must keep the fields it does not know.
 
 pub mod apply;
 pub mod discovery;

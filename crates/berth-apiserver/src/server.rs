@@ -91,7 +91,7 @@ impl Builder {
         self
     }
 
-    /// The bearer token that the listener asks for. Without this one is made up, and kept in the data directory if
+    /// The bearer token that the listener asks for. Generated if omitted, and kept in the data directory if
     /// there is one.
     #[must_use]
     pub fn token(mut self, token: impl Into<String>) -> Self {

@@ -24,7 +24,7 @@ pub(crate) struct Custom {
     pub(crate) storage_api_version: String,
     /// `subresources.scale`, or null.
     pub(crate) scale: Value,
-    /// What clients of a deprecated version are told.
+    /// What clients of a deprecated version are warned of.
     pub(crate) deprecation: Option<String>,
     /// `selectableFields`, such as `spec.colour`.
     pub(crate) selectable: Vec<String>,

@@ -90,8 +90,8 @@ struct Open {
 
 /// Starts a watch. A version that is too old is told of by an event, as Kubernetes does it, and so is one that is not
 /// there yet. Kubernetes waits for such a version and passes over what happens until then, but here a server that
-/// keeps its objects in memory starts anew from the first version: clients list again when they are told "expired",
-/// and would wait for ever otherwise.
+/// keeps its objects in memory starts again from the first version: clients list again when they get "expired",
+/// and would wait forever otherwise.
 pub(crate) fn watch(
     api: &Arc<Api>,
     served: &Arc<Served>,

@@ -2,8 +2,8 @@
 //! node agents. [`simulation`] puts all parts of Berth together on these objects, in virtual time.
 //!
 //! `berth up` and `berth simulate` run the same functions. Each one is a pure step: it reads objects through a
-//! [`View`], takes the time as a parameter, and answers with [`Effect`](berth_core::effect::Effect)s and the time at which it wants to be
-//! asked again. Nothing here waits, sends, reads a clock or keeps what a watch would tell it. Whether an effect
+//! [`View`], takes the time as a parameter, and returns [`Effect`](berth_core::effect::Effect)s and the time of the next step.
+//! Nothing here waits, sends, reads a clock or keeps what a watch would tell it. Whether an effect
 //! becomes a request to an API server or a change in memory is the caller's choice.
 //!
 //! ```text

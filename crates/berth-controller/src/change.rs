@@ -1,4 +1,4 @@
-//! What changes about a claim or a volume, and why events are told.
+//! What changes about a claim or a volume, and why events are reported.
 
 use berth_core::api::{NodeSelector, ObjectReference};
 use berth_core::names;

@@ -1,7 +1,7 @@
 //! Claims for the generic ephemeral volumes of pods.
 //!
 //! The claim is created for the pod and owned by it, so that it goes when the pod goes. A claim of
-//! that name which is not the pod's is never touched: the pod is told instead.
+//! that name which is not the pod's is never touched: an event on the pod reports it instead.
 
 use crate::change::Reason;
 use crate::lower;

@@ -2,10 +2,10 @@
 //!
 //! A step looks at one claim, one volume or one pod and at what is known of the rest ([`State`]), and
 //! answers with the [`Effect`]s to carry out, in order: what changes is a typed [`Change`], which `lower` puts
-//! into that language. Carrying them out, retrying, watching and keeping time is left to whoever calls: a cluster
+//! into that language. The caller carries them out, retries, watches and keeps time: a cluster
 //! component, an embedded control plane, or a simulation in virtual time.
 //!
-//! This crate must not know a clock, a socket, a runtime or a global: the same objects always give
+//! This crate has no clock, sockets, runtime or global state: the same objects always give
 //! the same effects. Every step can be run again after any of its effects was lost, so a controller
 //! that stops after any single write is continued by the next one.
 //!

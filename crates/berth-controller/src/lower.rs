@@ -7,7 +7,7 @@ use berth_core::api::{Kind, ObjectMeta};
 use berth_core::effect::{Delete, Effect, Event, EventType, Guard, Merge, ObjectKey, Patch, Target, When};
 use std::borrow::Cow;
 
-/// The name under which events are told: the one users know from kube-controller-manager.
+/// The name under which events are reported: the one users know from kube-controller-manager.
 pub const COMPONENT: &str = "persistentvolume-controller";
 
 /// A change to an object.

@@ -1,7 +1,7 @@
 //! Delayed claims of pods that no scheduler placed.
 //!
 //! A pod can be created with its node already set: by hand, or by a controller that places its pods
-//! itself. No scheduler will ever choose a volume for it, so its delayed claims would wait for ever.
+//! itself. No scheduler will ever choose a volume for it, so its delayed claims would wait forever.
 //! They are bound, or provisioned, for the node that the pod is on. As in the scheduler, the claims of a pod are
 //! assigned together: none takes the only volume that another one could use.
 

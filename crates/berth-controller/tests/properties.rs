@@ -371,7 +371,7 @@ fn is_bound(claim: &Value, volume: &Value) -> bool {
         && volume.pointer("/spec/claimRef/uid") == claim.pointer("/metadata/uid")
 }
 
-/// Whether the claim could be bound to the volume: written anew, not with the controller's own code.
+/// Whether the claim could be bound to the volume: written again, not with the controller's own code.
 fn could_bind(claim: &Value, volume: &Value) -> bool {
     let size = |object: &Value, pointer: &str| text(object, pointer).trim_end_matches("Gi").parse::<u64>().unwrap();
     let wanted = claim["spec"]["accessModes"].as_array().unwrap();

@@ -218,10 +218,10 @@ pub fn play() -> Result<Vec<String>, Box<dyn Error>> {
     told.push(format!("other runs on {} with {:?}", other.node, other.static_volumes));
     scheduler.give_back(other);
     told.extend(bind(&mut scheduler)?);
-    // A node goes while the cache is on its way there: the binding has failed, and the pod is to be placed anew.
+    // A node goes while the cache is on its way there: the binding has failed, and the pod is to be placed again.
     scheduler.gone(Kind::Node, "", &cache.node);
     if let Err(problem) = scheduler.progress(&cache) {
-        told.push(format!("cache is placed anew: {problem}"));
+        told.push(format!("cache is placed again: {problem}"));
     }
     scheduler.give_back(cache);
     Ok(told)

@@ -291,7 +291,7 @@ impl FreeVolumes {
             .copied()
     }
 
-    /// How many volumes a node can reach that are of no use there: for their zone labels, and for want of room to attach them.
+    /// How many volumes a node can reach that are of no use there: because of their zone labels, and because of the attach limit.
     pub(crate) fn withheld(&self, places: Places<'_>, node: NodeId) -> (usize, usize) {
         let (mut elsewhere, mut full) = (0, 0);
         for group in self.reached(places.nodes, node) {

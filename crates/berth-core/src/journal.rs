@@ -1,9 +1,9 @@
 //! The latest of a sequence of changes, so that whoever keeps an answer can mend it where it is no longer true.
 //!
 //! A reader remembers the number up to which it has read. What it missed is either still there, or so long ago that
-//! working the answer out anew costs less than mending it.
+//! working the answer out again costs less than mending it.
 
-/// How many changes are remembered at least, unless said otherwise. A reader that missed more starts anew, which costs
+/// How many changes are remembered at least, unless said otherwise. A reader that missed more starts again, which costs
 /// one evaluation a node: about what mending in so many places does.
 const DEFAULT_LIMIT: usize = 4096;
 
@@ -59,7 +59,7 @@ impl<T> Journal<T> {
         self.entries.push(change);
     }
 
-    /// Counts a change that cannot be told: every reader has to start anew.
+    /// Counts a change that cannot be told: every reader has to start again.
     pub fn forget(&mut self) {
         self.before = self.next() + 1;
         self.entries.clear();

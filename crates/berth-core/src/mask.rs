@@ -36,7 +36,7 @@ impl NodeMask {
         }
     }
 
-    /// Becomes a copy of another set, without allocating anew.
+    /// Becomes a copy of another set, without allocating again.
     pub fn copy_from(&mut self, other: &Self) {
         self.words.clone_from(&other.words);
     }

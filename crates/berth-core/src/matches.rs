@@ -114,7 +114,7 @@ pub(crate) struct MatchSet {
     /// The number of the first change of what is full that is not yet seen.
     full_seen: u64,
     used: u64,
-    /// No two answers that were worked out anew have the same; 0 for none.
+    /// No two answers that were worked out again have the same; 0 for none.
     number: u64,
     mended: Journal<NodeId>,
 }
@@ -191,7 +191,7 @@ impl MatchSet {
         self.by_node.get(first..first + self.width).unwrap_or(&[])
     }
 
-    /// Works everything out anew.
+    /// Works everything out again.
     fn build(&mut self, free: &FreeVolumes, places: Places<'_>, shapes: &[ClaimShape], number: u64) {
         self.number = number;
         self.width = shapes.len();
@@ -205,7 +205,7 @@ impl MatchSet {
         self.read_everything(free, places);
     }
 
-    /// Works out anew what changed; false if that cannot be told, or is nearly everything.
+    /// Works out again what changed; false if that cannot be told, or is nearly everything.
     fn mend(&mut self, free: &FreeVolumes, places: Places<'_>, shapes: &[ClaimShape]) -> bool {
         let nodes = places.nodes;
         let affinities = free.changes().since(self.seen).filter(|_| self.number != 0);

@@ -342,7 +342,7 @@ impl Nodes {
         true
     }
 
-    /// The nodes that a selector matches, worked out anew through the index by label.
+    /// The nodes that a selector matches, worked out again through the index by label.
     #[must_use]
     pub fn evaluate(&self, symbols: &Symbols, selector: &NodeSelector) -> RoaringBitmap {
         let mut matching = RoaringBitmap::new();

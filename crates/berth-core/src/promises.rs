@@ -17,7 +17,7 @@
 //! told from the difference: then it settles what was made before the report that preceded it.
 //!
 //! A driver whose reports do not change when it makes a volume (thin provisioning, or the total instead of what is left) writes no
-//! report. After [`REPORT_DUE_SECONDS`] a volume counts as reported, so that no pod waits for ever for room that is there.
+//! report. After [`REPORT_DUE_SECONDS`] a volume counts as reported, so that no pod waits forever for room that is there.
 
 use crate::model::{ClaimId, VolumeId};
 use rustc_hash::FxHashMap;

@@ -10,7 +10,7 @@ use crate::names;
 use crate::node_selector::{NodeRequirement, NodeSelector, NodeSelectorTerm};
 use crate::symbols::{Symbol, Symbols};
 
-/// The labels that say where a volume is, each older one with the newer one that stands in for it on a node.
+/// The labels that say where a volume is, each older one with the newer one that replaces it on a node.
 const LABELS: [(&str, Option<&str>); 4] = [
     (names::ZONE_BETA, Some(names::ZONE)),
     (names::REGION_BETA, Some(names::REGION)),

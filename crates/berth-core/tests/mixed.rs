@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use support::{binder_of, mk_pod, prepare};
 
-/// Who makes volumes of a class, and how much room is told.
+/// Who makes volumes of a class, and how much room is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     /// Nobody makes any.

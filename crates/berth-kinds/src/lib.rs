@@ -1,4 +1,4 @@
-//! The kinds of a Kubernetes API: what they are called, and what an API server does to their objects.
+//! The kinds of the Kubernetes API: their names, and what an API server does to their objects.
 //!
 //! Everything of one kind is in one file of [`kinds`]: names, defaults, admission, validation, warnings, printed columns
 //! and selectable fields. [`KINDS`] is the one table of them; routing, discovery, OpenAPI, tables, defaults, admission and

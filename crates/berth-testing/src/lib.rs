@@ -1,4 +1,4 @@
-//! What the tests of all crates share: objects, and a cluster in memory to put them into ([`Cluster`]).
+//! Helpers for the tests of all crates: objects, and a cluster in memory ([`Cluster`]).
 //!
 //! Objects are JSON: a constructor for each kind that many tests need, and words ([`Manifest`]) to change what it
 //! made. Whatever a constructor does not take as a parameter, it sets to what most tests want.
@@ -16,7 +16,7 @@
 //! assert_eq!(story[4]["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"], "data");
 //! ```
 //!
-//! For tests alone: no crate that is shipped depends on it. Unit tests of `berth-core` and `berth-cluster` are compiled with
+//! For tests only: no shipped crate depends on it. Unit tests of `berth-core` and `berth-cluster` are compiled with
 //! another copy of their own types than this crate knows: they use it for JSON alone.
 
 // A test that asks for what cannot be made fails loudly.

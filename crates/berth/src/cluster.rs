@@ -107,7 +107,9 @@ impl ListError {
                 "the credentials of the kubeconfig are not accepted (401)".to_owned()
             }
             ApiError::Refused { code: 403, message, .. } => {
-                format!("{message} (403); let somebody who may run `berth snapshot`, and name the file with -f")
+                format!(
+                    "{message} (403); ask someone with list permission to run `berth snapshot`, and pass the file with -f"
+                )
             }
             ApiError::Refused { code, message, .. } => format!("{message} ({code})"),
             ApiError::Malformed { problem, .. } => problem.clone(),

@@ -1,7 +1,6 @@
-//! What stands at the end of each command's help: examples, remarks and exit status.
+//! The end of each command's help: examples, remarks and exit status.
 //!
-//! Lines of examples are short enough to stand whole on a terminal, so that they can be pasted. What something is by default
-//! is asked for where it is decided, never typed in.
+//! Example lines fit on a terminal, so that they can be pasted. Defaults are taken from the code that uses them.
 
 use crate::config::known_gates;
 use berth_kube::controller;

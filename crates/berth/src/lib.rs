@@ -1,7 +1,6 @@
 //! The parts of the `berth` command, as a library so that tests can call them.
 //!
-//! This crate is the composition root: it reads files and arguments, asks the pure crates, and prints. No
-//! decision is made here.
+//! This crate reads files and arguments, calls the pure crates, and prints. It decides nothing.
 
 pub mod bench;
 pub mod cli;

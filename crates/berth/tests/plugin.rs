@@ -80,10 +80,7 @@ impl Cluster {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(up.stdout.take().unwrap()).lines();
-        let started = lines.find(|line| {
-            line.as_ref()
-                .is_ok_and(|line| line.contains("What happens from here on"))
-        });
+        let started = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("Press Ctrl-C to stop")));
         assert!(started.is_some());
         std::thread::spawn(move || lines.for_each(drop));
         // The same cluster again, by a context of another name and with a namespace.

@@ -101,7 +101,7 @@ pub(crate) fn undeclared(applied: &Value, unknown: &[String]) -> ApplyError {
     ApplyError::untyped(applied, &errors)
 }
 
-/// One conflict is told in a line; several are told owner by owner.
+/// One conflict is reported in a line; several are reported owner by owner.
 fn conflicts_message(conflicts: &[Conflict]) -> String {
     if let [conflict] = conflicts {
         return format!("Apply failed with 1 conflict: {}: {}", conflict.message, conflict.field);

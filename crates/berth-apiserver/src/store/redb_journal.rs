@@ -133,7 +133,7 @@ type Open = Box<dyn Fn() -> Result<Database, FileError> + Send>;
 
 /// A journal in one redb file.
 ///
-/// redb takes nothing more after an I/O error, such as a full disk, until its file is opened anew; that is done before the next
+/// redb takes nothing more after an I/O error, such as a full disk, until its file is opened again; that is done before the next
 /// batch. The batch that failed was refused, and yet may be in the file: then the next one takes it back.
 pub struct RedbJournal {
     open: Open,

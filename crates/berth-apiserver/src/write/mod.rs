@@ -27,7 +27,7 @@ use crate::types::Served;
 pub(crate) use delete::DeleteOptions;
 pub(crate) use patch::PatchKind;
 
-/// How often a change is tried anew when another writer came between. Each round loses only to a writer that
+/// How often a change is tried again when another writer came between. Each round loses only to a writer that
 /// succeeded, so this many rounds are lost only under a storm of writes to one object.
 pub(crate) const ROUNDS_MAX: usize = 64;
 

@@ -46,7 +46,7 @@ impl Change<'_> {
             ]));
         }
         let (_, current) = self.current().ok_or_else(|| self.not_found())?;
-        // The patched object is decoded once, so that warnings are not repeated when the change is tried anew.
+        // The patched object is decoded once, so that warnings are not repeated when the change is tried again.
         let first = self.patched(kind, patch, &current)?;
         let sent = Sent::Patch(match kind {
             PatchKind::Strategic => strategic::go_text(patch),

@@ -4,7 +4,7 @@
 //! (`stories/NAME.json`). Every server must give the same answers, down to the last field and word. What differs from one
 //! run to the next (uids, versions, times, made-up names) is replaced by a word in capitals first.
 //!
-//! To record anew: set `BERTH_SUITE_RECORD` along with `BERTH_SUITE_KUBECONFIG`.
+//! To record again: set `BERTH_SUITE_RECORD` along with `BERTH_SUITE_KUBECONFIG`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

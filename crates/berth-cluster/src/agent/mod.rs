@@ -1,4 +1,4 @@
-//! The node agent: stands in for the kubelet of one node.
+//! The node agent: simulates the kubelet of one node.
 //!
 //! It looks after the pods that are bound to its node. It "mounts" their volumes, which here means that it checks
 //! what a kubelet checks before it mounts, says that their containers run, ends those that are to end, and removes

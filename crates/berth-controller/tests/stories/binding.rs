@@ -261,7 +261,7 @@ fn a_bound_volume_made_for_a_claim_that_went_elsewhere_is_given_up() {
 fn a_volume_that_was_reserved_for_a_claim_is_looked_at_when_the_claim_goes_elsewhere() {
     let mut state = State::default();
     let reserved = json!({"namespace": "default", "name": "c", "uid": "1"});
-    // A scheduler did not hear that its first write went through, and chose anew.
+    // A scheduler did not hear that its first write went through, and chose again.
     for name in ["a", "b"] {
         let volume = volume(name, "now", 5).with("/spec/claimRef", reserved.clone());
         state.apply_volume(serde_json::from_value(volume).unwrap());

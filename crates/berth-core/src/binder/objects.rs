@@ -61,7 +61,7 @@ crate::trace!(Driver { entries, pools; publishes_objects, publishes_status, must
 /// The pool that a capacity object became; none if no node can reach it.
 pub(super) type CapacityObject = Option<(PoolKey, SelectorId)>;
 
-/// A change of a pool that more nodes can reach than this is told as a change of all pools.
+/// A change of a pool that more nodes can reach than this is reported as a change of all pools.
 const MAX_POOL_NODES: u64 = 1024;
 
 impl VolumeBinder {
@@ -262,7 +262,7 @@ impl VolumeBinder {
             !uid.is_empty() && !new.uid.is_empty() && *uid != new.uid
         });
         if is_another {
-            // The claim of that name was deleted and made anew: nothing that was decided about the old one holds.
+            // The claim of that name was deleted and made again: nothing that was decided about the old one holds.
             self.remove_claim(&claim.metadata.namespace, &claim.metadata.name);
         }
         match known.filter(|_| !is_another) {
@@ -315,7 +315,7 @@ impl VolumeBinder {
             provisions: !class.provisioner.is_empty() && class.provisioner != names::NO_PROVISIONER,
             delayed: class.is_delayed(),
             allowed_topologies,
-            // One that cannot be read counts as none: files are told so when they are read.
+            // One that cannot be read counts as none: the error is reported when files are read.
             weight: class.weight().unwrap_or_default(),
             number: known,
         };
@@ -337,7 +337,7 @@ impl VolumeBinder {
     }
 
     /// Adds a driver, or replaces what is known of it. A report in which little changed drops few answers: only nodes that
-    /// can reach a pool that is new, gone or another one than before are told.
+    /// can reach a pool that is new, gone or another one than before are reported.
     pub fn upsert_driver(&mut self, driver: &api::CsiDriver) {
         let name = self.symbols.intern(&driver.metadata.name);
         let mut new = Driver {

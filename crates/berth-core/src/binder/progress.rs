@@ -3,7 +3,7 @@
 //! ```text
 //!   assume ──▶ writes: volumes reserved ──all taken──▶ writes: nodes selected ──all taken──▶ progress: waiting ──▶ bound
 //!                 │                                       │                                       │
-//!                 └────────── refused, or something gone or changed: revert, and decide anew ─────┘
+//!                 └────────── refused, or something gone or changed: revert, and decide again ─────┘
 //! ```
 //!
 //! Volumes are reserved first, and nodes selected for claims only when every volume is: a reservation can be lost to

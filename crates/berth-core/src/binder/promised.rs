@@ -1,5 +1,5 @@
 //! Keeps the accounts of capacity in flight ([`crate::promises`]) up to date: from the claims, volumes and reports that are there, and
-//! from nothing else. A scheduler that starts anew reads the same from the objects.
+//! from nothing else. A scheduler that starts again reads the same from the objects.
 
 use super::VolumeBinder;
 use crate::capacity::PoolKey;

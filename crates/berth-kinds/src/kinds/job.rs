@@ -84,7 +84,7 @@ fn validate(job: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// What is done once must not be started for ever.
+/// What is done once must not be started forever.
 pub(super) fn check_restarts(object: &Value, template: &[&str], errors: &mut Vec<FieldError>) {
     let path = [template, &["spec", "restartPolicy"]].concat();
     if meta::text(object, &path) == "Always" {

@@ -32,7 +32,7 @@ impl<'s> Findings<'s> {
         self.errors.push(error);
     }
 
-    /// What a value is told for by a schema that need not hold.
+    /// What a value is refused for by a schema that need not hold.
     fn aside(&mut self, value: &Value, schema: &'s Value, path: &str) -> Vec<FieldError> {
         let before = std::mem::take(&mut self.errors);
         validate_value(value, schema, path, self);
@@ -134,7 +134,7 @@ fn about_the_whole(message: &str) -> FieldError {
     FieldError::invalid("<nil>", &"".into(), message)
 }
 
-/// `oneOf`, `anyOf`, `allOf` and `not`. Where none of several holds, the errors of the one that comes closest are told.
+/// `oneOf`, `anyOf`, `allOf` and `not`. Where none of several holds, the errors of the one that comes closest are reported.
 fn validate_combinations<'s>(value: &Value, schema: &'s Value, path: &str, findings: &mut Findings<'s>) {
     let outcomes = |name: &str, findings: &mut Findings<'s>| -> Option<Vec<Vec<FieldError>>> {
         let schemas = schema[name].as_array().filter(|schemas| !schemas.is_empty())?;

@@ -43,7 +43,7 @@ impl Metrics {
         );
         let help = "1 while a scheduler that can bind delayed claims is taken to be there, if one is required";
         registry.register("delayed_binding_announced", help, metrics.announced.clone());
-        let help = "Warnings that a delayed claim is bound at once for want of a scheduler";
+        let help = "Warnings that a delayed claim is bound immediately because no scheduler announced itself";
         registry.register("undelayed_claims", help, metrics.undelayed.clone());
         metrics.run.register(registry);
     }
@@ -54,7 +54,7 @@ impl Metrics {
         self.queue.get() == 0 && self.in_flight.get() == 0
     }
 
-    /// How often it was told that a delayed claim is bound at once for want of a scheduler.
+    /// Warnings that a delayed claim is bound immediately because no scheduler announced itself.
     #[must_use]
     pub fn undelayed(&self) -> u64 {
         self.undelayed.get()

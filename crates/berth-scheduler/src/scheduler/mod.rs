@@ -54,7 +54,7 @@ pub const DEFAULT_SCHEDULER_NAME: &str = "default-scheduler";
 /// one that ends counts as gone. Those that failed are seen: a node may have refused them.
 pub const POD_FIELDS: &str = "status.phase!=Succeeded";
 
-/// Where chance begins if nobody says otherwise: one for a live scheduler and for a simulation, so that both break ties alike.
+/// Default random seed, shared by live schedulers and simulations so that both break ties alike.
 pub const DEFAULT_SEED: u64 = 1;
 
 /// A pod that waits for a node, or whose binding is under way.

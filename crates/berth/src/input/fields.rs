@@ -17,7 +17,7 @@ const NEAR_ENOUGH: f64 = 0.85;
 /// A name that Berth reads besides: what the binding mode of a class was called before it was part of Kubernetes.
 const ALSO_READ: [(&str, &str); 1] = [("StorageClass", "bindingMode")];
 
-/// The fields that were found, by kind and path; the same mistake in many objects is told once.
+/// The fields that were found, by kind and path; the same mistake in many objects is reported once.
 #[derive(Debug, Default)]
 pub(super) struct UnknownFields {
     found: BTreeMap<(String, String), Found>,

@@ -14,7 +14,7 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-/// How many problems are told one by one. Past that, the reader needs to see the pattern, not the rest.
+/// How many problems are reported one by one. Past that, the reader needs to see the pattern, not the rest.
 const PROBLEMS_MAX: usize = 20;
 
 /// How many objects are read between two looks at the clock.

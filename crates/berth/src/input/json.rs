@@ -179,7 +179,7 @@ impl<'de: 't, 't> Deserialize<'de> for TopLevel<'t> {
 }
 
 fn twice<E: de::Error>(key: &str) -> E {
-    E::custom(format_args!("the key {key:?} is there twice; keep one"))
+    E::custom(format_args!("the key {key:?} appears twice; keep one"))
 }
 
 /// A value in which no key is there twice.

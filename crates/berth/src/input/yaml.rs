@@ -192,7 +192,7 @@ impl<'t> Composer<'t> {
             let is_items = matches!(&key, Key::Name(name) if name == "items");
             if is_items && anchor == 0 && matches!(event, Event::SequenceStart(_, 0, _)) {
                 if std::mem::replace(&mut list, true) {
-                    return Err(Fault::at(span.start, "the key \"items\" is there twice; keep one"));
+                    return Err(Fault::at(span.start, "the key \"items\" appears twice; keep one"));
                 }
                 self.items(&place, gather)?;
             } else {
@@ -379,7 +379,7 @@ impl MapBuilder {
                 serde_json::map::Entry::Occupied(entry) => {
                     return Err(Fault::at(
                         span.start,
-                        format!("the key {:?} is there twice; keep one", entry.key()),
+                        format!("the key {:?} appears twice; keep one", entry.key()),
                     ));
                 }
             },

@@ -331,7 +331,7 @@ fn greet(
         writeln!(out, "{note}")?;
     }
     writeln!(out)?;
-    writeln!(out, "To talk to it from another terminal:")?;
+    writeln!(out, "To use it from another terminal:")?;
     writeln!(out, "  {bold}export KUBECONFIG={path}{bold:#}")?;
     if let Some(note) = kubeconfig.note() {
         writeln!(out, "  ({note})")?;
@@ -344,7 +344,7 @@ fn greet(
         }
         writeln!(out, "  kubectl get pods -o wide --watch")?;
         writeln!(out)?;
-        writeln!(out, "To inject a node failure (`{}-` undoes it):", names::AGENT_MODE)?;
+        writeln!(out, "To inject a node failure (undo with `{}-`):", names::AGENT_MODE)?;
         writeln!(
             out,
             "  kubectl annotate node NODE {}=stop    stops heartbeats; its pods are deleted after some minutes",
@@ -357,7 +357,7 @@ fn greet(
         )?;
     }
     writeln!(out)?;
-    writeln!(out, "Ctrl-C stops it. What happens from here on:")?;
+    writeln!(out, "Press Ctrl-C to stop. Events:")?;
     out.flush()?;
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Simulates CSI drivers that run nowhere, by the rules of `berth simulate`: a provisioner makes their volumes, and what they
 //! publish shrinks by what is made.
 //!
-//! Objects are read anew for each volume, so that room is taken from what is published now. Volumes are made one at a time.
+//! Objects are read again for each volume, so that room is taken from what is published now. Volumes are made one at a time.
 
 use super::{FIELD_MANAGER, Parts};
 use berth_cluster::drivers::{Drivers, Topology};
@@ -26,7 +26,7 @@ use tokio::sync::Mutex;
 /// What drivers decide by.
 const KINDS: [Kind; 4] = [Kind::Node, Kind::CsiNode, Kind::CsiStorageCapacity, Kind::CsiDriver];
 
-/// How often room is asked for anew that somebody else wrote to at the same moment.
+/// How often room is asked for again that somebody else wrote to at the same moment.
 const TRIES: usize = 10;
 
 /// The drivers that run nowhere.

@@ -117,7 +117,7 @@ pub(super) fn start(
     let keyed = Keyed::new(steps, Executor::new(api, recorder), options, inbox).by(clock);
     parts.spawn(async move {
         keyed.run(stop.clone()).await;
-        // The watches end, and the events that were told are written.
+        // The watches end, and the events that were reported are written.
         stop.cancel();
         while tasks.join_next().await.is_some() {}
         ensure!(cancel.is_cancelled(), "the workload controllers and node agents ended");

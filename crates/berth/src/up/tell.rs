@@ -43,7 +43,7 @@ impl Sink<Whole> for Teller {
 }
 
 impl Teller {
-    /// What happened before, or was told already, is none.
+    /// What happened before, or was reported already, is none.
     fn is_news(&self, event: &Value) -> bool {
         let time = field::time(event, "/lastTimestamp").or_else(|| field::time(event, "/eventTime"));
         // Times of events are whole seconds.

@@ -31,7 +31,7 @@ const KINDS: [&str; 17] = [
 /// The kinds that give their pods random names.
 const NAMING: [&str; 4] = ["ReplicaSet", "ReplicationController", "DaemonSet", "Job"];
 
-/// What somebody was told.
+/// An event as users read it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Told {
     pub about: String,

@@ -1,4 +1,4 @@
-//! Drivers that are not here are stood in for as they describe themselves in CSINode objects.
+//! Drivers that do not run are simulated as their CSINode objects describe them.
 
 use super::*;
 

@@ -132,7 +132,7 @@ impl Up {
         let mut all = vec!["up", "--kubeconfig", path];
         all.extend(arguments);
         let berth = Berth::start(&all);
-        let lines = berth.read_until("What happens from here on");
+        let lines = berth.read_until("Press Ctrl-C to stop");
         let export = format!("export KUBECONFIG={}", kubeconfig.canonicalize().unwrap().display());
         assert!(lines.iter().any(|line| line.trim() == export), "{lines:#?}");
         let client = from_kubeconfig(&kubeconfig).await.unwrap();

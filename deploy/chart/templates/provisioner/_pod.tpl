@@ -30,7 +30,7 @@
       fieldPath: metadata.name
 {{- end -}}
 
-{{- /* Who runs and where, for both modes. Takes (dict "root" . "component" "provisioner"). */ -}}
+{{- /* Service account and placement, for both modes. Takes (dict "root" . "component" "provisioner"). */ -}}
 {{- define "berth.provisioner.pod" -}}
 {{- $own := .root.Values.provisioner -}}
 {{- $onNodes := eq $own.mode "node" -}}

@@ -1,4 +1,4 @@
-//! Keys and certificates of a cluster, made anew for each.
+//! Keys and certificates of a cluster, made again for each.
 
 use super::{ClusterError, write_private};
 use rcgen::{

@@ -71,7 +71,7 @@ pub(crate) struct Load {
     /// How many pods with a local claim each are being placed when things break.
     #[arg(long, value_name = "N", default_value_t = 200)]
     pods: usize,
-    /// Where chance begins: it decides who is killed and when.
+    /// Random seed: decides which process is killed and when.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }

@@ -61,7 +61,7 @@ pub(crate) async fn anti_affinity_with_volumes_on_each_node(scenario: &mut Scena
 pub(crate) async fn anti_affinity_with_volumes_on_two_nodes(scenario: &mut Scenario) -> anyhow::Result<Remark> {
     scenario.add_nodes(&NODES).await?;
     scenario.add_local_class().await?;
-    // Two on each: it is not for want of volumes that the third pod stays away from these nodes.
+    // Two on each: a lack of volumes does not keep the third pod away from these nodes.
     for node in &NODES[..2] {
         scenario.add_volumes(node, 2, "10Gi").await?;
     }
@@ -304,7 +304,7 @@ pub(crate) async fn a_scratch_volume_goes_with_its_claim(scenario: &mut Scenario
     Ok(Remark::new())
 }
 
-/// Events that are told again are counted on the one that is there, by each component.
+/// Events that are reported again are counted on the one that is there, by each component.
 pub(crate) async fn what_happens_again_is_counted(scenario: &mut Scenario) -> anyhow::Result<Remark> {
     scenario.add_nodes(&NODES).await?;
     scenario.add_provisioning_class(true).await?;

@@ -1,4 +1,4 @@
-//! Versions apart: a controller that delays claims for a scheduler that cannot bind them leaves them unbound for ever.
+//! Versions apart: a controller that delays claims for a scheduler that cannot bind them leaves them unbound forever.
 
 use super::report::Remark;
 use super::scenario::{SOON, Scenario};

@@ -2,7 +2,7 @@
 //!
 //! They are compiled where a definition is admitted, and one that cannot be kept here is refused there: it would be
 //! silent later. They are evaluated on every new or changed object. A rule has bounds of length, nesting and time, since
-//! whoever writes a definition could otherwise keep the server busy for ever.
+//! whoever writes a definition could otherwise keep the server busy forever.
 
 mod program;
 

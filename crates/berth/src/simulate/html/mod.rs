@@ -18,7 +18,7 @@ use std::fmt::{self, Write as _};
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
-/// How many nodes are drawn with their pods and volumes in sight. Beyond, a node is a small square, and the rest is told
+/// How many nodes are drawn with their pods and volumes in sight. Beyond, a node is a small square, and the rest is reported
 /// when it is pointed at: a thousand nodes fit on a screen so.
 const MAX_LARGE_NODES: usize = 60;
 

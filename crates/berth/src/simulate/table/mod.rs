@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 /// How many names a line tells before it counts the rest.
 const NAMES_TOLD: usize = 5;
 
-/// How many reasons are told.
+/// How many reasons are reported.
 const REASONS_TOLD: usize = 10;
 
 /// Renders an outcome for a terminal of this width: the verdict first, then what is left pending and why, then what each
@@ -89,7 +89,7 @@ pub(crate) fn size(bytes: i64) -> String {
     exact
 }
 
-/// Pods that do not run, grouped by why: the same reason is told once.
+/// Pods that do not run, grouped by why: the same reason is reported once.
 fn not_running(out: &mut String, outcome: &Outcome, width: usize) {
     let mut by_message: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for pod in outcome.pods.iter().filter(|pod| pod.is_waiting()) {

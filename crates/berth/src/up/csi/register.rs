@@ -9,7 +9,7 @@ use berth_provisioner::csi::{ClientSettings, NodeClient, NodeIdentity};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// How long a driver may take to be ready before that is told.
+/// How long a driver may take to be ready before that is reported.
 const READY: Duration = Duration::from_secs(10);
 
 /// Waits for a driver, and writes what it says about the node: labels of its segment, and its entry in the `CSINode`.
