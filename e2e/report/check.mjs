@@ -83,7 +83,7 @@ await open("quickstart", {}, async (page) => {
 });
 
 await open("lost", {}, async (page) => {
-  check("the verdict on pending pods", (await text(page, "h1")) === "1 pod is left pending", await text(page, "h1"));
+  check("the verdict on pending pods", (await text(page, "h1")) === "1 pod is pending", await text(page, "h1"));
   check("why", (await text(page, "#pending")).includes("didn't match PersistentVolume's node affinity"));
   check("steps", (await page.locator(".steps > li").count()) === 3);
   check("cordoned nodes are marked", (await page.locator(".node.cordoned").count()) === 1);

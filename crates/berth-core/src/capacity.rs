@@ -44,7 +44,7 @@ impl Trace for PoolKey {
 /// A pool of storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pool {
-    /// Its name, for people.
+    /// Its name, for messages.
     pub name: Arc<str>,
     /// The nodes that can reach it.
     pub nodes: SelectorId,

@@ -342,7 +342,7 @@ pub struct Event {
     pub event_type: EventType,
     /// One word for machines.
     pub reason: &'static str,
-    /// A sentence for people.
+    /// A human-readable sentence.
     pub message: String,
     /// The component that reports it, as `default-scheduler`. Empty: the one whose effects are carried out.
     pub source: Cow<'static, str>,

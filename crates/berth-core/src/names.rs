@@ -1,6 +1,6 @@
 //! The fixed names of Kubernetes that decisions read or write: annotations, labels, provisioners.
 //!
-//! Each stands here once. Nothing else in the workspace spells them out.
+//! Each is defined here once. Nothing else in the workspace spells them out.
 
 use std::borrow::Cow;
 

@@ -256,7 +256,7 @@ impl ClusterArgs {
         }
     }
 
-    /// Lists everything that decisions read, and kinds besides, as sources that stand beside files.
+    /// Lists everything that decisions read, and kinds besides, as sources beside files.
     ///
     /// # Errors
     /// If there is no cluster, or it does not answer.
@@ -307,7 +307,7 @@ pub async fn sources_of(connection: &Connection, besides: &[Resource]) -> Result
         let plural = resource.plural;
         let pages = match pages(connection, resource, None, "").await {
             Ok(pages) => pages,
-            // Whoever may not list it cannot tell whether the cluster has it, and most do not.
+            // Without list permission there is no telling whether the cluster has it; most do not.
             Err(error) if error.is_forbidden() && resource == REPORTS => continue,
             Err(error) if error.is_forbidden() && !ESSENTIAL.contains(&plural) => {
                 sources.push(Source::Gap(format!("{plural}: {NOT_ALLOWED}")));

@@ -242,7 +242,7 @@ pub(crate) fn log(level: Option<Level>, color: Color) {
         .with_writer(|| Clean::new(std::io::stderr()))
         .with_ansi(colored)
         .with_max_level(level);
-    // The client tells of every attempt that failed, thousands while an API server is away. Those who asked tell once
+    // The client logs every failed attempt, thousands while an API server is unavailable. The callers log once
     // what became of it.
     let client = (level >= Level::DEBUG).then_some(level);
     let targets = Targets::new()

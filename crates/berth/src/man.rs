@@ -129,7 +129,7 @@ fn render(command: &Command, title: &str) -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// What stands at the end of a command's help.
+/// The end of a command's help.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Sections {
     examples: String,

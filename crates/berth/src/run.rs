@@ -22,7 +22,7 @@ use std::process::ExitCode;
 
 /// Done; for `explain`, the pod fits somewhere; for `simulate`, every pod has a node; for `plan`, there is one.
 pub const EXIT_DONE: u8 = 0;
-/// For `explain`: the pod fits nowhere as things are. For `simulate`: some pod is left pending. For `plan`: nothing fits, or some pod
+/// For `explain`: the pod fits nowhere as things are. For `simulate`: some pod is pending. For `plan`: nothing fits, or some pod
 /// would be left. For `snapshot`: nodes or pods are missing.
 pub const EXIT_REFUSED: u8 = 1;
 /// Bad input or usage.

@@ -173,7 +173,7 @@ fn every_problem_is_told_up_to_a_bound() {
 fn an_object_that_is_there_twice_is_an_error_with_both_places() {
     check_error(
         "{apiVersion: v1, kind: Pod, metadata: {name: p}}\n---\n\n{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: default}}\n",
-        "Pod \"default/p\" is there twice: in in.yaml: document 1 (line 1), and in in.yaml: document 2 (line 4); keep one of the two",
+        "Pod \"default/p\" is defined twice: in in.yaml: document 1 (line 1), and in in.yaml: document 2 (line 4); keep one of the two",
     );
 }
 

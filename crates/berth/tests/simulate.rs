@@ -288,11 +288,11 @@ fn every_action_does_what_it_says() {
 fn the_page_is_whole_and_the_same_each_time() {
     let page = || run(&[&["simulate", "-o", "html"], &PLAYED[..]].concat());
     let (first, second) = (page(), page());
-    assert_eq!(first.status.code(), Some(1), "a pod is left pending");
+    assert_eq!(first.status.code(), Some(1), "a pod is pending");
     assert_eq!(first.stdout, second.stdout);
     let page = text(&first.stdout);
     assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
     assert!(page.contains("zone-a goes dark"));
     let title = page.split("<title>").nth(1).unwrap().split("</title>").next().unwrap();
-    assert_eq!(title, "Berth: 1 pod is left pending · zone-loss.yaml");
+    assert_eq!(title, "Berth: 1 pod is pending · zone-loss.yaml");
 }

@@ -39,7 +39,7 @@ use crate::executor::Carried;
 use crate::memory::Change;
 use crate::step::{self, Step};
 use crate::workloads::{self, Workloads};
-use crate::{MemoryCluster, View, disruption, field, key_of};
+use crate::{MemoryCluster, View, disruption, key_of};
 use agents::Agents;
 use berth_core::api::{Kind, Object};
 use berth_core::effect::{Effect, Event, EventType, Guard, Merge, ObjectKey, Patch, Refusal, Target};

@@ -1,4 +1,4 @@
-//! What stands for and against a claim on a node, for people. Not for the hot path: it walks.
+//! What supports and what prevents a claim on a node, for explanations. Not for the hot path: it walks.
 
 use super::VolumeBinder;
 use super::provision::PoolKeys;

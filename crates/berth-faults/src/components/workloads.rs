@@ -4,7 +4,7 @@ use crate::keyed::{Steps, Version, Work};
 use crate::world::Doc;
 use berth_cluster::names::NODE_LEASES;
 use berth_cluster::workloads::{self, Workloads};
-use berth_cluster::{Objects, Step, View, disruption, field, key_for, key_of, lifecycle};
+use berth_cluster::{Objects, Step, disruption, field, key_for, key_of, lifecycle};
 use berth_core::effect::{Effect, ObjectKey, When};
 use jiff::Timestamp;
 use serde_json::Value;

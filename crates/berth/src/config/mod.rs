@@ -251,7 +251,7 @@ impl Reader {
         }
     }
 
-    /// Decodes a part of the file that stands at `at`.
+    /// Decodes the part of the file at `at`.
     fn typed<T: DeserializeOwned>(&mut self, at: &str, value: Value) -> Result<T, ConfigError> {
         let path = |field: String| match (at, field.as_str()) {
             (at, "." | "") => at.to_owned(),

@@ -76,7 +76,7 @@ fn shown_profile(profile: &SchedulerProfile) -> Value {
     json!({
         "schedulerName": profile.scheduler_name,
         "percentageOfNodesToScore": decides.percentage_of_nodes_to_score.map_or(0, NonZero::get),
-        // All that is enabled stands at its point.
+        // Enabled plugins are listed at their extension points.
         "plugins": {
             "multiPoint": {"disabled": [{"name": "*"}]},
             "filter": {"enabled": filters},

@@ -1,6 +1,6 @@
 //! Why pods wait, why claims have no volume, and why volumes serve no claim: one value for each cause, with a stable code.
 //!
-//! The code is a contract with users' scripts. What a cause means and what to do about it stands here, for the tables of
+//! The code is a contract with users' scripts. What a cause means and what to do about it is defined here, for the tables of
 //! docs/reasons.md; the words of an answer, which name objects, are made where the answer is.
 
 use serde::{Serialize, Serializer};

@@ -34,9 +34,9 @@ pub enum Detail {
     Taints(Vec<Taint>),
     /// How many pods the node runs.
     Pods {
-        /// So many.
+        /// The number of pods.
         runs: i64,
-        /// At most so many.
+        /// The limit.
         of: i64,
     },
     /// Pods that the pod keeps apart from.
@@ -56,9 +56,9 @@ pub enum Detail {
     Attached {
         /// The driver.
         driver: String,
-        /// So many volumes.
+        /// The number of volumes.
         count: usize,
-        /// At most so many.
+        /// The limit.
         of: i32,
         /// The pods that use them.
         pods: Vec<String>,

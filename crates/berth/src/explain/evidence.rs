@@ -1,6 +1,6 @@
 //! What components have left behind in the cluster: events, and the leases that they hold.
 //!
-//! No decision reads them. They tell whether somebody who should act does.
+//! No decision reads them. They show whether components are at work.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -62,7 +62,7 @@ impl Evidence {
     }
 }
 
-/// What somebody said about an object.
+/// An event about an object.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Event {
     kind: String,
@@ -70,7 +70,7 @@ pub(super) struct Event {
     name: String,
     pub(super) reason: String,
     pub(super) message: String,
-    /// Who says it.
+    /// The component that wrote it.
     pub(super) source: String,
     pub(super) first: Option<Timestamp>,
     pub(super) last: Option<Timestamp>,
@@ -134,7 +134,7 @@ impl Event {
     }
 }
 
-/// A lease that somebody holds.
+/// A lease.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lease {
     pub(super) namespace: String,
@@ -167,7 +167,7 @@ impl Lease {
         }
     }
 
-    /// Whether somebody holds it.
+    /// Whether it is held.
     pub(super) fn is_held(&self, now: Timestamp) -> bool {
         let until = self
             .renewed

@@ -110,7 +110,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// The answer for a person. The text has colours; whoever writes it to something other than a terminal strips them.
+    /// The answer for a person. The text has colours; strip them when writing to anything but a terminal.
     #[must_use]
     pub fn render(&self, width: usize) -> String {
         match self {

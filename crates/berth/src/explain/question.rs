@@ -229,7 +229,7 @@ fn give_priority(pod: &mut api::Pod, classes: &Classes) -> Result<(), Refusal> {
         return Ok(());
     }
     let found = priority_class::priority(classes, &spec.priority_class_name)?;
-    // Whoever read the class has checked that its value is one of 32 bits.
+    // The value was checked to fit 32 bits when the class was read.
     spec.priority = Some(i32::try_from(found.value).unwrap_or_default());
     spec.priority_class_name = found.class.unwrap_or_default();
     spec.preemption_policy = spec.preemption_policy.take().or(Some(found.preemption_policy));
@@ -240,7 +240,7 @@ fn give_priority(pod: &mut api::Pod, classes: &Classes) -> Result<(), Refusal> {
 #[derive(Default)]
 struct Classes {
     by_name: BTreeMap<String, Value>,
-    /// Those that are not in the input, but that pods tell of.
+    /// Classes that are not in the input, inferred from pods.
     learned: BTreeMap<String, Value>,
 }
 

@@ -156,7 +156,7 @@ pub struct ClaimReport {
     /// Where it stands.
     #[serde(flatten)]
     pub state: ClaimState,
-    /// Why it stands there.
+    /// The cause of its state.
     pub code: Cause,
     /// Its class; absent if it names none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -232,7 +232,7 @@ pub struct InlineReport {
     pub offers: Vec<Offer>,
 }
 
-/// Where a claim stands, with what is known of one that stands there.
+/// The state of a claim, with details.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all_fields = "camelCase")]
 pub enum ClaimState {

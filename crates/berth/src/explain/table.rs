@@ -23,7 +23,7 @@ const FAIR: Style = AnsiColor::Yellow.on_default().bold();
 const BAD: Style = AnsiColor::Red.on_default().bold();
 const HEADING: Style = Style::new().bold();
 
-/// Renders a report. The text has colours; whoever writes it to something other than a terminal strips them.
+/// Renders a report. The text has colours; strip them when writing to anything but a terminal.
 #[must_use]
 pub fn render(report: &Report, width: usize) -> String {
     let mut out = String::new();

@@ -1,4 +1,4 @@
-//! Which pods stand in the way: those that hold a claim, and those whose volumes are attached to a node.
+//! Which pods are in the way: those that hold a claim, and those whose volumes are attached to a node.
 
 use super::details::Detail;
 use super::world::Objects;

@@ -1,6 +1,6 @@
 //! Why the volumes of a claim's class do not serve it: each by the one thing that keeps it.
 //!
-//! It walks over all volumes of the class, for people; decisions have their indexes.
+//! It walks over all volumes of the class; decisions use indexes instead.
 
 use super::advice::needs::says_down;
 use super::cause::Cause;

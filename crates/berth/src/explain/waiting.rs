@@ -298,7 +298,7 @@ impl Asked<'_> {
             "waits{lasting} for {provisioner} to provision claim {}{on}",
             claim.claim
         );
-        // Without events there is no telling whether somebody is at work.
+        // Without events there is no telling whether the provisioner is at work.
         if at_work || evidence.events.is_empty() {
             return Some(Waiting::new(Cause::PodProvisioning, text));
         }
@@ -314,7 +314,7 @@ impl Asked<'_> {
         Some(Waiting::new(Cause::PodProvisionerSilent, text).with([silent].into_iter().chain(self.traces(provisioner))))
     }
 
-    /// What else tells of a provisioner.
+    /// Other evidence of a provisioner.
     fn traces(&self, provisioner: &str) -> Vec<String> {
         let objects = &self.world.objects;
         let mut told = Vec::new();

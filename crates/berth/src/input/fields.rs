@@ -1,5 +1,5 @@
 //! Fields that Kubernetes does not have. A misspelt `nodeSelector` selects nothing, and says nothing either: an API server
-//! warns of it, and so must whoever reads files without one.
+//! warns of it, and so must a reader of files without one.
 //!
 //! Objects with a uid have been through an API server, maybe a newer one with more fields, and are left alone.
 
@@ -57,8 +57,7 @@ impl UnknownFields {
                 (namespace, name) => format!("{namespace}/{name}"),
             };
             let meant = meant(group, version, kind, &path).unwrap_or_default();
-            let first =
-                format!("{place}: {kind} {name:?}: {path}: Kubernetes has no such field, and nothing reads it{meant}");
+            let first = format!("{place}: {kind} {name:?}: {path}: Kubernetes has no such field; it is ignored{meant}");
             self.order.push(key.clone());
             self.found.insert(key, Found { first, more: 0 });
         }
@@ -152,7 +151,7 @@ mod tests {
         let said = warnings(&pod);
         assert_eq!(
             said[0],
-            "warning: a.yaml: document 1 (line 1): Pod \"p\": metadata.lables: Kubernetes has no such field, and nothing reads it; did you mean `labels`? (and once more)"
+            "warning: a.yaml: document 1 (line 1): Pod \"p\": metadata.lables: Kubernetes has no such field; it is ignored; did you mean `labels`? (and once more)"
         );
         let ends = |line: &String, end: &str| line.contains(end);
         assert!(

@@ -1,4 +1,4 @@
-//! What should be in the input and is not, since whoever read the cluster could not read it all.
+//! Kinds that are missing from the input because they could not be read from the cluster.
 
 /// What could not be read, each a line: the plural of a kind, a colon and why; or a remark of another form.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -279,7 +279,7 @@ fn file(path: &Path, gather: &mut Gather<'_>) {
     contents(display(path), format, std::fs::read(path), gather);
 }
 
-/// Reads a file that was found in a directory. Whoever names a pipe waits for its writer; nobody has named this one.
+/// Reads a file that was found in a directory. A pipe that the user names is waited for; this one was not named.
 fn regular_file(path: &Path, gather: &mut Gather<'_>) {
     match std::fs::metadata(path) {
         Ok(found) if found.is_file() => file(path, gather),

@@ -29,7 +29,7 @@ impl Place {
         }
     }
 
-    /// The place of an item of the List that stands here.
+    /// The place of an item of the List at this place.
     #[must_use]
     pub fn item(&self, item: usize, line: usize) -> Self {
         let mut place = self.clone();
@@ -128,9 +128,9 @@ pub enum Problem {
         /// The kind of the list; empty if it has none.
         list: String,
     },
-    /// An object is there twice.
+    /// An object is defined twice.
     #[error(
-        "{kind} {name:?} is there twice: in {first}, and in {second}; keep one of the two{}",
+        "{kind} {name:?} is defined twice: in {first}, and in {second}; keep one of the two{}",
         if first.file == second.file { "" } else { ", or put the second file on top of the first with --overlay" }
     )]
     Twice {

@@ -120,7 +120,7 @@ pub(crate) struct How<'a> {
 
 /// What simulations are made of.
 pub(crate) struct Prepared {
-    /// The objects, and priority classes that pods tell of.
+    /// The objects, and priority classes inferred from pods.
     pub(crate) objects: Vec<Value>,
     /// How they are set up.
     pub(crate) options: Options,
@@ -209,11 +209,11 @@ fn serve_all<'a>(profiles: &mut BTreeMap<String, Profile>, objects: impl Iterato
     ))
 }
 
-/// The priority classes that are not among the objects, but that pods of a running cluster tell of: workloads only name
+/// The priority classes that are not among the objects, but can be inferred from pods of a running cluster: workloads only name
 /// them.
 ///
 /// # Errors
-/// If a pod or workload names a class that nothing tells of.
+/// If a pod or workload names an unknown class.
 fn learned_classes(objects: &[Value]) -> Result<Vec<Value>, GivenError> {
     let mut known = Learned::default();
     let kinds = |kind: &'static str| objects.iter().filter(move |object| field::kind(object) == kind);
@@ -239,7 +239,7 @@ fn learned_classes(objects: &[Value]) -> Result<Vec<Value>, GivenError> {
     Ok(known.objects.into_values().collect())
 }
 
-/// Classes that pods tell of.
+/// Classes inferred from pods.
 #[derive(Default)]
 struct Learned {
     classes: BTreeSet<String>,

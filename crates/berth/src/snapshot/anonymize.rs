@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A number of so many digits is that of an account, a project or a time. Ports, ordinals and sizes are shorter.
+/// A number with this many digits may be an account, a project or a time. Ports, ordinals and sizes are shorter.
 const DIGITS_MAX: usize = 7;
 
 /// Fields that hold an address which a server chooses again.
@@ -248,7 +248,7 @@ impl Words {
         }
     }
 
-    /// An owner of somebody's own kind tells what runs here.
+    /// An owner of a custom kind reveals what runs here.
     fn owner(&mut self, owner: &mut Map<String, Value>) {
         let group = owner.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
         let own = group.split_once('.').is_some() && self.label_key(group) != group;

@@ -1,6 +1,6 @@
 //! `berth snapshot`: the cluster of a kubeconfig as a file that `explain` and `simulate` read.
 //!
-//! Only what decisions read is written, so that the file can be handed to somebody else: secrets are never asked for,
+//! Only what decisions read is written, so that the file can be shared: secrets are never asked for,
 //! and environments, commands, annotations of other programs and the like are left out (`reduce` says what). The cluster
 //! is only read.
 
@@ -201,7 +201,7 @@ impl Snapshot {
         match cluster::list(connection, resource, namespace, fields).await {
             Ok(Listed::Items(items)) => items.into_iter().for_each(|item| self.add(resource, item)),
             Ok(Listed::NotServed) => self.not_served.push(resource.plural),
-            // Whoever may not list it cannot tell whether the cluster has it, and most do not.
+            // Without list permission there is no telling whether the cluster has it; most do not.
             Err(error) if error.is_forbidden() && resource == REPORTS => {}
             Err(error) if error.is_forbidden() => {
                 let place = namespace

@@ -65,7 +65,7 @@ const ANNOTATIONS: &[&str] = &[
     berth_kube::announce::CAPABILITIES,
 ];
 
-/// The attribute of a CSI volume that is read: the size of one that stands inline in a pod.
+/// The attribute of a CSI volume that is read: the size of an inline volume.
 const VOLUME_ATTRIBUTE: &str = "csi.storage.k8s.io/size";
 
 /// Parameters of classes that are read: those of the built-in provisioners.

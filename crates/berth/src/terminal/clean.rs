@@ -1,8 +1,8 @@
 //! Text on its way to a terminal.
 //!
-//! Names, messages and addresses come from whoever may write to a cluster or a file, and Kubernetes checks few of them: a
+//! Names, messages and addresses come from anyone who can write to a cluster or a file, and Kubernetes checks few of them: a
 //! claim name of a pod may be any text. A terminal obeys what such a text tells it: to clear the screen, to rename the
-//! window, to answer as if somebody had typed. So every stream that people read goes through here, and whatever is
+//! window, to type for the user. So every stream that people read goes through here, and whatever is
 //! neither text nor one of the plain styles that tables and logs are written with comes out in letters.
 
 use std::fmt::Write as _;

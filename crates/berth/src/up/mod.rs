@@ -139,7 +139,7 @@ async fn run(
     let begin = Timestamp::now();
     let mut started = load::load(&server, &chosen, objects, &args.shape()).await?;
     started.notes.extend(note);
-    // Whoever reads that Ctrl-C stops it may press it at once.
+    // From the greeting on, Ctrl-C must work.
     let interrupted = crate::component::interrupted();
     greet(color, &chosen, address, &kubeconfig, &started, args.filename.is_empty())?;
     tell::start(&client, begin, color, &cancel, &mut parts);
@@ -214,7 +214,7 @@ fn tls(args: &UpArgs, address: IpAddr) -> anyhow::Result<Tls> {
         .context("cannot use the names that --tls-san gives")
 }
 
-/// The address to call: one that stands for all of the machine's is none itself.
+/// The address for clients: the unspecified address is not one.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

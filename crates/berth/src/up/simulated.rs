@@ -26,7 +26,7 @@ use tokio::sync::Mutex;
 /// What drivers decide by.
 const KINDS: [Kind; 4] = [Kind::Node, Kind::CsiNode, Kind::CsiStorageCapacity, Kind::CsiDriver];
 
-/// How often room is asked for again that somebody else wrote to at the same moment.
+/// How often a write to a pool is retried after a conflict.
 const TRIES: usize = 10;
 
 /// The drivers that run nowhere.
@@ -101,7 +101,7 @@ impl Simulated {
         ))
     }
 
-    /// Writes how much room is left; `false` if somebody else has written meanwhile.
+    /// Writes how much room is left; `false` if another writer was first.
     async fn publish(&self, rooms: &[Effect]) -> bool {
         self.executor.carry_out(rooms).await.refused.is_none()
     }

@@ -1,4 +1,4 @@
-//! Tells what happens: one line on standard output for each event of the cluster.
+//! Prints one line for each event of the cluster.
 
 use super::{FIELD_MANAGER, Parts};
 use crate::terminal::Color;
@@ -32,7 +32,7 @@ impl Sink<Whole> for Teller {
         for change in difference.changes {
             if let Change::Applied(event) = change
                 && self.is_news(&event.value)
-                // Whoever closed standard output wants no more lines; the cluster goes on.
+                // Standard output was closed: no more lines, but the cluster keeps running.
                 && self.line(&event.value).is_err()
             {
                 break;
@@ -43,7 +43,7 @@ impl Sink<Whole> for Teller {
 }
 
 impl Teller {
-    /// What happened before, or was reported already, is none.
+    /// Whether an event is new: it happened after the start and was not printed yet.
     fn is_news(&self, event: &Value) -> bool {
         let time = field::time(event, "/lastTimestamp").or_else(|| field::time(event, "/eventTime"));
         // Times of events are whole seconds.

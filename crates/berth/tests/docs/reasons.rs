@@ -17,7 +17,7 @@ const REFUSALS: &[(&str, &str, &str)] = &[
     (
         "NodeName.OtherNode",
         "The pod's `spec.nodeName` names another node.",
-        "Take `nodeName` out of the pod, or correct it.",
+        "Remove `nodeName` from the pod, or correct it.",
     ),
     (
         "TaintToleration.UntoleratedTaint",
@@ -37,16 +37,16 @@ const REFUSALS: &[(&str, &str, &str)] = &[
     (
         "NodePorts.Taken",
         "A pod on the node uses the same host port.",
-        "Use another host port, or none; a Service is mostly the better way.",
+        "Use another host port, or none; prefer a Service.",
     ),
     (
         "NodeResourcesFit.TooManyPods",
-        "The node holds as many pods as its `allocatable.pods`.",
+        "The node runs as many pods as its `allocatable.pods` allows.",
         "Add a node, or raise the kubelet's `maxPods`.",
     ),
     (
         "NodeResourcesFit.InsufficientCpu",
-        "The requests of the pods on the node leave too little processor time.",
+        "The requests of the pods on the node leave too little cpu.",
         "Request less, free some, or add a node.",
     ),
     (
@@ -66,7 +66,7 @@ const REFUSALS: &[(&str, &str, &str)] = &[
     ),
     (
         "VolumeRestrictions.DiskConflict",
-        "A disk that stands in the pod itself is in use on the node and cannot be shared.",
+        "A disk that the pod spec names directly is in use on the node and cannot be shared.",
         "Use a claim, or mount it read-only on both sides where the disk allows that.",
     ),
     (
@@ -81,7 +81,7 @@ const REFUSALS: &[(&str, &str, &str)] = &[
     ),
     (
         "NodeVolumeLimits.TooManyVolumes",
-        "As many volumes of the driver are attached to the node as its CSINode allows.",
+        "The node has reached the attach limit of the driver (CSINode).",
         "Add a node, or use fewer and larger volumes.",
     ),
     (
@@ -137,7 +137,7 @@ const REFUSALS: &[(&str, &str, &str)] = &[
     (
         "VolumeZone.VolumeNotFound",
         "The volume that the claim is bound to does not exist.",
-        "Restore the volume, or delete the claim and start anew.",
+        "Restore the volume, or recreate the claim.",
     ),
     (
         "PodTopologySpread.MissingLabel",
@@ -146,22 +146,22 @@ const REFUSALS: &[(&str, &str, &str)] = &[
     ),
     (
         "PodTopologySpread.Skew",
-        "With the pod on this node, its zone (or whatever is spread over) would hold too many more than another.",
+        "With the pod on this node, its zone (or whatever is spread over) would hold too many more matching pods than another.",
         "Make room in the other zones, raise `maxSkew`, or use `ScheduleAnyway`.",
     ),
     (
         "InterPodAffinity.Affinity",
-        "No pod that this one wants to be near is there.",
+        "No pod that matches the pod affinity runs there.",
         "Start those pods first, or check the selector and `topologyKey`.",
     ),
     (
         "InterPodAffinity.AntiAffinity",
-        "A pod that this one wants to be away from is there.",
+        "A pod that matches the pod anti-affinity runs there.",
         "Add nodes or zones, or prefer instead of require.",
     ),
     (
         "InterPodAffinity.ExistingPods",
-        "A pod is there that wants to be away from this one.",
+        "A pod there has anti-affinity to this pod.",
         "Add nodes or zones, or change the other pod's anti-affinity.",
     ),
     (
@@ -198,12 +198,12 @@ const REFUSALS: &[(&str, &str, &str)] = &[
     (
         "VolumeBinding.VolumeNotFound",
         "A claim is bound to a volume that does not exist.",
-        "Restore the volume, or delete the claim and start anew.",
+        "Restore the volume, or recreate the claim.",
     ),
     (
         "VolumeBinding.UnboundImmediateClaims",
         "A claim whose class binds immediately is not bound yet.",
-        "Look at the claim's events. Prefer `WaitForFirstConsumer`: it lets the pod's place decide.",
+        "Look at the claim's events. Prefer `WaitForFirstConsumer`: the volume then follows the pod.",
     ),
     (
         "VolumeBinding.ClaimNotFound",
@@ -218,7 +218,7 @@ const REFUSALS: &[(&str, &str, &str)] = &[
     (
         "VolumeBinding.ClaimLost",
         "The claim's volume is gone.",
-        "Restore the volume, or delete the claim and start anew: what was on it is lost.",
+        "Restore the volume, or recreate the claim; the data on the volume is lost.",
     ),
     (
         "VolumeBinding.ClaimDeleting",

@@ -89,8 +89,7 @@ fn fields_that_do_not_exist_are_told_and_bad_names_refused() {
         &[],
     );
     assert_eq!(output.status.code(), Some(0));
-    let said =
-        "Pod \"p\": spec.nodeSelectr: Kubernetes has no such field, and nothing reads it; did you mean `nodeSelector`?";
+    let said = "Pod \"p\": spec.nodeSelectr: Kubernetes has no such field; it is ignored; did you mean `nodeSelector`?";
     assert!(stderr(&output).contains(said), "{}", stderr(&output));
     let told = run(
         "explain",

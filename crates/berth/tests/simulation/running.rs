@@ -330,7 +330,7 @@ fn files_on_top_change_what_is_below() {
     );
     let twice = run("simulate", &below, &["-f", path]);
     assert_eq!(twice.status.code(), Some(2));
-    assert!(stderr(&twice).contains("is there twice"), "{}", stderr(&twice));
+    assert!(stderr(&twice).contains("is defined twice"), "{}", stderr(&twice));
     let report = json_of(&run(
         "explain",
         &below,

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 /// How many volumes are advised for a claim, each for another cause. Other ways have to be shown, too.
 const FIXES_MAX: usize = 2;
 
-/// How near at hand the remedy for a cause is. None if there is none but another volume.
+/// How easy a cause is to fix, the easiest first. None if only another volume helps.
 fn rank(cause: Cause) -> Option<usize> {
     let fixable = [
         Cause::VolumeLabels,

@@ -22,7 +22,7 @@ const SCRIPT: &str = include_str!("script.js");
 /// when it is pointed at: a thousand nodes fit on a screen so.
 const MAX_LARGE_NODES: usize = 60;
 
-/// A text as HTML shows it. Quotes are escaped too, so that it can stand in an attribute.
+/// A text as HTML shows it. Quotes are escaped too, so that it can be used in an attribute.
 struct Escaped<'a>(&'a str);
 
 impl fmt::Display for Escaped<'_> {
@@ -96,8 +96,8 @@ pub fn render(outcome: &Outcome, subject: &Subject) -> String {
 fn verdict(outcome: &Outcome) -> String {
     match outcome.summary.pending {
         0 => "every pod has a node".to_owned(),
-        1 => "1 pod is left pending".to_owned(),
-        pending => format!("{pending} pods are left pending"),
+        1 => "1 pod is pending".to_owned(),
+        pending => format!("{pending} pods are pending"),
     }
 }
 

@@ -13,7 +13,7 @@ const GROUPS: usize = 20;
 pub(super) fn render(out: &mut String, outcome: &Outcome) {
     if !outcome.pending.is_empty() {
         out.push_str(
-            "<section id=\"pending\" aria-labelledby=\"pending-title\">\n<h2 id=\"pending-title\">Left pending</h2>\n",
+            "<section id=\"pending\" aria-labelledby=\"pending-title\">\n<h2 id=\"pending-title\">Pending</h2>\n",
         );
         for (index, group) in outcome.pending.iter().take(GROUPS).enumerate() {
             card(out, index, group);

@@ -84,7 +84,7 @@ fn the_page_needs_nothing_from_elsewhere() {
 #[test]
 fn refusals_are_told_on_the_node_and_for_the_pod() {
     let page = render(&outcome(""), &Subject::default());
-    assert!(page.contains("1 pod is left pending"), "{page}");
+    assert!(page.contains("1 pod is pending"), "{page}");
     assert!(page.contains("default/waits: node(s) didn&#39;t find available persistent volumes to bind"));
     assert!(page.contains("What would help"));
     assert!(page.contains("8Gi/10Gi"));

@@ -12,7 +12,7 @@ const SHOWN: usize = 12;
 const CHIPS: usize = 6;
 /// How many volumes of a zone are drawn.
 const SHOWN_IN_ZONE: usize = 48;
-/// How many refusals a node tells of.
+/// How many refusals are shown for a node.
 const REFUSALS: usize = 4;
 
 /// The nodes of a zone by rack, each with its number.

@@ -11,7 +11,7 @@
 //!   - stopNodes: {zone: zone-a}
 //! ```
 //!
-//! `at` counts from the start of the simulation, and steps stand in the order of time. Between two steps the cluster does
+//! `at` counts from the start of the simulation, and steps are in chronological order. Between two steps the cluster does
 //! whatever it does. This module reads and checks; `berth_cluster` does what a scenario says.
 
 mod shape;

@@ -90,7 +90,7 @@ fn unknown(name: &str) -> String {
     format!("there is no action `{name}`{meant} known are {}", known.join(", "))
 }
 
-/// A value as it can stand in a sentence.
+/// A value for use in a sentence.
 pub(super) fn short(value: &Value) -> String {
     match value {
         Value::Null => "nothing".to_owned(),
@@ -100,7 +100,7 @@ pub(super) fn short(value: &Value) -> String {
     }
 }
 
-/// Puts what the decoder says into words for people who write YAML.
+/// Rewords the decoder's message for authors of YAML.
 fn plain(problem: &str) -> String {
     let problem = problem
         .strip_prefix("invalid type: ")

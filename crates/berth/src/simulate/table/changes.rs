@@ -1,4 +1,4 @@
-//! What a change would change, for people.
+//! The effects of a change, as a table.
 
 use super::columns::{Column, Columns};
 use super::steps::{bindings, moves, placements};

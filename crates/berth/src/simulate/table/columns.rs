@@ -12,7 +12,7 @@ const MIN_NAME: usize = 12;
 const MIN_BESIDE_SIZE: usize = 5;
 const GAP: usize = 2;
 
-/// A column: its head, and what stands in it.
+/// A column: its header, and what it contains.
 #[derive(Clone, Copy)]
 pub(crate) struct Column {
     head: &'static str,

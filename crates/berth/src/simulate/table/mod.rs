@@ -1,4 +1,4 @@
-//! The outcome of a simulation as a table for people.
+//! The outcome of a simulation as a table.
 
 mod changes;
 pub(crate) mod columns;
@@ -19,7 +19,7 @@ const NAMES_TOLD: usize = 5;
 /// How many reasons are reported.
 const REASONS_TOLD: usize = 10;
 
-/// Renders an outcome for a terminal of this width: the verdict first, then what is left pending and why, then what each
+/// Renders an outcome for a terminal of this width: the verdict first, then what is pending and why, then what each
 /// step of the scenario did, then where everything is.
 #[must_use]
 pub fn render(outcome: &Outcome, width: usize) -> String {
@@ -53,7 +53,7 @@ fn verdict(out: &mut String, outcome: &Outcome, width: usize) {
     let (style, word) = match (summary.pending, summary.not_running) {
         (0, 0) => (green, "Every pod has a node"),
         (0, _) => (red, "Some pods do not run"),
-        (_, _) => (red, "Some pods are left pending"),
+        (_, _) => (red, "Some pods are pending"),
     };
     let text = format!(
         "{word}: {} of {} pods placed on {} nodes, {} of {} claims bound, after {} s of virtual time.",

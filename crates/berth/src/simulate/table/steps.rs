@@ -1,4 +1,4 @@
-//! What each step of a scenario did, for people.
+//! The effects of each step of a scenario, as text.
 
 use super::{NAMES_TOLD, indented, names_of, paint, size, title};
 use anstyle::{AnsiColor, Style};
