@@ -76,17 +76,17 @@ fn rows(all: &[Measured]) -> Vec<Row<'_>> {
 /// The page.
 pub(crate) fn markdown(all: &[Measured], setting: &Setting, picture: &str) -> String {
     let mut page = String::from(
-        "# Beside kube-scheduler\n\n\
+        "# Compared with kube-scheduler\n\n\
          <!-- Made by bench/compare/run. Edit the program, not this page. -->\n\n\
          The same nodes, volumes, claims and pods for kube-scheduler and kube-controller-manager, and for `berth scheduler` and\n\
          `berth controller`; each run on a fresh etcd, which waits for its disk, and a fresh kube-apiserver, everything on one\n\
-         machine. The clients of Kubernetes are not held back (5,000 requests a second).\n\n",
+         machine. The Kubernetes clients are not rate limited (5,000 requests per second).\n\n",
     );
     let _ = write!(
         page,
-        "- Machine: {}\n- Kubernetes {}\n- {}\n- Rounds: {}, taking turns in who comes first. The run in the middle is shown, with the slowest and the fastest.\n\
+        "- Machine: {}\n- Kubernetes {}\n- {}\n- Rounds: {}, alternating which side goes first. The median run is shown, with the slowest and the fastest.\n\
          - A side is stopped after {} s a case, and then not measured again; what was placed until then counts.\n\
-         - Run it: `bench/compare/run`\n\n![Pods placed in a second]({picture})\n\n",
+         - Run it: `bench/compare/run`\n\n![Pods placed per second]({picture})\n\n",
         setting.machine, setting.kubernetes, setting.berth, setting.rounds, setting.patience_seconds
     );
     let rows = rows(all);
@@ -105,7 +105,7 @@ pub(crate) fn markdown(all: &[Measured], setting: &Setting, picture: &str) -> St
 
 fn throughput(page: &mut String, rows: &[Row<'_>]) {
     page.push_str(
-        "## Placed in a second\n\n\
+        "## Pods placed per second\n\n\
          | workload | nodes / volumes / pods | Kubernetes | Berth | ratio | goal |\n|---|---|--:|--:|--:|--:|\n",
     );
     for row in rows {
@@ -144,7 +144,7 @@ fn rate(runs: Option<&Runs<'_>>) -> String {
 
 fn latency(page: &mut String, rows: &[Row<'_>]) {
     page.push_str(
-        "\n## From creation to placement\n\n\
+        "\n## Latency from creation to placement\n\n\
          | workload | nodes | Kubernetes p50 | p99 | Berth p50 | p99 | goal |\n|---|--:|--:|--:|--:|--:|--:|\n",
     );
     for row in rows {
@@ -186,7 +186,7 @@ fn seconds(value: f64) -> String {
 
 fn cost(page: &mut String, rows: &[Row<'_>]) {
     page.push_str(
-        "\n## What it costs\n\n\
+        "\n## Resource usage\n\n\
          | workload | nodes | side | CPU ms a pod: scheduler | controller | API server | memory: scheduler | controller | writes a pod |\n\
          |---|--:|---|--:|--:|--:|--:|--:|--:|\n",
     );
@@ -253,11 +253,11 @@ pub(crate) fn picture(all: &[Measured]) -> String {
     let width = LABELS + BARS + 150.0;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" height=\"{height:.0}\" \
-         font-family=\"system-ui, sans-serif\" font-size=\"13\" role=\"img\" aria-label=\"Placed in a second, Kubernetes and Berth\">\n\
+         font-family=\"system-ui, sans-serif\" font-size=\"13\" role=\"img\" aria-label=\"Pods placed per second, Kubernetes and Berth\">\n\
          <style>.k{{fill:#8b95a5}}.b{{fill:#1f7a8c}}.t{{fill:#24292f}}.g{{stroke:#d0d7de}}.c{{fill:#ffffff}}\
          @media (prefers-color-scheme: dark){{.k{{fill:#768390}}.b{{fill:#4fb3c6}}.t{{fill:#e6edf3}}.g{{stroke:#444c56}}.c{{fill:#0d1117}}}}</style>\n\
          <rect class=\"c\" width=\"100%\" height=\"100%\"/>\n\
-         <text class=\"t\" x=\"16\" y=\"24\" font-size=\"16\" font-weight=\"600\">Placed in a second (logarithmic)</text>\n\
+         <text class=\"t\" x=\"16\" y=\"24\" font-size=\"16\" font-weight=\"600\">Pods placed per second (logarithmic)</text>\n\
          <rect class=\"k\" x=\"{LABELS}\" y=\"14\" width=\"12\" height=\"12\"/><text class=\"t\" x=\"{}\" y=\"25\">Kubernetes</text>\n\
          <rect class=\"b\" x=\"{}\" y=\"14\" width=\"12\" height=\"12\"/><text class=\"t\" x=\"{}\" y=\"25\">Berth</text>\n",
         LABELS + 18.0,
