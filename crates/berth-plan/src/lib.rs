@@ -4,10 +4,23 @@
 //! chooses what to try next. It reads no files and no clock: the caller hands objects in, and says through a [`Watch`]
 //! when the search has to end.
 
+mod add;
+mod candidate;
 mod fit;
+mod item;
+mod need;
 mod oracle;
+mod search;
 mod standing;
+mod storage;
+mod template;
 
+pub use add::{AddAnswer, Addition, Offers, add};
+pub use candidate::{Candidate, Cost, of_cluster as candidates_of_cluster, zones};
 pub use fit::{Fit, Subject, SubjectError, fit};
+pub use item::{Added, Item, with_items};
+pub use need::{Need, What};
 pub use oracle::{Halt, Oracle, Played, Watch};
 pub use standing::{Standing, Waiting};
+pub use storage::DiskKind;
+pub use template::{Supply, Template};

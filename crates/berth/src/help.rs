@@ -10,7 +10,7 @@ Examples:
   berth simulate -f examples/quickstart.yaml
   berth explain -f cluster.yaml --pod default/db-0
   berth explain --pod shop/db-0
-  berth plan --fit sts/db -f cluster.yaml
+  berth plan -f cluster.yaml -f new-workload.yaml
   berth snapshot -o cluster.yaml
   berth up
   berth bench decide --nodes 5000 --pods 2000 --claims 1
@@ -67,14 +67,20 @@ Exit status: 0 every pod has a node, 1 some pod is pending or not running (see -
 
 pub(crate) const PLAN_AFTER_HELP: &str = "\
 Examples:
+  berth plan -f cluster.yaml -f new-workload.yaml
+  berth plan -f new-workload.yaml --on-cluster --context staging
+  berth plan -f cluster.yaml --candidates prices.yaml -o json
+  berth plan -f cluster.yaml -o yaml > plan.yaml
+  berth simulate -f cluster.yaml --overlay plan.yaml
   berth plan --fit sts/db -f cluster.yaml
   berth plan --fit pod.yaml -f cluster.yaml -o json
-  berth plan --fit deploy/web -n shop --context staging
 
-So many replicas fit if all of them run, and no other pod stops running because of them. Claims in the file of a pod come with \
-every replica of it.
+Without a question, the answer is the cheapest addition found with which every pod runs: nodes, or disks for nodes that are there, or \
+more published capacity. With --fit, it is how many more replicas run without stopping any other pod; claims in the file of a pod \
+come with every replica of it.
 
-Exit status: 0 at least one more replica fits, 1 none fits, 2 bad input or usage.";
+Exit status: 0 every pod runs with what the plan adds (--fit: at least one more replica fits), 1 some pod would be left (--fit: none \
+fits), 2 bad input or usage.";
 
 pub(crate) const SNAPSHOT_AFTER_HELP: &str = "\
 Examples:

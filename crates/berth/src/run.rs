@@ -158,7 +158,7 @@ fn simulate(args: &SimulateArgs, color: Color) -> anyhow::Result<u8> {
         SimulateOutput::Table => write!(color.stdout(), "{}", simulate::render(&outcome, terminal::width()))?,
         SimulateOutput::Json => write_json(&outcome)?,
         SimulateOutput::Html => {
-            let subject = simulate::Subject::of(args, &loaded.summary);
+            let subject = simulate::Subject::of(&args.filename, &args.cluster, &loaded.summary);
             io::stdout().write_all(simulate::render_html(&outcome, &subject).as_bytes())?;
         }
     }

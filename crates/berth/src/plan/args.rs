@@ -1,11 +1,13 @@
 //! The arguments of `berth plan`.
 
+use super::PlanError;
 use crate::cluster::ClusterArgs;
 use crate::config::{ConfigArgs, EmbeddedControllerArgs};
 use crate::duration::duration;
 use berth_scheduler::scheduler::DEFAULT_SEED;
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The output format of a plan.
@@ -16,6 +18,21 @@ pub enum PlanOutput {
     Table,
     /// One JSON object, for scripts.
     Json,
+    /// Manifests of what to add, for --overlay.
+    Yaml,
+    /// A self-contained web page: the cluster with what is added.
+    Html,
+}
+
+impl PlanOutput {
+    /// Refuses what only additions have.
+    pub(super) fn must_be_plain(self) -> Result<(), PlanError> {
+        match self {
+            Self::Table | Self::Json => Ok(()),
+            Self::Yaml => Err(PlanError::Output("yaml")),
+            Self::Html => Err(PlanError::Output("html")),
+        }
+    }
 }
 
 /// Arguments of `berth plan`.
@@ -32,8 +49,12 @@ pub struct PlanArgs {
     pub cluster: ClusterArgs,
     /// Count how many more replicas fit: of a workload of the cluster (sts/NAME, deploy/NAME, rs/NAME or rc/NAME), or of the pod or
     /// workload in a file.
-    #[arg(long, value_name = "KIND/NAME|FILE", required = true)]
+    #[arg(long, value_name = "KIND/NAME|FILE")]
     pub fit: Option<OsString>,
+    /// File that lists what can be added, and at which cost. Without it, more of the kinds of nodes and disks that the cluster has, in
+    /// each of its zones. See docs/plan.md.
+    #[arg(long, value_name = "FILE", conflicts_with = "fit")]
+    pub candidates: Option<PathBuf>,
     /// Output format.
     #[arg(short, long, value_enum, default_value = "table", value_name = "FORMAT")]
     pub output: PlanOutput,

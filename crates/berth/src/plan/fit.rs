@@ -4,7 +4,7 @@ use super::blame::{self, Blame};
 use super::read::{Given, PlanError};
 use super::watch::Deadline;
 use super::{PlanArgs, words};
-use berth_plan::{Fit, Oracle, SubjectError, fit};
+use berth_plan::{Fit, Oracle, Subject, fit};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -32,11 +32,7 @@ pub(super) struct FitAnswer {
 }
 
 /// Answers the question.
-pub(super) fn answer(args: &PlanArgs, given: &Given) -> Result<FitAnswer, PlanError> {
-    let subject = given.subject.as_ref().ok_or_else(|| PlanError::Subject {
-        given: String::new(),
-        why: SubjectError::Nothing,
-    })?;
+pub(super) fn answer(args: &PlanArgs, given: &Given, subject: &Subject) -> Result<FitAnswer, PlanError> {
     let mut watch = Deadline::after(args.time_limit);
     let mut oracle = Oracle::new(given.options.clone(), &mut watch);
     let found = fit(&mut oracle, &given.objects, subject)?;
@@ -88,7 +84,7 @@ pub(super) fn render(answer: &FitAnswer, width: usize) -> String {
         words::line(&mut out, "The time was up before more was known.", width);
     }
     if let Some(next) = &answer.next {
-        words::blame(&mut out, "WHAT STOPS THE NEXT ONE", next, width);
+        words::blame(&mut out, "WHAT STOPS THE NEXT ONE", next, true, width);
     }
     words::per_node(&mut out, "NEW PODS", &answer.nodes, width);
     words::played(&mut out, answer.simulations, width);

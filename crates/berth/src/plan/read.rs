@@ -1,19 +1,21 @@
 //! Reads what a plan is made for: the cluster, and what is to be added to it.
 
-use super::PlanArgs;
+use super::{PlanArgs, candidates};
 use crate::cluster::{ClusterError, WORKLOADS};
 use crate::given::GivenError;
 use crate::input::{self, Gaps, Progress, ReadError, Source, Summary};
 use crate::overlay;
+use crate::simulate::scenario::ScenarioError;
 use crate::simulate::{How, LoadError, prepare};
-use berth_cluster::key_for;
 use berth_cluster::simulation::Options;
+use berth_cluster::{Objects, key_for};
 use berth_core::effect::ObjectKey;
-use berth_plan::{Halt, Subject, SubjectError};
+use berth_plan::{Halt, Offers, Subject, SubjectError, candidates_of_cluster};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Why there is no plan.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +31,22 @@ pub enum PlanError {
         /// What is wrong with it.
         why: SubjectError,
     },
+    /// The list of candidates cannot be read.
+    #[error(transparent)]
+    CandidatesFile(#[from] ScenarioError),
+    /// The list of candidates is broken.
+    #[error("{file}: {field}: {problem}")]
+    Candidates {
+        /// The file.
+        file: Arc<str>,
+        /// The path of the field.
+        field: String,
+        /// What was found and what was expected.
+        problem: String,
+    },
+    /// There is no such output for the question.
+    #[error("-o {0} is there for additions only; take table or json")]
+    Output(&'static str),
     /// An object cannot be created.
     #[error(transparent)]
     Refused(#[from] berth_core::effect::Refusal),
@@ -55,10 +73,23 @@ pub(super) struct Given {
     /// What there is to be more of.
     pub(super) subject: Option<Subject>,
     /// What was read.
-    summary: Summary,
+    pub(super) summary: Summary,
 }
 
 impl Given {
+    /// What can be added to the cluster.
+    pub(super) fn offers(&self, args: &PlanArgs) -> Result<Offers, PlanError> {
+        if let Some(file) = &args.candidates {
+            return candidates::read(file, &self.objects);
+        }
+        let view: Objects = self.objects.iter().cloned().collect();
+        Ok(Offers {
+            nodes: candidates_of_cluster(&view),
+            disks: None,
+            capacity: true,
+        })
+    }
+
     /// What the reader should know of the input, each a line.
     pub(super) fn told(&self) -> Vec<String> {
         let remark = self.summary.to_string();

@@ -41,8 +41,8 @@ pub(super) fn line(out: &mut String, text: &str, width: usize) {
     indented(out, 0, text, width);
 }
 
-/// Why a pod does not run.
-pub(super) fn blame(out: &mut String, head: &str, blame: &Blame, width: usize) {
+/// Why a pod does not run, and what would help it.
+pub(super) fn blame(out: &mut String, head: &str, blame: &Blame, with_advice: bool, width: usize) {
     title(out, head);
     indented(out, 2, &blame.pod, width);
     indented(out, 4, &blame.message, width);
@@ -55,7 +55,7 @@ pub(super) fn blame(out: &mut String, head: &str, blame: &Blame, width: usize) {
     if more > 0 {
         let _ = writeln!(out, "    … and {more} more reasons (-o json has them all)");
     }
-    if !blame.advice.is_empty() {
+    if with_advice && !blame.advice.is_empty() {
         title(out, "WHAT WOULD HELP");
         for step in &blame.advice {
             indented(out, 2, &format!("- {step}"), width);

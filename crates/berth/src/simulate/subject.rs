@@ -1,6 +1,6 @@
 //! What a report is about: which cluster, and when it was like that.
 
-use crate::cli::SimulateArgs;
+use crate::cluster::ClusterArgs;
 use crate::input::Summary;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -21,13 +21,13 @@ pub struct Subject {
 impl Subject {
     /// What a simulation was given.
     #[must_use]
-    pub fn of(args: &SimulateArgs, summary: &Summary) -> Self {
+    pub fn of(filename: &[OsString], cluster: &ClusterArgs, summary: &Summary) -> Self {
         let mut parts = Vec::new();
-        if args.filename.is_empty() || args.cluster.on_cluster {
-            parts.push(args.cluster.name());
+        if filename.is_empty() || cluster.on_cluster {
+            parts.push(cluster.name());
         }
-        parts.extend(files(&args.filename));
-        parts.extend(files(&args.cluster.overlay).map(|files| format!("with {files}")));
+        parts.extend(files(filename));
+        parts.extend(files(&cluster.overlay).map(|files| format!("with {files}")));
         Self {
             cluster: parts.join(", "),
             taken_at: summary.taken_at,

@@ -15,7 +15,7 @@ struct Asked {
 fn asked(text: &str) -> Vec<Asked> {
     let mut all: Vec<Asked> = Vec::new();
     for line in text.lines() {
-        if let Some(arguments) = line.strip_prefix("# plan: ") {
+        if let Some(arguments) = line.strip_prefix("# plan:") {
             all.push(Asked {
                 arguments: arguments.to_owned(),
                 exit: None,
@@ -33,10 +33,9 @@ fn asked(text: &str) -> Vec<Asked> {
 #[test]
 fn every_example_answers_as_it_says() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/plan");
-    let mut files: Vec<_> = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.retain(|file| file.is_file());
     files.sort();
     let mut questions = 0;
     for file in files {

@@ -1,49 +1,15 @@
 //! How many more fit.
 
-use crate::clusters::{self, Ask};
-use crate::{berth, json_of, write};
-use proptest::prelude::*;
+use crate::{berth, disk, json_of, local_class, node, write};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// How many pods of a simulation do not run, those included that a set has not made.
-fn unrun(file: &str, wanted: u64) -> u64 {
-    let outcome = json_of(&["simulate", "-f", file, "-o", "json"]);
-    let pods = outcome["pods"].as_array().unwrap().iter();
-    let running = pods.filter(|pod| pod["phase"] == "Running").count();
-    wanted - u64::try_from(running).unwrap()
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn so_many_replicas_run_and_one_more_does_not((objects, [a, b]) in clusters::cluster()) {
-        let directory = TempDir::new().unwrap();
-        let file = write(&directory, "cluster.json", &objects);
-        let answer = json_of(&["plan", "--fit", "sts/a", "-f", &file, "-o", "json"]);
-        let fits = u32::try_from(answer["fits"].as_u64().unwrap()).unwrap();
-        let with = |more: u32| {
-            let scaled = Ask { replicas: a.replicas + more, ..a.clone() };
-            let mut objects = objects.clone();
-            let set = clusters::set("a", &scaled);
-            *objects.iter_mut().find(|object| object["metadata"]["name"] == "a").unwrap() = set;
-            let file = write(&directory, "scaled.json", &objects);
-            unrun(&file, u64::from(scaled.replicas + b.replicas))
-        };
-        prop_assert_eq!(with(fits), with(0), "{}", answer);
-        prop_assert!(answer["exact"].as_bool().unwrap(), "{}", answer);
-        prop_assert!(with(fits + 1) > with(0), "{}", answer);
-        prop_assert!(answer["next"]["message"].is_string(), "{}", answer);
-    }
-}
-
 /// Two nodes of two CPUs, and a file with a pod of one CPU and a claim.
 fn pods_and_disks() -> (Vec<Value>, Vec<Value>) {
-    let mut objects = vec![clusters::local_class()];
+    let mut objects = vec![local_class()];
     for name in ["n1", "n2"] {
-        objects.push(clusters::node(name, "zone-a", 2));
-        objects.push(clusters::disk(&format!("{name}-disk"), name, 10));
+        objects.push(node(name, "zone-a", 2));
+        objects.push(disk(&format!("{name}-disk"), name, 10));
     }
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "job", "namespace": "default"},
         "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}],

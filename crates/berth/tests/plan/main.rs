@@ -1,7 +1,7 @@
 //! `berth plan`: what it answers is what simulations of the answer do.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod clusters;
+mod add;
 mod examples;
 mod fit;
 
@@ -34,4 +34,26 @@ fn write(directory: &TempDir, name: &str, objects: &[Value]) -> String {
     let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
     std::fs::write(&path, list.to_string()).unwrap();
     path.display().to_string()
+}
+
+/// A node of a zone with so many CPUs.
+fn node(name: &str, zone: &str, cpus: u32) -> Value {
+    json!({"apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": zone}},
+        "status": {"allocatable": {"cpu": cpus.to_string(), "memory": "8Gi", "pods": "20"}}})
+}
+
+/// A local disk of a node.
+fn disk(name: &str, node: &str, gi: u32) -> Value {
+    json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
+        "spec": {"capacity": {"storage": format!("{gi}Gi")}, "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "local", "local": {"path": format!("/mnt/{name}")},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions":
+                [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]}]}}}})
+}
+
+/// The class of local disks.
+fn local_class() -> Value {
+    json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "local"},
+        "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"})
 }

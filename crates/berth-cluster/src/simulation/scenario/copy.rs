@@ -7,7 +7,8 @@ use berth_core::quantity::Bytes;
 use serde_json::{Value, json};
 
 /// Another node like this one. Labels that name the node, such as a driver's topology label, name the copy.
-pub(super) fn node(node: &Value, name: &str) -> Value {
+#[must_use]
+pub fn node(node: &Value, name: &str) -> Value {
     let mut copy = json!({"metadata": {"labels": node["metadata"]["labels"]}});
     rename(&mut copy["metadata"]["labels"], names_of(node), name);
     if let Some(annotations) = node["metadata"]["annotations"].as_object() {
@@ -29,14 +30,16 @@ pub(super) fn node(node: &Value, name: &str) -> Value {
 }
 
 /// The drivers of another node like this one, by the `CSINode` of this one.
-pub(super) fn drivers(node: &Value, csi_node: &Value, name: &str) -> Value {
+#[must_use]
+pub fn drivers(node: &Value, csi_node: &Value, name: &str) -> Value {
     let mut drivers = csi_node["spec"]["drivers"].clone();
     rename(&mut drivers, names_of(node), name);
     drivers
 }
 
 /// The storage of a node that no other node reaches: disks, and the room that drivers publish for it alone.
-pub(super) struct Storage<'a> {
+#[derive(Debug)]
+pub struct Storage<'a> {
     node: &'a str,
     /// What volumes and pools may call the node.
     names: [&'a str; 2],
@@ -47,7 +50,9 @@ pub(super) struct Storage<'a> {
 }
 
 impl<'a> Storage<'a> {
-    pub(super) fn of(view: &'a dyn View, node: &'a Value) -> Self {
+    /// Finds the storage of a node.
+    #[must_use]
+    pub fn of(view: &'a dyn View, node: &'a Value) -> Self {
         let name = field::name(node);
         let names = names_of(node);
         let volumes: Vec<&Value> = view
@@ -76,7 +81,8 @@ impl<'a> Storage<'a> {
     }
 
     /// The disks of another node like this one, all of them free.
-    pub(super) fn disks_on(&self, node: &str) -> Vec<Value> {
+    #[must_use]
+    pub fn disks_on(&self, node: &str) -> Vec<Value> {
         let disks = self.disks.iter();
         disks
             .map(|volume| {
@@ -91,7 +97,8 @@ impl<'a> Storage<'a> {
     }
 
     /// What a driver would publish for another node like this one, on which it has made no volume yet.
-    pub(super) fn pools_on(&self, node: &str) -> Vec<Value> {
+    #[must_use]
+    pub fn pools_on(&self, node: &str) -> Vec<Value> {
         let pools = self.pools.iter();
         pools
             .map(|(pool, taken)| {

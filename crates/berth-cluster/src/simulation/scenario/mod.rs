@@ -3,7 +3,7 @@
 //! `at` counts from the start of the simulation, and steps stand in the order of time. Between two steps the cluster does
 //! whatever it does. Files are read and checked elsewhere; `perform` turns what they say into effects.
 
-mod copy;
+pub mod copy;
 mod perform;
 
 pub use super::drain::Drains;

@@ -1,0 +1,213 @@
+//! What to add so that everything runs.
+
+use crate::candidate::{Candidate, Cost};
+use crate::item::{Item, nodes, with_items};
+use crate::need::{Need, Needs, useful};
+use crate::oracle::{Halt, Oracle, Played};
+use crate::search::Search;
+use crate::standing::Waiting;
+use crate::storage::{self, DiskKind};
+use serde_json::Value;
+use std::cmp::Reverse;
+
+/// How many nodes are added at most to see whether nodes help at all.
+const PLENTY: usize = 600;
+
+/// Of a plan with more items it is not checked whether each of them is needed.
+const ITEMS_CHECKED: usize = 40;
+
+/// What can be added.
+#[derive(Clone, Debug, Default)]
+pub struct Offers {
+    /// Kinds of nodes.
+    pub nodes: Vec<Candidate>,
+    /// Disks for nodes that are there. `None`: like those that the cluster has.
+    pub disks: Option<Vec<DiskKind>>,
+    /// Whether storage pools can grow.
+    pub capacity: bool,
+}
+
+/// What to add.
+#[derive(Debug)]
+pub struct Addition {
+    /// The items; none if everything runs that can.
+    pub items: Vec<Item>,
+    /// What they cost.
+    pub cost: Cost,
+    /// The cluster with them.
+    pub after: Played,
+    /// Whether without any one of them some pod does not run.
+    pub is_minimal: bool,
+    /// The cluster without the dearest item of several.
+    pub one_less: Option<Played>,
+}
+
+/// An answer to what to add.
+#[derive(Debug)]
+pub struct AddAnswer {
+    /// The cluster as it is.
+    pub before: Played,
+    /// What to add; `None` if nothing was found that helps.
+    pub addition: Option<Addition>,
+    /// What any addition of nodes costs at least that helps as many pods.
+    pub at_least: Cost,
+    /// How many nodes any such addition has at least, and what it is for.
+    pub least_nodes: (usize, Option<Need>),
+    /// The pods that wait whatever is added.
+    pub left: Vec<Waiting>,
+    /// Whether the time was up.
+    pub time_up: bool,
+}
+
+impl AddAnswer {
+    /// Whether nothing cheaper suffices, as far as it is made of nodes alone.
+    #[must_use]
+    pub fn is_optimal(&self) -> bool {
+        let is_of_nodes = |addition: &&Addition| addition.items.iter().all(Item::is_node);
+        let addition = self.addition.as_ref().filter(is_of_nodes);
+        !self.time_up && addition.is_some_and(|addition| addition.cost <= self.at_least)
+    }
+}
+
+/// Finds out what to add so that everything runs.
+///
+/// # Errors
+/// If the time was up before anything was known, or an object cannot be created.
+pub fn add(oracle: &mut Oracle<'_>, objects: &[Value], offers: &Offers) -> Result<AddAnswer, Halt> {
+    let before = oracle.play(objects.to_vec())?;
+    let mut answer = AddAnswer {
+        left: before.standing.waiting.clone(),
+        before,
+        addition: None,
+        at_least: Cost(0),
+        least_nodes: (0, None),
+        time_up: false,
+    };
+    if answer.before.standing.unrun == 0 {
+        return Ok(answer);
+    }
+    match look_for(oracle, objects, offers, &mut answer) {
+        Err(Halt::TimeUp) => answer.time_up = true,
+        result => result?,
+    }
+    if let Some(addition) = &answer.addition {
+        answer.left.clone_from(&addition.after.standing.waiting);
+    }
+    Ok(answer)
+}
+
+fn look_for(oracle: &mut Oracle<'_>, objects: &[Value], offers: &Offers, answer: &mut AddAnswer) -> Result<(), Halt> {
+    let unrun = answer.before.standing.unrun;
+    // With plenty of everything, those that still wait wait for something else.
+    let all = with_items(objects, &nodes(objects, &offers.nodes, &plenty(&offers.nodes, unrun)));
+    let with_plenty = oracle.play(all)?;
+    let goal = with_plenty.standing.unrun;
+    answer.left.clone_from(&with_plenty.standing.waiting);
+    let mut best: Option<Vec<Item>> = None;
+    let mut bound = Cost(0);
+    // Whatever does without nodes is cheaper, and may even help where nodes do not.
+    let mut enough = goal.min(unrun - 1);
+    if let Some(items) = storage::disks(oracle, objects, &answer.before, offers.disks.as_deref(), enough)? {
+        best = Some(items);
+    }
+    if offers.capacity
+        && let Some(items) = storage::capacity(oracle, objects, &answer.before, enough)?
+        && best.as_ref().is_none_or(|best| cost(&items) < cost(best))
+    {
+        best = Some(items);
+    }
+    if goal < unrun {
+        let candidates = useful(objects, &with_plenty, &offers.nodes);
+        let needs = Needs::of(objects, &with_plenty, &candidates);
+        let (least, need) = needs.least_nodes();
+        (bound, _) = needs.least_cost(&candidates);
+        let below = best.as_deref().map(cost);
+        let mut check = |items: &[Item]| Ok(oracle.play(with_items(objects, items))?.standing.unrun);
+        let mut search = Search::new(objects, &candidates, &needs, goal, &mut check);
+        let mut found = search.run(below)?;
+        if found.counts.is_none() && best.is_none() && !found.time_up {
+            // There may not be as many of a kind as it takes: then as many pods as they help.
+            found = search.run_within_limits(unrun)?;
+            enough = search.goal();
+        }
+        if enough == 0 {
+            answer.at_least = found.at_least;
+            answer.least_nodes = (least, need.cloned());
+        }
+        answer.time_up |= found.time_up;
+        if let Some(counts) = found.counts {
+            best = Some(nodes(objects, &candidates, &counts));
+        }
+    }
+    if let Some(items) = best {
+        let count = items.len();
+        let addition = settle(oracle, objects, items, enough, &mut answer.time_up)?;
+        if addition.items.len() < count {
+            // Which of several alike nodes is left out made a difference: what was tried proves less than it seemed.
+            answer.at_least = answer.at_least.min(bound);
+        }
+        answer.addition = Some(addition);
+    }
+    Ok(())
+}
+
+fn cost(items: &[Item]) -> Cost {
+    items.iter().map(|item| item.cost).sum()
+}
+
+/// More of every candidate than pods could need, whatever their limits are.
+fn plenty(candidates: &[Candidate], unrun: usize) -> Vec<usize> {
+    let each = (PLENTY / candidates.len().max(1)).clamp(1, unrun.max(1));
+    vec![each; candidates.len()]
+}
+
+/// Takes away what is not needed, item by item, and plays the rest.
+fn settle(
+    oracle: &mut Oracle<'_>,
+    objects: &[Value],
+    mut items: Vec<Item>,
+    goal: usize,
+    time_up: &mut bool,
+) -> Result<Addition, Halt> {
+    let mut after = oracle.play_to_the_end(with_items(objects, &items))?;
+    let mut one_less = None;
+    let mut is_minimal = items.len() <= ITEMS_CHECKED;
+    let mut order: Vec<usize> = (0..items.len()).collect();
+    order.sort_by_key(|index| Reverse(items[*index].cost));
+    let mut gone = vec![false; items.len()];
+    'again: while is_minimal && !*time_up {
+        one_less = None;
+        for &index in order.iter().filter(|index| !gone[**index]) {
+            let kept = items
+                .iter()
+                .enumerate()
+                .filter(|(other, _)| !gone[*other] && *other != index);
+            match oracle.play(with_items(objects, kept.map(|(_, item)| item))) {
+                Ok(played) if played.standing.unrun <= goal => {
+                    gone[index] = true;
+                    after = played;
+                    continue 'again;
+                }
+                Ok(played) => {
+                    one_less.get_or_insert(played);
+                }
+                Err(Halt::TimeUp) => {
+                    *time_up = true;
+                    is_minimal = false;
+                    break 'again;
+                }
+                Err(refused) => return Err(refused),
+            }
+        }
+        break;
+    }
+    let mut gone = gone.into_iter();
+    items.retain(|_| !gone.next().unwrap_or(false));
+    Ok(Addition {
+        cost: cost(&items),
+        is_minimal: is_minimal && !*time_up,
+        one_less: one_less.filter(|_| items.len() > 1),
+        items,
+        after,
+    })
+}

@@ -1,0 +1,207 @@
+//! What to add so that everything runs.
+
+use super::blame::{self, Blame};
+use super::items::{self, ItemLine};
+use super::read::{Given, PlanError};
+use super::watch::Deadline;
+use super::{PlanArgs, words};
+use crate::simulate::table::cpu;
+use berth_core::quantity::Bytes;
+use berth_plan::{AddAnswer, Cost, Need, Oracle, Waiting, What, add};
+use serde::Serialize;
+
+/// What to add, for scripts.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Answer {
+    /// How many pods do not run as things are, those included that nobody has made yet.
+    pub(super) not_running: usize,
+    /// The pods that wait as things are.
+    pub(super) pending: Vec<Waiting>,
+    /// What to add; absent if nothing helps, or nothing is needed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) addition: Option<AdditionAnswer>,
+    /// What any addition of nodes needs at least that helps as many pods.
+    pub(super) at_least: AtLeast,
+    /// The pods that wait with the addition, or whatever is added.
+    pub(super) left: Vec<Waiting>,
+    /// Why the first of them waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) why_left: Option<Blame>,
+    /// How many simulations were played.
+    pub(super) simulations: usize,
+    /// Whether the time was up.
+    pub(super) time_up: bool,
+}
+
+/// An addition.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct AdditionAnswer {
+    /// Its items.
+    pub(super) items: Vec<ItemLine>,
+    /// What they cost.
+    pub(super) cost: Cost,
+    /// Whether without any one of them some pod waits.
+    pub(super) is_minimal: bool,
+    /// Whether no cheaper nodes suffice.
+    pub(super) is_optimal: bool,
+    /// Why it does not suffice without its dearest item.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) one_less: Option<Blame>,
+}
+
+/// A lower bound.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct AtLeast {
+    /// Of the cost.
+    pub(super) cost: Cost,
+    /// Of the number of nodes.
+    pub(super) nodes: usize,
+    /// Why so many nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) because: Option<Need>,
+}
+
+/// Searches for the answer.
+pub(super) fn search(args: &PlanArgs, given: &Given) -> Result<(AddAnswer, usize), PlanError> {
+    let offers = given.offers(args)?;
+    let mut watch = Deadline::after(args.time_limit);
+    let mut oracle = Oracle::new(given.options.clone(), &mut watch);
+    let found = add(&mut oracle, &given.objects, &offers)?;
+    let simulations = oracle.simulations();
+    Ok((found, simulations))
+}
+
+/// The answer as data.
+pub(super) fn answer(found: &AddAnswer, simulations: usize, given: &Given) -> Answer {
+    let last = found
+        .addition
+        .as_ref()
+        .map_or(&found.before, |addition| &addition.after);
+    let why_left = last.standing.waiting.first();
+    Answer {
+        not_running: found.before.standing.unrun,
+        pending: found.before.standing.waiting.clone(),
+        addition: found.addition.as_ref().map(|addition| AdditionAnswer {
+            items: addition.items.iter().map(ItemLine::of).collect(),
+            cost: addition.cost,
+            is_minimal: addition.is_minimal,
+            is_optimal: found.is_optimal(),
+            one_less: addition
+                .one_less
+                .as_ref()
+                .and_then(|played| blame::first_new(played, &addition.after.standing, given.gaps())),
+        }),
+        at_least: AtLeast {
+            cost: found.at_least,
+            nodes: found.least_nodes.0,
+            because: found.least_nodes.1.clone(),
+        },
+        left: found.left.clone(),
+        why_left: why_left.map(|left| blame::of_pod(&last.simulation, &left.pod, &left.message, given.gaps())),
+        simulations,
+        time_up: found.time_up,
+    }
+}
+
+/// The answer for people: what to add first, then how good that is, then the items.
+pub(super) fn render(answer: &Answer, width: usize) -> String {
+    let mut out = String::new();
+    let pods = words::count(answer.not_running, "pod", "pods");
+    match &answer.addition {
+        None if answer.not_running == 0 => {
+            words::verdict(&mut out, "Everything runs", ": nothing to add.", true, width)
+        }
+        None if answer.time_up => {
+            let rest = format!(": {pods} would be left. The time was up; set a longer --time-limit.");
+            words::verdict(&mut out, "No addition was found", &rest, false, width);
+        }
+        None => {
+            let rest = format!(": {pods} would be left with any number of the nodes and disks that can be added.");
+            words::verdict(&mut out, "No addition helps", &rest, false, width);
+        }
+        Some(addition) => {
+            let sentence = format!("Add {}", items::sentence(&addition.items));
+            let rest = match answer.left.len() {
+                0 if answer.not_running == 1 => ": then the pending pod runs.".to_owned(),
+                0 => format!(": then all {} pending pods run.", answer.not_running),
+                left => format!(": {left} of {pods} would still be left."),
+            };
+            words::verdict(&mut out, &sentence, &rest, answer.left.is_empty(), width);
+            words::line(&mut out, &how_good(answer, addition), width);
+        }
+    }
+    let of_nodes = |addition: &&AdditionAnswer| addition.items.iter().all(ItemLine::is_node);
+    if let (Some(need), Some(_)) = (&answer.at_least.because, answer.addition.as_ref().filter(of_nodes)) {
+        let nodes = words::count(answer.at_least.nodes, "node is", "nodes are");
+        words::line(&mut out, &format!("At least {nodes} needed: {}.", because(need)), width);
+    }
+    if let Some(addition) = &answer.addition {
+        items::table(&mut out, &addition.items, width);
+        if let Some(one_less) = &addition.one_less {
+            words::blame(&mut out, "ONE LESS IS NOT ENOUGH", one_less, false, width);
+        }
+    }
+    if let Some(left) = &answer.why_left {
+        words::blame(&mut out, "LEFT", left, true, width);
+    }
+    words::played(&mut out, answer.simulations, width);
+    out
+}
+
+/// How good an addition is, in one sentence or two.
+fn how_good(answer: &Answer, addition: &AdditionAnswer) -> String {
+    let cost = format!("It costs {}.", addition.cost);
+    let of_nodes = addition.items.iter().all(ItemLine::is_node);
+    let bound = match (addition.is_optimal, of_nodes, answer.at_least.cost > Cost(0)) {
+        (true, ..) => "No cheaper nodes suffice: all were tried, or are too few.".to_owned(),
+        (false, true, true) => {
+            let least = answer.at_least.cost;
+            format!("It is the cheapest found; any nodes that suffice cost at least {least}.")
+        }
+        (false, false, true) => "It is the cheapest found; nodes that suffice cost more.".to_owned(),
+        (false, _, false) => "It is the cheapest found.".to_owned(),
+    };
+    let minimal = match (addition.is_minimal, addition.items.len()) {
+        (true, 2..) => " None of it can be left out.",
+        _ => "",
+    };
+    let time = if answer.time_up {
+        " The time was up before more was known."
+    } else {
+        ""
+    };
+    format!("{cost} {bound}{minimal}{time}")
+}
+
+/// Why so many nodes are needed.
+fn because(need: &Need) -> String {
+    let bytes = |bytes: i64| Bytes(bytes).to_string();
+    let (needed, free) = (need.needed, need.free);
+    match &need.what {
+        What::Resource { name } if name == "cpu" => {
+            format!(
+                "pods need {} CPU, and at most {} are free for them",
+                cpu(needed),
+                cpu(free)
+            )
+        }
+        What::Resource { name } if name == "memory" || name == "ephemeral-storage" => {
+            let (needed, free) = (bytes(needed), bytes(free));
+            format!("pods need {needed} of {name}, and at most {free} are free for them")
+        }
+        What::Resource { name } => format!("pods need {needed} of {name}, and at most {free} are free for them"),
+        What::Disks { class, bytes: size } => {
+            let size = bytes(*size);
+            format!("claims need {needed} disks of class {class} with {size} or more, and {free} are free")
+        }
+        What::Capacity { class } => {
+            let (needed, free) = (bytes(needed), bytes(free));
+            format!("claims of class {class} need {needed}, and at most {free} are free")
+        }
+        What::Nodes { pod } => {
+            format!("{needed} pods like {pod} keep apart from each other, and {free} nodes are without one")
+        }
+    }
+}
