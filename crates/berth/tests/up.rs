@@ -46,6 +46,17 @@ async fn pods_run_on_the_sample_cluster_and_the_state_survives() {
         .await;
 }
 
+#[tokio::test]
+async fn a_claim_of_a_driver_that_runs_nowhere_gets_a_hint() {
+    let directory = TempDir::new().unwrap();
+    let up = Up::start(directory.path(), &[]).await;
+    let classes = Resource::of(Kind::StorageClass);
+    let ebs = class("ebs", "ebs.csi.example.com");
+    up.api.create(classes, "", &ebs).await.unwrap();
+    up.create_pod_with_claim("lost", "ebs").await;
+    up.berth.read_until("berth up with --simulate-drivers");
+}
+
 /// The address in the first line that `berth up` says.
 fn address(up: &Up) -> &str {
     let first = up.greeting.first().unwrap();

@@ -142,7 +142,8 @@ async fn run(
     // From the greeting on, Ctrl-C must work.
     let interrupted = crate::component::interrupted();
     greet(color, &chosen, address, &kubeconfig, &started, args.filename.is_empty())?;
-    tell::start(&client, begin, color, &cancel, &mut parts);
+    let hints_drivers = !args.simulate_drivers && args.csi_address.is_empty();
+    tell::start(&client, begin, color, hints_drivers, &cancel, &mut parts);
     let how = How {
         scheduling,
         volumes: args.controller.settings(),
