@@ -577,6 +577,9 @@ fn a_claim_that_binds_immediately_is_told_with_its_provisioner() {
         "Waiting for a volume to be created",
     );
     let yaml = node("n1", "") + &fast + &claim("data", "fast", 5, "", "") + &waits + &target(&["data"], "", "", "");
+    let (text, status) = run(&yaml, &["pvc/data"]);
+    insta::assert_snapshot!("immediate_claim", text);
+    assert_eq!(status, 1);
     let (code, report) = check("immediate", &yaml);
     assert_eq!((code, report.schedulable), ("Pod.ProvisionerSilent", false));
 }

@@ -82,6 +82,8 @@ causes! {
         "Look at the events of the claim, and at the provisioner.";
     ClaimProvisioningFailed = "Claim.ProvisioningFailed", "The provisioner fails to provision the claim.",
         "The message is the driver's.";
+    ClaimProvisionerSilent = "Claim.ProvisionerSilent", "The claim waits for its provisioner, which does not respond.",
+        "Check that the driver's controller runs, and that the class names this driver.";
     ClaimWaitsForController = "Claim.WaitsForController",
         "The claim's class binds immediately, and the volume controller has found no volume yet.",
         "Look at the events of the claim; provide a volume.";

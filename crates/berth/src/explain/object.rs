@@ -6,6 +6,7 @@ use super::evidence::ago;
 use super::layout::{count, names, wrap};
 use super::report::ClaimReport;
 use super::volumes::hosts;
+use super::waiting;
 use super::world::World;
 use berth_core::api;
 use berth_core::binder::PodVolumes;
@@ -98,26 +99,14 @@ pub(super) fn claim(world: &mut World, namespace: &str, name: &str) -> Option<Ob
         report.text.push("no pod uses it".to_owned());
     }
     report.code = Some(found.code);
-    let class = found
-        .class
-        .as_deref()
-        .and_then(|class| world.objects.classes.get(class));
-    let failed = class.and_then(|class| {
-        let is_unbound = found.is_delayed() || found.code == Cause::ClaimWaitsForProvisioner;
-        let latest = world
-            .evidence
-            .latest_of_provisioner(namespace, name, &class.provisioner);
-        let event = latest.filter(|event| is_unbound && event.is_failed_provisioning())?;
-        let now = world.now.or(event.last).unwrap_or_default();
-        let (provisioner, times) = (&class.provisioner, event.times(now));
-        Some(format!(
-            "{provisioner} failed to provision it{times}: {}",
-            event.message
-        ))
-    });
-    if let Some(failed) = failed {
-        report.text.insert(0, failed);
-        report.code = Some(Cause::ClaimProvisioningFailed);
+    if let Some(waiting) = waiting::of_claim(world, &pod, &found) {
+        report.code = match waiting.code {
+            Cause::PodProvisioningFailed => Some(Cause::ClaimProvisioningFailed),
+            Cause::PodProvisionerSilent => Some(Cause::ClaimProvisionerSilent),
+            _ => report.code,
+        };
+        let first = [waiting.text].into_iter().chain(waiting.evidence);
+        report.text.splice(0..0, first);
     }
     report.claim = Some(found);
     Some(report)

@@ -93,6 +93,17 @@ pub(super) fn why(world: &World, pod: &api::Pod, report: &Report) -> Waiting {
     found.unwrap_or_else(|| Waiting::new(Cause::PodFits, ""))
 }
 
+/// Finds out why a claim of a pod waits, if it waits for its provisioner.
+pub(super) fn of_claim(world: &World, pod: &api::Pod, claim: &ClaimReport) -> Option<Waiting> {
+    let report = Report::default();
+    let asked = Asked {
+        world,
+        pod,
+        report: &report,
+    };
+    asked.provisioner(claim)
+}
+
 struct Asked<'a> {
     world: &'a World,
     pod: &'a api::Pod,
