@@ -175,6 +175,21 @@ pub(crate) fn useful(objects: &[Value], played: &Played, candidates: &[Candidate
     candidates.iter().filter(takes).cloned().collect()
 }
 
+/// What all pods on nodes ask for, but those that run on every node.
+pub(crate) fn requested(view: &dyn View) -> BTreeMap<String, i64> {
+    let mut symbols = Symbols::default();
+    let mut all = BTreeMap::new();
+    for pod in view.of_kind("Pod").filter(|pod| !is_over(pod)) {
+        let is_daemon = field::controller_of(pod).is_some_and(|owner| owner["kind"] == "DaemonSet");
+        if !is_daemon && !field::text(pod, "/spec/nodeName").is_empty() {
+            for (name, amount) in requests(&mut symbols, pod) {
+                *all.entry(name).or_default() += amount;
+            }
+        }
+    }
+    all
+}
+
 /// Costs are sums of the candidates' costs, so of what divides them all.
 fn rounded_up(cost: Cost, candidates: &[Candidate]) -> Cost {
     let step = candidates.iter().map(|candidate| candidate.cost.0).fold(0, gcd).max(1);

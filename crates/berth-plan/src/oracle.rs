@@ -1,9 +1,14 @@
 //! Plays simulations, counts them, and ends a search whose time is up.
 
 use crate::standing::Standing;
+use berth_cluster::simulation::scenario::{Action, PerformError, Scenario, Step};
 use berth_cluster::simulation::{Options, Simulation};
 use berth_core::effect::Refusal;
+use jiff::SignedDuration;
 use serde_json::Value;
+
+/// When something is done to a cluster at rest: after everything that its components do when they start.
+const AT_REST: SignedDuration = SignedDuration::from_mins(10);
 
 /// Is told how far a search has got, and says whether it goes on.
 pub trait Watch {
@@ -20,6 +25,9 @@ pub enum Halt {
     /// An object cannot be created.
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// Something cannot be done to the cluster.
+    #[error(transparent)]
+    Impossible(#[from] Box<PerformError>),
 }
 
 /// Answers whether everything runs on a cluster, by simulating it.
@@ -71,6 +79,31 @@ impl<'w> Oracle<'w> {
     /// If an object cannot be created.
     pub fn play_to_the_end(&mut self, objects: Vec<Value>) -> Result<Played, Halt> {
         self.simulate(objects, true)
+    }
+
+    /// Simulates a cluster at rest to which something is done, until nothing moves.
+    ///
+    /// # Errors
+    /// If the time is up, an object cannot be created, or it cannot be done.
+    pub fn act(&mut self, objects: Vec<Value>, action: Action) -> Result<Played, Halt> {
+        if !self.watch.goes_on(self.simulations, 0) {
+            return Err(Halt::TimeUp);
+        }
+        self.simulations += 1;
+        let mut simulation = Simulation::new(self.options.clone());
+        simulation.load(objects)?;
+        let step = Step {
+            at: AT_REST,
+            name: String::new(),
+            actions: vec![action],
+        };
+        let scenario = Scenario {
+            file: "plan".into(),
+            steps: vec![step],
+        };
+        simulation.play(&scenario, &mut |_| {}, &mut |_| {}).map_err(Box::new)?;
+        let standing = Standing::of(&simulation);
+        Ok(Played { simulation, standing })
     }
 
     fn simulate(&mut self, objects: Vec<Value>, to_the_end: bool) -> Result<Played, Halt> {

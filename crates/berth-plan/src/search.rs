@@ -49,6 +49,8 @@ pub(crate) struct Search<'a, 'c> {
     /// So many pods may be left: nothing that can be added helps them.
     goal: usize,
     check: &'a mut Check<'c>,
+    /// How many cheaper sets are tried.
+    tries: usize,
     /// What sets came to that were tried.
     known: BTreeMap<Vec<usize>, usize>,
 }
@@ -67,8 +69,15 @@ impl<'a, 'c> Search<'a, 'c> {
             needs,
             goal,
             check,
+            tries: CHEAPER_TRIED,
             known: BTreeMap::new(),
         }
+    }
+
+    /// With another number of cheaper sets that are tried.
+    pub(crate) fn with_tries(mut self, tries: usize) -> Self {
+        self.tries = tries;
+        self
     }
 
     /// The cheapest set that is found, if it costs less than something that suffices already.
@@ -269,7 +278,7 @@ impl<'a, 'c> Search<'a, 'c> {
                 return Ok(());
             }
             seen += 1;
-            if seen > CHEAPER_SEEN || tried > CHEAPER_TRIED {
+            if seen > CHEAPER_SEEN || tried > self.tries {
                 return Ok(());
             }
             if cost >= least && self.needs.are_met(&counts) {

@@ -48,7 +48,7 @@ pub enum Command {
     /// nothing.
     #[command(after_help = help::SIMULATE_AFTER_HELP)]
     Simulate(SimulateArgs),
-    /// Plan capacity: what to add so that everything runs, and how many more replicas fit.
+    /// Plan capacity: what to add so that everything runs, what can go, and how many more replicas fit.
     ///
     /// Every answer is checked by simulations, the ones that `berth simulate` plays. Changes nothing.
     #[command(after_help = help::PLAN_AFTER_HELP)]

@@ -214,6 +214,12 @@ impl Simulation {
         (pods.collect(), claims.collect())
     }
 
+    /// All objects as they are now.
+    #[must_use]
+    pub fn all_objects(&self) -> Vec<Value> {
+        self.cluster.objects().iter().cloned().collect()
+    }
+
     /// What came of every pod so far, by name.
     #[must_use]
     pub fn pod_outcomes(&self) -> Vec<PodOutcome> {

@@ -4,6 +4,7 @@ use super::PlanError;
 use crate::cluster::ClusterArgs;
 use crate::config::{ConfigArgs, EmbeddedControllerArgs};
 use crate::duration::duration;
+use berth_plan::Survive;
 use berth_scheduler::scheduler::DEFAULT_SEED;
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
@@ -35,6 +36,22 @@ impl PlanOutput {
     }
 }
 
+/// The most nodes that are lost at once: with more, there are too many ways to try.
+const LOST_AT_ONCE: usize = 3;
+
+fn survive(text: &str) -> Result<Survive, String> {
+    let broken = || format!("expected zone, or nodes=N with N from 1 to {LOST_AT_ONCE}");
+    if text == "zone" {
+        return Ok(Survive::Zone);
+    }
+    let count = text.strip_prefix("nodes=").and_then(|count| count.parse().ok());
+    let count: usize = count.ok_or_else(broken)?;
+    match (1..=LOST_AT_ONCE).contains(&count) {
+        true => Ok(Survive::Nodes(count)),
+        false => Err(broken()),
+    }
+}
+
 /// Arguments of `berth plan`.
 #[derive(Args, Debug)]
 pub struct PlanArgs {
@@ -51,6 +68,13 @@ pub struct PlanArgs {
     /// workload in a file.
     #[arg(long, value_name = "KIND/NAME|FILE")]
     pub fit: Option<OsString>,
+    /// Find out which pods would be left if any one zone (zone) or any so many nodes (nodes=1, nodes=2) were lost, and which spare nodes
+    /// to add so that none is.
+    #[arg(long, value_name = "zone|nodes=N", value_parser = survive, conflicts_with_all = ["fit", "shrink"])]
+    pub survive: Option<Survive>,
+    /// Find out which nodes can go with everything still running, and in which order they can be drained.
+    #[arg(long, conflicts_with_all = ["fit", "candidates"])]
+    pub shrink: bool,
     /// File that lists what can be added, and at which cost. Without it, more of the kinds of nodes and disks that the cluster has, in
     /// each of its zones. See docs/plan.md.
     #[arg(long, value_name = "FILE", conflicts_with = "fit")]

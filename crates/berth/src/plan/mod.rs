@@ -7,6 +7,8 @@ mod candidates;
 mod fit;
 mod items;
 mod read;
+mod shrink;
+mod survive;
 mod watch;
 mod words;
 
@@ -17,7 +19,7 @@ use crate::run::{EXIT_DONE, EXIT_REFUSED, write_json};
 use crate::simulate;
 use crate::terminal::{self, Color, ProgressLine};
 use berth_cluster::simulation::Difference;
-use berth_plan::{AddAnswer, Subject};
+use berth_plan::{AddAnswer, Subject, Survive};
 use read::Given;
 use std::io::{self, Write};
 
@@ -30,9 +32,11 @@ pub fn plan(args: &PlanArgs, color: Color) -> anyhow::Result<u8> {
     for line in given.told() {
         writeln!(color.stderr(), "{line}")?;
     }
-    let is_good = match &given.subject {
-        Some(subject) => plan_fit(args, &given, subject, color)?,
-        None => plan_addition(args, &given, color)?,
+    let is_good = match (&given.subject, args.survive) {
+        (Some(subject), _) => plan_fit(args, &given, subject, color)?,
+        (None, Some(what)) => plan_survival(args, &given, what, color)?,
+        (None, None) if args.shrink => plan_shrinking(args, &given, color)?,
+        (None, None) => plan_addition(args, &given, color)?,
     };
     Ok(if is_good { EXIT_DONE } else { EXIT_REFUSED })
 }
@@ -62,6 +66,34 @@ fn plan_addition(args: &PlanArgs, given: &Given, color: Color) -> anyhow::Result
         PlanOutput::Html => io::stdout().write_all(page(args, given, &found).as_bytes())?,
     }
     Ok(found.left.is_empty() && (found.addition.is_some() || found.before.standing.unrun == 0))
+}
+
+fn plan_survival(args: &PlanArgs, given: &Given, what: Survive, color: Color) -> anyhow::Result<bool> {
+    if args.output == PlanOutput::Html {
+        args.output.must_be_plain()?;
+    }
+    let (found, simulations) = survive::search(args, given, what)?;
+    let answer = survive::answer(&found, simulations, given);
+    match args.output {
+        PlanOutput::Json => write_json(&answer)?,
+        PlanOutput::Yaml => {
+            let items = found.addition.as_ref().map_or(&[][..], |addition| &addition.items);
+            io::stdout().write_all(items::manifests(items)?.as_bytes())?;
+        }
+        _ => write!(color.stdout(), "{}", survive::render(&answer, what, terminal::width()))?,
+    }
+    Ok(found.is_safe())
+}
+
+fn plan_shrinking(args: &PlanArgs, given: &Given, color: Color) -> anyhow::Result<bool> {
+    args.output.must_be_plain()?;
+    let (found, simulations) = shrink::search(args, given)?;
+    let answer = shrink::answer(&found, simulations);
+    match args.output {
+        PlanOutput::Json => write_json(&answer)?,
+        _ => write!(color.stdout(), "{}", shrink::render(&answer, terminal::width()))?,
+    }
+    Ok(!found.removed.is_empty())
 }
 
 /// The report of a simulation of the cluster with the addition, with what that changes.

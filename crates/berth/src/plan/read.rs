@@ -8,6 +8,7 @@ use crate::overlay;
 use crate::simulate::scenario::ScenarioError;
 use crate::simulate::{How, LoadError, prepare};
 use berth_cluster::simulation::Options;
+use berth_cluster::simulation::scenario::PerformError;
 use berth_cluster::{Objects, key_for};
 use berth_core::effect::ObjectKey;
 use berth_plan::{Halt, Offers, Subject, SubjectError, candidates_of_cluster};
@@ -50,6 +51,9 @@ pub enum PlanError {
     /// An object cannot be created.
     #[error(transparent)]
     Refused(#[from] berth_core::effect::Refusal),
+    /// Something cannot be done to the cluster.
+    #[error(transparent)]
+    Impossible(Box<PerformError>),
     /// Not even one simulation ended in time.
     #[error("--time-limit: the time was up before anything was known; set a longer one")]
     TimeUp,
@@ -60,6 +64,7 @@ impl From<Halt> for PlanError {
         match halt {
             Halt::TimeUp => Self::TimeUp,
             Halt::Refused(refusal) => Self::Refused(refusal),
+            Halt::Impossible(error) => Self::Impossible(error),
         }
     }
 }

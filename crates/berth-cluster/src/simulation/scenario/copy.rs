@@ -1,7 +1,8 @@
 //! What of a node makes another one like it: the node itself, and the storage that only it reaches.
 
 use crate::names::AGENT_MODE;
-use crate::{View, field};
+use crate::{View, field, key_of};
+use berth_core::effect::ObjectKey;
 use berth_core::names::{HOSTNAME, NO_PROVISIONER};
 use berth_core::quantity::Bytes;
 use serde_json::{Value, json};
@@ -78,6 +79,12 @@ impl<'a> Storage<'a> {
             pools: own.map(|pool| (pool, taken_from(pool))).collect(),
             disks: volumes.iter().filter(|volume| !is_made(volume)).copied().collect(),
         }
+    }
+
+    /// The keys of its objects.
+    pub fn keys(&self) -> impl Iterator<Item = ObjectKey> + '_ {
+        let pools = self.pools.iter().map(|(pool, _)| *pool);
+        self.disks.iter().copied().chain(pools).map(key_of)
     }
 
     /// The disks of another node like this one, all of them free.

@@ -89,6 +89,15 @@ pub struct Drain {
 }
 
 impl Drain {
+    /// Nodes by name, as far as disruption budgets allow.
+    #[must_use]
+    pub fn of(nodes: Vec<String>) -> Self {
+        Self {
+            nodes,
+            ..Self::default()
+        }
+    }
+
     /// The nodes.
     #[must_use]
     pub fn nodes(&self) -> Nodes {

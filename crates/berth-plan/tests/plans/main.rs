@@ -4,6 +4,7 @@
 mod add;
 mod clusters;
 mod fit;
+mod lose;
 
 use berth_cluster::simulation::{Options, Simulation};
 use berth_plan::Watch;
@@ -18,11 +19,16 @@ impl Watch for Forever {
     }
 }
 
-/// How many pods run in the end.
-fn running(objects: Vec<Value>) -> usize {
+/// A cluster on which nothing moves any more.
+fn simulated(objects: Vec<Value>) -> Simulation {
     let mut simulation = Simulation::new(Options::default());
     simulation.load(objects).unwrap();
     simulation.run(&mut |_| {});
-    let pods = simulation.outcome().pods;
+    simulation
+}
+
+/// How many pods run in the end.
+fn running(objects: Vec<Value>) -> usize {
+    let pods = simulated(objects).outcome().pods;
     pods.iter().filter(|pod| pod.phase == "Running").count()
 }
