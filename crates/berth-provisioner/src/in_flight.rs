@@ -62,9 +62,12 @@ impl InFlight {
         match key.known_kind() {
             Some(Kind::PersistentVolumeClaim) => drop(self.heard.remove(key)),
             Some(Kind::PersistentVolume) => {
-                let uid = state.volume(&key.name).map(|volume| volume.metadata.uid.clone());
+                // It may be told twice, by an answer and by a watch. The second time nothing is known of it any more.
+                let Some(volume) = state.volume(&key.name) else {
+                    return;
+                };
                 for making in self.making.values_mut().filter(|making| making.volume == key.name) {
-                    making.gone.clone_from(&uid);
+                    making.gone = Some(volume.metadata.uid.clone());
                 }
             }
             _ => {}
@@ -93,5 +96,33 @@ impl InFlight {
             let known = state.claim(&claim.namespace, &claim.name);
             known.is_some_and(|known| known.metadata.uid == claim.uid)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_volume_that_went_while_its_claim_was_worked_on_is_not_brought_back_by_an_answer() {
+        let decode = |object| Object::decode(object).unwrap().unwrap();
+        let claim = decode(json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "c", "namespace": "default", "uid": "u"}, "spec": {}}));
+        let volume = decode(json!({"apiVersion": "v1", "kind": "PersistentVolume",
+            "metadata": {"name": "pvc-u", "uid": "v", "resourceVersion": "7"}, "spec": {"claimRef":
+            {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "c", "uid": "u"}}}));
+        let (claim_key, volume_key) = (ObjectKey::claim("default", "c"), ObjectKey::volume("pvc-u"));
+        let (mut state, mut in_flight) = (State::default(), InFlight::default());
+        state.apply(&claim);
+        in_flight.begun(std::slice::from_ref(&claim_key), &state);
+        assert!(in_flight.wants(&volume, &state), "it was just made");
+        state.apply(&volume);
+        // The answer to its deletion says so, and then the watch.
+        for _ in 0..2 {
+            in_flight.gone(&volume_key, &state);
+            state.remove(Kind::PersistentVolume, "", "pvc-u");
+            assert!(!in_flight.wants(&volume, &state));
+        }
     }
 }

@@ -52,7 +52,7 @@ impl Simulator {
         let running = self.living(life).and_then(|process| process.jobs.get(&job));
         let since = running.map_or(now, |running| running.since);
         let (reply, after) = self.serve(life.process, request, fault, since);
-        let delay = after + latency(&[self.jitter, 3, life.process as u64, job, self.sequence]);
+        let delay = after + latency(&[self.jitter, 3, life.process as u64, job, now]);
         self.at(now + delay, Event::Reply { life, job, reply });
     }
 
