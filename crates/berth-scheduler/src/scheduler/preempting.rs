@@ -323,6 +323,8 @@ impl Scheduler {
         if !(is_own || is_known || in_cycle) {
             self.give_up_room(key, now);
             self.restore_nomination(key, node);
+            // Whether it fits there shows when it is tried. If it does not, it must not hold the room.
+            self.queue.wake(key, now);
         }
     }
 

@@ -495,3 +495,25 @@ fn room_that_somebody_else_promised_is_kept_and_given_up() {
     world.settle();
     world.assert_on("default/lesser", "n1");
 }
+
+/// Somebody names a node for a pod that cannot run there, and names it again after it was taken back.
+#[test]
+fn a_pod_for_which_somebody_names_a_node_is_tried_and_holds_no_room_that_it_cannot_use() {
+    let mut picky = sized("picky", 4).priority(10);
+    picky["spec"]["nodeSelector"] = json!({"disk": "none"});
+    let mut world = World::of([node("n1"), picky]);
+    world.settle();
+    for lesser in ["first", "second"] {
+        world.advance(30);
+        world.api.edit(Kind::Pod, "default/picky", |pod| {
+            pod["status"]["nominatedNodeName"] = json!("n1");
+        });
+        world.create([sized(lesser, 1)]);
+        world.settle();
+        world.advance(30);
+        assert_eq!(world.scheduler.nominated_node("default/picky"), None);
+        let told = world.api.text(Kind::Pod, "default/picky", "/status/nominatedNodeName");
+        assert_eq!(told, "");
+        world.assert_on(&format!("default/{lesser}"), "n1");
+    }
+}
