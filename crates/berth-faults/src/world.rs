@@ -134,6 +134,13 @@ impl World {
         self.find(&ObjectKey::new(kind, namespace, name))
     }
 
+    /// All states that the object of a key, and its namesakes before it, were in.
+    pub(crate) fn states(&self, key: &ObjectKey) -> impl Iterator<Item = &Rc<Doc>> {
+        let log = kind_number(&key.kind).and_then(|kind| self.logs.get(kind));
+        let states = log.into_iter().flatten().map(|entry| &entry.doc);
+        states.filter(move |doc| doc.key == *key)
+    }
+
     /// Which state of its object this is, counted from its creation.
     pub(crate) fn revision(&self, doc: &Doc) -> usize {
         let log = kind_number(&doc.key.kind).and_then(|kind| self.logs.get(kind));

@@ -6,8 +6,9 @@
 //! the bound is looked at. (This is delay-bounded scheduling, Emmi, Qadeer and Rakamarić, POPL 2011.) The user acts at any moment
 //! and overtakes nobody.
 //!
-//! What a component knows follows from what it was told, in order; so two paths on which everybody was told the same, and which leave the
-//! same objects, are one state. Times pass only when no message is under way.
+//! Two paths are one state if they leave the same objects and the same messages under way, if everybody heard the same of each kind, and if
+//! everybody asked for the same and got the same answers in each of its jobs: that somebody learnt a thing before it did another shows in
+//! what it did. Times pass only when no message is under way.
 
 mod system;
 
@@ -99,7 +100,7 @@ pub fn explore(scenario: &Scenario, most: usize) -> Explored {
         });
         loop {
             if let Some(why) = system.failure() {
-                explored.failure = Some((path.iter().map(|choice| system.words(*choice)).collect(), why));
+                explored.failure = Some((retell(scenario, &path), why));
                 return explored;
             }
             let before = seen.insert(system.fingerprint(), left);
@@ -131,6 +132,18 @@ pub fn explore(scenario: &Scenario, most: usize) -> Explored {
     explored
 }
 
+/// The messages of a path and what was written, line by line.
+fn retell(scenario: &Scenario, path: &[Choice]) -> Vec<String> {
+    let mut system = System::new(scenario);
+    for choice in path {
+        system.messages();
+        let words = system.words(*choice);
+        system.lines.get_or_insert_default().push(words);
+        system.happen(*choice);
+    }
+    system.lines.unwrap_or_default()
+}
+
 fn branch(path: &[Choice], choice: Choice, left: usize) -> Branch {
     let mut path = path.to_vec();
     path.push(choice);
@@ -150,8 +163,10 @@ mod tests {
 
     #[test]
     fn a_user_may_act_at_any_moment() {
-        let explored = explore(&Scenario::new(1, 1, 0, true), 100_000);
-        assert_eq!(explored.failure, None);
-        assert!(explored.complete && explored.ends > 4, "{explored:?}");
+        for (schedulers, pods) in [(1, 1), (2, 2)] {
+            let explored = explore(&Scenario::new(schedulers, pods, 0, true), 100_000);
+            assert_eq!(explored.failure, None);
+            assert!(explored.complete && explored.ends > 4, "{explored:?}");
+        }
     }
 }

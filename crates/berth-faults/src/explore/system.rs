@@ -8,10 +8,11 @@ use crate::port::{ApiError, Reply, Request};
 use crate::process::{Process, Role, Running};
 use crate::simulator::Author;
 use crate::story::Action;
+use crate::trace::change;
 use crate::user;
 use crate::world::{Doc, KINDS, Millis, World, wall};
 use berth_cluster::field;
-use berth_core::effect::Effect;
+use berth_core::effect::{Effect, Fact, Target};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -38,18 +39,28 @@ struct Pending {
     reply: Option<Reply>,
 }
 
+/// What a process knows, as numbers: what each watch brought, and what it asked for and was answered in each of its jobs, in order.
+#[derive(Clone, Default, Hash)]
+struct Memory {
+    heard: [u64; KINDS.len()],
+    jobs: BTreeMap<JobId, u64>,
+    /// When it was woken, in order.
+    woken: u64,
+}
+
 pub(super) struct System {
     world: World,
     processes: Vec<Process>,
     pending: BTreeMap<(usize, JobId), Pending>,
-    /// What each process was told, in order, as one number.
-    told: Vec<u64>,
+    memories: Vec<Memory>,
     user: Vec<Action>,
     /// The messages under way, in the order in which they set out.
     waiting: Vec<Choice>,
     ticks: usize,
     always: Always,
     failure: Option<String>,
+    /// What was written, line by line, if somebody wants to read it.
+    pub(super) lines: Option<Vec<String>>,
 }
 
 impl System {
@@ -77,17 +88,18 @@ impl System {
         let names = ["scheduler-a", "scheduler-b"];
         let schedulers = names.into_iter().take(scenario.schedulers).enumerate();
         processes.extend(schedulers.map(|(number, name)| Process::new(number, Role::Scheduler, name)));
-        let told = vec![0; processes.len()];
+        let memories = vec![Memory::default(); processes.len()];
         let mut system = Self {
             world,
             processes,
             pending: BTreeMap::new(),
-            told,
+            memories,
             user: scenario.user.clone(),
             waiting: Vec::new(),
             ticks: 0,
             always: Always::default(),
             failure: None,
+            lines: None,
         };
         for process in 0..system.processes.len() {
             system.start(process);
@@ -181,19 +193,18 @@ impl System {
                 self.ticks += 1;
                 if let Some((wake, number)) = self.next_wake() {
                     self.world.now = self.world.now.max(wake);
-                    self.tell(number, &("tick", wake));
+                    let woken = &mut self.memories[number].woken;
+                    *woken = number_of(&(*woken, wake));
                     self.turn(number, |_, _| {});
                 }
             }
         }
     }
 
-    /// A process is told something.
-    fn tell(&mut self, number: usize, what: &impl Hash) {
-        let mut hasher = DefaultHasher::new();
-        (self.told[number], self.world.now).hash(&mut hasher);
-        what.hash(&mut hasher);
-        self.told[number] = hasher.finish();
+    /// A process asked for something, or got an answer.
+    fn remember(&mut self, number: usize, job: JobId, words: &str) {
+        let known = self.memories[number].jobs.entry(job).or_default();
+        *known = number_of(&(*known, words));
     }
 
     fn deliver(&mut self, number: usize, kind: usize) {
@@ -206,7 +217,8 @@ impl System {
             process.seen_bound.insert(entry.doc.uid.clone());
         }
         let revision = self.world.revision(&entry.doc);
-        self.tell(number, &(&entry.doc.key, revision, entry.gone));
+        let heard = &mut self.memories[number].heard[kind];
+        *heard = number_of(&(*heard, &entry.doc.key, revision, entry.gone));
         self.turn(number, |component, turn| component.take(KINDS[kind], news, turn));
     }
 
@@ -234,7 +246,7 @@ impl System {
             return;
         };
         let heard = self.words_of(&reply);
-        self.tell(number, &(job, heard));
+        self.remember(number, job, &heard);
         if let Some(running) = self.processes[number].jobs.get(&job) {
             running.job.port.reply(reply);
             self.go_on(number, job);
@@ -250,8 +262,35 @@ impl System {
         }
     }
 
+    /// A request without the versions of objects, which tell nothing but the order of all writes: which state of its object a
+    /// write was decided on is told instead.
+    fn words_of_request(&self, request: &Request) -> String {
+        let state = |target: &Target| {
+            let states = self.world.states(&target.key);
+            let mut known = states.filter(|doc| doc.version.to_string() == target.resource_version);
+            known.next().map(|doc| self.world.revision(doc))
+        };
+        match request {
+            Request::Write(Effect::Patch(patch)) => {
+                let (key, body) = (&patch.target.key, &patch.body);
+                format!("{} {key} {:?} {body}", patch.name, state(&patch.target))
+            }
+            Request::Write(Effect::Delete(delete)) => {
+                format!("delete {} {:?}", delete.target.key, state(&delete.target))
+            }
+            Request::Write(Effect::Bind { pod, node }) => format!("bind {} {} {node}", pod.key, pod.uid),
+            Request::Holds(Fact::Unchanged(target)) => format!("is {} still {:?}", target.key, state(target)),
+            other => format!("{other:?}"),
+        }
+    }
+
     fn carry_out(&mut self, author: Author, effect: &Effect) -> Result<(), berth_core::effect::Refusal> {
         let (done, entries) = self.world.carry_out(effect);
+        if let Some(lines) = &mut self.lines {
+            let refused = done.as_ref().err().map(|refusal| format!("  refused: {refusal}"));
+            lines.extend(refused);
+            lines.extend(entries.iter().map(|entry| format!("  {}", change(entry))));
+        }
         for entry in &entries {
             if let Err(why) = self.always.changed(author, entry, &self.world) {
                 self.failure.get_or_insert(why);
@@ -298,6 +337,8 @@ impl System {
             Poll::Ready(finished) => self.finish(number, id, finished),
             Poll::Pending => {
                 if let Some(request) = running.job.port.take_request() {
+                    let words = self.words_of_request(&request);
+                    self.remember(number, id, &words);
                     self.pending.insert((number, id), Pending { request, reply: None });
                 }
             }
@@ -309,20 +350,19 @@ impl System {
         self.turn(number, |component, turn| component.finish(id, finished, turn));
     }
 
-    /// What everybody was told, what is there, and what is under way, as one number.
+    /// What everybody knows, what is there, and what is under way, as one number.
     pub(super) fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         // Which messages can overtake others depends on their order, too.
-        (&self.told, &self.waiting).hash(&mut hasher);
-        self.user.len().hash(&mut hasher);
+        (&self.memories, &self.waiting, self.user.len()).hash(&mut hasher);
         for kind in KINDS {
             for doc in self.world.of_kind(kind) {
                 (&doc.key, self.world.revision(doc)).hash(&mut hasher);
                 content(&doc.value).hash(&mut hasher);
             }
         }
-        for process in &self.processes {
-            process.watches.iter().for_each(|watch| watch.next.hash(&mut hasher));
+        for component in self.processes.iter().filter_map(|process| process.component.as_ref()) {
+            visible(component.as_ref()).hash(&mut hasher);
         }
         for (place, pending) in &self.pending {
             place.hash(&mut hasher);
@@ -335,18 +375,27 @@ impl System {
         hasher.finish()
     }
 
-    /// Nothing is under way any more: whoever can run must run.
+    /// Nothing is under way any more: whoever can run must run. Who cannot is one whose claim is gone, or for whom a user left no
+    /// volume: reservations are kept, also for claims that have got another volume meanwhile.
     fn wrong_at_the_end(&mut self) -> Option<String> {
         if !self.messages().is_empty() {
             return None;
         }
         let mut pods = self.world.of_kind("Pod").filter(|pod| !field::is_deleting(&pod.value));
         let waits = |pod: &Doc| pod.text("/spec/nodeName").is_empty();
+        let is_left = |volume: &Doc, claim: &Doc| {
+            let owner = volume.text("/spec/claimRef/name");
+            owner.is_empty() || owner == claim.key.name
+        };
+        let has_volume = |claim: &Doc| {
+            let mut volumes = self.world.of_kind("PersistentVolume");
+            !claim.text("/spec/volumeName").is_empty() || volumes.any(|volume| is_left(volume, claim))
+        };
         let has_claims = |pod: &Doc| {
             let mut claims = berth_cluster::objects::claims_of(&pod.value);
             claims.all(|name| {
                 let claim = self.world.get("PersistentVolumeClaim", &pod.key.namespace, &name);
-                claim.is_some_and(|claim| !field::is_deleting(&claim.value))
+                claim.is_some_and(|claim| !field::is_deleting(&claim.value) && has_volume(claim))
             })
         };
         let pod = pods.find(|pod| waits(pod) && has_claims(pod))?;
@@ -363,6 +412,19 @@ impl System {
             Choice::Tick => "time passes".to_owned(),
         }
     }
+}
+
+fn number_of(what: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    what.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// What shows of a component's memory, beside what it heard and asked for: how often it has tried what, and when it wakes up.
+fn visible(component: &dyn Component) -> (Option<Millis>, [u64; 3]) {
+    let counts = component.scheduler().map(|scheduler| scheduler.counts());
+    let tried = counts.map(|counts| [counts.scheduled, counts.unschedulable, counts.errors]);
+    (component.wake(), tried.unwrap_or_default())
 }
 
 /// An object without its version, which tells nothing but the order of writes.
