@@ -95,6 +95,11 @@ impl Run<'_> {
     async fn carry_out(&mut self, effect: &Effect) -> Result<(), Refused> {
         match effect {
             Effect::Confirm(_) if self.port.has(Mutation::NothingConfirmed) => Ok(()),
+            Effect::Confirm(Fact::Unchanged(target))
+                if target.key.kind == "PersistentVolume" && self.port.has(Mutation::PolicyNotConfirmed) =>
+            {
+                Ok(())
+            }
             Effect::Confirm(fact) => self.confirm(fact).await,
             Effect::Event(_) => Ok(()),
             Effect::LookAgain { key, when } => {
@@ -192,6 +197,9 @@ impl Run<'_> {
         if delete.guard == Guard::Version {
             delete.target.resource_version = self.version_of(&delete.target).to_owned();
         }
+        if self.port.has(Mutation::NamesakeBound) {
+            delete.target.uid.clear();
+        }
         let (target, grace) = (delete.target.clone(), delete.grace_seconds);
         let error = match self.port.write(Effect::Delete(delete)).await {
             Ok(found) => {
@@ -232,9 +240,10 @@ impl Run<'_> {
         if in_doubt && self.port.has(Mutation::DoubtIsSuccess) {
             return Ok(());
         }
-        if in_doubt && self.port.has(Mutation::DoubtIsFailure)
-            || !in_doubt && self.port.has(Mutation::ConflictIsNotRead)
-        {
+        if in_doubt && self.port.has(Mutation::DoubtIsFailure) {
+            return Err(refused(&target.key, &ApiError::Busy));
+        }
+        if !in_doubt && self.port.has(Mutation::ConflictIsNotRead) {
             return Err(refusal);
         }
         if !in_doubt && !matches!(refusal.refusal, Refusal::Conflict(_) | Refusal::Invalid { .. }) {

@@ -184,7 +184,8 @@ impl<S: Steps> Keyed<S> {
             }
         }
         touched.iter().for_each(|key| drop(self.ended.remove(key)));
-        if let Some(report) = report {
+        if let Some(mut report) = report {
+            report.then.take_if(|_| turn.has(Mutation::NoDisputes));
             self.steps.reported(&key, report, turn.wall);
         }
         let keys = self.steps.ended(&touched);

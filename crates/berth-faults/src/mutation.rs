@@ -42,11 +42,14 @@ pub enum Mutation {
     DoubtIsFinal,
     LeaderStays,
     LeaseNotAwaited,
+    DeafToNominations,
+    DeafToFreedSlots,
+    PolicyNotConfirmed,
 }
 
 impl Mutation {
     /// Every bug.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 38] = [
         Self::NamesakesInLists,
         Self::RemovalsInLists,
         Self::SkippedChange,
@@ -82,6 +85,9 @@ impl Mutation {
         Self::DoubtIsFinal,
         Self::LeaderStays,
         Self::LeaseNotAwaited,
+        Self::DeafToNominations,
+        Self::DeafToFreedSlots,
+        Self::PolicyNotConfirmed,
     ];
 
     /// Its name and what is wrong.
@@ -117,7 +123,10 @@ impl Mutation {
             ),
             Self::DeadNomination => ("dead-nomination", "a pod whose nominated node dies is not tried again"),
             Self::DeafToNodes => ("deaf-to-nodes", "the scheduler does not hear that a node is gone"),
-            Self::DeafToVolumes => ("deaf-to-volumes", "the scheduler does not hear that a volume was made"),
+            Self::DeafToVolumes => (
+                "deaf-to-volumes",
+                "the scheduler does not hear of a volume that is free",
+            ),
             Self::DeafToClaims => (
                 "deaf-to-claims",
                 "the scheduler does not hear of a cleared selected-node",
@@ -148,7 +157,10 @@ impl Mutation {
                 "a lost deletion counts as made if the object is going already",
             ),
             Self::ConflictIsNotRead => ("conflict-is-not-read", "after a conflict the object is not read"),
-            Self::NoDisputes => ("no-disputes", "what another took back is written again at once"),
+            Self::NoDisputes => (
+                "no-disputes",
+                "what another took back is written again at once, by both",
+            ),
             Self::NoBackoff => ("no-backoff", "what failed is tried again at once"),
             Self::NoLocks => ("no-locks", "a step starts while effects on its object are in flight"),
             Self::LostWake => ("lost-wake", "news about an object in flight is forgotten"),
@@ -170,6 +182,18 @@ impl Mutation {
             Self::LeaseNotAwaited => (
                 "lease-not-awaited",
                 "a standby takes over without waiting for the lease to run out",
+            ),
+            Self::DeafToNominations => (
+                "deaf-to-nominations",
+                "the scheduler does not hear that somebody names a node again for a pod that waits",
+            ),
+            Self::DeafToFreedSlots => (
+                "deaf-to-freed-slots",
+                "the scheduler does not hear that a claim in use got another volume than its driver's",
+            ),
+            Self::PolicyNotConfirmed => (
+                "policy-not-confirmed",
+                "a volume is not read again before its data are deleted",
             ),
         }
     }

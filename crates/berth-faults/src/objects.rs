@@ -17,7 +17,7 @@ pub(crate) fn initial() -> Vec<Value> {
         objects.push(csi_node(node_name));
         objects.push(capacity(node_name, PLENTY_GI));
     }
-    objects.extend((0..VOLUMES.len()).map(volume));
+    objects.extend((0..VOLUMES.len() - 1).map(volume));
     objects
 }
 
@@ -71,16 +71,17 @@ pub(crate) fn capacity(node: &str, gi: u64) -> Value {
         "nodeTopology": {"matchLabels": {HOSTNAME: node}}})
 }
 
-/// A local volume: `pv1` on `n1`, and two on `n2`.
+/// A local volume: `pv1` on `n1`, and the others on `n2`. The last one is of the class that the driver makes volumes for.
 pub(crate) fn volume(index: usize) -> Value {
     let (node, gi) = match index {
         0 => ("n1", 10),
-        1 => ("n2", 10),
+        1 | 3 => ("n2", 10),
         _ => ("n2", 20),
     };
+    let class = if index == 3 { "disk" } else { "local" };
     let name = VOLUMES.get(index).copied().unwrap_or("pv1");
     json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": {
-        "capacity": {"storage": format!("{gi}Gi")}, "accessModes": ["ReadWriteOnce"], "storageClassName": "local",
+        "capacity": {"storage": format!("{gi}Gi")}, "accessModes": ["ReadWriteOnce"], "storageClassName": class,
         "persistentVolumeReclaimPolicy": "Retain", "local": {"path": format!("/mnt/{name}")},
         "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [
             {"key": HOSTNAME, "operator": "In", "values": [node]}]}]}}}})

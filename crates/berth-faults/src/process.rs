@@ -146,6 +146,10 @@ fn gi(doc: &Doc, path: &str) -> Option<i64> {
     Some(quantity.value())
 }
 
+fn is_free(volume: &Doc) -> bool {
+    volume.value["spec"]["claimRef"].is_null()
+}
+
 impl Watch {
     fn has(&self, mutation: Mutation) -> bool {
         self.mutation == Some(mutation)
@@ -193,9 +197,8 @@ impl Watch {
         match self.mutation {
             Some(Mutation::SkippedChange) => self.was_held && !entry.gone,
             Some(Mutation::DeafToNodes) => is("Node") && entry.gone,
-            Some(Mutation::DeafToVolumes) => is("PersistentVolume") && before.is_none(),
+            Some(Mutation::DeafToVolumes) => is("PersistentVolume") && is_free(&entry.doc),
             Some(Mutation::DeafToReservations) => {
-                let is_free = |doc: &Doc| doc.value["spec"]["claimRef"].is_null();
                 is("PersistentVolume") && before.is_some_and(is_free) && !is_free(&entry.doc)
             }
             Some(Mutation::DeafToCapacity) => {
@@ -205,6 +208,14 @@ impl Watch {
             Some(Mutation::DeafToSizes) => {
                 let largest = |doc: &Doc| gi(doc, "/maximumVolumeSize").unwrap_or(i64::MAX);
                 is("CSIStorageCapacity") && before.is_some_and(|before| largest(&entry.doc) > largest(before))
+            }
+            Some(Mutation::DeafToFreedSlots) => {
+                // Volumes that the driver makes are named after their claims.
+                let volume = entry.doc.text("/spec/volumeName");
+                is("PersistentVolumeClaim")
+                    && berth_cluster::field::annotation(&entry.doc.value, SELECTED_NODE).is_some()
+                    && !volume.is_empty()
+                    && !volume.starts_with("pvc-")
             }
             Some(Mutation::DeafToClaims) => {
                 let selected = |doc: &Doc| berth_cluster::field::annotation(&doc.value, SELECTED_NODE).is_some();

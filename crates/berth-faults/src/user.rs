@@ -6,7 +6,7 @@ use crate::world::{World, wall};
 use berth_cluster::agent::{self, Mode};
 use berth_cluster::names::{AGENT_MODE, NODE_LEASES};
 use berth_cluster::{field, lifecycle, step};
-use berth_core::effect::{Effect, Guard, Merge, ObjectKey, Patch, Target};
+use berth_core::effect::{Delete, Effect, Guard, Merge, ObjectKey, Patch, Target};
 use berth_core::names::{BOUND_BY_CONTROLLER, SELECTED_NODE};
 use serde_json::{Value, json};
 
@@ -19,6 +19,20 @@ pub(crate) fn effects(action: Action, world: &World) -> Vec<Effect> {
         Action::CreatePod { pod } => create(objects::pod(pod)),
         Action::DeletePod { pod: index } => delete(world, &pod(index)),
         Action::DeletePodInForeground { pod: index } => in_foreground(world, &pod(index)),
+        Action::ReplacePod { pod: index } => match world.find(&pod(index)) {
+            Some(doc) => {
+                let (mut effects, target) = (Vec::new(), Target::of_value(&doc.value));
+                effects.push(Effect::Delete(Delete {
+                    target,
+                    guard: Guard::Uid,
+                    grace_seconds: Some(0),
+                }));
+                effects.extend(create(objects::pod(index)));
+                effects
+            }
+            None => Vec::new(),
+        },
+        Action::NameNode { pod: index, node: at } => name_node(world, &pod(index), story::node(at)),
         Action::LabelPod { pod: index } => patch(world, &pod(index), json!({"metadata": {"labels": {"late": "yes"}}})),
         Action::CreateClaim { claim } => create(objects::claim(claim)),
         Action::DeleteClaim { claim: index } => delete(world, &claim(index)),
@@ -152,6 +166,23 @@ fn select(world: &World, key: &ObjectKey, node: &str) -> Vec<Effect> {
         Some(_) => patch(world, key, json!({"metadata": {"annotations": {SELECTED_NODE: node}}})),
         None => Vec::new(),
     }
+}
+
+/// Names a node for a pod that has none.
+fn name_node(world: &World, pod: &ObjectKey, node: &str) -> Vec<Effect> {
+    let waits = |doc: &&std::rc::Rc<crate::world::Doc>| doc.text("/spec/nodeName").is_empty();
+    let target = world.find(pod).filter(waits).map(|doc| Target::of_value(&doc.value));
+    let effect = |target| {
+        Effect::Patch(Patch {
+            target,
+            guard: Guard::Uid,
+            subresource: Some("status"),
+            merge: Merge::Strategic,
+            body: json!({"status": {"nominatedNodeName": node}}),
+            name: "user",
+        })
+    };
+    target.map(effect).into_iter().collect()
 }
 
 fn any_volume(world: &World, index: usize) -> Option<ObjectKey> {

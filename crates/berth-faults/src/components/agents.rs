@@ -24,15 +24,16 @@ impl Agents {
         match &*doc.key.kind {
             "Pod" if !doc.text("/spec/nodeName").is_empty() => vec![doc.key.clone()],
             "Node" => self.pods_on(&doc.key.name),
-            "PersistentVolumeClaim" | "PersistentVolume" => {
-                let pods = self.view.of_kind("Pod");
-                let waits = pods.filter(|pod| {
-                    !field::text(pod, "/spec/nodeName").is_empty() && field::text(pod, "/status/phase") == "Pending"
-                });
-                waits.map(key_of).collect()
-            }
+            "PersistentVolumeClaim" | "PersistentVolume" => self.waiting_pods(),
             _ => Vec::new(),
         }
+    }
+
+    fn waiting_pods(&self) -> Vec<ObjectKey> {
+        let waits = self.view.of_kind("Pod").filter(|pod| {
+            !field::text(pod, "/spec/nodeName").is_empty() && field::text(pod, "/status/phase") == "Pending"
+        });
+        waits.map(key_of).collect()
     }
 }
 
@@ -48,6 +49,7 @@ impl Steps for Agents {
         self.view.remove(key);
         match &*key.kind {
             "Node" => self.pods_on(&key.name),
+            "PersistentVolumeClaim" | "PersistentVolume" => self.waiting_pods(),
             _ => Vec::new(),
         }
     }

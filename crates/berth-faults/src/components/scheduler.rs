@@ -11,7 +11,7 @@ use berth_scheduler::queue::PodKey;
 use berth_scheduler::scheduler::{
     Context, DEFAULT_SCHEDULER_NAME, Effect, MOST_TRIES, Order, Scheduler, Settings, Write,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -24,6 +24,8 @@ pub(crate) struct Scheduling {
     volumes: BTreeSet<String>,
     /// The pods for which it named a node, for a bug.
     nominated: BTreeSet<PodKey>,
+    /// The nodes that others named first for pods, by uid, for a bug.
+    named: BTreeMap<String, String>,
 }
 
 impl Scheduling {
@@ -37,6 +39,7 @@ impl Scheduling {
             order: Order::default(),
             volumes: BTreeSet::new(),
             nominated: BTreeSet::new(),
+            named: BTreeMap::new(),
         }
     }
 
@@ -51,6 +54,22 @@ impl Scheduling {
         }
         let mut value = doc.value.clone();
         field::set(&mut value, &["status", "phase"], "Lost".into());
+        Rc::new(Doc::of(value))
+    }
+
+    /// Shows no node that somebody named for a pod if another one was named before, for a bug.
+    fn lose_later_node(&mut self, doc: Rc<Doc>) -> Rc<Doc> {
+        let node = doc.text("/status/nominatedNodeName");
+        let key = format!("{}/{}", doc.key.namespace, doc.key.name);
+        if doc.key.kind != "Pod" || node.is_empty() || self.nominated.contains(key.as_str()) {
+            return doc;
+        }
+        let first = self.named.entry(doc.uid.clone()).or_insert_with(|| node.to_owned());
+        if first == node {
+            return doc;
+        }
+        let mut value = doc.value.clone();
+        field::unset(&mut value, &["status", "nominatedNodeName"]);
         Rc::new(Doc::of(value))
     }
 
@@ -151,9 +170,10 @@ impl Component for Scheduling {
         for one in news {
             match one {
                 News::Applied(doc) => {
-                    let doc = match turn.has(Mutation::UnseenVolumeIsLost) {
-                        true => self.lose_unseen(doc),
-                        false => doc,
+                    let doc = match turn.mutation {
+                        Some(Mutation::UnseenVolumeIsLost) => self.lose_unseen(doc),
+                        Some(Mutation::DeafToNominations) => self.lose_later_node(doc),
+                        _ => doc,
                     };
                     if let Some(object) = doc.object() {
                         self.scheduler.upsert(object, now);

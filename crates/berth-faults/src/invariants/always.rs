@@ -7,7 +7,7 @@ use crate::simulator::Author;
 use crate::story::{self, Action};
 use crate::world::{Doc, Entry, Millis, World, kind_number};
 use berth_cluster::field;
-use berth_core::effect::{Effect as Written, ObjectKey};
+use berth_core::effect::{Effect as Written, Guard, ObjectKey, Refusal};
 use berth_core::names::SELECTED_NODE;
 use berth_core::quantity::Quantity;
 use berth_scheduler::scheduler::{Effect, Write};
@@ -18,6 +18,9 @@ const STORM: usize = 24;
 /// How many of them each thing that users do in that time may bring about.
 const WRITES_PER_ACTION: usize = 6;
 const STORM_MILLIS: Millis = 10_000;
+/// How often a process may write on a version that it was told is old: after a conflict it reads what is there, and requests
+/// get lost.
+const MOST_CONFLICTS: usize = 8;
 
 /// What was seen so far that later writes are measured by.
 #[derive(Debug, Default)]
@@ -26,6 +29,10 @@ pub(crate) struct Always {
     scheduled: BTreeSet<String>,
     /// Pods, by uid, that a scheduler decided to bind.
     decided: BTreeSet<String>,
+    /// Pods, by uid, that a scheduler decided to evict.
+    evicted: BTreeSet<String>,
+    /// How often a process, in one life, met a conflict on a version of an object.
+    conflicts: BTreeMap<(usize, u64, ObjectKey, String), usize>,
     /// Volumes, by uid, that a user reserved for a claim.
     reserved: BTreeMap<String, (String, String)>,
     /// When the same was written, by process, object and name of the write.
@@ -73,7 +80,10 @@ impl Always {
             Effect::Write {
                 write: Write::EvictPod { pod, by },
                 ..
-            } => self.evicts(process, &pod.uid, by, world),
+            } => {
+                self.evicted.insert(pod.uid.clone());
+                self.evicts(process, &pod.uid, by, world)
+            }
             Effect::Write {
                 write: Write::ReserveVolume { .. } | Write::SelectNode { .. },
                 ..
@@ -146,10 +156,27 @@ impl Always {
     }
 
     /// A process wrote something, successfully or not.
-    pub(crate) fn written(&mut self, process: &Process, effect: &Written, world: &World) -> Checked {
+    pub(crate) fn written(
+        &mut self,
+        process: &Process,
+        effect: &Written,
+        done: &Result<(), Refusal>,
+        world: &World,
+    ) -> Checked {
         let Some(key) = effect.writes_to() else {
             return Ok(());
         };
+        if let (Err(Refusal::Conflict(_)), Some(version)) = (done, decided_on(effect)) {
+            let place = (process.number, process.incarnation, key.clone(), version.to_owned());
+            let conflicts = self.conflicts.entry(place).or_default();
+            *conflicts += 1;
+            if *conflicts > MOST_CONFLICTS {
+                return Err(format!(
+                    "{} writes to {key} though it was told {MOST_CONFLICTS} times that the object has changed",
+                    process.name
+                ));
+            }
+        }
         let place = (process.number, key, effect.name());
         let times = self.writes.entry(place).or_default();
         times.push_back(world.now);
@@ -231,6 +258,14 @@ impl Always {
 
     fn pod_changed(&mut self, author: Author, entry: &Entry, before: Option<&Doc>, world: &World) -> Checked {
         let pod = &entry.doc;
+        let is_told_to_go = before
+            .is_some_and(|before| !field::is_deleting(&before.value) && (entry.gone || field::is_deleting(&pod.value)));
+        if is_told_to_go && is_scheduler(author) && !self.evicted.contains(&pod.uid) {
+            return Err(format!(
+                "{} is evicted as was decided for another one of its name",
+                pod.key
+            ));
+        }
         let node = pod.text("/spec/nodeName");
         let had = before.map_or("", |before| before.text("/spec/nodeName"));
         if entry.gone || node == had {
@@ -313,6 +348,23 @@ impl Always {
             _ => Ok(()),
         }
     }
+}
+
+/// The version of its object that a write was decided on, if it holds for that one alone.
+fn decided_on(effect: &Written) -> Option<&str> {
+    match effect {
+        Written::Patch(patch) if patch.guard == Guard::Version => Some(&patch.target.resource_version),
+        Written::Delete(delete) if delete.guard == Guard::Version => Some(&delete.target.resource_version),
+        _ => None,
+    }
+}
+
+fn is_scheduler(author: Author) -> bool {
+    let name = match author {
+        Author::User => None,
+        Author::Process(number) => story::PROCESSES.get(number),
+    };
+    name.is_some_and(|name| name.starts_with("scheduler"))
 }
 
 fn forget_old(times: &mut VecDeque<Millis>, now: Millis) {

@@ -94,6 +94,8 @@ pub(crate) struct Simulator {
     events: BTreeMap<(Millis, u64), Event>,
     sequence: u64,
     handled: u64,
+    /// The steps that wait for a write.
+    armed: Vec<Step>,
     /// When something last changed.
     changed_at: Millis,
     pub(crate) calm: bool,
@@ -144,6 +146,7 @@ impl Simulator {
             events: BTreeMap::new(),
             sequence: 0,
             handled: 0,
+            armed: Vec::new(),
             changed_at: now,
             calm: false,
             elections_settled: false,

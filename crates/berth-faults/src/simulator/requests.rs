@@ -4,7 +4,7 @@ use super::{Author, Event, Life, Simulator};
 use crate::component::JobId;
 use crate::mutation::Mutation;
 use crate::port::{ApiError, Reply, Request};
-use crate::story::{NetFault, PROCESSES};
+use crate::story::{Moment, NetFault, PROCESSES};
 use crate::world::{Millis, latency};
 use berth_core::effect::{Effect, Fact, Refusal};
 
@@ -108,10 +108,13 @@ impl Simulator {
                     self.fail(format!("{name} writes though {successor} leads"));
                 }
                 let key = effect.writes_to();
+                let kind = key.as_ref().map_or("", |key| &*key.kind).to_owned();
+                self.happen_around(Moment::BeforeWrite { process: number }, &kind);
                 let reply = match self.carry_out(Author::Process(number), effect) {
                     Ok(()) => Ok(key.and_then(|key| self.world.find(&key).cloned())),
                     Err(refusal) => Err(ApiError::Refused(refusal)),
                 };
+                self.happen_around(Moment::AfterWrite { process: number }, &kind);
                 (Reply::Object(reply), 0)
             }
             Request::Sleep(_) => (Reply::Holds(Ok(true)), 0),
@@ -149,7 +152,7 @@ impl Simulator {
         self.trace.write(self.world.now, who, effect, &done, &entries);
         if let Author::Process(number) = author
             && let Some(process) = self.processes.get(number)
-            && let Err(why) = self.always.written(process, effect, &self.world)
+            && let Err(why) = self.always.written(process, effect, &done, &self.world)
         {
             self.fail(why);
         }

@@ -1,13 +1,21 @@
 //! The steps of a story: faults, what users do, and the end of faults.
 
 use super::{Author, Event, Simulator};
-use crate::story::{Action, Step};
+use crate::story::{Action, Moment, Step};
 use crate::user;
 
 impl Simulator {
+    /// A step's time has come.
     pub(super) fn happen(&mut self, step: Step) {
+        match step.moment {
+            Moment::AtOnce => self.perform(step),
+            Moment::BeforeWrite { .. } | Moment::AfterWrite { .. } => self.armed.push(step),
+        }
+    }
+
+    fn perform(&mut self, step: Step) {
         let now = self.world.now;
-        self.trace.line(now, || format!("* {}", step.action));
+        self.trace.line(now, || format!("* {step}"));
         match step.action {
             Action::Hold { process, kind, millis } => {
                 if let Some(watch) = self.processes.get_mut(process).and_then(|one| one.watch(kind)) {
@@ -59,6 +67,13 @@ impl Simulator {
         }
     }
 
+    /// Has the steps happen that waited for this moment of a write to an object of this kind.
+    pub(super) fn happen_around(&mut self, moment: Moment, kind: &str) {
+        let is_due = |step: &Step| step.moment == moment && step.action.kind() == Some(kind);
+        let due: Vec<Step> = self.armed.extract_if(.., |step| is_due(step)).collect();
+        due.into_iter().for_each(|step| self.perform(step));
+    }
+
     fn act(&mut self, action: Action) {
         self.always.acted(action, &self.world);
         for effect in user::effects(action, &self.world) {
@@ -70,6 +85,7 @@ impl Simulator {
     /// Faults stop: watches flow, requests arrive, and everything that stood still goes on.
     pub(super) fn become_calm(&mut self) {
         self.calm = true;
+        self.armed.clear();
         self.driver.faults.clear();
         let now = self.world.now;
         self.trace.line(now, || "* faults stop".to_owned());

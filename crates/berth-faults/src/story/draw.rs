@@ -2,7 +2,7 @@
 //!
 //! Most stories have a theme: a race needs its few steps close to each other, about the same objects, and nothing that hides it.
 
-use super::{Action, CLAIMS, CLASSES, DriverFault, NODES, NetFault, PODS, PROCESSES, Step, Story, VOLUMES};
+use super::{Action, CLAIMS, CLASSES, DriverFault, Moment, NODES, NetFault, PODS, Step, Story, VOLUMES};
 use crate::chance::Dice;
 use crate::process::Role;
 use crate::world::kind_number;
@@ -20,15 +20,22 @@ enum Theme {
     Room,
     /// Pods that others make, and make again under the same name.
     Replicas,
+    /// Volumes that nodes can attach.
+    Slots,
 }
 
-const THEMES: [Theme; 6] = [
+/// Whom faults meet: leaders more often than those who stand by, and writers more often than others.
+const TARGETS: [usize; 14] = [0, 0, 0, 1, 2, 2, 2, 3, 4, 5, 5, 5, 6, 7];
+
+const THEMES: [Theme; 8] = [
     Theme::Everything,
     Theme::Everything,
+    Theme::Existing,
     Theme::Existing,
     Theme::Made,
     Theme::Room,
     Theme::Replicas,
+    Theme::Slots,
 ];
 
 pub(super) fn story(seed: u64) -> Story {
@@ -46,9 +53,20 @@ pub(super) fn story(seed: u64) -> Story {
         } else {
             user(&mut dice, theme)
         };
-        steps.push(Step { at, action });
+        let moment = moment(&mut dice, action);
+        steps.push(Step { at, moment, action });
     }
     Story { jitter: seed, steps }
+}
+
+/// When a step happens: at its time mostly, and now and then around a write that it may race with.
+fn moment(dice: &mut Dice, action: Action) -> Moment {
+    let process = one_of(dice, &[0, 0, 0, 2, 2, 5]);
+    match (dice.below(6), action.kind()) {
+        (0, Some(_)) => Moment::BeforeWrite { process },
+        (1, Some(_)) => Moment::AfterWrite { process },
+        _ => Moment::AtOnce,
+    }
 }
 
 fn user(dice: &mut Dice, theme: Theme) -> Action {
@@ -58,6 +76,7 @@ fn user(dice: &mut Dice, theme: Theme) -> Action {
         Theme::Made => made(dice),
         Theme::Room => room(dice),
         Theme::Replicas => replicas(dice),
+        Theme::Slots => slots(dice),
     }
 }
 
@@ -71,12 +90,14 @@ fn anything(dice: &mut Dice) -> Action {
         dice.below(CLAIMS.len()),
         dice.below(NODES.len()),
     );
-    let (volume, class) = (dice.below(VOLUMES.len()), dice.below(CLASSES.len()));
+    let (volume, class) = (dice.below(VOLUMES.len() - 1), dice.below(CLASSES.len()));
     let replicas = dice.between(0, 3);
     match dice.below(100) {
         0..=21 => Action::CreatePod { pod },
         22..=37 => Action::CreateClaim { claim },
-        38..=44 => Action::DeletePod { pod },
+        38..=42 => Action::DeletePod { pod },
+        43 => Action::ReplacePod { pod },
+        44 => Action::NameNode { pod, node },
         45 => Action::DeletePodInForeground { pod },
         46..=48 => Action::LabelPod { pod },
         49..=53 => Action::DeleteClaim { claim },
@@ -127,9 +148,10 @@ fn of_nodes(dice: &mut Dice, node: usize) -> Action {
 
 fn existing(dice: &mut Dice) -> Action {
     let (pod, claim) = (one_of(dice, &[0, 1, 3]), one_of(dice, &[0, 4]));
-    let (volume, node) = (dice.below(VOLUMES.len()), dice.below(NODES.len()));
+    let (volume, node) = (dice.below(VOLUMES.len() - 1), dice.below(NODES.len()));
     match dice.below(100) {
-        0..=24 => Action::CreatePod { pod },
+        0..=22 => Action::CreatePod { pod },
+        23..=24 => Action::ReplacePod { pod },
         25..=39 => Action::CreateClaim { claim },
         // Their pods use others, too.
         40..=42 => Action::CreateClaim {
@@ -177,9 +199,11 @@ fn room(dice: &mut Dice) -> Action {
     let (pod, node) = (dice.below(PODS.len()), dice.below(NODES.len()));
     let claim = one_of(dice, &[0, 1, 2, 5]);
     match dice.below(100) {
-        0..=34 => Action::CreatePod { pod },
-        35..=46 => Action::CreateClaim { claim },
-        47..=56 => Action::DeletePod { pod },
+        0..=32 => Action::CreatePod { pod },
+        33..=34 => Action::ReplacePod { pod },
+        35..=44 => Action::CreateClaim { claim },
+        45..=49 => Action::NameNode { pod, node },
+        50..=56 => Action::DeletePod { pod },
         57..=59 => Action::LabelPod { pod },
         60..=71 => Action::ScaleDeployment {
             replicas: dice.between(0, 5),
@@ -212,8 +236,29 @@ fn replicas(dice: &mut Dice) -> Action {
     }
 }
 
+fn slots(dice: &mut Dice) -> Action {
+    let (pod, claim) = (one_of(dice, &[2, 5, 6, 7]), one_of(dice, &[1, 2, 5]));
+    // One node is left to most pods.
+    let node = one_of(dice, &[0, 2]);
+    match dice.below(100) {
+        0..=29 => Action::CreatePod { pod },
+        30..=51 => Action::CreateClaim { claim },
+        52..=57 => Action::DeletePod { pod },
+        58..=61 => Action::DeleteClaim { claim },
+        62..=77 => Action::Cordon { node },
+        78 => Action::Uncordon { node },
+        79..=85 => Action::CreateVolume { volume: 3 },
+        86..=92 => Action::Prebind { volume: 3, claim: 1 },
+        93..=94 => Action::DeleteVolume { volume: dice.below(6) },
+        _ => Action::Driver {
+            fault: DriverFault::Hangs,
+            calls: 40,
+        },
+    }
+}
+
 fn fault(dice: &mut Dice) -> Action {
-    let process = dice.below(PROCESSES.len());
+    let process = one_of(dice, &TARGETS);
     let kind = watched_kind(dice, process);
     match dice.below(20) {
         0..=5 => Action::Hold {

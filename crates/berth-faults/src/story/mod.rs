@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 /// The nodes.
 pub(crate) const NODES: [&str; 3] = ["n1", "n2", "n3"];
-/// The volumes that exist from the beginning.
-pub(crate) const VOLUMES: [&str; 3] = ["pv1", "pv2", "pv3"];
+/// The volumes that users make. The last one does not exist from the beginning.
+pub(crate) const VOLUMES: [&str; 4] = ["pv1", "pv2", "pv3", "pv4"];
 /// The claims that users make.
 pub(crate) const CLAIMS: [&str; 6] = ["c1", "c2", "c3", "c4", "c5", "c6"];
 /// The pods that users make.
@@ -95,6 +95,15 @@ pub(crate) enum Action {
     },
     DeletePodInForeground {
         pod: usize,
+    },
+    /// Deletes a pod without grace, and creates one of its name.
+    ReplacePod {
+        pod: usize,
+    },
+    /// Names a node for a pod, as another scheduler or an autoscaler does.
+    NameNode {
+        pod: usize,
+        node: usize,
     },
     LabelPod {
         pod: usize,
@@ -233,11 +242,46 @@ pub(crate) enum Action {
     },
 }
 
+/// When a step happens, from its time on. Between a decision and its write a user is quick by chance only, once in
+/// thousands of stories.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Moment {
+    /// At that time.
+    #[default]
+    AtOnce,
+    /// Just before a process's next write to an object of the kind that the step is about.
+    BeforeWrite { process: usize },
+    /// Just after it.
+    AfterWrite { process: usize },
+}
+
 /// A step and when it happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Step {
     pub(crate) at: Millis,
+    #[serde(default)]
+    pub(crate) moment: Moment,
     pub(crate) action: Action,
+}
+
+impl Action {
+    /// The kind of object that a user changes by it, if it is one whose changes race with others.
+    pub(crate) fn kind(self) -> Option<&'static str> {
+        match self {
+            Self::DeletePod { .. }
+            | Self::DeletePodInForeground { .. }
+            | Self::ReplacePod { .. }
+            | Self::LabelPod { .. }
+            | Self::NameNode { .. } => Some("Pod"),
+            Self::DeleteClaim { .. } | Self::SelectNode { .. } => Some("PersistentVolumeClaim"),
+            Self::DeleteVolume { .. }
+            | Self::Prebind { .. }
+            | Self::ReleaseVolume { .. }
+            | Self::Retain { .. }
+            | Self::DeleteOnRelease { .. } => Some("PersistentVolume"),
+            _ => None,
+        }
+    }
 }
 
 /// What happens in one run.

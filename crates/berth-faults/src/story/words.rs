@@ -1,6 +1,6 @@
 //! Stories in words.
 
-use super::{Action, CLASSES, NODES, PROCESSES, Step, VOLUMES, claim, name, node, pod};
+use super::{Action, CLASSES, Moment, NODES, PROCESSES, Step, VOLUMES, claim, name, node, pod};
 use std::fmt;
 
 /// A node, or all of them.
@@ -20,6 +20,10 @@ impl fmt::Display for Action {
             Self::DeletePod { pod: index } => write!(f, "user deletes pod {}", pod(index)),
             Self::DeletePodInForeground { pod: index } => {
                 write!(f, "user deletes pod {} in the foreground", pod(index))
+            }
+            Self::ReplacePod { pod: index } => write!(f, "user replaces pod {} by another of its name", pod(index)),
+            Self::NameNode { pod: index, node: at } => {
+                write!(f, "somebody names node {} for pod {}", node(at), pod(index))
             }
             Self::LabelPod { pod: index } => write!(f, "user labels pod {}", pod(index)),
             Self::CreateClaim { claim: index } => write!(f, "user creates claim {}", claim(index)),
@@ -116,6 +120,12 @@ impl fmt::Display for Action {
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:>9.3} s  {}", self.at as f64 / 1000.0, self.action)
+        let process = |index: usize| name(&PROCESSES, index);
+        match self.moment {
+            Moment::AtOnce => {}
+            Moment::BeforeWrite { process: who } => write!(f, "before the next write of {}: ", process(who))?,
+            Moment::AfterWrite { process: who } => write!(f, "after the next write of {}: ", process(who))?,
+        }
+        write!(f, "{}", self.action)
     }
 }
