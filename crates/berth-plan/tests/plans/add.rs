@@ -1,6 +1,6 @@
 //! What to add.
 
-use crate::{Forever, clusters, running};
+use crate::{Forever, SEED, clusters, running};
 use berth_cluster::Objects;
 use berth_cluster::simulation::Options;
 use berth_plan::{Offers, Oracle, add, candidates_of_cluster, with_items};
@@ -17,7 +17,7 @@ fn offers(objects: &[Value]) -> Offers {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, rng_seed: SEED, ..ProptestConfig::default() })]
 
     #[test]
     fn with_the_addition_everything_runs_and_without_any_item_of_it_something_does_not(

@@ -8,7 +8,11 @@ mod lose;
 
 use berth_cluster::simulation::{Options, Simulation};
 use berth_plan::Watch;
+use proptest::test_runner::RngSeed;
 use serde_json::Value;
+
+/// Each run tries the same clusters: a search takes many simulations, so that there is time for a few clusters only.
+const SEED: RngSeed = RngSeed::Fixed(17);
 
 /// Lets a search go on for as long as it likes.
 struct Forever;
