@@ -167,9 +167,9 @@ mod tests {
         let view: Objects = [budget("db", "default"), budget("web", "default"), budget("db", "other")]
             .into_iter()
             .collect();
-        let db = ObjectKey::new("PodDisruptionBudget", "default", "db");
-        assert_eq!(concerned(&view, &pod("a", true)), [db.clone()]);
-        assert_eq!(concerned(&view, &budget("db", "default")), [db]);
+        let db = [ObjectKey::new("PodDisruptionBudget", "default", "db")];
+        assert_eq!(concerned(&view, &pod("a", true)), db);
+        assert_eq!(concerned(&view, &budget("db", "default")), db);
         assert_eq!(
             concerned(&view, &json!({"kind": "Node", "metadata": {"name": "n"}})),
             []

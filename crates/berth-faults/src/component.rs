@@ -25,7 +25,7 @@ pub(crate) enum News {
 #[derive(Debug)]
 pub(crate) enum Finished {
     /// A list of effects, or what a provisioner did.
-    Keyed(Outcome, Option<Ended>),
+    Keyed(Box<Outcome>, Option<Box<Ended>>),
     /// An effect of the scheduler: the write that it waits for, and the pod whose effects keep their order.
     Scheduling(Option<(WriteId, WriteOutcome)>, Option<PodKey>),
 }

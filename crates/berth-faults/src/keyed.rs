@@ -130,7 +130,7 @@ impl<S: Steps> Keyed<S> {
             return;
         }
         let list = effects.clone();
-        let id = turn.spawn(|port| async move { Finished::Keyed(carry_out(&port, &list).await, None) });
+        let id = turn.spawn(|port| async move { Finished::Keyed(Box::new(carry_out(&port, &list).await), None) });
         self.begin(id, key, touched, effects);
     }
 
@@ -279,7 +279,7 @@ impl<S: Steps> Component for Keyed<S> {
 
     fn finish(&mut self, job: JobId, finished: Finished, turn: &mut Turn) {
         if let (Some(work), Finished::Keyed(outcome, report)) = (self.in_flight.remove(&job), finished) {
-            self.finished(work, outcome, report, turn);
+            self.finished(work, *outcome, report.map(|ended| *ended), turn);
         }
     }
 

@@ -113,8 +113,10 @@ impl Template {
     /// What one such node has to give.
     #[must_use]
     pub fn supply(&self) -> Supply {
-        let mut supply = Supply::default();
-        supply.resources = allocatable(self.node());
+        let mut supply = Supply {
+            resources: allocatable(self.node()),
+            ..Supply::default()
+        };
         for object in &self.objects {
             match field::kind(object) {
                 "PersistentVolume" => {

@@ -124,7 +124,7 @@ fn a_volume_whose_object_is_never_taken_is_deleted_and_that_is_tried_once() {
         key: ObjectKey::volume("pvc-u-1"),
         message: "no".into(),
     };
-    let course = Course::of_attempt(attempt.clone(), None, Settings::csi(DRIVER));
+    let course = Course::of_attempt(attempt, None, Settings::csi(DRIVER));
     let refuse = |effect: &Effect| is_create(effect).then(|| invalid.clone());
     let (told, ended) = play(course, &mut cluster, &Ok(volume()), refuse);
     let wanted = [

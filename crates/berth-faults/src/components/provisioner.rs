@@ -117,7 +117,7 @@ impl Provisioning {
             Job::new(mutation, |port| {
                 let course = course(&port);
                 let run = Run { port, key, builtin };
-                run.to_its_end(course)
+                run.play(course)
             })
         }))
     }
@@ -218,7 +218,7 @@ struct Run {
 }
 
 impl Run {
-    async fn to_its_end(self, mut course: Course) -> Finished {
+    async fn play(self, mut course: Course) -> Finished {
         let mut outcome = Outcome::default();
         let ended = loop {
             match course.next() {
@@ -245,7 +245,7 @@ impl Run {
                 outcome.again.extend(again.map(|when| (self.key.clone(), when)));
             }
         }
-        Finished::Keyed(outcome, Some(ended))
+        Finished::Keyed(Box::new(outcome), Some(Box::new(ended)))
     }
 
     async fn ask(&self, request: VolumeRequest) -> Answer {

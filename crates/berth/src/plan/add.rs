@@ -111,7 +111,7 @@ pub(super) fn render(answer: &Answer, width: usize) -> String {
     let pods = words::count(answer.not_running, "pod", "pods");
     match &answer.addition {
         None if answer.not_running == 0 => {
-            words::verdict(&mut out, "Everything runs", ": nothing to add.", true, width)
+            words::verdict(&mut out, "Everything runs", ": nothing to add.", true, width);
         }
         None if answer.time_up => {
             let rest = format!(": {pods} would be left. The time was up; set a longer --time-limit.");
