@@ -8,6 +8,7 @@ use super::{ExplainError, World, layout};
 use crate::config::Configuration;
 use crate::given::GivenError;
 use crate::input::{self, Gaps, Progress, Source};
+use crate::simulate::learned_classes;
 use berth_cluster::simulation::{Options, START, Simulation};
 use berth_cluster::workloads::KINDS;
 use berth_cluster::{View, field};
@@ -53,6 +54,7 @@ pub(super) fn by_workload(
             ),
         }));
     }
+    objects.extend(learned_classes(&objects)?);
     let options = Options {
         settings: configuration.settings(),
         start: summary.taken_at.unwrap_or(START),

@@ -214,7 +214,7 @@ fn serve_all<'a>(profiles: &mut BTreeMap<String, Profile>, objects: impl Iterato
 ///
 /// # Errors
 /// If a pod or workload names an unknown class.
-fn learned_classes(objects: &[Value]) -> Result<Vec<Value>, GivenError> {
+pub(crate) fn learned_classes(objects: &[Value]) -> Result<Vec<Value>, GivenError> {
     let mut known = Learned::default();
     let kinds = |kind: &'static str| objects.iter().filter(move |object| field::kind(object) == kind);
     for class in kinds("PriorityClass") {

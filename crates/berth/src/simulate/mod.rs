@@ -9,7 +9,7 @@ mod subject;
 pub(crate) mod table;
 
 pub use html::render as render_html;
-pub(crate) use load::{How, prepare};
+pub(crate) use load::{How, learned_classes, prepare};
 pub use load::{LoadError, Loaded, load};
 pub use pending::examined;
 pub use subject::Subject;
