@@ -421,14 +421,6 @@ impl Api {
         self.write_path(Method::POST, path, "application/json", object).await
     }
 
-    /// Replaces an object or one of its subresources, by its path.
-    ///
-    /// # Errors
-    /// If the server cannot be reached or refuses.
-    pub async fn put_path(&self, path: &str, object: &Value) -> Result<Bytes, ApiError> {
-        self.write_path(Method::PUT, path, "application/json", object).await
-    }
-
     /// Applies a JSON merge patch to an object or one of its subresources, by its path.
     ///
     /// # Errors

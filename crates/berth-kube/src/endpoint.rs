@@ -48,7 +48,6 @@ pub struct Health {
 /// What a component told of itself.
 #[derive(Debug, Default)]
 struct Told {
-    unhealthy: AtomicBool,
     ready: AtomicBool,
     /// Kinds that are not read yet.
     missing: Mutex<Vec<&'static str>>,
@@ -69,11 +68,6 @@ impl Health {
     /// Says whether the component can do its work.
     pub fn set_ready(&self, ready: bool) {
         self.told.ready.store(ready, Ordering::Relaxed);
-    }
-
-    /// Says whether the component should be restarted.
-    pub fn set_healthy(&self, healthy: bool) {
-        self.told.unhealthy.store(!healthy, Ordering::Relaxed);
     }
 
     /// Says which kinds are not read yet.
@@ -115,9 +109,6 @@ impl Health {
 
     fn ailment(&self) -> Option<&'static str> {
         let now = Instant::now();
-        if self.told.unhealthy.load(Ordering::Relaxed) {
-            return Some("not healthy");
-        }
         if lock(&self.told.lease).is_some_and(|until| until < now) {
             return Some("the lease was not renewed");
         }

@@ -2,8 +2,8 @@
 
 use super::components::{Chosen, Component};
 use berth_apiserver::{LeftOut, Server};
+use berth_cluster::agent;
 use berth_cluster::sample::{self, Shape};
-use berth_cluster::{agent, field};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -48,10 +48,7 @@ pub(super) async fn load(
     if is_sample && chosen.has(Component::Nodes) && count_nodes(server) == 0 {
         objects = sample::objects(shape);
     }
-    for object in &mut objects {
-        rename_binding_mode(object);
-        agent::stop_if_lost(object);
-    }
+    objects.iter_mut().for_each(agent::stop_if_lost);
     let loaded = server.load(objects).await?;
     // A dump of a real cluster holds what nothing here needs.
     if let Some(LeftOut {
@@ -101,13 +98,4 @@ fn count_nodes(server: &Server) -> usize {
     let tables = server.store().tables();
     let nodes = tables.iter().find(|(table, _)| &**table == "nodes");
     nodes.map_or(0, |(_, count)| *count)
-}
-
-/// The first version of KEP-490 spelled the key of a class's binding mode otherwise; the API knows today's name only.
-fn rename_binding_mode(object: &mut Value) {
-    let mode = object["bindingMode"].clone();
-    if field::kind(object) == "StorageClass" && mode.is_string() && object["volumeBindingMode"].is_null() {
-        field::unset(object, &["bindingMode"]);
-        field::set(object, &["volumeBindingMode"], mode);
-    }
 }
