@@ -70,7 +70,7 @@ impl MemoryCluster {
             }
             Effect::Create(object) => {
                 let key = key_of(object);
-                self.create((**object).clone(), now)?;
+                self.create_new((**object).clone(), now)?;
                 self.note(&key, carried);
             }
             Effect::Patch(patch) => {
@@ -97,8 +97,7 @@ impl MemoryCluster {
 
     /// The object that a write is about, if it is still the one that was decided on.
     fn guarded(&self, target: &Target, guard: Guard, carried: &Carried) -> Result<&Value, Refusal> {
-        let is_same = |object: &&Value| target.uid.is_empty() || field::uid(object) == target.uid;
-        let found = self.objects().find(&target.key).filter(is_same);
+        let found = self.objects().find(&target.key).filter(|found| is_same(found, target));
         let object = found.ok_or_else(|| Refusal::NotFound(target.key.clone()))?;
         if guard == Guard::Version && !is_unchanged(object, target, carried) {
             return Err(Refusal::Conflict(target.key.clone()));
@@ -129,7 +128,7 @@ impl MemoryCluster {
             Fact::Unchanged(target) => self
                 .objects()
                 .find(&target.key)
-                .is_some_and(|found| field::uid(found) == target.uid && is_unchanged(found, target, carried)),
+                .is_some_and(|found| is_same(found, target) && is_unchanged(found, target, carried)),
             Fact::ClaimUnused { claim } => self
                 .objects()
                 .pods_using(&claim.namespace, &claim.name)
@@ -151,6 +150,11 @@ fn is_shut_down(pod: &Value) -> bool {
 
 fn version_of(object: &Value) -> &str {
     field::text(object, "/metadata/resourceVersion")
+}
+
+/// Whether an object is the one that was decided on. Whoever names no uid means whichever there is.
+fn is_same(object: &Value, target: &Target) -> bool {
+    target.uid.is_empty() || field::uid(object) == target.uid
 }
 
 /// Whether an object is in the version that was decided on, or in the one that an earlier effect of the list left.
@@ -215,6 +219,22 @@ mod tests {
         };
         let carried = cluster.carry_out(&[again.clone(), label, again], NOW);
         assert_eq!((carried.again.len(), carried.refused.is_some()), (1, true));
+    }
+
+    #[test]
+    fn a_new_volume_says_by_affinity_where_it_is_and_one_with_a_past_stays() {
+        let volume = |name: &str| {
+            json!({"apiVersion": "v1", "kind": "PersistentVolume",
+                "metadata": {"name": name, "labels": {"topology.kubernetes.io/zone": "a"}},
+                "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "gcePersistentDisk": {"pdName": "d"}}})
+        };
+        let mut cluster = MemoryCluster::default();
+        cluster.create(volume("old"), NOW).unwrap();
+        let new = Effect::Create(Box::new(volume("new")));
+        cluster.carry_out(&[new], NOW).done().unwrap();
+        let affinity =
+            |name: &str| cluster.objects().get("PersistentVolume", "", name).unwrap()["spec"]["nodeAffinity"].clone();
+        assert!(affinity("old").is_null() && affinity("new")["required"].is_object());
     }
 
     #[test]

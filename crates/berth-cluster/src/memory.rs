@@ -60,11 +60,23 @@ impl MemoryCluster {
         self.changed.pop_front()
     }
 
-    /// Creates an object, as a user or a step does.
+    /// Adds an object as a file or a dump has it: what a system noted of it stays.
     ///
     /// # Errors
     /// If it has no kind or name, is already there, or names a priority class that is not.
-    pub fn create(&mut self, mut object: Value, now: Timestamp) -> Result<(), Refusal> {
+    pub fn create(&mut self, object: Value, now: Timestamp) -> Result<(), Refusal> {
+        self.insert(object, now, true)
+    }
+
+    /// Creates an object that has no past, as a user or a step does.
+    ///
+    /// # Errors
+    /// If it has no kind or name, is already there, or names a priority class that is not.
+    pub(crate) fn create_new(&mut self, object: Value, now: Timestamp) -> Result<(), Refusal> {
+        self.insert(object, now, false)
+    }
+
+    fn insert(&mut self, mut object: Value, now: Timestamp, restores: bool) -> Result<(), Refusal> {
         let key = key_of(&object);
         if key.name.is_empty() || key.kind.is_empty() {
             let message = "an object needs apiVersion, kind and metadata.name".to_owned();
@@ -86,7 +98,12 @@ impl MemoryCluster {
                 field::set(&mut object, &["metadata", name], value);
             }
         }
-        self.admit(&key, &mut object, now)?;
+        let mut admission = self.admission(now);
+        admission.restores = restores;
+        complete(&mut object, &admission).map_err(|why| Refusal::Invalid {
+            key: key.clone(),
+            message: why.to_string(),
+        })?;
         let is_late = garbage::owners(&self.objects, &object).any(deletion::is_waiting);
         self.put(key.clone(), object);
         if is_late {
@@ -96,18 +113,11 @@ impl MemoryCluster {
         Ok(())
     }
 
-    /// Fills in what an API server fills in. Objects may come from a dump, so what a system noted of them stays.
-    fn admit(&self, key: &ObjectKey, object: &mut Value, now: Timestamp) -> Result<(), Refusal> {
-        complete(object, &self.admission(now).restoring()).map_err(|why| Refusal::Invalid {
-            key: key.clone(),
-            message: why.to_string(),
-        })
-    }
-
     fn admission(&self, now: Timestamp) -> Admission<'_> {
         let mut admission = Admission::new(&self.objects, now);
         // As in the cluster of `berth up`.
         admission.features.service_accounts = true;
+        admission.features.zone_affinity = true;
         admission
     }
 

@@ -1,7 +1,7 @@
 //! What happens to an object between a request and the store, as far as other objects, the time and settings matter.
 //!
-//! The embedded API server, the cluster in memory and whoever reads files all complete objects by [`complete`], so that
-//! they cannot take one object for two.
+//! Each kind says in its own file what is filled in and refused. The cluster in memory completes whole objects by [`complete`]; the
+//! embedded API server takes the same steps one by one, between those of a request.
 
 use std::borrow::Cow;
 
@@ -73,12 +73,6 @@ impl<'a> Admission<'a> {
             restores: false,
             features: Features::default(),
         }
-    }
-
-    /// Admission of an object that was in a cluster before.
-    #[must_use]
-    pub fn restoring(self) -> Self {
-        Self { restores: true, ..self }
     }
 
     /// The present, as objects carry it.

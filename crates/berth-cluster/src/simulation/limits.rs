@@ -47,7 +47,7 @@ impl Simulation {
 
 /// Whether the room of a class is published: it has a limit, and its claims wait for a pod.
 fn is_announced(class: &StorageClass) -> bool {
-    Builtin::has_limit(class) && class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer")
+    Builtin::has_limit(class) && class.is_delayed()
 }
 
 fn pool(segment: &Segment, bytes: i64) -> Pool {

@@ -1,7 +1,7 @@
 //! The scheduler's part of a simulation.
 
 use super::Simulation;
-use berth_scheduler::scheduler::{Context, DEFAULT_SCHEDULER_NAME, Effect};
+use berth_scheduler::scheduler::{Context, Effect};
 
 impl Simulation {
     /// Carries out what the scheduler wants, and has it decide about the pods whose turn it is.
@@ -27,7 +27,7 @@ impl Simulation {
     fn carry_out_scheduling(&mut self, effect: &Effect) {
         let context = Context {
             now: self.now,
-            source: DEFAULT_SCHEDULER_NAME.into(),
+            source: self.settings.event_source().to_owned().into(),
         };
         let carried = self.carry_out(&effect.lower(&context));
         let Effect::Write { id, write } = effect else {

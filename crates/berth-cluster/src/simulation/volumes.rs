@@ -20,20 +20,28 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How often in a row something failed.
-#[derive(Debug, Default)]
-struct Failures(BTreeMap<ObjectKey, u32>);
+#[derive(Debug)]
+struct Failures {
+    backoff: Backoff,
+    counts: BTreeMap<ObjectKey, u32>,
+}
 
 impl Failures {
+    fn new(backoff: Backoff) -> Self {
+        let counts = BTreeMap::new();
+        Self { backoff, counts }
+    }
+
     /// When to try again: later each time.
     fn again(&mut self, key: &ObjectKey, now: Timestamp) -> Timestamp {
-        let failures = self.0.entry(key.clone()).or_default();
+        let failures = self.counts.entry(key.clone()).or_default();
         *failures = failures.saturating_add(1);
-        let delay = SignedDuration::try_from(Backoff::CALL.delay(*failures)).unwrap_or(SignedDuration::MAX);
+        let delay = SignedDuration::try_from(self.backoff.delay(*failures)).unwrap_or(SignedDuration::MAX);
         now.checked_add(delay).unwrap_or(Timestamp::MAX)
     }
 
     fn forget(&mut self, key: &ObjectKey) {
-        self.0.remove(key);
+        self.counts.remove(key);
     }
 }
 
@@ -55,7 +63,7 @@ impl ControllerRun {
             settings,
             keys: BTreeSet::new(),
             retry: BTreeMap::new(),
-            failures: Failures::default(),
+            failures: Failures::new(Backoff::EFFECT),
             disputes: Disputes::default(),
         }
     }
@@ -110,7 +118,7 @@ impl ProvisionerRun {
             claims: BTreeSet::new(),
             volumes: BTreeSet::new(),
             retry: BTreeMap::new(),
-            failures: Failures::default(),
+            failures: Failures::new(Backoff::CALL),
             limits_changed: false,
         }
     }

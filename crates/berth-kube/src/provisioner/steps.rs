@@ -290,7 +290,7 @@ impl Reconciler for Provisioning {
     }
 }
 
-/// The claim that a volume is for.
+/// The key of a claim.
 fn claim_key(claim: &PersistentVolumeClaim) -> ObjectKey {
     ObjectKey::of(Kind::PersistentVolumeClaim, &claim.metadata)
 }

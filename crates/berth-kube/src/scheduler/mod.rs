@@ -102,10 +102,8 @@ impl Component for Options {
         self.configuration.clone()
     }
 
-    /// Events of a cluster's own scheduler come from the name of its profile; so do those of one in its place.
     fn event_source(&self) -> String {
-        let first = self.settings.profiles.keys().next();
-        first.map_or_else(|| Self::FIELD_MANAGER.to_owned(), String::clone)
+        self.settings.event_source().to_owned()
     }
 
     fn owner(self, api: Api, recorder: Recorder, inbox: Inbox) -> Owner {

@@ -1,4 +1,5 @@
-//! How effects are sent: in which order, and how often. A live scheduler and a simulated one obey the same rules.
+//! How effects are sent: in which order, and how often. A live scheduler and the one of the fault simulator obey these rules; in a
+//! simulation every write is answered before the next.
 
 use super::effects::{Effect, Write};
 use crate::queue::PodKey;

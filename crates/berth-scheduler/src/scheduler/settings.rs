@@ -27,6 +27,15 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Who speaks in events. Those of a cluster's own scheduler come from the name of its profile; so do those of one in its place.
+    #[must_use]
+    pub fn event_source(&self) -> &str {
+        self.profiles
+            .keys()
+            .next()
+            .map_or(DEFAULT_SCHEDULER_NAME, String::as_str)
+    }
+
     /// The profile of a pod; none if the pod names a scheduler that has no profile here.
     #[must_use]
     pub fn profile_of(&self, pod: &api::Pod) -> Option<&Profile> {

@@ -75,6 +75,7 @@ async fn run(case: &Case) -> Result<Picture, String> {
     let clock = Clock::starting_at(START);
     let server = Server::builder()
         .service_accounts(true)
+        .zone_affinity(true)
         .clock(Arc::new(Stamps(clock)))
         // A test that fails is to fail again.
         .seed(1)
