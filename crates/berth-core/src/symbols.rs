@@ -1,7 +1,7 @@
 //! Interned texts: a label key, a namespace or a class is compared as a number.
 //!
 //! What users name comes and goes, so a text stays only while somebody uses it. Nobody counts users: that would cost every
-//! decision something. Instead whoever owns the table [marks](crate::trace) what is in use now and then, and [`Symbols::sweep`]
+//! decision something. Instead whoever owns the table [marks](mod@crate::trace) what is in use now and then, and [`Symbols::sweep`]
 //! frees the rest. The number of a freed text stands for another one later, so a symbol is good until the next sweep
 //! that does not find it.
 
