@@ -6,9 +6,10 @@
 use crate::effect::{Action, Reason};
 use crate::labels;
 use crate::object::persistent_volume;
-use crate::request::{Backing, Failure, FailureKind, Source, Volume};
+use crate::request::{Backing, Failure, FailureKind, Place, Source, Volume};
 use crate::settings::Settings;
 use crate::step::{Attempt, Purpose, class_failed, event, failed, forget};
+use crate::topology::Segment;
 use berth_core::api::{Kind, PersistentVolume, VolumeSource};
 use berth_core::effect::{Effect, Refusal};
 
@@ -134,12 +135,42 @@ fn unusable(attempt: &Attempt, volume: &Volume) -> Option<String> {
             volume.bytes
         ));
     }
-    volume
-        .accessible
+    let broken = volume.accessible.iter().flatten();
+    let broken = broken
+        .into_iter()
+        .find_map(|(key, values)| labels::problem(key, values));
+    if let Some(problem) = broken {
+        return Some(format!(
+            "the backend answered with a topology that no node can have: {problem}"
+        ));
+    }
+    let requirement = attempt.request.requirement.as_ref()?;
+    let (asked, accessible) = (&requirement.requisite, &volume.accessible);
+    let is_met = accessible.is_empty()
+        || asked.is_empty()
+        || asked
+            .iter()
+            .any(|segment| accessible.iter().any(|place| is_within(segment, place)));
+    (!is_met).then(|| {
+        format!(
+            "the backend answered with a topology that it was not asked for: {}",
+            accessible
+                .iter()
+                .map(|place| format!("{place:?}"))
+                .collect::<Vec<_>>()
+                .join(" or ")
+        )
+    })
+}
+
+/// Whether a segment that was asked for can reach a place. Drivers may say less than they were told, and more: but nothing that
+/// contradicts it, and not of other things alone.
+fn is_within(segment: &Segment, place: &Place) -> bool {
+    let mut shared = place
         .iter()
-        .flatten()
-        .find_map(|(key, values)| labels::problem(key, values))
-        .map(|problem| format!("the backend answered with a topology that no node can have: {problem}"))
+        .filter_map(|(key, values)| Some((segment.get(key)?, values)))
+        .peekable();
+    shared.peek().is_some() && shared.all(|(asked, values)| values.contains(asked))
 }
 
 /// Deletes what was made, and then tells the scheduler.

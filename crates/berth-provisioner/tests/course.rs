@@ -163,6 +163,38 @@ fn an_object_that_is_there_already_is_read() {
 }
 
 #[test]
+fn a_volume_in_a_place_that_was_not_asked_for_is_deleted() {
+    let place = |key: &str, value: &str| [(key.to_owned(), vec![value.to_owned()])].into();
+    let cases = [
+        (vec![place(KEY, "n0")], true),
+        (vec![place(KEY, "n9"), place(KEY, "n0")], true),
+        (vec![place(KEY, "n9")], false),
+        (vec![place("topology.disk.example.com/other", "n0")], false),
+        (vec![], true),
+    ];
+    for (accessible, is_taken) in cases {
+        let (mut cluster, attempt) = attempt();
+        let course = Course::of_attempt(attempt, None, Settings::csi(DRIVER));
+        let answer = Ok(Volume {
+            accessible: accessible.clone(),
+            ..volume()
+        });
+        let (told, ended) = play(course, &mut cluster, &answer, |_| None);
+        assert_eq!(
+            told.contains(&"create".to_owned()),
+            is_taken,
+            "{accessible:?}: {told:?}"
+        );
+        assert_eq!(
+            told.contains(&"delete vol-1".to_owned()),
+            !is_taken,
+            "{accessible:?}: {told:?}"
+        );
+        assert_eq!(ended.then == Some(Then::Rest), is_taken);
+    }
+}
+
+#[test]
 fn an_answer_in_doubt_leaves_the_record() {
     let (mut cluster, attempt) = attempt();
     let course = Course::of_attempt(attempt, None, Settings::csi(DRIVER));
