@@ -268,7 +268,8 @@ impl<T: Watchable> Watcher<T> {
                 Some(version) => self.follow(&version, &mut sink).await,
             };
             match result {
-                Ok(Ended::Listed) => self.doubts = 0,
+                // The server is there: what goes wrong from now on is no outage.
+                Ok(Ended::Listed) => (self.doubts, self.unreachable) = (0, false),
                 Ok(Ended::Continue { heard }) if heard || started.elapsed() >= SHORTEST_WATCH => {
                     self.succeed();
                     tokio::time::sleep_until(started + Backoff::WATCH.initial).await;
@@ -373,15 +374,15 @@ impl<T: Watchable> Watcher<T> {
         let mut changes = Vec::new();
         let (collection, selector) = (self.resource.collection(None), self.selector.clone());
         let mut path = format!("{collection}?limit={PAGE_SIZE}{selector}");
-        let (mut paged, mut pages) = (false, 0);
+        let (mut paged, mut restarted, mut pages) = (false, false, 0);
         let version = loop {
             let body = match self.api.get_path(&path).await {
                 // The pages come from one version of the list, which the server keeps for some minutes only. Who is
                 // slower than that takes it in one piece.
-                Err(error) if error.is_gone() && paged => {
+                Err(error) if error.is_gone() && paged && !restarted => {
                     listed.clear();
                     changes.clear();
-                    paged = false;
+                    (paged, restarted) = (false, true);
                     path = format!("{collection}?{}", selector.trim_start_matches('&'));
                     continue;
                 }

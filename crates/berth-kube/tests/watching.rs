@@ -217,6 +217,36 @@ async fn a_long_list_is_read_page_by_page() {
     assert!(asked[1].ends_with("continue=abc%3D%3D"), "{}", asked[1]);
 }
 
+/// A server that forgets every list before its second page is asked again later, and not in a loop.
+#[tokio::test(start_paused = true)]
+async fn a_list_whose_pages_are_always_gone_begins_anew_after_a_while() {
+    let page = || {
+        let page = json!({"metadata": {"resourceVersion": "7", "continue": "abc"}, "items": [volume("a", 1)]});
+        (StatusCode::OK, page.to_string())
+    };
+    let gone = || (StatusCode::GONE, list(0, &[]).1);
+    let asked = check(
+        vec![
+            page(),
+            gone(),
+            page(),
+            gone(),
+            page(),
+            gone(),
+            list(7, &[volume("a", 1)]),
+        ],
+        &[&["a@1"]],
+    )
+    .await;
+    let limited = |path: &String| path.contains("limit=") && !path.contains("continue=");
+    let limits: Vec<bool> = asked.iter().map(limited).collect();
+    assert_eq!(
+        limits[..7],
+        [true, false, false, false, true, false, false],
+        "{asked:?}"
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_404_takes_nothing_away() {
     let html = || (StatusCode::NOT_FOUND, "<html>no such page</html>".to_owned());
