@@ -79,6 +79,13 @@ pub fn label<'a>(object: &'a Value, key: &str) -> &'a str {
     object["metadata"]["labels"][key].as_str().unwrap_or_default()
 }
 
+/// The class of a volume or claim; empty if it names none. The annotation is older and still wins.
+#[must_use]
+pub fn class_name(object: &Value) -> &str {
+    let older = annotation(object, berth_core::names::STORAGE_CLASS_BETA);
+    older.unwrap_or_else(|| text(object, "/spec/storageClassName"))
+}
+
 /// The value of an annotation.
 pub fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     object["metadata"]["annotations"][key].as_str()

@@ -3,7 +3,8 @@
 //! Without a list of what can be bought, it is what the cluster has: nodes that are alike but for their names and zones are of one
 //! kind, and there could be more of each kind in every zone.
 
-use crate::template::{Supply, Template, zone_of};
+use crate::template::{Supply, Template};
+use berth_cluster::simulation::zone_of;
 use berth_cluster::{View, field};
 use berth_core::names::{HOSTNAME, REGION, REGION_BETA, ZONE, ZONE_BETA};
 use serde::Serialize;

@@ -9,7 +9,7 @@ use crate::template::{allocatable, bytes_of};
 use berth_cluster::workloads::{Selector, is_over};
 use berth_cluster::{Objects, View, field, objects::claims_of};
 use berth_core::api::Object;
-use berth_core::names::{HOSTNAME, NO_PROVISIONER, STORAGE_CLASS_BETA};
+use berth_core::names::{HOSTNAME, NO_PROVISIONER};
 use berth_core::symbols::Symbols;
 use berth_scheduler::pod::PodRequests;
 use serde::Serialize;
@@ -351,11 +351,11 @@ impl<'a> Pods<'a> {
         let mut asked: BTreeMap<&str, Vec<i64>> = BTreeMap::new();
         for claim in self.open_claims(before, after) {
             let bytes = bytes_of(&claim["spec"]["resources"]["requests"]["storage"]);
-            asked.entry(class_of(claim)).or_default().push(bytes);
+            asked.entry(field::class_name(claim)).or_default().push(bytes);
         }
         let mut needs = Vec::new();
         for (class, sizes) in asked {
-            let is_free = |volume: &&Value| class_of(volume) == class && volume["spec"]["claimRef"].is_null();
+            let is_free = |volume: &&Value| field::class_name(volume) == class && volume["spec"]["claimRef"].is_null();
             let free = before.of_kind("PersistentVolume").filter(is_free);
             let free: Vec<i64> = free
                 .map(|volume| bytes_of(&volume["spec"]["capacity"]["storage"]))
@@ -436,11 +436,6 @@ fn has_taint(node: &Value) -> bool {
     let taints = field::items(node, "/spec/taints").iter();
     let mut hard = taints.filter(|taint| taint["effect"] != "PreferNoSchedule");
     hard.any(|taint| !field::text(taint, "/key").is_empty())
-}
-
-fn class_of(object: &Value) -> &str {
-    let annotation = field::annotation(object, STORAGE_CLASS_BETA);
-    annotation.unwrap_or_else(|| field::text(object, "/spec/storageClassName"))
 }
 
 /// What a pod asks of its node, itself included: nodes count pods.

@@ -4,13 +4,9 @@
 //! too, so that two clusters can be compared by the number of pods that do not run.
 
 use berth_cluster::field;
-use berth_cluster::simulation::Simulation;
+use berth_cluster::simulation::{KEEPS_PODS, Simulation, wanted_pods};
 use berth_cluster::workloads::is_over;
-use serde_json::Value;
 use std::collections::BTreeMap;
-
-/// The workloads that want a number of pods at any time. Deployments want theirs by their ReplicaSets.
-const KINDS: [&str; 4] = ["DaemonSet", "ReplicaSet", "ReplicationController", "StatefulSet"];
 
 /// How things stand at the end of a simulation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,21 +65,13 @@ impl Standing {
                 *standing.per_node.entry(outcome.node).or_default() += 1;
             }
         }
-        for workload in KINDS.iter().flat_map(|kind| view.of_kind(kind)) {
+        for workload in KEEPS_PODS.iter().flat_map(|kind| view.of_kind(kind)) {
             if !field::is_deleting(workload) {
                 let tally = by_owner.remove(field::uid(workload)).unwrap_or_default();
-                standing.unrun += wanted(workload).saturating_sub(tally.running).max(tally.waiting);
+                standing.unrun += wanted_pods(workload).saturating_sub(tally.running).max(tally.waiting);
             }
         }
         standing.unrun += by_owner.values().map(|tally| tally.waiting).sum::<usize>();
         standing
     }
-}
-
-fn wanted(workload: &Value) -> usize {
-    let count = match field::kind(workload) {
-        "DaemonSet" => field::count(workload, "/status/desiredNumberScheduled").unwrap_or(0),
-        _ => field::count(workload, "/spec/replicas").unwrap_or(1),
-    };
-    usize::try_from(count).unwrap_or(0)
 }

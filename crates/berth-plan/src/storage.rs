@@ -7,7 +7,7 @@ use crate::item::{Added, Item, with_items};
 use crate::oracle::{Halt, Oracle, Played};
 use crate::template::{bytes_of, local_volume};
 use berth_cluster::{Objects, View, field};
-use berth_core::names::{HOSTNAME, NO_PROVISIONER, STORAGE_CLASS_BETA};
+use berth_core::names::{HOSTNAME, NO_PROVISIONER};
 use berth_core::quantity::Bytes;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,12 +34,6 @@ pub struct DiskKind {
     pub cost: Cost,
 }
 
-/// The class of a claim or volume.
-fn class_of(object: &Value) -> &str {
-    let annotation = field::annotation(object, STORAGE_CLASS_BETA);
-    annotation.unwrap_or_else(|| field::text(object, "/spec/storageClassName"))
-}
-
 /// The claims that are not bound at the end of a simulation.
 fn open_claims(played: &Played) -> Vec<&Value> {
     let claims = played.simulation.objects().of_kind("PersistentVolumeClaim");
@@ -57,7 +51,7 @@ fn asked(claim: &Value) -> i64 {
 fn kinds(objects: &Objects, open: &[&Value]) -> BTreeMap<DiskKind, Value> {
     let mut kinds = BTreeMap::new();
     for claim in open {
-        let class = class_of(claim);
+        let class = field::class_name(claim);
         let provisioner = objects
             .get("StorageClass", "", class)
             .map(|class| field::text(class, "/provisioner"));
@@ -66,7 +60,7 @@ fn kinds(objects: &Objects, open: &[&Value]) -> BTreeMap<DiskKind, Value> {
         }
         let volumes = objects
             .of_kind("PersistentVolume")
-            .filter(|volume| class_of(volume) == class);
+            .filter(|volume| field::class_name(volume) == class);
         let sizes = volumes.map(|volume| bytes_of(&volume["spec"]["capacity"]["storage"]));
         let whole = in_whole_gi(asked(claim));
         let bytes = sizes.filter(|bytes| *bytes >= asked(claim)).min().unwrap_or(whole);
@@ -100,7 +94,7 @@ pub(crate) fn disks(
             .filter_map(|kind| {
                 let claim = open
                     .iter()
-                    .find(|claim| class_of(claim) == kind.class && asked(claim) <= kind.bytes)?;
+                    .find(|claim| field::class_name(claim) == kind.class && asked(claim) <= kind.bytes)?;
                 Some((kind.clone(), (*claim).clone()))
             })
             .collect(),
@@ -167,7 +161,7 @@ pub(crate) fn capacity(
     goal: usize,
 ) -> Result<Option<Vec<Item>>, Halt> {
     let open = open_claims(before);
-    let classes: BTreeSet<&str> = open.iter().map(|claim| class_of(claim)).collect();
+    let classes: BTreeSet<&str> = open.iter().map(|claim| field::class_name(claim)).collect();
     let largest = open.iter().map(|claim| asked(claim)).max().unwrap_or(0);
     // Sets that make their pods one by one have more to come, as large as those that wait.
     let plenty = largest.saturating_mul(i64::try_from(before.standing.unrun + open.len()).unwrap_or(i64::MAX));

@@ -2,8 +2,9 @@
 //! for it alone.
 
 use berth_cluster::simulation::scenario::copy::{self, Storage};
+use berth_cluster::simulation::zone_of;
 use berth_cluster::{View, field};
-use berth_core::names::{HOSTNAME, REGION, REGION_BETA, ZONE, ZONE_BETA};
+use berth_core::names::{HOSTNAME, REGION, REGION_BETA, ZONE};
 use berth_core::quantity::{Bytes, Quantity};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -159,14 +160,6 @@ fn amount_of(name: &str, amount: &Value) -> Option<i64> {
 /// Bytes of a quantity; zero if there is none.
 pub(crate) fn bytes_of(amount: &Value) -> i64 {
     serde_json::from_value::<Quantity>(amount.clone()).map_or(0, Quantity::value)
-}
-
-/// The zone of a node, by today's label or the older one.
-pub(crate) fn zone_of(node: &Value) -> &str {
-    match field::label(node, ZONE) {
-        "" => field::label(node, ZONE_BETA),
-        zone => zone,
-    }
 }
 
 /// A new local volume. Access modes and volume mode are those of a claim, if there is one.

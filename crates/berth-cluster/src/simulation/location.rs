@@ -50,7 +50,8 @@ impl VolumePlace {
 }
 
 /// The zone of a node, by today's label or the older one; empty if it has none.
-pub(super) fn zone_of(node: &Value) -> &str {
+#[must_use]
+pub fn zone_of(node: &Value) -> &str {
     match field::label(node, ZONE) {
         "" => field::label(node, ZONE_BETA),
         zone => zone,

@@ -6,11 +6,11 @@ use crate::workloads::is_over;
 use serde_json::Value;
 
 /// The workloads that want a number of pods at any time. Deployments want theirs by their ReplicaSets.
-const KINDS: [&str; 4] = ["DaemonSet", "ReplicaSet", "ReplicationController", "StatefulSet"];
+pub const KEEPS_PODS: [&str; 4] = ["DaemonSet", "ReplicaSet", "ReplicationController", "StatefulSet"];
 
 /// How many pods are missing. Where a pod of a workload waits, the others may wait for it, and its reason is theirs.
 pub(super) fn pods(view: &dyn View) -> usize {
-    let workloads = KINDS.iter().flat_map(|kind| view.of_kind(kind));
+    let workloads = KEEPS_PODS.iter().flat_map(|kind| view.of_kind(kind));
     let missing = workloads.map(|workload| {
         let is_own = |object: &&Value| field::kind(object) == "Pod" && field::is_controlled_by(object, workload);
         let own: Vec<&Value> = view.dependents(field::uid(workload)).filter(is_own).collect();
@@ -18,12 +18,14 @@ pub(super) fn pods(view: &dyn View) -> usize {
         if field::is_deleting(workload) || own.iter().any(is_waiting) {
             return 0;
         }
-        wanted(workload).saturating_sub(own.len())
+        wanted_pods(workload).saturating_sub(own.len())
     });
     missing.sum()
 }
 
-fn wanted(workload: &Value) -> usize {
+/// How many pods a workload of [`KEEPS_PODS`] wants.
+#[must_use]
+pub fn wanted_pods(workload: &Value) -> usize {
     let count = match field::kind(workload) {
         "DaemonSet" => field::count(workload, "/status/desiredNumberScheduled").unwrap_or(0),
         _ => field::count(workload, "/spec/replicas").unwrap_or(1),

@@ -398,7 +398,7 @@ fn claim_outcome(said: &Said<'_>, claim: &Value) -> ClaimOutcome {
         claim: full_name(claim),
         volume: field::text(claim, "/spec/volumeName").to_owned(),
         requested_bytes: bytes(claim, "/spec/resources/requests/storage"),
-        class: class_of(claim),
+        class: field::class_name(claim).to_owned(),
         message: event.map_or_else(String::new, |event| event.message.clone()),
         warned: event.is_some_and(|event| event.event_type == EventType::Warning),
         phase,
@@ -414,17 +414,9 @@ fn volume_outcome(volume: &Value) -> VolumeOutcome {
             field::text(volume, "/spec/claimRef/name"),
         ),
         capacity_bytes: bytes(volume, "/spec/capacity/storage"),
-        class: class_of(volume),
+        class: field::class_name(volume).to_owned(),
         place: VolumePlace::of(volume),
     }
-}
-
-/// The class of a claim or volume: by its field, or by the annotation from before there was one.
-fn class_of(object: &Value) -> String {
-    let annotation = field::annotation(object, berth_core::names::STORAGE_CLASS_BETA);
-    annotation
-        .unwrap_or_else(|| field::text(object, "/spec/storageClassName"))
-        .to_owned()
 }
 
 fn events(simulation: &Simulation) -> Vec<EventOutcome> {
