@@ -13,8 +13,8 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// The budgets to look at when an object came, changed or went: give its last state in the last case, and its state before and after a
-/// change of labels, one after the other.
+/// The budgets to look at when an object came, changed or went: give its last state in the last case. See [`no_longer_concerned`] for
+/// those of before a change of labels.
 #[must_use]
 pub fn concerned(view: &dyn View, object: &Value) -> Vec<ObjectKey> {
     match field::kind(object) {
@@ -24,6 +24,17 @@ pub fn concerned(view: &dyn View, object: &Value) -> Vec<ObjectKey> {
             budgets.filter(|budget| covers(budget, object)).map(key_of).collect()
         }
         _ => Vec::new(),
+    }
+}
+
+/// The budgets that covered an object as a view still has it, if it comes with other labels.
+#[must_use]
+pub fn no_longer_concerned(view: &dyn View, object: &Value) -> Vec<ObjectKey> {
+    let before = view.get(field::kind(object), field::namespace(object), field::name(object));
+    let is_relabelled = |before: &&Value| before.pointer("/metadata/labels") != object.pointer("/metadata/labels");
+    match before.filter(is_relabelled) {
+        Some(before) => concerned(view, before),
+        None => Vec::new(),
     }
 }
 

@@ -135,11 +135,8 @@ fn unusable(attempt: &Attempt, volume: &Volume) -> Option<String> {
             volume.bytes
         ));
     }
-    let broken = volume.accessible.iter().flatten();
-    let broken = broken
-        .into_iter()
-        .find_map(|(key, values)| labels::problem(key, values));
-    if let Some(problem) = broken {
+    let mut places = volume.accessible.iter().flatten();
+    if let Some(problem) = places.find_map(|(key, values)| labels::problem(key, values)) {
         return Some(format!(
             "the backend answered with a topology that no node can have: {problem}"
         ));

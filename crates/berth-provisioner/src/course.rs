@@ -68,6 +68,12 @@ impl Ended {
             Some(_) => Some(When::Backoff),
         }
     }
+
+    /// Whether it ended with a refusal that lets the object wait: whoever runs it tells that by the refusal.
+    #[must_use]
+    pub fn is_refused(&self, is_fresh: bool) -> bool {
+        matches!(self.stop, Some(Stop::Refused(_))) && self.again(is_fresh) == Some(When::Backoff)
+    }
 }
 
 /// One piece of work of a provisioner.

@@ -7,10 +7,10 @@ use crate::mutation::Mutation;
 use crate::port::{Job, Port, Reply, Request};
 use crate::world::Doc;
 use berth_core::api::{Kind, Object, PersistentVolume};
-use berth_core::effect::{Effect, ObjectKey, When};
+use berth_core::effect::{Effect, ObjectKey};
 use berth_provisioner::answer::Answer;
 use berth_provisioner::builtin::Builtin;
-use berth_provisioner::course::{Course, Ended, Next, Stop};
+use berth_provisioner::course::{Course, Ended, Next};
 use berth_provisioner::effect::Action;
 use berth_provisioner::in_flight::InFlight;
 use berth_provisioner::reclaim::{Reclaim, reclaim};
@@ -238,12 +238,11 @@ impl Run {
             }
         };
         let is_fresh = outcome.fresh.iter().any(|answer| answer.key == self.key);
-        match (ended.again(is_fresh), &outcome.refused) {
-            (Some(When::Backoff), Some(_)) if matches!(ended.stop, Some(Stop::Refused(_))) => {}
-            (again, _) => {
-                outcome.refused = None;
-                outcome.again.extend(again.map(|when| (self.key.clone(), when)));
-            }
+        if !ended.is_refused(is_fresh) {
+            outcome.refused = None;
+            outcome
+                .again
+                .extend(ended.again(is_fresh).map(|when| (self.key.clone(), when)));
         }
         Finished::Keyed(Box::new(outcome), Some(Box::new(ended)))
     }

@@ -67,16 +67,11 @@ pub(super) fn version(view: &Objects, key: &ObjectKey) -> Option<Version> {
 
 impl Steps for WorkloadSteps {
     fn apply(&mut self, doc: &Doc) -> Vec<ObjectKey> {
-        let before = self.view.find(&doc.key).cloned();
+        let mut keys = disruption::no_longer_concerned(&self.view, &doc.value);
         if !insert(&mut self.view, doc) {
             return Vec::new();
         }
-        let mut keys = self.concerned(&doc.value);
-        if let Some(before) =
-            before.filter(|before| before.pointer("/metadata/labels") != doc.value.pointer("/metadata/labels"))
-        {
-            keys.extend(disruption::concerned(&self.view, &before));
-        }
+        keys.extend(self.concerned(&doc.value));
         keys
     }
 

@@ -8,7 +8,7 @@ use crate::clock::Clock;
 use crate::executor::{Answer as Fresh, Executor, Outcome};
 use crate::resource::Resource;
 use berth_core::api::{Kind, PersistentVolume, StorageClass};
-use berth_core::effect::{Effect, ObjectKey, When};
+use berth_core::effect::{Effect, ObjectKey};
 use berth_provisioner::answer::Answer;
 use berth_provisioner::capacity::{Available, Query};
 use berth_provisioner::course::{Course, Ended, Next, Stop};
@@ -78,13 +78,12 @@ impl Worker {
             Some(Stop::Refused(_)) | None => {}
         }
         let is_fresh = outcome.fresh.iter().any(|answer| answer.key == *key);
-        match (ended.again(is_fresh), &outcome.refused) {
-            // The loop lets a key wait whose effects were refused.
-            (Some(When::Backoff), Some(_)) if matches!(ended.stop, Some(Stop::Refused(_))) => {}
-            (again, _) => {
-                outcome.refused = None;
-                outcome.again.extend(again.map(|when| (key.clone(), when)));
-            }
+        // The loop lets a key wait whose effects were refused.
+        if !ended.is_refused(is_fresh) {
+            outcome.refused = None;
+            outcome
+                .again
+                .extend(ended.again(is_fresh).map(|when| (key.clone(), when)));
         }
         let at = self.clock.now();
         (outcome, Report { ended, at })

@@ -240,10 +240,8 @@ impl Steps {
             drivers.node_appeared(field::name(&object));
         }
         let mut keys = self.concerned(&object);
-        if let Some(before) = self.view.find(&key_of(&object)).filter(|_| self.workloads.is_some())
-            && before.pointer("/metadata/labels") != object.pointer("/metadata/labels")
-        {
-            keys.extend(disruption::concerned(&self.view, before));
+        if self.workloads.is_some() {
+            keys.extend(disruption::no_longer_concerned(&self.view, &object));
         }
         self.view.insert(object);
         keys
