@@ -20,24 +20,24 @@ fn main() {
 
 fn cluster(volumes_per_node: usize) -> VolumeBinder {
     let mut binder = VolumeBinder::default();
-    let mut add = |value| {
+    let mut add = |value: &serde_json::Value| {
         let object = Object::decode(value)
             .expect("it is valid")
             .expect("a kind that is read");
         binder.upsert(&object);
     };
     add(
-        json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "local"},
+        &json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "local"},
                "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"}),
     );
     for node in 0..NODES {
         let name = format!("n{node}");
-        add(json!({"apiVersion": "v1", "kind": "Node",
+        add(&json!({"apiVersion": "v1", "kind": "Node",
                    "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}}));
         for volume in 0..volumes_per_node {
             let gi = [10, 50, 100][(node + volume) % 3];
             add(
-                json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": format!("{name}-{volume}")},
+                &json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": format!("{name}-{volume}")},
                 "spec": {"capacity": {"storage": format!("{gi}Gi")}, "accessModes": ["ReadWriteOnce"],
                          "storageClassName": "local",
                          "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [
@@ -48,7 +48,7 @@ fn cluster(volumes_per_node: usize) -> VolumeBinder {
     }
     for claim in 0..CLAIMS {
         let gi = SIZES_GI[claim % SIZES_GI.len()];
-        add(json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        add(&json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
             "metadata": {"name": format!("c{claim}"), "uid": format!("u{claim}")},
             "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "local",
                      "resources": {"requests": {"storage": format!("{gi}Gi")}}}}));

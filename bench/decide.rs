@@ -33,7 +33,7 @@ fn main() {
 }
 
 fn decoded(value: Value) -> Object {
-    let object = Object::decode(value).expect("the object is valid");
+    let object = Object::decode(&value).expect("the object is valid");
     object.expect("the kind is known")
 }
 

@@ -105,7 +105,7 @@ pub fn workload(object: &Value) -> Result<(), Wrong> {
         let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
             "metadata": template["metadata"], "spec": template["spec"]});
         let part = format!("spec.volumeClaimTemplates[{index}].");
-        Object::decode(claim).map_err(|error| Wrong::below(&part, error))?;
+        Object::decode(&claim).map_err(|error| Wrong::below(&part, error))?;
     }
     check_labels(kind, spec)
 }
@@ -132,7 +132,7 @@ fn check_selector(kind: &str, object: &Value) -> Result<(), Wrong> {
     };
     let read = json!({"apiVersion": api_version, "kind": read_as, "metadata": object["metadata"],
         "spec": {"selector": selector}});
-    Object::decode(read).map_err(|error| Wrong::below("", error))?;
+    Object::decode(&read).map_err(|error| Wrong::below("", error))?;
     let is_needed = !matches!(kind, "Job" | "ReplicationController");
     if is_needed && selector.as_object().is_none_or(Map::is_empty) {
         let problem = "is missing; expected the labels of its pods, such as `matchLabels: {app: web}`";
@@ -175,7 +175,7 @@ fn check_template(kind: &str, object: &Value) -> Result<(), Wrong> {
         metadata.insert("name".to_owned(), object["metadata"]["name"].clone());
     }
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]});
-    Object::decode(pod).map_err(|error| Wrong::below("spec.template.", error))?;
+    Object::decode(&pod).map_err(|error| Wrong::below("spec.template.", error))?;
     Ok(())
 }
 

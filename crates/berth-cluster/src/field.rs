@@ -11,11 +11,22 @@ use serde_json::{Map, Value, json};
 /// A part of an object by a path of keys and indexes with a slash before each, as `/spec/containers/0`. Unlike a
 /// full JSON pointer it cannot name keys with slashes, and so needs no memory: controllers read millions of fields.
 pub fn at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
-    path.split('/').skip(1).try_fold(object, |object, key| match object {
-        Value::Object(fields) => fields.get(key),
-        Value::Array(items) => items.get(key.parse::<usize>().ok()?),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
-    })
+    let mut found = object;
+    let mut rest = path.strip_prefix('/')?;
+    loop {
+        // Keys are short: looking at each byte in turn is quicker than searching for the next slash.
+        let end = rest.bytes().position(|byte| byte == b'/').unwrap_or(rest.len());
+        let (key, below) = rest.split_at_checked(end)?;
+        found = match found {
+            Value::Object(fields) => fields.get(key)?,
+            Value::Array(items) => items.get(key.parse::<usize>().ok()?)?,
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return None,
+        };
+        match below.strip_prefix('/') {
+            Some(more) => rest = more,
+            None => return Some(found),
+        }
+    }
 }
 
 /// A text by its path, empty if it is not there.

@@ -222,7 +222,7 @@ mod tests {
     fn it_is_what_its_description_says() {
         let decoded: Vec<Object> = objects(&Shape::default())
             .into_iter()
-            .map(|object| Object::decode(object).unwrap().expect("every kind is read"))
+            .map(|object| Object::decode(&object).unwrap().expect("every kind is read"))
             .collect();
         let of_kind = |kind: Kind| decoded.iter().filter(move |object| object.kind() == kind).count();
         assert_eq!(of_kind(Kind::Node), 9);

@@ -67,14 +67,14 @@ fn claim() -> impl Strategy<Value = Value> {
 }
 
 fn decode_volume(value: Value) -> PersistentVolume {
-    match Object::decode(value) {
+    match Object::decode(&value) {
         Ok(Some(Object::PersistentVolume(volume))) => *volume,
         other => panic!("{other:?}"),
     }
 }
 
 fn decode_claim(value: Value) -> PersistentVolumeClaim {
-    match Object::decode(value) {
+    match Object::decode(&value) {
         Ok(Some(Object::PersistentVolumeClaim(claim))) => *claim,
         other => panic!("{other:?}"),
     }

@@ -28,7 +28,7 @@ pub struct Placement {
 impl SmallScheduler {
     /// Takes in an object as a watch brings it. Kinds that have nothing to do with volumes cost nothing.
     pub fn watch(&mut self, object: Value) -> Result<(), Box<dyn Error>> {
-        if let Some(object) = Object::decode(object)? {
+        if let Some(object) = Object::decode(&object)? {
             self.binder.upsert(&object);
         }
         Ok(())

@@ -73,7 +73,7 @@ impl Doc {
 
     /// The object as decisions read it; nothing if they do not, or if it is broken.
     pub(crate) fn object(&self) -> Option<&Object> {
-        let decode = || Object::decode(self.value.clone()).ok().flatten();
+        let decode = || Object::decode(&self.value).ok().flatten();
         self.decoded.get_or_init(decode).as_ref()
     }
 

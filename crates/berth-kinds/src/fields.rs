@@ -150,7 +150,7 @@ pub(crate) fn check_readable(object: &Value, errors: &mut Vec<FieldError>) {
     if !errors.is_empty() {
         return;
     }
-    if let Err(DecodeError::Field { field, problem, .. }) = Object::decode(object.clone()) {
+    if let Err(DecodeError::Field { field, problem, .. }) = Object::decode(object) {
         errors.push(FieldError::unreadable(field, &problem));
     }
 }

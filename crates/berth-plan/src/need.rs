@@ -441,7 +441,7 @@ fn has_taint(node: &Value) -> bool {
 /// What a pod asks of its node, itself included: nodes count pods.
 fn requests(symbols: &mut Symbols, pod: &Value) -> BTreeMap<String, i64> {
     let mut all = BTreeMap::from([("pods".to_owned(), 1)]);
-    let Ok(Some(Object::Pod(pod))) = Object::decode(pod.clone()) else {
+    let Ok(Some(Object::Pod(pod))) = Object::decode(pod) else {
         return all;
     };
     let requests = PodRequests::new(symbols, &pod).requests;

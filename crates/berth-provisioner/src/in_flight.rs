@@ -102,14 +102,14 @@ impl InFlight {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     #[test]
     fn a_volume_that_went_while_its_claim_was_worked_on_is_not_brought_back_by_an_answer() {
-        let decode = |object| Object::decode(object).unwrap().unwrap();
-        let claim = decode(json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        let decode = |object: &Value| Object::decode(object).unwrap().unwrap();
+        let claim = decode(&json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
             "metadata": {"name": "c", "namespace": "default", "uid": "u"}, "spec": {}}));
-        let volume = decode(json!({"apiVersion": "v1", "kind": "PersistentVolume",
+        let volume = decode(&json!({"apiVersion": "v1", "kind": "PersistentVolume",
             "metadata": {"name": "pvc-u", "uid": "v", "resourceVersion": "7"}, "spec": {"claimRef":
             {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "c", "uid": "u"}}}));
         let (claim_key, volume_key) = (ObjectKey::claim("default", "c"), ObjectKey::volume("pvc-u"));

@@ -40,7 +40,7 @@
 //!                "volume.kubernetes.io/selected-node": "n1"}},
 //!            "spec": {"storageClassName": "local", "resources": {"requests": {"storage": "1Gi"}}}}),
 //! ] {
-//!     if let Some(object) = Object::decode(object)? {
+//!     if let Some(object) = Object::decode(&object)? {
 //!         state.apply(&object);
 //!     }
 //! }

@@ -275,12 +275,12 @@ fn attached_volume(attachment: &VolumeAttachment) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn attachment(name: &str, volume: &str, node: &str) -> Object {
         let object = json!({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": name},
             "spec": {"attacher": "a", "nodeName": node, "source": {"persistentVolumeName": volume}}});
-        Object::decode(object).unwrap().unwrap()
+        Object::decode(&object).unwrap().unwrap()
     }
 
     #[test]
@@ -310,7 +310,7 @@ mod tests {
         let claim = |uid: &str, version: &str| {
             let metadata = json!({"name": "c", "namespace": "default", "uid": uid, "resourceVersion": version});
             let object = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": {}});
-            Object::decode(object).unwrap().unwrap()
+            Object::decode(&object).unwrap().unwrap()
         };
         let mut state = State::default();
         state.apply(&claim("u", "9"));
@@ -320,16 +320,16 @@ mod tests {
 
     #[test]
     fn claims_of_a_node_and_of_a_volume_are_looked_at_again() {
-        let decode = |object| Object::decode(object).unwrap().unwrap();
+        let decode = |object: &Value| Object::decode(object).unwrap().unwrap();
         let node = |label: &str, version: &str| {
-            decode(json!({"apiVersion": "v1", "kind": "Node",
+            decode(&json!({"apiVersion": "v1", "kind": "Node",
                 "metadata": {"name": "n1", "labels": {"zone": label}, "resourceVersion": version}}))
         };
         let annotations = json!({"volume.kubernetes.io/selected-node": "n1"});
-        let claim = decode(json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        let claim = decode(&json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
             "metadata": {"name": "c", "namespace": "default", "uid": "u", "annotations": annotations}, "spec": {}}));
         let volume = decode(
-            json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pvc-u"},
+            &json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pvc-u"},
             "spec": {"claimRef": {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "c", "uid": "u"}}}),
         );
         let claims = [ObjectKey::new("PersistentVolumeClaim", "default", "c")];

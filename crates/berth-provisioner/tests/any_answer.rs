@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 const DRIVER: &str = "disk.example.com";
 
 fn decoded(value: Value) -> Object {
-    Object::decode(value).unwrap().unwrap()
+    Object::decode(&value).unwrap().unwrap()
 }
 
 /// A claim for the driver, with this record if there is one.

@@ -70,7 +70,7 @@ impl Objects {
     }
 
     fn typed(&self) -> Vec<CsiStorageCapacity> {
-        let decode = |object: &Value| match Object::decode(object.clone()) {
+        let decode = |object: &Value| match Object::decode(object) {
             Ok(Some(Object::CsiStorageCapacity(object))) => *object,
             other => panic!("{other:?}"),
         };

@@ -494,5 +494,5 @@ fn a_rejected_node_that_is_selected_again_waits() {
 }
 
 fn decode(object: Value) -> Object {
-    Object::decode(object).unwrap().unwrap()
+    Object::decode(&object).unwrap().unwrap()
 }

@@ -448,7 +448,7 @@ fn zones_are_named_in_one_way() {
         ),
     ] {
         let class = gce(parameters, allowed);
-        let error = Object::decode(class.clone()).unwrap_err().to_string();
+        let error = Object::decode(&class).unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
         // An API server takes such a class: the claim learns why it gets no volume.
         let broken = Object::StorageClass(serde_json::from_value(class).unwrap());

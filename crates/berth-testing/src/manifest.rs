@@ -156,7 +156,7 @@ impl Manifest for Value {
     }
 
     fn decoded(&self) -> Object {
-        let object = Object::decode(self.clone()).unwrap_or_else(|error| panic!("{error}: {self}"));
+        let object = Object::decode(self).unwrap_or_else(|error| panic!("{error}: {self}"));
         object.expect("a kind that Berth reads")
     }
 

@@ -308,30 +308,31 @@ impl Simulation {
                 }
                 Change::Gone(last) => (key_of(&last), Some(last)),
             };
-            let present = self.get(&key).cloned();
             let view = self.cluster.objects();
-            for object in present.iter().chain(&gone) {
+            let present = view.find(&key);
+            for object in present.iter().copied().chain(&gone) {
                 self.busy.extend(workloads::concerned(view, object));
                 self.budgets.extend(disruption::concerned(view, object));
             }
             if key.kind == "Pod" {
-                present.iter().for_each(|pod| self.follow_pod(pod, false));
-                gone.iter().for_each(|pod| self.follow_pod(pod, true));
+                self.follow_pod(&key, gone.as_ref());
             }
-            match present {
-                Some(value) => self.take_in(&key, value),
-                None => self.take_out(&key),
-            }
+            self.take_in(&key);
         }
         any
     }
 
-    fn take_in(&mut self, key: &ObjectKey, value: Value) {
-        self.agents.upsert(key, &value, self.cluster.objects());
-        if reported::is_report(&value) {
+    /// Shows everybody how an object is now, or that it has gone.
+    fn take_in(&mut self, key: &ObjectKey) {
+        let view = self.cluster.objects();
+        let Some(value) = view.find(key) else {
+            return self.take_out(key);
+        };
+        self.agents.upsert(key, value, view);
+        if reported::is_report(value) {
             // One that cannot be read is set aside, as the scheduler of a live cluster does it.
-            if let Ok(driver) = self.reported.report(&value) {
-                self.show_driver(driver);
+            if let Ok(driver) = self.reported.report(value).map(str::to_owned) {
+                self.show_driver(&driver);
             }
             return;
         }

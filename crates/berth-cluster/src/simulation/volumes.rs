@@ -261,7 +261,7 @@ impl Simulation {
             match course.next() {
                 Next::Write(effects) => {
                     let refusal = self.carry_out_effects(&effects);
-                    let claim = || Object::decode(self.cluster.objects().find(key)?.clone()).ok()?;
+                    let claim = || Object::decode(self.cluster.objects().find(key)?).ok()?;
                     course.written(refusal, claim);
                 }
                 Next::Ask(request) => {
@@ -309,15 +309,16 @@ impl Simulation {
     }
 
     /// Has drivers take the room for the inline volumes of a pod, or give it back.
-    pub(super) fn follow_pod(&mut self, pod: &Value, is_gone: bool) {
+    pub(super) fn follow_pod(&mut self, key: &ObjectKey, gone: Option<&Value>) {
         loop {
             let view = self.cluster.objects();
-            let rooms = match is_gone {
-                true => self.drivers.pod_gone(view, pod),
-                false => self.drivers.pod_changed(view, pod),
+            let rooms = match (gone, view.find(key)) {
+                (Some(gone), _) => self.drivers.pod_gone(view, gone),
+                (None, Some(pod)) => self.drivers.pod_changed(view, pod),
+                (None, None) => return,
             };
             if rooms.is_empty() {
-                break;
+                return;
             }
             self.publish(&rooms);
         }

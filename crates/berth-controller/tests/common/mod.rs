@@ -150,6 +150,6 @@ impl Controller {
 fn apply(state: &mut State, change: &Logged) -> Vec<ObjectKey> {
     match &change.object {
         None => state.remove(&change.key),
-        Some(object) => state.apply(Object::decode(object.clone()).unwrap().unwrap()),
+        Some(object) => state.apply(Object::decode(object).unwrap().unwrap()),
     }
 }

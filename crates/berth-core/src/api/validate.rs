@@ -401,7 +401,7 @@ mod tests {
     use serde_json::{Value, json};
 
     fn problem(object: Value) -> String {
-        Object::decode(object).map_or_else(|error| error.to_string(), |_| String::new())
+        Object::decode(&object).map_or_else(|error| error.to_string(), |_| String::new())
     }
 
     fn driver(storage: &Value) -> Value {

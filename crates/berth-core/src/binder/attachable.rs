@@ -246,7 +246,7 @@ mod tests {
         }
         let mut binder = VolumeBinder::default();
         for object in objects {
-            binder.upsert(&Object::decode(object).unwrap().unwrap());
+            binder.upsert(&Object::decode(&object).unwrap().unwrap());
         }
         let volumes: Vec<Value> = (0..claims)
             .map(|number| json!({"name": format!("v{number}"), "persistentVolumeClaim": {"claimName": format!("c{number}")}}))

@@ -120,7 +120,7 @@ type ByNamespace<T> = FxHashMap<Symbol, FxHashMap<Box<str>, T>>;
 ///         "spec":{"accessModes":["ReadWriteOnce"],"storageClassName":"local",
 ///                 "resources":{"requests":{"storage":"5Gi"}}}}"#,
 /// ] {
-///     let object = api::Object::decode(serde_json::from_str(text)?)?.expect("a kind that is read");
+///     let object = api::Object::decode(&serde_json::from_str(text)?)?.expect("a kind that is read");
 ///     binder.upsert(&object);
 /// }
 /// let pod: api::Pod = serde_json::from_str(

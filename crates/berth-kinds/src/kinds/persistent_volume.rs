@@ -102,7 +102,7 @@ fn write_zone_affinity(admission: &Admission<'_>, volume: &mut Value) {
     if has_affinity || !labels.iter().any(has_label) {
         return;
     }
-    let Ok(Some(Object::PersistentVolume(typed))) = Object::decode(volume.clone()) else {
+    let Ok(Some(Object::PersistentVolume(typed))) = Object::decode(volume) else {
         return;
     };
     let labels = |node: &Value| -> StringMap {

@@ -218,7 +218,7 @@ mod tests {
         driver["kind"] = json!("CSIDriver");
         driver["metadata"] = json!({"name": "example.com"});
         driver["spec"] = json!({"capacityTracking": true});
-        let Ok(Some(berth_core::api::Object::CsiDriver(driver))) = berth_core::api::Object::decode(driver) else {
+        let Ok(Some(berth_core::api::Object::CsiDriver(driver))) = berth_core::api::Object::decode(&driver) else {
             panic!("not a CSIDriver");
         };
         assert!(is_tracked(&driver));

@@ -61,7 +61,7 @@ impl Cluster {
     pub fn state(&self) -> State {
         let mut state = State::default();
         for object in self.objects.objects() {
-            if let Some(object) = Object::decode(object.clone()).unwrap_or_else(|error| panic!("{error}")) {
+            if let Some(object) = Object::decode(object).unwrap_or_else(|error| panic!("{error}")) {
                 state.apply(&object);
             }
         }

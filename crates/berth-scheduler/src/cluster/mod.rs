@@ -48,7 +48,7 @@ use std::sync::Arc;
 /// use berth_scheduler::cluster::Cluster;
 /// let node = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n1"},
 ///                "status":{"allocatable":{"cpu":"4","memory":"8Gi","pods":"110"}}}"#;
-/// let node = Object::decode(serde_json::from_str(node)?)?;
+/// let node = Object::decode(&serde_json::from_str(node)?)?;
 /// let mut cluster = Cluster::default();
 /// node.iter().for_each(|node| cluster.upsert(node));
 /// assert_eq!(cluster.nodes().ids().count(), 1);

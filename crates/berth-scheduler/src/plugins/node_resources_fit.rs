@@ -240,7 +240,7 @@ mod tests {
                        "status":{"allocatable":{"cpu":"4","memory":"8Gi","pods":"10"}}}"#;
         let pod = r#"{"spec":{"containers":[{"resources":{"requests":{"cpu":"1","memory":"4Gi"}}}]}}"#;
         let mut cluster = Cluster::default();
-        let node = Object::decode(serde_json::from_str(node).unwrap()).unwrap().unwrap();
+        let node = Object::decode(&serde_json::from_str(node).unwrap()).unwrap().unwrap();
         cluster.upsert(&node);
         let pod = cluster.compile(&serde_json::from_str(pod).unwrap());
         let mut profile = Profile::default();

@@ -133,7 +133,7 @@ pub struct Counts {
 /// let pod = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"default","uid":"1"},
 ///               "spec":{"containers":[{"name":"main","image":"app"}]}}"#;
 /// for text in [node, pod] {
-///     let object = Object::decode(serde_json::from_str(text)?)?;
+///     let object = Object::decode(&serde_json::from_str(text)?)?;
 ///     object.iter().for_each(|object| scheduler.upsert(object, now));
 /// }
 ///

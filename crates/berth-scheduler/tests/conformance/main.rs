@@ -81,7 +81,7 @@ fn replay(case: &Value) -> Vec<String> {
     let mut cluster = Cluster::default();
     let mut pod = None;
     for object in case["objects"].as_array().expect("objects are a list") {
-        match Object::decode(object.clone()) {
+        match Object::decode(object) {
             Ok(Some(Object::Pod(found))) if found.metadata.full_name() == case["pod"] => pod = Some(found),
             Ok(Some(object)) => cluster.upsert(&object),
             Ok(None) => {}

@@ -45,7 +45,7 @@ impl Storage {
         };
         for object in objects {
             let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-            match Object::decode(object.clone()) {
+            match Object::decode(object) {
                 Ok(Some(Object::PersistentVolume(volume))) => {
                     storage.volumes.insert(name, *volume);
                 }

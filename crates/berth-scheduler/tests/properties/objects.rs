@@ -10,7 +10,7 @@ const ZONE: &str = "topology.kubernetes.io/zone";
 const ZONE_BETA: &str = "failure-domain.beta.kubernetes.io/zone";
 
 fn decoded(value: &Value) -> Object {
-    let object = Object::decode(value.clone()).unwrap_or_else(|error| panic!("{error}: {value}"));
+    let object = Object::decode(value).unwrap_or_else(|error| panic!("{error}: {value}"));
     object.expect("the kind is known")
 }
 

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::num::NonZero;
 
 pub(crate) fn decoded(value: &Value) -> Object {
-    let object = Object::decode(value.clone()).unwrap_or_else(|error| panic!("{error}: {value}"));
+    let object = Object::decode(value).unwrap_or_else(|error| panic!("{error}: {value}"));
     object.expect("the kind is known")
 }
 

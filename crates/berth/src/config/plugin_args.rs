@@ -172,7 +172,7 @@ impl Reader {
     fn check_affinity(&self, at: &str, added: &Value) -> Result<(), ConfigError> {
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "any"},
                          "spec": {"affinity": {"nodeAffinity": added}}});
-        match Object::decode(pod) {
+        match Object::decode(&pod) {
             Ok(_) => Ok(()),
             Err(DecodeError::Field { field, problem, .. }) => {
                 let field = field.strip_prefix("spec.affinity.nodeAffinity").unwrap_or(&field);

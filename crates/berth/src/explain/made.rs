@@ -71,7 +71,7 @@ pub(super) fn by_workload(
         let text = |field: &str| owner[field].as_str().unwrap_or_default();
         format!("{} {}", text("kind"), text("name"))
     });
-    let Some(Ok(Some(Object::Pod(found)))) = made.map(Object::decode) else {
+    let Some(Ok(Some(Object::Pod(found)))) = made.as_ref().map(Object::decode) else {
         let names: Vec<String> = simulation.objects().of_kind("Pod").map(full_name).collect();
         return Ok(Made::Not(match names.is_empty() {
             true => String::new(),
@@ -134,7 +134,7 @@ fn world_of(objects: &dyn View, pod: &PodName, gaps: Gaps) -> World {
         ..World::default()
     };
     for object in Kind::ALL.iter().flat_map(|kind| objects.of_kind(kind.name())) {
-        match Object::decode(object.clone()) {
+        match Object::decode(object) {
             Ok(Some(Object::Pod(found)))
                 if found.metadata.name == pod.name && found.metadata.namespace == pod.namespace => {}
             Ok(Some(object)) => world.upsert(object),

@@ -269,7 +269,7 @@ impl<'a> Gather<'a> {
             self.unknown_fields.look(&place, &value);
         }
         let is_workload = check::is_workload(&value);
-        match (Object::decode(value), raw) {
+        match (Object::decode(&value), raw) {
             (Ok(Some(object)), raw) => match name_problem(&object) {
                 None => self.accept(place, object, raw),
                 Some(error) => self.problem(Problem::Object { place, error, hint: "" }),

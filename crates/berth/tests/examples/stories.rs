@@ -70,7 +70,7 @@ fn every_object_is_whole() {
         for object in objects(&name, &text).iter() {
             let what = format!("{name}: {} {}", field::kind(object), field::name(object));
             assert!(!field::text(object, "/apiVersion").is_empty(), "{what}");
-            let decoded = Object::decode(object.clone()).unwrap_or_else(|error| panic!("{what}: {error}"));
+            let decoded = Object::decode(object).unwrap_or_else(|error| panic!("{what}: {error}"));
             match decoded {
                 Some(decoded) => {
                     let is_namespaced = decoded.kind().is_namespaced();

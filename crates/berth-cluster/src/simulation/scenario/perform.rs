@@ -262,7 +262,7 @@ fn add_nodes(view: &dyn View, add: &AddNodes) -> Result<Plan, String> {
 }
 
 fn create_checked(object: Value) -> Result<Effect, String> {
-    berth_core::api::Object::decode(object.clone()).map_err(|error| error.to_string())?;
+    berth_core::api::Object::decode(&object).map_err(|error| error.to_string())?;
     Ok(Effect::Create(Box::new(object)))
 }
 

@@ -20,7 +20,7 @@ fn ledger() -> Ledger {
     let profiles = BTreeMap::from([(DEFAULT_SCHEDULER_NAME.to_owned(), Profile::default())]);
     let metadata = json!({"name": "p", "namespace": "default", "uid": "u"});
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {}});
-    ledger.seen(&Object::decode(pod).unwrap().unwrap(), &profiles);
+    ledger.seen(&Object::decode(&pod).unwrap().unwrap(), &profiles);
     ledger
 }
 
