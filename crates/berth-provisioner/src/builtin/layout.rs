@@ -75,23 +75,26 @@ pub(super) fn options(
 ) -> Result<Vec<Vec<Segment>>, LayoutError> {
     let allowed = allowed_segments(&request.class.allowed_topologies);
     let keys = keys(layout, &request.class, &allowed, request.selected_node.as_ref(), nodes);
-    let mut segments = cluster_segments(&keys, &allowed, nodes);
-    if !segments.is_empty() {
-        let first = spread(&request.claim.metadata.name) as usize % segments.len();
-        segments.rotate_left(first);
-    }
     let selected = request
         .selected_node
         .as_ref()
         .map(|node| selected_segment(node, &keys, &allowed))
         .transpose()?;
+    let segments = || {
+        let mut segments = cluster_segments(&keys, &allowed, nodes);
+        if !segments.is_empty() {
+            let first = spread(&request.claim.metadata.name) as usize % segments.len();
+            segments.rotate_left(first);
+        }
+        segments
+    };
     match (layout, selected) {
         (Layout::Zonal | Layout::Local | Layout::Rack, Some(selected)) => Ok(vec![vec![selected]]),
-        (Layout::Zonal | Layout::Local | Layout::Rack, None) if segments.is_empty() => Err(nowhere(&keys, &allowed)),
-        (Layout::Zonal | Layout::Local | Layout::Rack, None) => {
-            Ok(segments.into_iter().map(|segment| vec![segment]).collect())
-        }
-        (Layout::Regional, selected) => pairs(selected, &segments, &allowed, nodes),
+        (Layout::Zonal | Layout::Local | Layout::Rack, None) => match segments() {
+            none if none.is_empty() => Err(nowhere(&keys, &allowed)),
+            segments => Ok(segments.into_iter().map(|segment| vec![segment]).collect()),
+        },
+        (Layout::Regional, selected) => pairs(selected, &segments(), &allowed, nodes),
     }
 }
 
