@@ -20,8 +20,12 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
     cargo build --release --locked --package berth --target "$(uname -m)-unknown-linux-musl" \
  && cp "target/$(uname -m)-unknown-linux-musl/release/berth" /berth \
  && deploy/notices "$(uname -m)-unknown-linux-musl" >/THIRD-PARTY-NOTICES
+# Under these names it is the component of Kubernetes that it replaces: manifests that name the program need not change.
+RUN mkdir -p /names/usr/local/bin \
+ && ln -s /berth /names/csi-provisioner \
+ && ln -s /berth /names/usr/local/bin/kube-scheduler
 
-FROM scratch
+FROM scratch AS berth
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="berth" \
       org.opencontainers.image.description="Puts Kubernetes pods where their storage can be, and storage where the pods can run" \
@@ -30,6 +34,15 @@ LABEL org.opencontainers.image.title="berth" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /berth /THIRD-PARTY-NOTICES /
 COPY LICENSE /LICENSE
+COPY --from=build /names/ /
 # By number, so that the kubelet can tell that it is not root.
 USER 65532:65532
 ENTRYPOINT ["/berth"]
+
+# In the place of the external-provisioner's image, with the arguments of its container: docker build --target csi-provisioner.
+# Sockets of drivers belong to root.
+FROM berth AS csi-provisioner
+USER 0:0
+ENTRYPOINT ["/csi-provisioner"]
+
+FROM berth

@@ -1,4 +1,4 @@
-//! Answers `/metrics`, `/healthz` (also `/livez`), `/readyz` and, where there is something to show, `/configz` over
+//! Answers `/metrics`, `/healthz` (also `/livez` and `/healthz/leader-election`), `/readyz` and, where there is something to show, `/configz` over
 //! plain HTTP.
 //!
 //! Health is answered whatever else happens. A connection carries one request and ends soon, read or unread; when there
@@ -248,7 +248,8 @@ impl Answers {
             (status, "text/plain; charset=utf-8", body)
         };
         let (status, content_type, body) = match (path, &self.configuration) {
-            ("/healthz" | "/livez", _) => state(self.health.ailment().map(str::to_owned)),
+            // The last is where the kubelet asks CSI sidecars.
+            ("/healthz" | "/livez" | "/healthz/leader-election", _) => state(self.health.ailment().map(str::to_owned)),
             ("/readyz", _) => state(self.health.unreadiness()),
             ("/configz", Some(text)) => (StatusCode::OK, "application/json", text.to_string()),
             ("/metrics", _) => {

@@ -325,6 +325,11 @@ async fn the_endpoint_tells_health_and_metrics() {
     let cancel = CancellationToken::new();
     let serving = tokio::spawn(serve(listener, health.clone(), Arc::new(registry), cancel.clone()));
     assert!(get(address, "/healthz").await.starts_with("HTTP/1.1 200"));
+    assert!(
+        get(address, "/healthz/leader-election")
+            .await
+            .starts_with("HTTP/1.1 200")
+    );
     assert!(get(address, "/readyz").await.starts_with("HTTP/1.1 503"));
     health.set_ready(true);
     assert!(get(address, "/readyz").await.starts_with("HTTP/1.1 200"));

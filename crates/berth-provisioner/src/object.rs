@@ -28,7 +28,7 @@ pub fn persistent_volume(request: &Request, volume: &Volume, settings: &Settings
         "volumeMode": claim.spec.volume_mode.as_deref().unwrap_or("Filesystem"),
     });
     if let Some(fields) = spec.as_object_mut() {
-        let (name, source) = source(request, volume);
+        let (name, source) = source(request, volume, settings);
         fields.insert(name.to_owned(), source);
         if let Some(affinity) = node_affinity(&volume.accessible) {
             fields.insert("nodeAffinity".to_owned(), affinity);
@@ -56,7 +56,7 @@ pub fn persistent_volume(request: &Request, volume: &Volume, settings: &Settings
     })
 }
 
-fn source(request: &Request, volume: &Volume) -> (&'static str, Value) {
+fn source(request: &Request, volume: &Volume, settings: &Settings) -> (&'static str, Value) {
     let fs_type = request.parameters.fs_type.as_deref().filter(|_| !request.is_block());
     match &volume.source {
         Source::Csi { driver, attributes } => {
@@ -67,6 +67,9 @@ fn source(request: &Request, volume: &Volume) -> (&'static str, Value) {
                 }
                 if let Some(fs_type) = fs_type {
                     fields.insert("fsType".to_owned(), json!(fs_type));
+                }
+                if settings.publish_read_only && request.claim.spec.access_modes == ["ReadOnlyMany"] {
+                    fields.insert("readOnly".to_owned(), json!(true));
                 }
                 for (field, secret) in &request.parameters.volume_secrets {
                     fields.insert((*field).to_owned(), secret.to_json());

@@ -22,6 +22,8 @@ pub struct Settings {
     pub extra_create_metadata: bool,
     /// The file system if the class names none.
     pub default_fs_type: Option<String>,
+    /// Mark volumes as read-only whose claim has no access mode but `ReadOnlyMany`.
+    pub publish_read_only: bool,
     /// Feature gate `VolumeScheduling`. Off: volumes are made at once, whatever the class says.
     pub volume_scheduling: bool,
 }
@@ -38,6 +40,7 @@ impl Settings {
             node: None,
             extra_create_metadata: false,
             default_fs_type: None,
+            publish_read_only: false,
             volume_scheduling: true,
         }
     }

@@ -22,7 +22,7 @@ fn settings() -> ProducerSettings {
     ProducerSettings {
         driver: "disk.example.com".into(),
         namespace: "storage".into(),
-        managed_by: managed_by(None),
+        managed_by: managed_by("berth-provisioner", None),
         owner: Some(Owner {
             api_version: "apps/v1".into(),
             kind: "Deployment".into(),
@@ -277,10 +277,10 @@ fn segments_are_what_the_driver_registered() {
 
 #[test]
 fn each_node_has_a_keeper_of_its_own() {
-    assert_eq!(managed_by(Some("n1")), "berth-provisioner-n1");
-    let long = managed_by(Some(&"x".repeat(100)));
+    assert_eq!(managed_by("berth-provisioner", Some("n1")), "berth-provisioner-n1");
+    let long = managed_by("berth-provisioner", Some(&"x".repeat(100)));
     assert!(long.len() <= 63, "{long}");
-    assert_ne!(long, managed_by(Some(&"y".repeat(100))));
+    assert_ne!(long, managed_by("berth-provisioner", Some(&"y".repeat(100))));
 }
 
 /// With a real driver: what is published follows the volumes.

@@ -69,14 +69,14 @@ pub enum Command {
     #[command(after_help = help::UP_AFTER_HELP)]
     Up(UpArgs),
     /// Run the scheduler on a cluster.
-    #[command(after_help = help::SCHEDULER_AFTER_HELP)]
+    #[command(after_help = help::SCHEDULER_AFTER_HELP, args_override_self = true)]
     Scheduler(SchedulerArgs),
     /// Run the volume controller on a cluster.
     #[command(after_help = help::controller_after_help())]
     Controller(ControllerArgs),
     /// Run a provisioner on a cluster, for a CSI driver or built in.
-    #[command(after_help = help::PROVISIONER_AFTER_HELP)]
-    Provisioner(ProvisionerArgs),
+    #[command(after_help = help::PROVISIONER_AFTER_HELP, args_override_self = true)]
+    Provisioner(Box<ProvisionerArgs>),
     /// Run a CSI driver whose volumes are directories, with a fixed capacity per node.
     ///
     /// For `berth up` and for tests. Serves one socket for the controller service and one per node for the node

@@ -6,6 +6,7 @@
 
 use crate::cli::{ComponentArgs, ControllerArgs, SchedulerArgs};
 use crate::config::{Configuration, ControllerFile, Election};
+use crate::flags::logging;
 use crate::input;
 use crate::terminal::{Clean, Color};
 use anyhow::Context;
@@ -42,7 +43,8 @@ pub fn scheduler(args: &SchedulerArgs, color: Color) -> anyhow::Result<()> {
         ..scheduler_options(&configuration)
     };
     let kubeconfig = args.component.kubeconfig.as_deref().or(settings.kubeconfig.as_deref());
-    on_cluster_of(kubeconfig, args.component.verbose, color, |client, cancel| async move {
+    let level = logging::level(args.component.verbose, None);
+    on_cluster_of(kubeconfig, level, color, |client, cancel| async move {
         for field in &settings.unused {
             tracing::warn!("{field}");
         }
@@ -122,7 +124,7 @@ fn announcement(args: &ComponentArgs, configuration: &Configuration) -> Option<L
 }
 
 /// Who this process is: different for every copy, on whichever machine, also where all have the same process id.
-fn identity() -> &'static str {
+pub(crate) fn identity() -> &'static str {
     static IDENTITY: LazyLock<String> = LazyLock::new(|| {
         let name = |text: String| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok().and_then(name);
@@ -178,16 +180,18 @@ pub(crate) fn on_cluster<F: Future<Output = anyhow::Result<()>>>(
     color: Color,
     run: impl FnOnce(Client, CancellationToken) -> F,
 ) -> anyhow::Result<()> {
-    on_cluster_of(args.kubeconfig.as_deref(), args.verbose, color, run)
+    let level = logging::level(args.verbose, None);
+    on_cluster_of(args.kubeconfig.as_deref(), level, color, run)
 }
 
-fn on_cluster_of<F: Future<Output = anyhow::Result<()>>>(
+/// Runs a component on the cluster of a kubeconfig until it ends or is interrupted.
+pub(crate) fn on_cluster_of<F: Future<Output = anyhow::Result<()>>>(
     kubeconfig: Option<&Path>,
-    verbose: bool,
+    level: Level,
     color: Color,
     run: impl FnOnce(Client, CancellationToken) -> F,
 ) -> anyhow::Result<()> {
-    log(Some(if verbose { Level::DEBUG } else { Level::INFO }), color);
+    log(Some(level), color);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -242,11 +246,13 @@ pub(crate) fn log(level: Option<Level>, color: Color) {
         .with_writer(|| Clean::new(std::io::stderr()))
         .with_ansi(colored)
         .with_max_level(level);
-    // The client logs every failed attempt, thousands while an API server is unavailable. The callers log once
-    // what became of it.
+    // The client logs every failed attempt, thousands while an API server is unavailable, and what it is built on every
+    // frame that it sends. The callers log once what became of it.
+    let others = level.min(Level::INFO);
     let client = (level >= Level::DEBUG).then_some(level);
     let targets = Targets::new()
-        .with_default(level)
+        .with_default(others)
+        .with_target("berth", level)
         .with_target("kube_client", LevelFilter::from(client));
     // A second subscriber in one process, as in tests, is not worth failing for.
     let _ = subscriber.finish().with(targets).try_init();

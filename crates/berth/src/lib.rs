@@ -10,6 +10,7 @@ pub mod config;
 pub mod csi_driver;
 mod duration;
 pub mod explain;
+pub mod flags;
 pub mod given;
 pub mod help;
 pub mod input;

@@ -1,6 +1,7 @@
 //! The `berth` command.
 
 use berth::cli::Cli;
+use berth::flags::go;
 use berth::plugin;
 use clap::FromArgMatches;
 use std::process::ExitCode;
@@ -12,7 +13,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let program = std::env::args_os().next();
-    let matches = plugin::command(program.as_deref()).get_matches();
+    let command = plugin::command(program.as_deref());
+    let arguments = go::arguments(&command, std::env::args_os());
+    let matches = command.get_matches_from(arguments);
     match Cli::from_arg_matches(&matches) {
         Ok(cli) => berth::run::run(&cli),
         Err(error) => error.exit(),

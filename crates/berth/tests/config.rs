@@ -267,7 +267,7 @@ fn feature_gates_are_read() {
     assert!(!gates.volume_capacity_priority && gates.storage_capacity_scoring);
     assert_eq!(
         feature_gates("Volumes=true").unwrap_err().to_string(),
-        "there is no feature gate \"Volumes\"; known are VolumeScheduling (default true), CSIStorageCapacity (default true), VolumeCapacityPriority (default true), StorageCapacityScoring (default false)"
+        "there is no feature gate \"Volumes\"; known are VolumeScheduling (default true), CSIStorageCapacity (default true), VolumeCapacityPriority (default true), StorageCapacityScoring (default false), Topology (default true)"
     );
     assert_eq!(
         feature_gates("StorageCapacityScoring=maybe").unwrap_err().to_string(),
@@ -370,7 +370,7 @@ fn every_field_set(path: &std::path::Path) -> Settings {
     let args = ConfigArgs {
         config: Some(path.to_owned()),
         gates: GateArgs {
-            feature_gates: GATES.to_owned(),
+            feature_gates: vec![GATES.to_owned()],
         },
     };
     let settings = args.read().unwrap().settings();
@@ -525,7 +525,7 @@ fn broken_gates_are_named_by_their_argument() {
     let args = ConfigArgs {
         config: None,
         gates: GateArgs {
-            feature_gates: "Volumes=true".to_owned(),
+            feature_gates: vec!["Volumes=true".to_owned()],
         },
     };
     let error = args.read().unwrap_err().to_string();

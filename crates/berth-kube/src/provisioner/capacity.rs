@@ -50,6 +50,8 @@ pub struct CapacityOptions {
     pub expiry: Option<Duration>,
     /// Where the objects live.
     pub namespace: String,
+    /// Who keeps the objects. What another program published under this name is taken over.
+    pub keeper: &'static str,
     /// What they go away with.
     pub owner: Option<Owner>,
     /// Publish for classes with immediate binding too.
@@ -73,6 +75,7 @@ impl CapacityOptions {
             // Five questions may fail in a row before the last answer is taken back.
             expiry: Some(Duration::from_secs(300)),
             namespace: namespace.into(),
+            keeper: "berth-provisioner",
             owner: None,
             immediate: false,
             poll: Duration::from_secs(60),
@@ -159,7 +162,7 @@ impl Publisher {
             let settings = ProducerSettings {
                 driver: one.provisioner.clone(),
                 namespace: options.namespace.clone(),
-                managed_by: managed_by(one.node.as_deref()),
+                managed_by: managed_by(options.keeper, one.node.as_deref()),
                 owner: options.owner.clone(),
                 immediate: options.immediate,
             };

@@ -64,6 +64,8 @@ pub struct Options {
     pub workers: usize,
     /// How often everything is looked at, whether or not it changed.
     pub resync: Duration,
+    /// How long what failed waits.
+    pub backoff: Backoff,
     /// Publish capacity.
     pub capacity: Option<CapacityOptions>,
     /// What it has in common with other components.
@@ -106,6 +108,7 @@ impl Options {
             // Drivers that make volumes one at a time are common, drivers that mind a few calls at once are not.
             workers: 32,
             resync: Duration::from_secs(900),
+            backoff: Backoff::CALL,
             capacity: None,
             process: ProcessOptions::default(),
             metrics: Metrics::default(),
@@ -159,7 +162,7 @@ impl Component for Options {
         let options = keyed::Options {
             workers: self.workers,
             resync: self.resync,
-            backoff: Backoff::CALL,
+            backoff: self.backoff,
             grace: GRACE,
             health: self.process.health,
         };

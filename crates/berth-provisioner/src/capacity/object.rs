@@ -25,15 +25,15 @@ const LABEL_LENGTH: usize = 63;
 
 /// The label that tells our objects from those of others, and those of each node from each other.
 #[must_use]
-pub fn managed_by(node: Option<&str>) -> String {
+pub fn managed_by(keeper: &str, node: Option<&str>) -> String {
     let Some(node) = node else {
-        return "berth-provisioner".to_owned();
+        return keeper.to_owned();
     };
-    let whole = format!("berth-provisioner-{node}");
+    let whole = format!("{keeper}-{node}");
     if whole.len() <= LABEL_LENGTH {
         return whole;
     }
-    format!("berth-provisioner-{:016x}", fnv1a(node.bytes()))
+    format!("{keeper}-{:016x}", fnv1a(node.bytes()))
 }
 
 /// The driver in a label. Names of CSI drivers stand as they are; what a label cannot hold becomes `_`, such as the

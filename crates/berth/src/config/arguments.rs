@@ -1,6 +1,6 @@
 //! The arguments by which every command that decides is given its configuration.
 
-use super::{ConfigError, Configuration, feature_gates};
+use super::{ConfigError, Configuration, FIXED_GATES, TOPOLOGY, feature_gates, given_gates};
 use crate::help;
 use berth_scheduler::profile::FeatureGates;
 use clap::Args;
@@ -21,14 +21,8 @@ pub struct ConfigArgs {
 #[derive(Args, Clone, Debug, Default)]
 pub struct GateArgs {
     /// Feature gates.
-    #[arg(
-        long,
-        help = help::feature_gates(),
-        value_name = "NAME=true|false,...",
-        default_value = "",
-        hide_default_value = true
-    )]
-    pub feature_gates: String,
+    #[arg(long, help = help::feature_gates(), value_name = "NAME=true|false,...")]
+    pub feature_gates: Vec<String>,
 }
 
 impl GateArgs {
@@ -37,7 +31,38 @@ impl GateArgs {
     /// # Errors
     /// If they are broken.
     pub fn read(&self) -> Result<FeatureGates, ConfigError> {
-        Ok(feature_gates(&self.feature_gates)?)
+        Ok(feature_gates(&self.list())?)
+    }
+
+    /// Whether requests to a driver say where the volume must be reachable.
+    ///
+    /// # Errors
+    /// If the gates are broken.
+    pub fn topology(&self) -> Result<bool, ConfigError> {
+        let list = self.list();
+        let given = given_gates(&list)?;
+        let last = given.iter().rfind(|(name, _)| *name == TOPOLOGY);
+        Ok(last.is_none_or(|(_, on)| *on))
+    }
+
+    /// What to tell the user about gates that are set to what Berth does not do.
+    ///
+    /// # Errors
+    /// If the gates are broken.
+    pub fn warnings(&self) -> Result<Vec<String>, ConfigError> {
+        let list = self.list();
+        let unlike = given_gates(&list)?.into_iter().filter_map(|(name, on)| {
+            let gate = FIXED_GATES.iter().find(|gate| gate.name == name && gate.on != on)?;
+            Some(format!(
+                "feature gate {name} has no effect: Berth works as if it were {}",
+                gate.on
+            ))
+        });
+        Ok(unlike.collect())
+    }
+
+    fn list(&self) -> String {
+        self.feature_gates.join(",")
     }
 }
 

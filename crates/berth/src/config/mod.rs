@@ -6,6 +6,7 @@
 mod arguments;
 mod controller;
 mod file;
+mod gates;
 mod plugin_args;
 mod plugins;
 mod process;
@@ -14,6 +15,8 @@ mod show;
 pub use arguments::{ConfigArgs, GateArgs};
 pub(crate) use controller::ControllerFile;
 pub use controller::EmbeddedControllerArgs;
+pub use gates::{FEATURE_GATES, FIXED_GATES, FeatureGateError, FixedGate, TOPOLOGY, feature_gates};
+pub(crate) use gates::{given_gates, known_gates};
 pub use process::{Election, ProcessSettings};
 
 use crate::input;
@@ -32,14 +35,6 @@ use std::time::Duration;
 
 const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
 const KIND: &str = "KubeSchedulerConfiguration";
-
-/// The feature gates that can be set, with what they are by default.
-pub const FEATURE_GATES: &[(&str, bool)] = &[
-    ("VolumeScheduling", true),
-    ("CSIStorageCapacity", true),
-    ("VolumeCapacityPriority", true),
-    ("StorageCapacityScoring", false),
-];
 
 /// Why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -379,44 +374,4 @@ fn with_brackets(path: &serde_ignored::Path<'_>) -> String {
             with_brackets(parent)
         }
     }
-}
-
-/// Why a list of feature gates cannot be used.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FeatureGateError {
-    /// Not of the form `Name=true`.
-    #[error("found {0:?}, expected NAME=true or NAME=false, several separated by commas")]
-    Form(String),
-    /// Nobody knows it.
-    #[error("there is no feature gate {0:?}; known are {known}", known = known_gates())]
-    Unknown(String),
-}
-
-/// The feature gates with what they are by default, as a list.
-pub(crate) fn known_gates() -> String {
-    let gates = FEATURE_GATES.iter().map(|(name, on)| format!("{name} (default {on})"));
-    gates.collect::<Vec<_>>().join(", ")
-}
-
-/// Reads `A=true,B=false`.
-///
-/// # Errors
-/// If it is not of that form, or a gate is not known.
-pub fn feature_gates(text: &str) -> Result<FeatureGates, FeatureGateError> {
-    let mut gates = FeatureGates::default();
-    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-        let (name, value) = part
-            .split_once('=')
-            .ok_or_else(|| FeatureGateError::Form(part.to_owned()))?;
-        let on = match value.trim() {
-            "true" | "True" | "TRUE" | "t" | "T" | "1" => true,
-            "false" | "False" | "FALSE" | "f" | "F" | "0" => false,
-            _ => return Err(FeatureGateError::Form(part.to_owned())),
-        };
-        let known = FEATURE_GATES.iter().any(|(known, _)| *known == name.trim());
-        if !known || !gates.set(name.trim(), on) {
-            return Err(FeatureGateError::Unknown(name.trim().to_owned()));
-        }
-    }
-    Ok(gates)
 }

@@ -101,7 +101,7 @@ fn every_gate_and_argument_is_explained() {
     }
     for (name, source) in [
         ("ControllerFile", include_str!("../../src/config/controller.rs")),
-        ("ProvisionerFile", include_str!("../../src/provisioner.rs")),
+        ("ProvisionerFile", include_str!("../../src/provisioner/mod.rs")),
     ] {
         let (_, fields) = structs(source).into_iter().find(|(found, _)| found == name).unwrap();
         assert!(!fields.is_empty());

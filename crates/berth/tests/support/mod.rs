@@ -39,8 +39,14 @@ pub struct Berth {
 
 impl Berth {
     pub fn start(arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_berth"))
+        Self::start_as(Path::new(env!("CARGO_BIN_EXE_berth")), arguments, &[])
+    }
+
+    /// Starts it as the program of a path, with further environment.
+    pub fn start_as(program: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
+        let mut child = Command::new(program)
             .args(arguments)
+            .envs(environment.iter().copied())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()

@@ -1,9 +1,15 @@
 //! `berth provisioner`: arguments and configuration become options here, and nowhere else.
 
+mod sidecar;
+
+pub use sidecar::{SidecarArgs, Unused};
+
 use crate::cli::ComponentArgs;
-use crate::component::{on_cluster, process, read};
+use crate::component::{identity, on_cluster_of, process, read};
 use crate::config::GateArgs;
 use crate::duration::duration;
+use crate::flags::go::boolean;
+use crate::flags::logging;
 use crate::terminal::Color;
 use anyhow::Context;
 use berth_kube::Client;
@@ -30,17 +36,31 @@ pub struct ProvisionerArgs {
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub timeout: Duration,
     /// Number of claims and volumes to process at a time.
-    #[arg(long, value_name = "N")]
+    #[arg(long, alias = "worker-threads", value_name = "N")]
     pub workers: Option<usize>,
     /// Request volumes in the topology segment of the selected node only.
-    #[arg(long)]
-    pub strict_topology: bool,
+    #[arg(
+        long,
+        value_name = "true|false",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_parser = boolean
+    )]
+    pub strict_topology: Option<bool>,
     /// Send no topology requirement for claims without a selected node.
     #[arg(long)]
     pub no_immediate_topology: bool,
     /// Pass the names of claim and volume to the driver.
-    #[arg(long)]
-    pub extra_create_metadata: bool,
+    #[arg(
+        long,
+        value_name = "true|false",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_parser = boolean
+    )]
+    pub extra_create_metadata: Option<bool>,
     /// File system for classes that do not set one.
     #[arg(long, value_name = "TYPE")]
     pub default_fstype: Option<String>,
@@ -53,6 +73,9 @@ pub struct ProvisionerArgs {
     /// Feature gates.
     #[command(flatten)]
     pub gates: GateArgs,
+    /// Flags of the external-provisioner.
+    #[command(flatten)]
+    pub sidecar: SidecarArgs,
 }
 
 /// Where capacity is published.
@@ -75,16 +98,23 @@ pub struct CapacityArgs {
     /// Namespace of the capacity objects. Defaults to the environment variable NAMESPACE, or default.
     #[arg(long, value_name = "NAMESPACE")]
     pub capacity_namespace: Option<String>,
-    /// Owner of the capacity objects: 0 the provisioner's pod, 1 its owner, 2 the owner's owner. Needs the environment
-    /// variables POD_NAME and NAMESPACE.
-    #[arg(long, value_name = "LEVEL")]
-    pub capacity_ownerref_level: Option<u8>,
+    /// Owner of the capacity objects: 0 the provisioner's pod, 1 its owner, 2 the owner's owner, -1 none. Needs the
+    /// environment variables POD_NAME and NAMESPACE. Defaults to 1 with --enable-capacity, or to none.
+    #[arg(long, value_name = "LEVEL", allow_negative_numbers = true, value_parser = clap::value_parser!(i8).range(-1..))]
+    pub capacity_ownerref_level: Option<i8>,
     /// Interval between capacity polls, e.g. 1m.
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = duration)]
     pub capacity_poll_interval: Duration,
     /// Publish capacity for classes with Immediate binding, too.
-    #[arg(long)]
-    pub capacity_for_immediate_binding: bool,
+    #[arg(
+        long,
+        value_name = "true|false",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_parser = boolean
+    )]
+    pub capacity_for_immediate_binding: Option<bool>,
     /// Pools only: publish capacity for inline volumes, too, as `<ephemeral>`.
     #[arg(long)]
     pub capacity_ephemeral: bool,
@@ -116,8 +146,26 @@ struct ProvisionerFile {
 pub fn provisioner(args: &ProvisionerArgs, color: Color) -> anyhow::Result<()> {
     let file: ProvisionerFile = read(args.config.as_deref())?;
     let gates = args.gates.read()?.volumes;
-    let address = args.csi_address.clone().or(file.csi_address);
-    on_cluster(&args.component, color, |client, cancel| async move {
+    let address = args.csi_address.clone().or(file.csi_address.clone());
+    let node = args.node_name.clone().filter(|node| !node.is_empty());
+    let node = match node {
+        Some(node) => Some(node),
+        None => args.sidecar.node(environment)?,
+    };
+    let listen = match args.component.listen {
+        Some(address) => Some(address),
+        None => args.sidecar.listen()?,
+    };
+    let warnings: Vec<String> = args
+        .gates
+        .warnings()?
+        .into_iter()
+        .chain(args.sidecar.unused.warnings())
+        .collect();
+    let level = logging::level(args.component.verbose, args.sidecar.verbosity);
+    let kubeconfig = args.component.kubeconfig.as_deref();
+    on_cluster_of(kubeconfig, level, color, |client, cancel| async move {
+        warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let settings = ClientSettings {
             call_timeout: args.timeout,
             ..ClientSettings::default()
@@ -126,24 +174,36 @@ pub fn provisioner(args: &ProvisionerArgs, color: Color) -> anyhow::Result<()> {
             Some(address) => Options::csi(Driver::connect(&address, settings).await?),
             None => Options::builtin(),
         };
+        let topology = args.gates.topology()?;
         for one in &mut options.settings {
-            one.node.clone_from(&args.node_name);
-            one.extra_create_metadata = args.extra_create_metadata;
+            one.node.clone_from(&node);
+            one.extra_create_metadata = args.extra_create_metadata.unwrap_or(false);
             one.volume_scheduling = gates.volume_scheduling;
-            one.default_fs_type.clone_from(&args.default_fstype);
+            one.default_fs_type = args.default_fstype.clone().filter(|name| !name.is_empty());
+            one.publish_read_only = args.sidecar.controller_publish_readonly.unwrap_or(false);
+            one.topology = one.topology.filter(|_| topology);
             if let Some(policy) = &mut one.topology {
-                policy.strict = args.strict_topology;
-                policy.immediate = !args.no_immediate_topology;
+                policy.strict = args.strict_topology.unwrap_or(false);
+                policy.immediate = !args.no_immediate_topology && args.sidecar.immediate_topology.unwrap_or(true);
             }
         }
+        options.backoff = args.sidecar.backoff();
         options.workers = args.workers.or(file.workers).unwrap_or(options.workers);
         options.capacity = match gates.csi_storage_capacity {
             true => capacity(&client, args, file.capacity_namespace).await?,
             false => None,
         };
-        options.process = process(&args.component, &lease_name(&options, args.node_name.as_deref()), None);
+        let driver = options.settings.first().map_or("", |one| one.provisioner.as_str());
+        let sidecar = args.sidecar.lease(driver, identity())?;
+        options.process = process(&args.component, &lease_name(&options, node.as_deref()), None);
+        options.process.leader_election = sidecar.or(options.process.leader_election);
+        options.process.listen = listen;
         Ok(provisioner::run(client, options, cancel).await?)
     })
+}
+
+fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 /// Copies for the same driver compete, those for different drivers or nodes do not.
@@ -161,36 +221,45 @@ async fn capacity(
     args: &ProvisionerArgs,
     namespace_in_file: Option<String>,
 ) -> anyhow::Result<Option<CapacityOptions>> {
+    let enabled = args.sidecar.enable_capacity == Some(true);
     let args = &args.capacity;
     let form = match args.form {
         Some(Form::Objects) => CapacityForm::Objects,
         Some(Form::DriverStatus) => CapacityForm::DriverStatus,
         Some(Form::CustomResource) => CapacityForm::CustomResource,
-        None if namespace_in_file.is_some() => CapacityForm::Objects,
+        None if enabled || namespace_in_file.is_some() => CapacityForm::Objects,
         None => return Ok(None),
     };
-    let from_environment = || std::env::var("NAMESPACE").ok();
-    let namespace = args.capacity_namespace.clone().or(namespace_in_file);
-    let namespace = namespace
-        .or_else(from_environment)
-        .unwrap_or_else(|| "default".to_owned());
-    let owner = match args.capacity_ownerref_level {
+    let home = environment("NAMESPACE");
+    let namespace = args
+        .capacity_namespace
+        .clone()
+        .or(namespace_in_file)
+        .or_else(|| home.clone());
+    let namespace = match namespace {
+        None if enabled => anyhow::bail!("--enable-capacity needs the environment variable NAMESPACE"),
+        namespace => namespace.unwrap_or_else(|| "default".to_owned()),
+    };
+    let level = args.capacity_ownerref_level.or(enabled.then_some(1));
+    let owner = match level.and_then(|level| u8::try_from(level).ok()) {
         None => None,
         Some(level) => {
-            let pod = std::env::var("POD_NAME").context("--capacity-ownerref-level needs POD_NAME")?;
-            let home = from_environment().context("--capacity-ownerref-level needs NAMESPACE")?;
+            let pod = environment("POD_NAME").context("the owner of capacity objects needs POD_NAME")?;
+            let home = home.context("the owner of capacity objects needs NAMESPACE")?;
             Some(provisioner::owner_of_pod(client.clone(), &home, &pod, level).await?)
         }
     };
+    let usual = CapacityOptions::new(namespace);
     Ok(Some(CapacityOptions {
         form,
+        keeper: if enabled { sidecar::KEEPER } else { usual.keeper },
         owner,
         ephemeral: args.capacity_ephemeral,
         fallback: args.capacity_fallback,
         label_prefix: args.capacity_label_prefix.clone(),
         expiry: Some(args.capacity_expiry),
-        immediate: args.capacity_for_immediate_binding,
+        immediate: args.capacity_for_immediate_binding.unwrap_or(false),
         poll: args.capacity_poll_interval,
-        ..CapacityOptions::new(namespace)
+        ..usual
     }))
 }

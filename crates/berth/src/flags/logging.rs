@@ -1,0 +1,41 @@
+//! Flags about logs, which every program of Kubernetes has.
+
+use super::accepted::Flag;
+use tracing::Level;
+
+const PLAIN: &str = "Berth logs plain lines to standard error";
+const WHOLE: &str = "one level holds for all of Berth: see --v";
+
+/// Flags about logs that have no effect: those of today, and those that programs from before Kubernetes 1.26 had.
+pub const FLAGS: &[Flag] = &[
+    Flag::value("vmodule", WHOLE),
+    Flag::value("logging-format", PLAIN),
+    Flag::value("log-flush-frequency", "every line is written at once"),
+    Flag::switch("log-text-split-stream", PLAIN),
+    Flag::value("log-text-info-buffer-size", PLAIN),
+    Flag::switch("log-json-split-stream", PLAIN),
+    Flag::value("log-json-info-buffer-size", PLAIN),
+    Flag::switch("logtostderr", PLAIN),
+    Flag::switch("alsologtostderr", PLAIN),
+    Flag::value("stderrthreshold", PLAIN),
+    Flag::value("log-dir", PLAIN),
+    Flag::value("log-file", PLAIN),
+    Flag::value("log-file-max-size", PLAIN),
+    Flag::value("log-backtrace-at", PLAIN),
+    Flag::switch("skip-headers", PLAIN),
+    Flag::switch("skip-log-headers", PLAIN),
+    Flag::switch("add-dir-header", PLAIN),
+    Flag::switch("one-output", PLAIN),
+];
+
+/// From this verbosity on, programs of Kubernetes log what helps to find mistakes.
+const DEBUG: u32 = 4;
+
+/// The level for a verbosity of Kubernetes.
+pub(crate) fn level(verbose: bool, verbosity: Option<u32>) -> Level {
+    if verbose || verbosity.is_some_and(|verbosity| verbosity >= DEBUG) {
+        Level::DEBUG
+    } else {
+        Level::INFO
+    }
+}

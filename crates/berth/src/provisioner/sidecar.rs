@@ -1,0 +1,248 @@
+//! The flags of the external-provisioner that `berth provisioner` obeys besides its own, and those that it accepts.
+
+use crate::duration::duration;
+use crate::flags::accepted::{Accepted, Flag, Table};
+use crate::flags::go::{self, boolean};
+use crate::flags::logging;
+use anyhow::Context;
+use berth_core::backoff::Backoff;
+use berth_kube::lease::LeaseOptions;
+use clap::Args;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// The name under which the external-provisioner keeps capacity objects.
+pub(super) const KEEPER: &str = "external-provisioner";
+
+/// Flags of the external-provisioner.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Flags of the external-provisioner")]
+pub struct SidecarArgs {
+    /// Work only while holding the lease that the external-provisioner of the driver uses.
+    #[arg(
+        long,
+        alias = "enable-leader-election",
+        value_name = "true|false",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_parser = boolean
+    )]
+    pub leader_election: Option<bool>,
+    /// Namespace of that lease. Defaults to the environment variable POD_NAMESPACE, or to the namespace of the pod.
+    #[arg(long, value_name = "NAMESPACE")]
+    pub leader_election_namespace: Option<String>,
+    /// How long that lease is valid without being renewed.
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration)]
+    pub leader_election_lease_duration: Duration,
+    /// How long a leader tries to renew that lease before it gives up.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    pub leader_election_renew_deadline: Duration,
+    /// Interval between tries to get or renew that lease.
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
+    pub leader_election_retry_period: Duration,
+    /// Labels of that lease.
+    #[arg(long, value_name = "KEY:VALUE,...", default_value = "", hide_default_value = true)]
+    pub leader_election_labels: String,
+    /// Address to serve /metrics and health on, e.g. :8080. Like --listen.
+    #[arg(long, value_name = "[HOST]:PORT", default_value = "", hide_default_value = true)]
+    pub http_endpoint: String,
+    /// Former name of --http-endpoint.
+    #[arg(long, value_name = "[HOST]:PORT", default_value = "", hide_default_value = true)]
+    pub metrics_address: String,
+    /// Publish storage capacity as CSIStorageCapacity objects. Needs the environment variables NAMESPACE and POD_NAME.
+    #[arg(
+        long,
+        value_name = "true|false",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_parser = boolean
+    )]
+    pub enable_capacity: Option<bool>,
+    /// Serve only the node of the environment variable NODE_NAME.
+    #[arg(
+        long,
+        value_name = "true|false",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_parser = boolean
+    )]
+    pub node_deployment: Option<bool>,
+    /// Send the topology of all nodes for claims without a selected node (default true).
+    #[arg(
+        long,
+        value_name = "true|false",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_parser = boolean
+    )]
+    pub immediate_topology: Option<bool>,
+    /// Mark volumes of claims with the access mode ReadOnlyMany alone as read-only.
+    #[arg(
+        long,
+        value_name = "true|false",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_parser = boolean
+    )]
+    pub controller_publish_readonly: Option<bool>,
+    /// Delay after a failed request, doubled with each further failure.
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
+    pub retry_interval_start: Duration,
+    /// Longest delay after failed requests.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
+    pub retry_interval_max: Duration,
+    /// Log level: from 4 on like --verbose.
+    #[arg(long = "v", value_name = "LEVEL")]
+    pub verbosity: Option<u32>,
+    /// Flags that have no effect.
+    #[command(flatten)]
+    pub unused: Accepted<Unused>,
+}
+
+/// Flags of the external-provisioner that have no effect here.
+#[derive(Clone, Copy, Debug)]
+pub struct Unused;
+
+const UNLIMITED: &str = "requests are not limited in rate, but in how many are under way at a time";
+const EMPTY_VOLUMES: &str = "Berth makes empty volumes only";
+const OF_OLD: &str = "the external-provisioner has no such flag any more";
+
+impl Table for Unused {
+    const FLAGS: &'static [&'static [Flag]] = &[
+        &[
+            Flag::value("master", "the kubeconfig names the API server"),
+            Flag::value("kube-api-qps", UNLIMITED),
+            Flag::value("kube-api-burst", UNLIMITED),
+            Flag::value("kube-api-capacity-qps", UNLIMITED),
+            Flag::value("kube-api-capacity-burst", UNLIMITED),
+            Flag::value("capacity-threads", "capacity is asked for as --workers allows"),
+            Flag::value("cloning-protection-threads", EMPTY_VOLUMES),
+            Flag::value("snapshot-orphan-sweep-interval", EMPTY_VOLUMES),
+            Flag::switch("prevent-volume-mode-conversion", EMPTY_VOLUMES),
+            Flag::switch(
+                "node-deployment-immediate-binding",
+                "claims without a selected node are left to a provisioner that serves all nodes",
+            ),
+            Flag::value("node-deployment-base-delay", "see node-deployment-immediate-binding"),
+            Flag::value("node-deployment-max-delay", "see node-deployment-immediate-binding"),
+            Flag::value("volume-name-prefix", "volumes are named pvc- and the uid of the claim"),
+            Flag::value(
+                "volume-name-uuid-length",
+                "volumes are named pvc- and the uid of the claim",
+            ),
+            Flag::value("metrics-path", "metrics are served under /metrics"),
+            Flag::switch("enable-pprof", "there is no profile to serve"),
+            Flag::switch("automaxprocs", "Berth uses the processors that it is given"),
+            Flag::value("connection-timeout", OF_OLD),
+            Flag::value("provisioner", OF_OLD),
+            Flag::value("leader-election-type", OF_OLD),
+            Flag::value("capacity-controller-deployment-mode", OF_OLD),
+        ],
+        logging::FLAGS,
+    ];
+}
+
+/// Where Kubernetes mounts the namespace of a pod.
+const POD_NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+
+impl SidecarArgs {
+    /// The address for metrics and health, if there is one.
+    pub(super) fn listen(&self) -> anyhow::Result<Option<SocketAddr>> {
+        match (self.http_endpoint.as_str(), self.metrics_address.as_str()) {
+            ("", "") => Ok(None),
+            (address, "") | ("", address) => go::address(address).map(Some),
+            _ => anyhow::bail!("only one of --http-endpoint and --metrics-address can be set"),
+        }
+    }
+
+    /// The lease of the driver's external-provisioner: while images are swapped, only one of both works.
+    pub(super) fn lease(&self, driver: &str, identity: &str) -> anyhow::Result<Option<LeaseOptions>> {
+        if self.leader_election != Some(true) {
+            return Ok(None);
+        }
+        let namespace = self.leader_election_namespace.clone().filter(|name| !name.is_empty());
+        let namespace = namespace.unwrap_or_else(pod_namespace);
+        Ok(Some(LeaseOptions {
+            duration: self.leader_election_lease_duration,
+            renew_deadline: self.leader_election_renew_deadline,
+            retry: self.leader_election_retry_period,
+            labels: labels(&self.leader_election_labels)?,
+            ..LeaseOptions::new(namespace, lease_name(driver), identity)
+        }))
+    }
+
+    /// The node that a provisioner of one node serves.
+    pub(super) fn node(&self, environment: impl Fn(&str) -> Option<String>) -> anyhow::Result<Option<String>> {
+        if self.node_deployment != Some(true) {
+            return Ok(None);
+        }
+        let node = environment("NODE_NAME").filter(|node| !node.is_empty());
+        node.map(Some)
+            .context("--node-deployment needs the environment variable NODE_NAME")
+    }
+
+    pub(super) fn backoff(&self) -> Backoff {
+        Backoff {
+            initial: self.retry_interval_start,
+            max: self.retry_interval_max,
+        }
+    }
+}
+
+/// The name of the lease that sidecars of a driver compete for.
+fn lease_name(driver: &str) -> String {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    let mut name: String = driver.chars().map(|c| if allowed(c) { c } else { '-' }).collect();
+    if name.ends_with('-') {
+        name.push('X');
+    }
+    name
+}
+
+/// The namespace that a sidecar takes for its own.
+fn pod_namespace() -> String {
+    let given = |text: String| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
+    let of_environment = std::env::var("POD_NAMESPACE").ok().and_then(given);
+    let of_file = || std::fs::read_to_string(POD_NAMESPACE_FILE).ok().and_then(given);
+    of_environment.or_else(of_file).unwrap_or_else(|| "default".to_owned())
+}
+
+/// Labels as `key:value,key:value`.
+fn labels(text: &str) -> anyhow::Result<BTreeMap<String, String>> {
+    let pairs = text.split(',').filter(|pair| !pair.is_empty());
+    let pairs = pairs.map(|pair| match pair.split_once(':') {
+        Some((key, value)) if !value.contains(':') => Ok((key.to_owned(), value.to_owned())),
+        _ => anyhow::bail!("--leader-election-labels: found {pair:?}, expected KEY:VALUE"),
+    });
+    pairs.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leases_are_named_as_sidecars_name_them() {
+        assert_eq!(lease_name("ebs.csi.aws.com"), "ebs-csi-aws-com");
+        assert_eq!(lease_name("example.com/disks"), "example-com-disks");
+        assert_eq!(lease_name("disks."), "disks-X");
+    }
+
+    #[test]
+    fn labels_are_pairs() {
+        let found = labels("a:b,app.kubernetes.io/name:disks").unwrap();
+        let expected = [("a", "b"), ("app.kubernetes.io/name", "disks")];
+        assert_eq!(
+            found,
+            expected.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
+        );
+        assert!(labels("").unwrap().is_empty());
+        assert!(labels("a=b").is_err());
+    }
+}
