@@ -5,6 +5,7 @@
 //! for a sample. What is needed from pod to pod is kept in a [`Scratch`], so that a decision does not allocate for each
 //! node.
 
+use crate::chance::Chance;
 use crate::cluster::Cluster;
 use crate::diagnose::{self, Diagnosis};
 use crate::equivalence::{self, Equivalence, SharingCounts, Verdicts};
@@ -28,6 +29,17 @@ pub enum Decision {
     Place(Placement),
     /// It can run nowhere, and why.
     Refuse(Box<Diagnosis>),
+}
+
+impl Decision {
+    /// The node that the pod is to run on.
+    #[must_use]
+    pub fn node(&self) -> Option<NodeId> {
+        match self {
+            Self::Place(placement) => Some(placement.node),
+            Self::Refuse(_) => None,
+        }
+    }
 }
 
 /// The best node for a pod, and the volumes that the pod is to use there.
@@ -63,12 +75,19 @@ pub struct Scratch {
     scores: Vec<i64>,
     totals: Vec<i64>,
     sampler: Sampler,
-    chance: u64,
+    chance: Chance,
     equivalence: Equivalence,
 }
 
 // The states are those of the last pod: they are cleared before symbols are traced.
 berth_core::trace!(Scratch { equivalence; states, mask, nodes, scores, totals, sampler, chance });
+
+/// What of a [`Scratch`] has a bearing on later decisions.
+#[derive(Clone, Debug)]
+pub(crate) struct Bookmark {
+    chance: Chance,
+    sampler: Sampler,
+}
 
 impl Scratch {
     /// Empty buffers. The same seed and the same pods give the same decisions.
@@ -81,7 +100,7 @@ impl Scratch {
             scores: Vec::new(),
             totals: Vec::new(),
             sampler: Sampler::default(),
-            chance: seed,
+            chance: Chance::new(seed),
             equivalence: Equivalence::default(),
         }
     }
@@ -104,12 +123,23 @@ impl Scratch {
         self.equivalence.tidy(cluster);
     }
 
-    /// The next number of the sequence that the seed starts (SplitMix64).
+    /// The next number of the sequence that the seed starts.
     fn next_number(&mut self) -> u64 {
-        self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.chance ^ (self.chance >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.chance.next_number()
+    }
+
+    /// Where chance and sampling are, to go on from there after decisions that do not count.
+    pub(crate) fn bookmark(&self) -> Bookmark {
+        Bookmark {
+            chance: self.chance,
+            sampler: self.sampler.clone(),
+        }
+    }
+
+    /// Goes on from a bookmark.
+    pub(crate) fn return_to(&mut self, bookmark: Bookmark) {
+        let Bookmark { chance, sampler } = bookmark;
+        (self.chance, self.sampler) = (chance, sampler);
     }
 }
 
@@ -147,6 +177,69 @@ pub fn decide_timed(
     nominated: &Nominated<'_>,
     watch: &mut impl Stopwatch,
 ) -> Decision {
+    let found = search(cluster, pod, profile, scratch, watch, |search, promised, watch| {
+        search.find(nominated, promised, watch)
+    });
+    match found {
+        Ok(choice) => place_with_volumes(cluster, &scratch.states, choice),
+        Err(Nowhere { pre_filtered, promised }) => {
+            let diagnosis = diagnose::diagnose(cluster, &scratch.states, pre_filtered, &promised);
+            Decision::Refuse(Box::new(diagnosis))
+        }
+    }
+}
+
+/// [`decide_beside`] without the words of a refusal, which cost more than the search itself.
+pub(crate) fn find(
+    cluster: &mut Cluster,
+    pod: &Pod,
+    profile: &Profile,
+    scratch: &mut Scratch,
+    nominated: &Nominated<'_>,
+) -> Option<Placement> {
+    let watch = &mut NoStopwatch;
+    let found = search(cluster, pod, profile, scratch, watch, |search, promised, watch| {
+        search.find(nominated, promised, watch)
+    });
+    match place_with_volumes(cluster, &scratch.states, found.ok()?) {
+        Decision::Place(placement) => Some(placement),
+        Decision::Refuse(_) => None,
+    }
+}
+
+/// The nodes that take a pod, for somebody who chooses among them by something else than scores. What the filter plugins found out about
+/// the pod is in the scratch.
+pub(crate) fn fitting_nodes<'s>(
+    cluster: &mut Cluster,
+    pod: &Pod,
+    profile: &Profile,
+    scratch: &'s mut Scratch,
+    nominated: &Nominated<'_>,
+) -> &'s [NodeId] {
+    scratch.nodes.clear();
+    let watch = &mut NoStopwatch;
+    let _ = search(cluster, pod, profile, scratch, watch, |search, promised, watch| {
+        (search.verdicts.fitting() > 0).then(|| search.narrow(nominated, promised, watch))
+    });
+    &scratch.nodes
+}
+
+/// What is needed to put into words why no node was found.
+struct Nowhere {
+    pre_filtered: PreFiltered,
+    /// Nodes that would do but for pods that were promised room there.
+    promised: Vec<(NodeId, Refusal)>,
+}
+
+/// Has the filter plugins look at a pod, and then looks for what is wanted among the nodes that their kept verdicts allow.
+fn search<T, W: Stopwatch>(
+    cluster: &mut Cluster,
+    pod: &Pod,
+    profile: &Profile,
+    scratch: &mut Scratch,
+    watch: &mut W,
+    look: impl FnOnce(&mut Search<'_>, &mut Vec<(NodeId, Refusal)>, &mut W) -> Option<T>,
+) -> Result<T, Nowhere> {
     let pre_filtered = pre_filter(cluster, pod, profile, &mut scratch.states, watch);
     let mut promised = Vec::new();
     if pre_filtered.refusal.is_none() {
@@ -162,14 +255,13 @@ pub fn decide_timed(
             scratch,
             verdicts: &verdicts,
         };
-        let choice = search.find(nominated, &mut promised, watch);
+        let found = look(&mut search, &mut promised, watch);
         scratch.equivalence.put_back(place, verdicts);
-        if let Some(choice) = choice {
-            return place_with_volumes(cluster, &scratch.states, choice);
+        if let Some(found) = found {
+            return Ok(found);
         }
     }
-    let diagnosis = diagnose::diagnose(cluster, &scratch.states, pre_filtered, &promised);
-    Decision::Refuse(Box::new(diagnosis))
+    Err(Nowhere { pre_filtered, promised })
 }
 
 /// Looks up the volumes of a pod on the chosen node.

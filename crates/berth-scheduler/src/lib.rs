@@ -6,6 +6,7 @@
 //! This crate is pure: it reads no files, opens no sockets, looks at no clock, keeps no global state, and
 //! draws chance only from a seed that the caller gives.
 
+mod chance;
 pub mod cluster;
 pub mod decide;
 pub mod diagnose;
@@ -23,3 +24,4 @@ pub mod reason;
 mod sampler;
 pub mod scheduler;
 pub mod stopwatch;
+mod together;

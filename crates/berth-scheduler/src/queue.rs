@@ -207,17 +207,36 @@ impl Queue {
         }
     }
 
+    /// The pods that can be tried now, in the order of their turns: as of the last [`Self::flush`].
+    pub fn ready(&self) -> impl Iterator<Item = &PodKey> {
+        let active = self.active.iter().map(|(_, key)| key);
+        active.chain(self.woken.iter().map(|(_, key)| key))
+    }
+
     /// Takes the pod whose turn it is into its cycle.
     pub fn pop(&mut self, now: Duration) -> Option<PodKey> {
         self.flush(now);
-        let active = self.active.first().map(|(_, key)| key);
-        let key = Arc::clone(active.or_else(|| self.woken.first().map(|(_, key)| key))?);
-        self.leave(&key);
-        if let Some(waiting) = self.pods.get_mut(&key) {
+        let key = Arc::clone(self.ready().next()?);
+        self.take(&key).then_some(key)
+    }
+
+    /// Takes a pod that can be tried now into its cycle, whosever turn it is. `false` if it cannot be tried.
+    pub fn take(&mut self, key: &PodKey) -> bool {
+        let waiting = self.pods.get(key);
+        let is_ready = waiting.is_some_and(|waiting| match waiting.place {
+            Place::Active => true,
+            Place::Backoff => !waiting.failed,
+            Place::Unschedulable | Place::Gated | Place::InCycle => false,
+        });
+        if !is_ready {
+            return false;
+        }
+        self.leave(key);
+        if let Some(waiting) = self.pods.get_mut(key) {
             waiting.attempts += 1;
         }
-        self.enter(&key, Place::InCycle);
-        Some(key)
+        self.enter(key, Place::InCycle);
+        true
     }
 
     /// Ends the cycle of a pod that plugins refused: it sleeps until an event could help.

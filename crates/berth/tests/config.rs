@@ -10,7 +10,7 @@ use berth_core::score::Shape;
 use berth_scheduler::framework::PluginName;
 use berth_scheduler::profile::{DefaultSpread, FeatureGates, Profile, ScoringForm, ShapePoint, VolumeBindingArgs};
 use berth_scheduler::queue::QueueTimes;
-use berth_scheduler::scheduler::{DEFAULT_SCHEDULER_NAME, Settings};
+use berth_scheduler::scheduler::{DEFAULT_SCHEDULER_NAME, Settings, Together};
 use clap::Parser as _;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -338,6 +338,7 @@ const EVERY_FIELD: &str = r"
 podInitialBackoffSeconds: 2
 podMaxBackoffSeconds: 20
 percentageOfNodesToScore: 30
+together: {triesPerPod: 7}
 profiles:
 - schedulerName: default-scheduler
   plugins:
@@ -375,7 +376,12 @@ fn every_field_set(path: &std::path::Path) -> Settings {
     };
     let settings = args.read().unwrap().settings();
     // Without `..`: whoever adds a field sets it above.
-    let Settings { profiles, times } = settings.clone();
+    let Settings {
+        profiles,
+        times,
+        together,
+    } = settings.clone();
+    assert_ne!(together, Together::default());
     let QueueTimes {
         initial_backoff,
         max_backoff,

@@ -346,6 +346,12 @@ impl VolumeBinder {
             .map(|volume| &*volume.name)
     }
 
+    /// What the volumes of a class hold that an unbound claim may take.
+    pub fn free_capacities(&self, class: Symbol) -> impl Iterator<Item = i64> + '_ {
+        let volumes = self.free.get(&class).into_iter().flat_map(FreeVolumes::all);
+        volumes.map(|volume| volume.capacity)
+    }
+
     /// The drivers that attach the free volumes of a class; an empty one for volumes that need none.
     pub fn free_drivers(&self, class: Symbol) -> impl Iterator<Item = Symbol> + '_ {
         self.free.get(&class).into_iter().flat_map(FreeVolumes::drivers)

@@ -1,7 +1,7 @@
 //! One scheduling cycle: the next pod, a decision, an assumption, and the binding handed on.
 
 use super::binding::Binding;
-use super::preempting::nominated;
+use super::plan::promises;
 use super::{FailedStage, Outcome, Scheduler};
 use crate::cluster::Cluster;
 use crate::decide::{Decision, Placement, decide_timed};
@@ -26,15 +26,15 @@ impl Scheduler {
     /// [`Self::step`] that says how long the plugins take.
     pub fn step_timed(&mut self, now: Duration, watch: &mut impl Stopwatch) -> bool {
         self.sweep_if_due(now);
-        let Some(key) = self.queue.pop(now) else {
+        let Some((key, wish)) = self.next_pod(now) else {
             return false;
         };
         self.last_tried = Some(PodKey::clone(&key));
         let decided = self.pods.get(&key).and_then(|pod| {
             let profile = self.profiles.get(pod.scheduler_name())?;
-            let mut nominated = nominated(&self.nominations, &self.pods, &self.cluster, &key);
-            let refused = self.refusals.nodes(&pod.object, now);
-            nominated.avoided = refused.filter_map(|node| self.cluster.binder().node(node)).collect();
+            let (nominations, refusals) = (&self.nominations, &self.refusals);
+            let mut nominated = promises(nominations, refusals, &self.pods, &self.cluster, (&key, pod), now);
+            nominated.own = nominated.own.or(wish);
             Some(decide_timed(
                 &mut self.cluster,
                 &pod.compiled,
@@ -44,6 +44,10 @@ impl Scheduler {
                 watch,
             ))
         });
+        let node = decided.as_ref().and_then(Decision::node);
+        if wish.is_some() && wish != node {
+            self.plan.fails();
+        }
         match decided {
             Some(Decision::Place(placement)) => self.place_pod(&key, &placement, now),
             Some(Decision::Refuse(diagnosis)) => self.refuse(&key, &diagnosis, now),

@@ -15,6 +15,7 @@ mod cycle;
 mod effects;
 mod hold;
 mod lower;
+mod plan;
 mod pods;
 mod preempting;
 mod refusals;
@@ -25,8 +26,9 @@ mod watch;
 
 pub use effects::{Effect, FailedStage, Outcome, PodRef, Write, WriteId, WriteOutcome};
 pub use lower::Context;
+pub use plan::Look;
 pub use sending::{MOST_TRIES, Order};
-pub use settings::Settings;
+pub use settings::{Settings, Together};
 
 use crate::cluster::Cluster;
 use crate::decide::Scratch;
@@ -38,6 +40,7 @@ use berth_core::api;
 use binding::Seen;
 use binding_index::BindingIndex;
 use hold::Hold;
+use plan::Plan;
 use preempting::{Eviction, Nominations};
 use refusals::Refusals;
 use rustc_hash::FxHashMap;
@@ -187,6 +190,8 @@ pub struct Scheduler {
     write_count: u64,
     counts: Counts,
     last_tried: Option<PodKey>,
+    together: Together,
+    plan: Plan,
     sweeps: Sweeps,
 }
 
@@ -196,7 +201,11 @@ impl Scheduler {
     pub fn new(settings: Settings, seed: u64) -> Self {
         let mut cluster = Cluster::default();
         cluster.set_gates(settings.volume_gates());
-        let Settings { profiles, times } = settings;
+        let Settings {
+            profiles,
+            times,
+            together,
+        } = settings;
         Self {
             cluster,
             queue: Queue::new(times),
@@ -218,6 +227,8 @@ impl Scheduler {
             write_count: 0,
             counts: Counts::default(),
             last_tried: None,
+            together,
+            plan: Plan::default(),
             sweeps: Sweeps::default(),
         }
     }

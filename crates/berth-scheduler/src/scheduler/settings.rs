@@ -14,6 +14,22 @@ pub struct Settings {
     pub profiles: BTreeMap<String, Profile>,
     /// How long pods wait between attempts.
     pub times: QueueTimes,
+    /// How pods that wait are looked at together.
+    pub together: Together,
+}
+
+/// How pods that wait are looked at together, before they are decided one by one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Together {
+    /// How many placements are tried for each pod if some of those that wait would be left out; 0 looks at none together. A
+    /// number and not a time, so that the same pods come to the same nodes on every machine: a try takes some microseconds.
+    pub tries_per_pod: usize,
+}
+
+impl Default for Together {
+    fn default() -> Self {
+        Self { tries_per_pod: 200 }
+    }
 }
 
 impl Default for Settings {
@@ -22,6 +38,7 @@ impl Default for Settings {
         Self {
             profiles: BTreeMap::from([(DEFAULT_SCHEDULER_NAME.to_owned(), Profile::default())]),
             times: QueueTimes::default(),
+            together: Together::default(),
         }
     }
 }

@@ -69,5 +69,5 @@ impl Scheduler {
 berth_core::trace!(Scheduler {
     cluster, scratch, pods, bindings;
     queue, profiles, unanswered, hold, await_claims, waiting_for_claim, nominations, evictions, nodes, refusals, promise_end, effects, writes,
-    write_count, counts, last_tried, sweeps
+    write_count, counts, last_tried, together, plan, sweeps
 });

@@ -18,4 +18,5 @@ mod races;
 mod random;
 mod refusals;
 mod stateful;
+mod together;
 mod world;

@@ -29,6 +29,14 @@ pub(super) struct File {
     delay_cache_until_active: Option<bool>,
     pub(super) profiles: Option<Vec<ProfileFile>>,
     pub(super) extenders: Option<Vec<Value>>,
+    pub(super) together: Option<Together>,
+}
+
+/// How pods that wait are looked at together: kube-scheduler knows no such field.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Together {
+    pub(super) tries_per_pod: Option<i64>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

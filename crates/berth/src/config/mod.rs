@@ -23,7 +23,7 @@ use crate::input;
 use berth_core::api;
 use berth_scheduler::profile::{FeatureGates, Profile};
 use berth_scheduler::queue::QueueTimes;
-use berth_scheduler::scheduler::{DEFAULT_SCHEDULER_NAME, Settings};
+use berth_scheduler::scheduler::{DEFAULT_SCHEDULER_NAME, Settings, Together};
 use file::{File, ProfileFile};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -124,6 +124,8 @@ pub struct Configuration {
     pub profiles: Vec<SchedulerProfile>,
     /// How long pods wait between attempts.
     pub times: QueueTimes,
+    /// How pods that wait are looked at together.
+    pub together: Together,
     /// How the process runs.
     pub process: ProcessSettings,
 }
@@ -133,6 +135,7 @@ impl Default for Configuration {
         Self {
             profiles: vec![SchedulerProfile::default()],
             times: QueueTimes::default(),
+            together: Together::default(),
             process: ProcessSettings::default(),
         }
     }
@@ -195,6 +198,7 @@ impl Configuration {
         let Self {
             profiles,
             times,
+            together,
             process: _,
         } = self;
         let profiles = profiles.iter().map(|profile| {
@@ -208,6 +212,7 @@ impl Configuration {
         Settings {
             profiles: profiles.collect(),
             times: *times,
+            together: *together,
         }
     }
 
@@ -273,6 +278,7 @@ impl Reader {
             return Err(self.error("extenders", problem));
         }
         let times = self.times(&file)?;
+        let together = self.together(&file)?;
         let process = self.process(&file)?;
         let percentage = self.percentage("", file.percentage_of_nodes_to_score)?;
         let profiles = file.profiles.filter(|profiles| !profiles.is_empty());
@@ -282,6 +288,7 @@ impl Reader {
         let mut configuration = Configuration {
             profiles: Vec::new(),
             times,
+            together,
             process,
         };
         for (index, profile) in profiles.into_iter().enumerate() {
@@ -320,6 +327,18 @@ impl Reader {
             return Err(self.error("podMaxBackoffSeconds", problem));
         }
         Ok(times)
+    }
+
+    /// How pods that wait are looked at together: a field of Berth's own.
+    fn together(&self, file: &File) -> Result<Together, ConfigError> {
+        let mut together = Together::default();
+        if let Some(tries) = file.together.as_ref().and_then(|together| together.tries_per_pod) {
+            together.tries_per_pod = usize::try_from(tries).map_err(|_| {
+                let problem = format!("found {tries}, expected 0 (off) or more");
+                self.error("together.triesPerPod", problem)
+            })?;
+        }
+        Ok(together)
     }
 
     /// The share of nodes after which no more are looked for, if anything is said. 0 leaves it to the scheduler, and

@@ -17,6 +17,7 @@ impl Configuration {
             "kind": KIND,
             "podInitialBackoffSeconds": self.times.initial_backoff.as_secs(),
             "podMaxBackoffSeconds": self.times.max_backoff.as_secs(),
+            "together": {"triesPerPod": self.together.tries_per_pod},
             "profiles": profiles,
         });
         if let Some(election) = &self.process.election {

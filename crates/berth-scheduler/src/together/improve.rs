@@ -1,0 +1,210 @@
+//! A better assignment than one by one: nodes are emptied of pods that wait, and filled again in another order.
+
+use super::bound;
+use super::trial::{Placed, Trial, Value};
+use crate::chance::Chance;
+use berth_core::nodes::NodeId;
+use rustc_hash::FxHashSet;
+
+/// Tries to improve an assignment, for one pod. The more pods wait, the less each may cost: a look at a thousand of them tries hardly more pods
+/// than it takes to place them.
+const TRIES_FOR_ONE: usize = 1_280_000;
+
+/// How many pods that are left out are tried again when nodes are filled.
+const MOST_LEFT_OUT: usize = 12;
+
+/// How many pods may be tried to improve an assignment.
+pub(super) fn budget(pods: usize, tries_per_pod: usize) -> usize {
+    tries_per_pod.saturating_mul(pods).min(TRIES_FOR_ONE / pods.max(1))
+}
+
+/// Finds nodes for pods that were placed one by one, so that more of them are placed. Says how many can be at most.
+pub(super) fn improve(trial: &mut Trial<'_>, budget: usize, at_most: &mut usize) -> Vec<Option<NodeId>> {
+    let start: Vec<Option<Placed>> = (0..trial.candidates.len()).map(|index| trial.lift(index)).collect();
+    let options: Vec<Vec<NodeId>> = (0..start.len())
+        .map(|index| trial.options(index).into_iter().map(|option| option.node).collect())
+        .collect();
+    let bound = bound::upper_bound(trial, &options, &start);
+    *at_most = bound.last().copied().unwrap_or(0);
+    let mut search = Search {
+        weights: bound::weights(trial),
+        options,
+        bound,
+        chance: Chance::new(start.len() as u64),
+        trial,
+    };
+    for (index, option) in start.into_iter().enumerate() {
+        if let Some(option) = option {
+            search.trial.put(index, option);
+        }
+    }
+    search.run(budget)
+}
+
+struct Search<'a, 'b> {
+    trial: &'b mut Trial<'a>,
+    /// For each pod the nodes that would take it if no other pod of the look were placed.
+    options: Vec<Vec<NodeId>>,
+    /// How hard pods are to place.
+    weights: Vec<f64>,
+    /// How many pods of the highest priority, of the two highest, and so on can be placed at most.
+    bound: Vec<usize>,
+    chance: Chance,
+}
+
+impl Search<'_, '_> {
+    fn run(&mut self, budget: usize) -> Vec<Option<NodeId>> {
+        let mut current = self.trial.value();
+        let (start, start_nodes) = (current.clone(), self.trial.nodes());
+        let (mut best, mut nodes) = (current.clone(), start_nodes.clone());
+        while self.trial.tries < budget {
+            let Some((seed, emptied)) = self.choose(&current) else {
+                break;
+            };
+            let undo = self.refill(seed, &emptied);
+            let value = self.trial.value();
+            if !self.is_acceptable(&value, &current) {
+                self.take_back(undo);
+                continue;
+            }
+            if value > best {
+                let found = self.trial.nodes();
+                if value.is_better(&found, &start, &start_nodes) {
+                    (best, nodes) = (value.clone(), found);
+                }
+            }
+            current = value;
+        }
+        nodes
+    }
+
+    /// A pod that should have a place, or a better one, and the nodes to be emptied for it.
+    fn choose(&mut self, current: &Value) -> Option<(usize, Vec<NodeId>)> {
+        let pods = 0..self.options.len();
+        let mut seeds: Vec<usize> = Vec::new();
+        if !self.is_optimal(current) {
+            let left_out = |index: &usize| self.trial.place(*index).is_none() && !self.options[*index].is_empty();
+            seeds = pods.clone().filter(left_out).collect();
+        }
+        if seeds.is_empty() || self.chance.below(3) == 0 {
+            let uses_volumes = |index: &usize| self.trial.place(*index).is_some_and(|place| place.capacity > 0);
+            let with_volumes: Vec<usize> = pods.filter(uses_volumes).collect();
+            if !with_volumes.is_empty() {
+                seeds = with_volumes;
+            }
+        }
+        let seed = self.chance.one_of(&seeds)?;
+        let mut emptied: Vec<NodeId> = self.trial.node(seed).into_iter().collect();
+        emptied.extend(self.chance.one_of(&self.options[seed]));
+        // Whoever has to leave needs somewhere to go.
+        for _ in 0..self.chance.below(3) {
+            let on_emptied: Vec<usize> = self.pods_on(&emptied);
+            if let Some(other) = self.chance.one_of(&on_emptied) {
+                emptied.extend(self.chance.one_of(&self.options[other]));
+            }
+        }
+        Some((seed, emptied))
+    }
+
+    fn pods_on(&self, nodes: &[NodeId]) -> Vec<usize> {
+        let nodes: FxHashSet<NodeId> = nodes.iter().copied().collect();
+        let is_there = |index: &usize| self.trial.node(*index).is_some_and(|node| nodes.contains(&node));
+        (0..self.options.len()).filter(is_there).collect()
+    }
+
+    /// Empties nodes and places again those who were there, and some that were left out. Returns how it was before.
+    fn refill(&mut self, seed: usize, emptied: &[NodeId]) -> Vec<(usize, Option<Placed>)> {
+        let mut left_out: Vec<usize> = (0..self.options.len())
+            .filter(|index| self.trial.place(*index).is_none() && !self.options[*index].is_empty())
+            .collect();
+        while left_out.len() > MOST_LEFT_OUT {
+            left_out.swap_remove(self.chance.below(left_out.len()));
+        }
+        let mut pods = self.pods_on(emptied);
+        pods.extend(left_out);
+        if !pods.contains(&seed) {
+            pods.push(seed);
+        }
+        let undo: Vec<_> = pods.iter().map(|index| (*index, self.trial.lift(*index))).collect();
+        self.sort(&mut pods, seed);
+        for index in pods {
+            if let Some(option) = self.best_option(index) {
+                self.trial.put(index, option);
+            }
+        }
+        undo
+    }
+
+    /// The order in which pods are placed again: by priority, and then one of several that have proved useful.
+    fn sort(&mut self, pods: &mut [usize], seed: usize) {
+        let way = self.chance.below(4);
+        let keyed = |search: &mut Self, index: usize| {
+            let weight = -search.weights[index];
+            let jitter = search.chance.below(1 << 16) as f64 / f64::from(1 << 16);
+            match way {
+                0 => (index != seed, weight),
+                1 => (false, weight),
+                2 => (false, weight * (0.5 + jitter)),
+                _ => (index != seed, jitter),
+            }
+        };
+        let mut keys: Vec<_> = pods
+            .iter()
+            .map(|index| (self.trial.level(*index), keyed(self, *index), *index))
+            .collect();
+        keys.sort_by(|(a_level, (a_first, a), _), (b_level, (b_first, b), _)| {
+            (a_level, a_first).cmp(&(b_level, b_first)).then(a.total_cmp(b))
+        });
+        for (place, (.., index)) in pods.iter_mut().zip(keys) {
+            *place = index;
+        }
+    }
+
+    /// The node with the least capacity for the pod's volumes, then the one that is fullest afterwards.
+    fn best_option(&mut self, index: usize) -> Option<Placed> {
+        let mut options = self.trial.options(index);
+        if options.is_empty() {
+            return None;
+        }
+        if self.chance.below(12) == 0 {
+            let any = self.chance.below(options.len());
+            return Some(options.swap_remove(any));
+        }
+        let resources = self.trial.cluster.resources();
+        let room = |node: NodeId| {
+            let share = |column: &crate::cluster::Column| {
+                column.free(node) as f64 / (column.allocatable[node.index()] as f64).max(1.0)
+            };
+            share(&resources.cpu) + share(&resources.memory)
+        };
+        options.into_iter().min_by(|a, b| {
+            let by_room = || room(a.node).total_cmp(&room(b.node));
+            a.capacity.cmp(&b.capacity).then_with(by_room)
+        })
+    }
+
+    /// Whether an assignment is gone on from: no fewer pods of any priority, and hardly more capacity, so that the search comes
+    /// away from where it began.
+    fn is_acceptable(&self, value: &Value, current: &Value) -> bool {
+        value >= current || value.by_level == current.by_level && value.capacity <= current.capacity / 50 * 51
+    }
+
+    fn is_optimal(&self, value: &Value) -> bool {
+        let mut sum = 0;
+        self.bound.iter().zip(&value.by_level).all(|(bound, placed)| {
+            sum += placed;
+            sum == *bound
+        })
+    }
+
+    fn take_back(&mut self, undo: Vec<(usize, Option<Placed>)>) {
+        for (index, _) in &undo {
+            self.trial.lift(*index);
+        }
+        for (index, option) in undo {
+            if let Some(option) = option {
+                self.trial.put(index, option);
+            }
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Pods on nodes for a while: put there, counted like running ones, and lifted again.
+
+use super::Candidate;
+use crate::cluster::{AssumedPod, Cluster};
+use crate::decide::{self, Placement, Scratch};
+use crate::plugins::FilterState;
+use berth_core::binder::{Assumption, NodeVolumes};
+use berth_core::nodes::NodeId;
+use std::cmp::Ordering;
+
+/// So many nodes are compared for a pod; of more, every so-manieth.
+const MAX_COMPARED: usize = 64;
+
+/// The pods of a look, some of them on nodes.
+#[derive(Debug)]
+pub(super) struct Trial<'a> {
+    pub(super) cluster: &'a mut Cluster,
+    pub(super) scratch: &'a mut Scratch,
+    pub(super) candidates: &'a [Candidate<'a>],
+    places: Vec<Option<Place>>,
+    /// For each pod how many priorities are higher than its own.
+    levels: Vec<usize>,
+    level_count: usize,
+    /// How often nodes were looked for.
+    pub(super) tries: usize,
+}
+
+/// A pod's place.
+#[derive(Debug)]
+struct Place {
+    option: Placed,
+    assumption: Assumption,
+    pod: AssumedPod,
+}
+
+/// A node for a pod, with the volumes that it would take there.
+#[derive(Clone, Debug)]
+pub(super) struct Placed {
+    pub(super) node: NodeId,
+    pub(super) volumes: NodeVolumes,
+    /// What these volumes hold.
+    pub(super) capacity: i64,
+}
+
+/// How good an assignment is: the more pods of high priority are placed, the better, then the less capacity is taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Value {
+    /// How many pods are placed, the highest priority first.
+    pub(super) by_level: Vec<usize>,
+    pub(super) capacity: i64,
+}
+
+impl Value {
+    pub(super) fn placed(&self) -> usize {
+        self.by_level.iter().sum()
+    }
+
+    /// Whether an assignment is better than the one that it began with: by more pods, or by less capacity for the very same pods. Nobody has to
+    /// wait for a pod that came later only because that one takes less.
+    pub(super) fn is_better(&self, nodes: &[Option<NodeId>], start: &Self, start_nodes: &[Option<NodeId>]) -> bool {
+        let mut pods = nodes.iter().zip(start_nodes);
+        let mut same_pods = || pods.all(|(now, before)| now.is_some() == before.is_some());
+        self.by_level > start.by_level || self > start && same_pods()
+    }
+}
+
+impl PartialOrd for Value {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Value {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let by_capacity = || other.capacity.cmp(&self.capacity);
+        self.by_level.cmp(&other.by_level).then_with(by_capacity)
+    }
+}
+
+impl<'a> Trial<'a> {
+    pub(super) fn new(cluster: &'a mut Cluster, scratch: &'a mut Scratch, candidates: &'a [Candidate<'a>]) -> Self {
+        let mut priorities: Vec<_> = candidates.iter().map(Candidate::priority).collect();
+        priorities.sort_unstable_by(|a, b| b.cmp(a));
+        priorities.dedup();
+        let level = |candidate: &Candidate<'_>| priorities.partition_point(|known| *known > candidate.priority());
+        Self {
+            levels: candidates.iter().map(level).collect(),
+            level_count: priorities.len(),
+            places: candidates.iter().map(|_| None).collect(),
+            cluster,
+            scratch,
+            candidates,
+            tries: 0,
+        }
+    }
+
+    pub(super) fn level(&self, index: usize) -> usize {
+        self.levels[index]
+    }
+
+    pub(super) fn level_count(&self) -> usize {
+        self.level_count
+    }
+
+    pub(super) fn place(&self, index: usize) -> Option<&Placed> {
+        self.places[index].as_ref().map(|place| &place.option)
+    }
+
+    pub(super) fn node(&self, index: usize) -> Option<NodeId> {
+        self.place(index).map(|place| place.node)
+    }
+
+    pub(super) fn nodes(&self) -> Vec<Option<NodeId>> {
+        (0..self.places.len()).map(|index| self.node(index)).collect()
+    }
+
+    pub(super) fn value(&self) -> Value {
+        let mut value = Value {
+            by_level: vec![0; self.level_count],
+            capacity: 0,
+        };
+        for (place, level) in self.places.iter().zip(&self.levels) {
+            if let Some(place) = place {
+                value.by_level[*level] += 1;
+                value.capacity = value.capacity.saturating_add(place.option.capacity);
+            }
+        }
+        value
+    }
+
+    /// Puts a pod on a node. `false` if that cannot be after all.
+    pub(super) fn put(&mut self, index: usize, option: Placed) -> bool {
+        let Ok(assumption) = self.cluster.assume_volumes(option.node, &option.volumes) else {
+            return false;
+        };
+        let pod = self.cluster.assume_pod(self.candidates[index].pod, option.node);
+        self.places[index] = Some(Place {
+            option,
+            assumption,
+            pod,
+        });
+        true
+    }
+
+    /// Takes a pod off its node.
+    pub(super) fn lift(&mut self, index: usize) -> Option<Placed> {
+        let place = self.places[index].take()?;
+        self.cluster.forget(place.pod);
+        self.cluster.revert_volumes(place.assumption);
+        Some(place.option)
+    }
+
+    /// Takes all pods off their nodes.
+    pub(super) fn lift_all(&mut self) {
+        for index in (0..self.places.len()).rev() {
+            self.lift(index);
+        }
+    }
+
+    /// Puts a pod where a decision would: on the node that is wished for it, or where it does best.
+    fn decide(&mut self, index: usize, wish: Option<NodeId>) -> bool {
+        self.tries += 1;
+        let candidate = &self.candidates[index];
+        let mut nominated = candidate.nominated.clone();
+        nominated.own = nominated.own.or(wish);
+        let found = decide::find(self.cluster, candidate.pod, candidate.profile, self.scratch, &nominated);
+        let Some(Placement { node, volumes, .. }) = found else {
+            return false;
+        };
+        let capacity = self.capacity(&volumes);
+        self.put(
+            index,
+            Placed {
+                node,
+                volumes,
+                capacity,
+            },
+        )
+    }
+
+    /// Decides about all pods anew, as the scheduler would that is given these wishes. Pods without a wish have their turn after those of their
+    /// priority that have one. Returns the order.
+    pub(super) fn replay(&mut self, wishes: &[Option<NodeId>]) -> Vec<usize> {
+        self.lift_all();
+        let priority = |index: &usize| self.candidates[*index].priority();
+        let mut order: Vec<usize> = (0..wishes.len()).collect();
+        for turns in order.chunk_by_mut(|a, b| priority(a) == priority(b)) {
+            turns.sort_by_key(|index| wishes[*index].is_none());
+        }
+        for index in &order {
+            self.decide(*index, wishes[*index]);
+        }
+        // A pod that is to be near another one, or not too far from the others, may fit now: it is woken when they are placed.
+        let mut wakes = true;
+        while wakes {
+            wakes = false;
+            for index in &order {
+                if self.places[*index].is_none() && self.depends_on_others(*index) {
+                    wakes |= self.decide(*index, None);
+                }
+            }
+        }
+        order
+    }
+
+    /// Whether a pod may fit because another one is placed.
+    pub(super) fn depends_on_others(&self, index: usize) -> bool {
+        let pod = self.candidates[index].pod;
+        !pod.hard_spread.is_empty() || pod.footprint.terms.is_some()
+    }
+
+    /// The nodes that take a pod now, with its volumes there.
+    pub(super) fn options(&mut self, index: usize) -> Vec<Placed> {
+        self.tries += 1;
+        let Candidate {
+            pod,
+            profile,
+            nominated,
+        } = &self.candidates[index];
+        let fitting = decide::fitting_nodes(self.cluster, pod, profile, self.scratch, nominated);
+        let step = fitting.len().div_ceil(MAX_COMPARED).max(1);
+        let nodes: Vec<NodeId> = fitting.iter().copied().step_by(step).collect();
+        let volumes = |node: NodeId| {
+            let state = FilterState::volume_binding(&self.scratch.states);
+            let volumes = state.map_or(Ok(NodeVolumes::default()), |state| state.volumes_on(self.cluster, node));
+            let volumes = volumes.ok()?;
+            Some(Placed {
+                node,
+                capacity: self.capacity(&volumes),
+                volumes,
+            })
+        };
+        nodes.into_iter().filter_map(volumes).collect()
+    }
+
+    fn capacity(&self, volumes: &NodeVolumes) -> i64 {
+        let binder = self.cluster.binder();
+        let volumes = volumes.bindings.iter().filter_map(|(_, volume)| binder.volume(*volume));
+        volumes.fold(0, |sum, volume| sum.saturating_add(volume.capacity))
+    }
+}
