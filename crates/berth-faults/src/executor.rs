@@ -1,74 +1,50 @@
-//! Carries out a list of effects, request by request, by the rules of `berth_kube::executor`.
-//!
-//! A later effect on an object continues on the version that an earlier one of the list left; a write whose answer was lost is looked
-//! for before it counts as failed; and after a conflict the object is read, so that the next step starts from what is there.
+//! Sends effects to the API server of the simulation, and makes the bugs that are made on the way to it.
 
 use crate::mutation::Mutation;
 use crate::port::{ApiError, Port};
 use crate::world::Doc;
 use berth_cluster::field;
-use berth_core::effect::{Delete, Effect, Fact, Guard, Merge, ObjectKey, Patch, Refusal, Target, When};
+use berth_core::effect::{Effect, Event, Fact, Guard, ObjectKey, Refusal, Target};
+use berth_reconcile::{Answered, Refused, Server, Version, Written};
 use serde_json::Value;
+use std::borrow::Cow;
+use std::cell::Cell;
 use std::rc::Rc;
 
-/// Why a list of effects ended early.
-#[derive(Clone, Debug)]
-pub(crate) struct Refused {
-    pub(crate) refusal: Refusal,
-    /// The server is away or out of order.
-    pub(crate) outage: bool,
-}
-
 /// How a list of effects went.
-#[derive(Debug, Default)]
-pub(crate) struct Outcome {
-    /// How many effects of the list were carried out.
-    pub(crate) done: usize,
-    /// Objects that were written or read, in order.
-    pub(crate) fresh: Vec<Rc<Doc>>,
-    /// Objects that turned out to be gone, with their uids.
-    pub(crate) gone: Vec<(ObjectKey, String)>,
-    pub(crate) again: Vec<(ObjectKey, When)>,
-    pub(crate) refused: Option<Refused>,
-}
+pub(crate) type Outcome = berth_reconcile::Outcome<Rc<Doc>>;
 
-impl Outcome {
-    /// Goes on with what came of the next list.
-    pub(crate) fn continued(&mut self, next: Self) {
-        self.done += next.done;
-        self.fresh.extend(next.fresh);
-        self.gone.extend(next.gone);
-        self.again.extend(next.again);
-        self.refused = next.refused;
+impl Answered for Doc {
+    fn key(&self) -> &ObjectKey {
+        &self.key
+    }
+
+    fn version(&self) -> Version {
+        Version {
+            uid: self.uid.clone(),
+            resource_version: self.version.to_string(),
+        }
+    }
+
+    fn value(&self) -> Option<Cow<'_, Value>> {
+        Some(Cow::Borrowed(&self.value))
     }
 }
 
 /// Carries out effects in order, until the first that is refused.
 pub(crate) async fn carry_out(port: &Port, effects: &[Effect]) -> Outcome {
-    let mut run = Run {
+    let hands = Hands {
         port,
-        outcome: Outcome::default(),
-        written: Vec::new(),
+        is_careless: Cell::new(false),
     };
-    for effect in effects {
-        if let Err(refused) = run.carry_out(effect).await {
-            run.outcome.refused = Some(refused);
-            break;
-        }
-        run.outcome.done += 1;
-    }
-    run.outcome
+    berth_reconcile::carry_out(&hands, effects).await
 }
 
-struct Run<'a> {
+/// One list of effects on its way to the server.
+struct Hands<'a> {
     port: &'a Port,
-    outcome: Outcome,
-    /// The versions that earlier writes of this list left.
-    written: Vec<(ObjectKey, String)>,
-}
-
-fn certain(refusal: Refusal) -> Refused {
-    Refused { refusal, outage: false }
+    /// The bug that does not read an object after a conflict is at work.
+    is_careless: Cell<bool>,
 }
 
 fn refused(key: &ObjectKey, error: &ApiError) -> Refused {
@@ -77,210 +53,110 @@ fn refused(key: &ObjectKey, error: &ApiError) -> Refused {
         message: message.to_owned(),
         in_doubt,
     };
-    match error {
-        ApiError::Refused(refusal) => certain(refusal.clone()),
-        ApiError::Busy => Refused {
-            refusal: unavailable("too many requests", false),
-            outage: true,
-        },
-        ApiError::InDoubt => Refused {
-            refusal: unavailable("no answer", true),
-            outage: true,
-        },
-        ApiError::NotLeading => certain(unavailable("this copy does not lead", false)),
+    let (refusal, outage) = match error {
+        ApiError::Refused(refusal) => (refusal.clone(), false),
+        ApiError::Busy => (unavailable("too many requests", false), true),
+        ApiError::InDoubt => (unavailable("no answer", true), true),
+        ApiError::NotLeading => (unavailable("this copy does not lead", false), false),
+    };
+    Refused {
+        outage,
+        ..Refused::certain(refusal)
     }
 }
 
-impl Run<'_> {
-    async fn carry_out(&mut self, effect: &Effect) -> Result<(), Refused> {
-        match effect {
-            Effect::Confirm(_) if self.port.has(Mutation::NothingConfirmed) => Ok(()),
-            Effect::Confirm(Fact::Unchanged(target))
-                if target.key.kind == "PersistentVolume" && self.port.has(Mutation::PolicyNotConfirmed) =>
-            {
-                Ok(())
+impl Hands<'_> {
+    fn has(&self, mutation: Mutation) -> bool {
+        self.port.has(mutation)
+    }
+
+    /// The effect as it is sent: with the version that it goes by, and without what a bug forgets.
+    fn sent(&self, effect: &Effect, version: &str) -> Effect {
+        let mut sent = effect.clone();
+        let go_by = |target: &mut Target| {
+            version.clone_into(&mut target.resource_version);
+            if self.has(Mutation::NamesakeBound) {
+                target.uid.clear();
             }
-            Effect::Confirm(fact) => self.confirm(fact).await,
-            Effect::Event(_) => Ok(()),
-            Effect::LookAgain { key, when } => {
-                self.outcome.again.push((key.clone(), *when));
-                Ok(())
-            }
-            Effect::Create(object) => self.create(object).await,
-            Effect::Patch(patch) => self.patch(patch).await,
-            Effect::Delete(delete) => self.delete(delete).await,
-            Effect::Bind { pod, node } => {
-                let made = |found: &Value| field::text(found, "/spec/nodeName") == node;
-                let mut sent = effect.clone();
-                if let (Effect::Bind { pod, .. }, true) = (&mut sent, self.port.has(Mutation::NamesakeBound)) {
-                    pod.uid.clear();
-                }
-                let written = self.port.write(sent).await;
-                match written {
-                    Ok(_) => Ok(()),
-                    Err(error) => self.look_after(pod, &error, made).await,
+        };
+        match &mut sent {
+            Effect::Patch(patch) => {
+                go_by(&mut patch.target);
+                let is_unguarded = match patch.name {
+                    "select_node" => self.has(Mutation::UnguardedSelection),
+                    "reserve_volume" => self.has(Mutation::UnguardedReservation),
+                    _ => false,
+                };
+                if is_unguarded || self.has(Mutation::UnguardedController) {
+                    patch.guard = Guard::Uid;
                 }
             }
+            Effect::Delete(delete) => go_by(&mut delete.target),
+            Effect::Bind { pod, .. } => go_by(pod),
+            Effect::Create(_) | Effect::Confirm(_) | Effect::Event(_) | Effect::LookAgain { .. } => {}
         }
+        sent
     }
 
-    async fn confirm(&mut self, fact: &Fact) -> Result<(), Refused> {
-        let holds = match fact {
-            Fact::Gone { key, uid } => match self.read(key).await? {
-                None => true,
-                Some(found) => !uid.is_empty() && found.uid != *uid,
-            },
-            Fact::Unchanged(target) => {
-                let version = self.version_of(target).to_owned();
-                let same = |known: &str, found: &str| known.is_empty() || known == found;
-                let found = self.read(&target.key).await?;
-                found.is_some_and(|found| same(&target.uid, &found.uid) && same(&version, &found.version.to_string()))
-            }
-            Fact::ClaimUnused { claim } => {
-                let holds = self.port.holds(fact.clone()).await;
-                holds.map_err(|error| refused(claim, &error))?
-            }
-        };
-        if holds { Ok(()) } else { Err(certain(Refusal::Stale)) }
-    }
-
-    async fn create(&mut self, object: &Value) -> Result<(), Refused> {
-        let key = Target::of_value(object).key;
-        let error = match self.port.write(Effect::Create(Box::new(object.clone()))).await {
-            Ok(created) => {
-                self.take_written(&key, "", created);
-                return Ok(());
-            }
-            Err(error) => error,
-        };
-        if error == ApiError::InDoubt
-            && let Ok(Some(found)) = self.port.read(&key).await
-        {
-            self.outcome.fresh.push(Rc::clone(&found));
-            return if Merge::Strategic.is_made(&found.value, object) {
-                Ok(())
-            } else {
-                Err(certain(Refusal::AlreadyExists(key)))
-            };
-        }
-        Err(refused(&key, &error))
-    }
-
-    async fn patch(&mut self, patch: &Patch) -> Result<(), Refused> {
-        let mut patch = patch.clone();
-        patch.target.resource_version = self.version_of(&patch.target).to_owned();
-        let is_unguarded = match patch.name {
-            "select_node" => self.port.has(Mutation::UnguardedSelection),
-            "reserve_volume" => self.port.has(Mutation::UnguardedReservation),
-            _ => false,
-        };
-        if is_unguarded || self.port.has(Mutation::UnguardedController) {
-            patch.guard = Guard::Uid;
-        }
-        if self.port.has(Mutation::NamesakeBound) {
-            patch.target.uid.clear();
-        }
-        match self.port.write(Effect::Patch(patch.clone())).await {
-            Ok(found) => {
-                self.take_written(&patch.target.key, &patch.target.uid, found);
-                Ok(())
-            }
-            Err(error) => {
-                let made = |found: &Value| patch.merge.is_made(found, &patch.body);
-                self.look_after(&patch.target, &error, made).await
-            }
-        }
-    }
-
-    async fn delete(&mut self, delete: &Delete) -> Result<(), Refused> {
-        let mut delete = delete.clone();
-        if delete.guard == Guard::Version {
-            delete.target.resource_version = self.version_of(&delete.target).to_owned();
-        }
-        if self.port.has(Mutation::NamesakeBound) {
-            delete.target.uid.clear();
-        }
-        let (target, grace) = (delete.target.clone(), delete.grace_seconds);
-        let error = match self.port.write(Effect::Delete(delete)).await {
-            Ok(found) => {
-                self.take_written(&target.key, &target.uid, found);
-                return Ok(());
-            }
-            Err(error) => error,
-        };
-        // One that is going already is made to go sooner.
-        let given = |found: &Value| field::number(found, "/metadata/deletionGracePeriodSeconds").unwrap_or_default();
-        let careless = self.port.has(Mutation::SecondDeletionIsMade);
-        let made =
-            |found: &Value| field::is_deleting(found) && (careless || grace.is_none_or(|grace| given(found) <= grace));
-        match self.look_after(&target, &error, made).await {
-            // It was to go, and is gone.
-            Err(Refused {
-                refusal: Refusal::NotFound(_),
-                ..
-            }) => Ok(()),
-            other => other,
-        }
-    }
-
-    /// Finds out how things stand after a write failed.
-    async fn look_after(
-        &mut self,
-        target: &Target,
-        error: &ApiError,
-        made: impl Fn(&Value) -> bool,
-    ) -> Result<(), Refused> {
-        let refusal = refused(&target.key, error);
-        let gone = |outcome: &mut Outcome| outcome.gone.push((target.key.clone(), target.uid.clone()));
-        if matches!(refusal.refusal, Refusal::NotFound(_)) {
-            gone(&mut self.outcome);
-            return Err(refusal);
-        }
+    /// What a bug makes of an answer that was lost or of a conflict.
+    async fn mistaken(&self, effect: &Effect, key: &ObjectKey, error: &ApiError) -> Result<Written<Rc<Doc>>, Refused> {
         let in_doubt = *error == ApiError::InDoubt;
-        if in_doubt && self.port.has(Mutation::DoubtIsSuccess) {
-            return Ok(());
+        let is_update = !matches!(effect, Effect::Create(_));
+        if in_doubt && is_update && self.has(Mutation::DoubtIsSuccess) {
+            return Ok(Written::Made);
         }
-        if in_doubt && self.port.has(Mutation::DoubtIsFailure) {
-            return Err(refused(&target.key, &ApiError::Busy));
+        if in_doubt && is_update && self.has(Mutation::DoubtIsFailure) {
+            return Err(refused(key, &ApiError::Busy));
         }
-        if !in_doubt && self.port.has(Mutation::ConflictIsNotRead) {
-            return Err(refusal);
+        if in_doubt
+            && matches!(effect, Effect::Delete(_))
+            && self.has(Mutation::SecondDeletionIsMade)
+            && let Ok(Some(found)) = self.port.read(key).await
+            && field::is_deleting(&found.value)
+        {
+            return Ok(Written::Made);
         }
-        if !in_doubt && !matches!(refusal.refusal, Refusal::Conflict(_) | Refusal::Invalid { .. }) {
-            return Err(refusal);
+        self.is_careless.set(!in_doubt && self.has(Mutation::ConflictIsNotRead));
+        Err(refused(key, error))
+    }
+}
+
+impl Server for Hands<'_> {
+    type Answer = Rc<Doc>;
+
+    async fn read(&self, key: &ObjectKey) -> Result<Option<Rc<Doc>>, Refused> {
+        if self.is_careless.take() {
+            return Err(refused(key, &ApiError::Busy));
         }
-        let Ok(found) = self.port.read(&target.key).await else {
-            return Err(refusal);
+        self.port.read(key).await.map_err(|error| refused(key, &error))
+    }
+
+    async fn write(&self, effect: &Effect, version: &str) -> Result<Written<Rc<Doc>>, Refused> {
+        let Some(key) = effect.writes_to() else {
+            return Ok(Written::Made);
         };
-        let found = found.inspect(|found| self.outcome.fresh.push(Rc::clone(found)));
-        let Some(found) = found.filter(|found| target.uid.is_empty() || found.uid == target.uid) else {
-            gone(&mut self.outcome);
-            return Err(certain(Refusal::NotFound(target.key.clone())));
-        };
-        if !in_doubt || !made(&found.value) {
-            return Err(refusal);
-        }
-        self.written.push((target.key.clone(), found.version.to_string()));
-        Ok(())
-    }
-
-    async fn read(&mut self, key: &ObjectKey) -> Result<Option<Rc<Doc>>, Refused> {
-        let found = self.port.read(key).await.map_err(|error| refused(key, &error))?;
-        Ok(found.inspect(|found| self.outcome.fresh.push(Rc::clone(found))))
-    }
-
-    fn take_written(&mut self, key: &ObjectKey, uid: &str, found: Option<Rc<Doc>>) {
-        match found {
-            Some(found) => {
-                self.written.push((key.clone(), found.version.to_string()));
-                self.outcome.fresh.push(found);
-            }
-            None => self.outcome.gone.push((key.clone(), uid.to_owned())),
+        match self.port.write(self.sent(effect, version)).await {
+            Ok(_) if matches!(effect, Effect::Bind { .. }) => Ok(Written::Made),
+            Ok(Some(found)) => Ok(Written::Object(found)),
+            Ok(None) => Ok(Written::Gone(uid_of(effect).to_owned())),
+            Err(error) => self.mistaken(effect, &key, &error).await,
         }
     }
 
-    fn version_of<'a>(&'a self, target: &'a Target) -> &'a str {
-        let written = self.written.iter().rev().find(|(key, _)| *key == target.key);
-        written.map_or(target.resource_version.as_str(), |(_, version)| version)
+    async fn is_used(&self, claim: &ObjectKey) -> Result<bool, Refused> {
+        let unused = Fact::ClaimUnused { claim: claim.clone() };
+        let holds = self.port.holds(unused).await;
+        holds.map(|holds| !holds).map_err(|error| refused(claim, &error))
+    }
+
+    fn tell(&self, _event: &Event) {}
+}
+
+fn uid_of(effect: &Effect) -> &str {
+    match effect {
+        Effect::Patch(patch) => &patch.target.uid,
+        Effect::Delete(delete) => &delete.target.uid,
+        Effect::Bind { pod, .. } => &pod.uid,
+        Effect::Create(_) | Effect::Confirm(_) | Effect::Event(_) | Effect::LookAgain { .. } => "",
     }
 }

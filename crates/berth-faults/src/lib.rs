@@ -26,7 +26,6 @@ mod objects;
 mod play;
 mod port;
 mod process;
-mod queue;
 mod shrink;
 mod simulator;
 mod story;

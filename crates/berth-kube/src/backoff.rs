@@ -10,12 +10,8 @@ pub fn jittered(backoff: Backoff, failures: u32) -> Duration {
     backoff.jittered(failures, chance())
 }
 
-/// A random part of a time.
-pub(crate) fn share(of: Duration) -> Duration {
-    of.mul_f64(chance())
-}
-
-fn chance() -> f64 {
+/// A number between 0 and 1, another one each time.
+pub(crate) fn chance() -> f64 {
     let random = RandomState::new().hash_one(()) % 1000;
     random as f64 / 1000.0
 }

@@ -1,4 +1,4 @@
-//! Runs steps for objects, one key at a time.
+//! Runs steps for objects on an API server, one key at a time.
 //!
 //! ```text
 //!   watches ──▶ inbox ──▶ ┌────────────┐ ──effects──▶ workers ──▶ API server
@@ -8,26 +8,21 @@
 //! ```
 //!
 //! One task owns a [`Reconciler`]: it takes in what watches bring, runs the step of each key that has something new, and hands the
-//! effects to workers. While effects are in flight, no other step that would write to the same objects starts. What workers hear is
-//! taken in before their objects are looked at again, so that a step never decides on less than this component wrote itself. A key whose
-//! effects were refused comes back after a delay that grows; news from others bring it back at once. What another component
-//! took back is not written again at once (see [`Disputes`]).
+//! effects to workers. The rules by which it does are those of [`berth_reconcile::Keyed`].
 
+use crate::backoff::chance;
 use crate::clock::Clock;
 use crate::component;
 use crate::endpoint::{Health, PULSE};
-use crate::executor::{Answer, Executor, Outcome, Refused};
+use crate::executor::{Answer, Executor, Outcome};
 use crate::inbox::{Inbox, Message};
-use crate::queue::{Failure, Queue};
 use crate::resource::Identified;
 use crate::watch::Change;
 use berth_core::api::ObjectMeta;
 use berth_core::backoff::Backoff;
-use berth_core::dispute::Disputes;
-use berth_core::effect::{Effect, Event, Fact, ObjectKey, Refusal, When};
-use berth_core::unseen::Unseen;
-use jiff::Timestamp;
-use rustc_hash::FxHashMap;
+use berth_core::effect::{ObjectKey, Refusal};
+use berth_reconcile::{Keyed as Loop, Now, Refused, Stepped, Ticket};
+pub use berth_reconcile::{Reconciler, Version, Work};
 use std::future::Future;
 use std::pin::Pin;
 use tokio::task::JoinSet;
@@ -37,74 +32,17 @@ use tokio_util::sync::CancellationToken;
 /// Steps between two looks at the inbox: a resync of many objects must not hold up what is new.
 const STEPS_AT_A_TIME: usize = 256;
 
-/// Which state of an object is known.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Version {
-    /// Its uid.
-    pub uid: String,
-    /// Its resource version.
-    pub resource_version: String,
-}
-
-/// Work that is more than a list of effects: calls to others between writes, for example.
+/// Work that is more than a list of effects, with what it reports.
 pub type Job<Report> = Pin<Box<dyn Future<Output = (Outcome, Report)> + Send>>;
 
-/// What a step asks for.
-pub enum Work<Report> {
-    /// Carry these out, in order. An empty list: there is nothing to do.
-    Effects(Vec<Effect>),
-    /// Do this, and write to no object but the key's own.
-    Job(Job<Report>),
-}
-
-/// What steps are run on: the objects that a component knows, and how it decides. Everything but [`Reconciler::news`] answers at once.
-///
-/// Methods that return keys name the objects whose step is to be run because of what was just taken in. Taking in again
-/// what is known already must return none: a component's own writes come back by its watches.
-pub trait Reconciler: Send + 'static {
-    /// What watches bring: [`berth_core::api::Object`], or [`crate::resource::Whole`].
-    type Object: Identified;
-    /// What a [`Job`] brings back beside the outcome of its effects.
-    type Report: Send + 'static;
-
-    /// Takes in an object as a watch has it. It may be older than what is known.
-    fn apply(&mut self, object: Self::Object) -> Vec<ObjectKey>;
-
-    /// Forgets an object: a watch says that it is gone, or a write found out.
-    fn remove(&mut self, key: &ObjectKey) -> Vec<ObjectKey>;
-
-    /// Takes in an object as the server answered to a write or a read of ours. Not asked for a namesake of the object that is
-    /// known, nor for one that a watch saw go while effects on it were in flight. One that a [`Job`] made is not known to be in
-    /// flight, and may be gone again by now: take it in only if its end cannot be missed.
-    fn answered(&mut self, answer: &Answer) -> Vec<ObjectKey>;
-
-    /// Which state of an object is known; nothing if it is not known at all.
-    fn version(&self, key: &ObjectKey) -> Option<Version>;
-
+/// A [`Reconciler`] of a live cluster.
+pub trait Live:
+    Reconciler<Object: Identified, Answer = Answer, Job = Job<<Self as Reconciler>::Report>, Report: Send + 'static>
+    + Send
+    + 'static
+{
     /// Everything that is looked at in a resync.
     fn all_keys(&self) -> Vec<ObjectKey>;
-
-    /// Decides what to do about an object. It may be gone.
-    fn step(&mut self, key: &ObjectKey, now: Timestamp) -> Work<Self::Report>;
-
-    /// Effects on these objects are in flight from now on.
-    fn begun(&mut self, _touched: &[ObjectKey]) {}
-
-    /// Ends [`Reconciler::begun`]. All that was heard is taken in.
-    fn ended(&mut self, _touched: &[ObjectKey]) -> Vec<ObjectKey> {
-        Vec::new()
-    }
-
-    /// An effect of a step was refused. Gives what users should hear of it, if the server's word is news to them.
-    fn refused(&mut self, _effect: &Effect, _refusal: &Refusal) -> Option<Event> {
-        None
-    }
-
-    /// Takes in what a job brings back. What its effects heard is taken in before.
-    fn reported(&mut self, _key: &ObjectKey, _report: Self::Report) {}
-
-    /// All objects are known for the first time. Steps are run from now on.
-    fn complete(&mut self) {}
 
     /// Waits for news that no watch brings. Must not lose any if it is dropped while it waits.
     fn news(&mut self) -> impl Future<Output = Vec<ObjectKey>> + Send {
@@ -132,52 +70,38 @@ pub struct Options {
 
 /// What a worker brings back.
 struct Finished<Report> {
-    key: ObjectKey,
-    touched: Vec<ObjectKey>,
-    effects: Vec<Effect>,
+    ticket: Ticket,
     outcome: Outcome,
     report: Option<Report>,
-    /// The state of the object when the work began.
-    begun: Option<Version>,
 }
 
 /// The one task that owns a reconciler.
-pub struct Keyed<R: Reconciler> {
-    reconciler: R,
+pub struct Keyed<R: Live> {
+    keyed: Loop<R, Instant>,
     executor: Executor,
     options: Options,
-    queue: Queue<ObjectKey>,
-    disputes: Disputes,
     inbox: Inbox<R::Object>,
-    /// Uids of objects that a watch saw go while effects on them were in flight: answers about them are older than that.
-    ended: FxHashMap<ObjectKey, Box<str>>,
-    /// What answers told of, and no watch has shown yet.
-    unseen: Unseen,
     workers: JoinSet<Finished<R::Report>>,
     clock: Clock,
     /// Steps are being run; until no key is left, news is not waited for.
     stepping: bool,
 }
 
-impl<R: Reconciler> component::Owner for Keyed<R> {
+impl<R: Live> component::Owner for Keyed<R> {
     async fn run(self, cancel: CancellationToken) {
         Self::run(self, cancel).await;
     }
 }
 
-impl<R: Reconciler> Keyed<R> {
+impl<R: Live> Keyed<R> {
     /// A loop around a reconciler.
     #[must_use]
     pub fn new(reconciler: R, executor: Executor, options: Options, inbox: Inbox<R::Object>) -> Self {
         Self {
-            reconciler,
+            keyed: Loop::new(reconciler, options.backoff, chance),
             executor,
-            queue: Queue::new(options.backoff),
             options,
-            disputes: Disputes::default(),
             inbox,
-            ended: FxHashMap::default(),
-            unseen: Unseen::default(),
             workers: JoinSet::new(),
             clock: Clock::default().steady(),
             stepping: false,
@@ -199,12 +123,12 @@ impl<R: Reconciler> Keyed<R> {
         loop {
             self.options.health.set_beating(true);
             self.dispatch();
-            let due = self.queue.next_due();
+            let due = self.keyed.queue.next_due();
             let calm = self
                 .inbox
                 .calm_at()
-                .filter(|_| self.queue.has_ready() && !self.stepping);
-            let more_steps = self.queue.has_ready() && self.can_step();
+                .filter(|_| self.keyed.queue.has_ready() && !self.stepping);
+            let more_steps = self.keyed.queue.has_ready() && self.can_step();
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => break,
@@ -221,11 +145,11 @@ impl<R: Reconciler> Keyed<R> {
                     None => break,
                 },
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
-                    self.queue.advance(Instant::now());
+                    self.keyed.queue.advance(Instant::now());
                 }
                 () = sleep_until(calm.unwrap_or_else(Instant::now)), if calm.is_some() => {}
-                keys = self.reconciler.news() => keys.into_iter().for_each(|key| self.queue.hurry(key)),
-                _ = resync.tick() => self.push(self.reconciler.all_keys()),
+                keys = self.keyed.reconciler.news() => self.keyed.hurry(keys),
+                _ = resync.tick() => self.keyed.push(self.keyed.reconciler.all_keys()),
                 _ = pulse.tick() => {}
                 () = std::future::ready(()), if more_steps => {}
             }
@@ -242,277 +166,113 @@ impl<R: Reconciler> Keyed<R> {
         is_calm && self.inbox.is_complete() && self.workers.len() < self.options.workers.max(1)
     }
 
-    fn now(&self) -> Timestamp {
-        self.clock.now()
-    }
-
-    fn push(&mut self, keys: Vec<ObjectKey>) {
-        keys.into_iter().for_each(|key| self.queue.push(key));
+    fn now(&self) -> Now<Instant> {
+        Now {
+            steady: Instant::now(),
+            wall: self.clock.now(),
+        }
     }
 
     /// Runs steps while there is something to do and somebody to do it.
     fn dispatch(&mut self) {
         for _ in 0..STEPS_AT_A_TIME {
-            if !self.can_step() {
+            if !self.can_step() || !self.keyed.queue.has_ready() {
                 break;
             }
-            let Some(key) = self.queue.pop() else { break };
             if !std::mem::replace(&mut self.stepping, true) {
                 self.inbox.acted();
             }
-            self.step(key);
+            self.step();
         }
-        self.stepping &= self.queue.has_ready();
-        self.reconciler.measure(self.queue.len(), self.workers.len());
+        self.stepping &= self.keyed.queue.has_ready();
+        let waiting = self.keyed.queue.count_ready();
+        self.keyed.reconciler.measure(waiting, self.workers.len());
     }
 
-    fn step(&mut self, key: ObjectKey) {
-        if self.queue.wait_for(&key, std::slice::from_ref(&key)) {
-            return;
-        }
-        if let Some(question) = self.unseen.question(&key) {
-            self.carry_out(key, vec![question]);
-            return;
-        }
-        let now = self.now();
-        match self.reconciler.step(&key, now) {
-            Work::Effects(effects)
-                if effects
-                    .iter()
-                    .all(|effect| effect.writes_to().is_none() && !is_asked(effect)) =>
-            {
-                self.say(key, effects);
+    fn step(&mut self) {
+        match self.keyed.step(self.now()) {
+            None | Some(Stepped::Waits) => {}
+            Some(Stepped::Told(events)) => events.into_iter().for_each(|event| self.executor.tell(event)),
+            Some(Stepped::Disputed(key, due)) => {
+                tracing::debug!(%key, %due, "somebody took back what was written: waiting before it is written again");
             }
-            Work::Effects(effects) => match self.disputes.due(&effects, now) {
-                None => self.carry_out(key, effects),
-                Some(due) => {
-                    tracing::debug!(%key, %due, "somebody took back what was written: waiting before it is written again");
-                    self.queue.alarm(key, self.instant_of(due));
-                }
-            },
-            Work::Job(job) => {
-                let touched = vec![key.clone()];
-                let begun = self.begin(&key, &touched);
+            Some(Stepped::Effects(ticket)) => {
+                let executor = self.executor.clone();
+                self.workers.spawn(async move {
+                    let outcome = executor.carry_out(ticket.effects()).await;
+                    Finished {
+                        ticket,
+                        outcome,
+                        report: None,
+                    }
+                });
+            }
+            Some(Stepped::Job(ticket, job)) => {
                 self.workers.spawn(async move {
                     let (outcome, report) = job.await;
                     Finished {
-                        key,
-                        touched,
-                        effects: Vec::new(),
+                        ticket,
                         outcome,
                         report: Some(report),
-                        begun,
                     }
                 });
             }
         }
     }
 
-    /// Does what takes no request: there is no need for a worker.
-    fn say(&mut self, key: ObjectKey, effects: Vec<Effect>) {
-        let mut again = Vec::new();
-        for effect in effects {
-            match effect {
-                Effect::Event(event) => self.executor.tell(event),
-                Effect::LookAgain { key, when } => again.push((key, when)),
-                Effect::Confirm(_) | Effect::Create(_) | Effect::Patch(_) | Effect::Delete(_) | Effect::Bind { .. } => {
-                }
-            }
-        }
-        self.settle(key, again, None);
-    }
-
-    fn carry_out(&mut self, key: ObjectKey, effects: Vec<Effect>) {
-        let mut touched = vec![key.clone()];
-        for written in effects.iter().filter_map(Effect::writes_to) {
-            if !touched.contains(&written) {
-                touched.push(written);
-            }
-        }
-        if self.queue.wait_for(&key, &touched) {
-            return;
-        }
-        let begun = self.begin(&key, &touched);
-        let executor = self.executor.clone();
-        self.workers.spawn(async move {
-            let outcome = executor.carry_out(&effects).await;
-            Finished {
-                key,
-                touched,
-                effects,
-                outcome,
-                report: None,
-                begun,
-            }
-        });
-    }
-
-    fn begin(&mut self, key: &ObjectKey, touched: &[ObjectKey]) -> Option<Version> {
-        self.queue.lock(touched);
-        self.reconciler.begun(touched);
-        self.reconciler.version(key)
-    }
-
     fn finish(&mut self, finished: Finished<R::Report>) {
         let Finished {
-            key,
-            touched,
-            effects,
+            ticket,
             outcome,
             report,
-            begun,
         } = finished;
-        self.queue.unlock(&touched);
-        let done = effects.get(..outcome.done).unwrap_or(&effects);
-        self.disputes.written(done, self.now());
-        for confirmed in done {
-            if let Effect::Confirm(Fact::Gone { key, uid }) = confirmed
-                && self.reconciler.version(key).is_some()
-            {
-                let keys = self.remove(key, uid);
-                self.push(keys);
-            }
+        if let Some(refused) = &outcome.refused {
+            log(ticket.key(), refused);
         }
-        if self.unseen.question(&key).is_some() {
-            let refusal = outcome.refused.as_ref().map(|refused| &refused.refusal);
-            self.unseen.asked(&key, refusal);
-        }
-        for gone in &outcome.gone {
-            if self.reconciler.version(&gone.key).is_some() {
-                let keys = self.remove(&gone.key, &gone.uid);
-                self.push(keys);
-            }
-        }
-        for answer in &outcome.fresh {
-            let known = self.reconciler.version(&answer.key);
-            let ended = self.ended.get(&answer.key).is_some_and(|uid| **uid == *answer.uid);
-            // What was read of it before it went is of no use any more.
-            let mut gone = outcome.gone.iter();
-            let ended = ended || gone.any(|gone| gone.key == answer.key && gone.uid == answer.uid);
-            if !ended && known.as_ref().is_none_or(|known| known.uid == answer.uid) {
-                let is_new = known.is_none();
-                let keys = self.reconciler.answered(answer);
-                self.push(keys);
-                if is_new && self.reconciler.version(&answer.key).is_some() {
-                    self.unseen.answered(answer.key.clone(), &answer.uid);
-                }
-            }
-        }
-        touched.iter().for_each(|key| drop(self.ended.remove(key)));
-        if let Some(report) = report {
-            self.reconciler.reported(&key, report);
-        }
-        // A watch may have brought the answers before us: then it is here that what was in flight is free to choose.
-        let keys = self.reconciler.ended(&touched);
-        self.push(keys);
-        if let (Some(refused), Some(effect)) = (&outcome.refused, effects.get(outcome.done))
-            && let Some(event) = self.reconciler.refused(effect, &refused.refusal)
-        {
+        if let Some(event) = self.keyed.finish(ticket, outcome, report, self.now()) {
             self.executor.tell(event);
         }
-        if outcome.refused.is_none() {
-            self.queue.recover(Instant::now());
-        }
-        self.settle(key.clone(), outcome.again, outcome.refused);
-        // Whatever came of this, the next step starts from what somebody else made of the object meanwhile.
-        let known = self.reconciler.version(&key);
-        let ours = |version: &Version| {
-            let mut answers = outcome.fresh.iter();
-            begun.as_ref() == Some(version)
-                || answers.any(|answer| answer.key == key && answer.resource_version == version.resource_version)
-        };
-        if known.is_some_and(|version| !ours(&version)) {
-            self.queue.hurry(key);
-        }
-    }
-
-    /// Forgets an object. One of the same name and another uid came after it, and stays.
-    fn remove(&mut self, key: &ObjectKey, uid: &str) -> Vec<ObjectKey> {
-        let another = |known: Version| !uid.is_empty() && !known.uid.is_empty() && known.uid != uid;
-        if self.reconciler.version(key).is_some_and(another) {
-            return Vec::new();
-        }
-        self.unseen.settled(key);
-        self.reconciler.remove(key)
-    }
-
-    /// Takes down when a key comes back.
-    fn settle(&mut self, key: ObjectKey, again: Vec<(ObjectKey, When)>, refused: Option<Refused>) {
-        let now = Instant::now();
-        let mut failure = refused.map(|refused| {
-            let error = &refused.refusal;
-            // What others changed or made meanwhile is all in a day's work, and so is a namespace that goes.
-            if refused.namespace_ends {
-                tracing::debug!(%key, %error, "the namespace takes nothing new");
-            } else if matches!(error, Refusal::Invalid { .. } | Refusal::Unavailable { .. }) {
-                tracing::warn!(%key, %error, "effects were refused, trying again");
-            }
-            if refused.outage { Failure::Outage } else { Failure::Own }
-        });
-        for (other, when) in again {
-            match when {
-                When::Now => self.queue.push(other),
-                When::Backoff if other == key => failure = failure.or(Some(Failure::Own)),
-                When::Backoff => self.queue.failed(other, Failure::Own, now),
-                When::At(time) => self.queue.alarm(other, self.instant_of(time)),
-            }
-        }
-        match failure {
-            Some(failure) => self.queue.failed(key, failure, now),
-            None => self.queue.succeeded(&key),
-        }
-    }
-
-    fn instant_of(&self, time: Timestamp) -> Instant {
-        let wait = Duration::try_from(time.duration_since(self.now())).unwrap_or_default();
-        // A little late rather than a little early: a step that is run too early has nothing to do.
-        Instant::now() + wait + Duration::from_millis(1)
     }
 
     fn take(&mut self, message: Message<R::Object>) {
         if message.is_recovery() {
-            self.queue.recover(Instant::now());
+            self.keyed.queue.recover(Instant::now());
         }
         let Message { resource, difference } = message;
         for change in difference.changes {
-            let keys = match change {
+            match change {
                 Change::Applied(object) => {
-                    // Nearly always there is nothing, and no key is needed.
-                    if !self.unseen.is_empty() {
+                    let key = |object: &R::Object| {
                         let ObjectMeta { namespace, name, .. } = object.identity();
-                        self.unseen.settled(&ObjectKey::new(resource.kind, namespace, name));
-                    }
-                    self.reconciler.apply(object)
+                        ObjectKey::new(resource.kind, namespace, name)
+                    };
+                    self.keyed.applied(key, object);
                 }
                 Change::Removed {
                     name: (namespace, name),
                     uid,
-                } => {
-                    let key = ObjectKey::new(resource.kind, namespace, name);
-                    let keys = self.remove(&key, &uid);
-                    if self.queue.is_locked(&key) {
-                        self.ended.insert(key, uid);
-                    }
-                    keys
-                }
+                } => self.keyed.removed(ObjectKey::new(resource.kind, namespace, name), &uid),
                 // What was known still stands: an object that cannot be read is not gone.
-                Change::Broken { .. } => Vec::new(),
-            };
-            // Echoes of our own writes give no keys: this is news.
-            keys.into_iter().for_each(|key| self.queue.hurry(key));
+                Change::Broken { .. } => {}
+            }
         }
         if difference.relisted {
-            let unnamed = self.unseen.listed(resource.kind);
-            unnamed.into_iter().for_each(|key| self.queue.hurry(key));
+            self.keyed.listed(resource.kind);
         }
         if difference.relisted && self.inbox.listed(resource) {
             tracing::info!("all objects are known");
-            self.reconciler.complete();
+            self.keyed.reconciler.complete();
             self.options.health.set_ready(true);
         }
     }
 }
 
-fn is_asked(effect: &Effect) -> bool {
-    matches!(effect, Effect::Confirm(_))
+/// What others changed or made meanwhile is all in a day's work, and so is a namespace that goes.
+fn log(key: &ObjectKey, refused: &Refused) {
+    let error = &refused.refusal;
+    if refused.namespace_ends {
+        tracing::debug!(%key, %error, "the namespace takes nothing new");
+    } else if matches!(error, Refusal::Invalid { .. } | Refusal::Unavailable { .. }) {
+        tracing::warn!(%key, %error, "effects were refused, trying again");
+    }
 }

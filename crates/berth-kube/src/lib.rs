@@ -22,7 +22,6 @@ pub mod keyed;
 pub mod lease;
 mod process;
 pub mod provisioner;
-mod queue;
 pub mod recorder;
 mod reported;
 pub mod resource;

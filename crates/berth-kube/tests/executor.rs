@@ -38,7 +38,7 @@ impl World {
         tokio::spawn(writer.run(CancellationToken::new()));
         let counted = Arc::new(Mutex::new(Vec::new()));
         let count = Arc::clone(&counted);
-        let executor = Executor::new(api, recorder).counting(move |effect, result, _took| {
+        let executor = Executor::new(api, recorder).counting(move |effect, result| {
             count.lock().unwrap().push((effect.name().to_owned(), result));
         });
         Self {

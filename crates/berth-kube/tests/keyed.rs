@@ -12,7 +12,7 @@ use berth_kube::api::Api;
 use berth_kube::endpoint::Health;
 use berth_kube::executor::{Answer, Executor};
 use berth_kube::inbox::Inbox;
-use berth_kube::keyed::{Keyed, Options, Reconciler, Version, Work};
+use berth_kube::keyed::{Job, Keyed, Live, Options, Reconciler, Version, Work};
 use berth_kube::recorder::recorder;
 use berth_kube::resource::{Resource, Whole};
 use berth_kube::{CancellationToken, Client};
@@ -61,6 +61,8 @@ impl Labeller {
 
 impl Reconciler for Labeller {
     type Object = Whole;
+    type Answer = Answer;
+    type Job = Job<()>;
     type Report = ();
 
     fn apply(&mut self, object: Whole) -> Vec<ObjectKey> {
@@ -84,11 +86,7 @@ impl Reconciler for Labeller {
         })
     }
 
-    fn all_keys(&self) -> Vec<ObjectKey> {
-        self.claims.keys().cloned().collect()
-    }
-
-    fn step(&mut self, key: &ObjectKey, now: Timestamp) -> Work<()> {
+    fn step(&mut self, key: &ObjectKey, now: Timestamp) -> Work<Job<()>> {
         self.steps.lock().unwrap().push(key.name.clone());
         let Some(claim) = self.claims.get(key) else {
             return Work::Effects(Vec::new());
@@ -119,6 +117,12 @@ impl Reconciler for Labeller {
             body: json!({"metadata": {"labels": {"wanted": "yes"}}}),
             name: "label",
         })])
+    }
+}
+
+impl Live for Labeller {
+    fn all_keys(&self) -> Vec<ObjectKey> {
+        self.claims.keys().cloned().collect()
     }
 }
 

@@ -14,6 +14,7 @@ const PURE: &[&str] = &[
     "berth-cluster",
     "berth-kinds",
     "berth-plan",
+    "berth-reconcile",
 ];
 
 /// Async runtimes, sockets, TLS, clients and servers, clocks, chance, threads and file walking. Whoever has one of these in
@@ -122,6 +123,18 @@ const STRANGERS: &[(&str, &[&str])] = &[
     (
         "berth-cluster",
         &["berth-apiserver", "berth-kube", "berth-plan", "berth"],
+    ),
+    (
+        "berth-reconcile",
+        &[
+            "berth-scheduler",
+            "berth-controller",
+            "berth-provisioner",
+            "berth-cluster",
+            "berth-apiserver",
+            "berth-kube",
+            "berth",
+        ],
     ),
     ("berth-plan", &["berth-apiserver", "berth-kube", "berth"]),
     // It measures a simulation that is handed to it, and must not grow into the program that does so.

@@ -1,12 +1,15 @@
 //! The node agents.
 
 use super::workloads::{insert, version, work};
-use crate::keyed::{Steps, Version, Work};
+use crate::keyed::JobOf;
 use crate::world::Doc;
 use berth_cluster::agent::{self, Mode};
 use berth_cluster::{Objects, Step, View, field, key_of};
 use berth_core::effect::ObjectKey;
+use berth_provisioner::course::Ended;
+use berth_reconcile::{Reconciler, Version, Work};
 use jiff::Timestamp;
+use std::rc::Rc;
 
 /// The view of all node agents. They watch pods, nodes, claims and volumes.
 #[derive(Default)]
@@ -37,10 +40,15 @@ impl Agents {
     }
 }
 
-impl Steps for Agents {
-    fn apply(&mut self, doc: &Doc) -> Vec<ObjectKey> {
-        match insert(&mut self.view, doc) {
-            true => self.concerned(doc),
+impl Reconciler for Agents {
+    type Object = Rc<Doc>;
+    type Answer = Rc<Doc>;
+    type Job = JobOf;
+    type Report = Ended;
+
+    fn apply(&mut self, doc: Rc<Doc>) -> Vec<ObjectKey> {
+        match insert(&mut self.view, &doc) {
+            true => self.concerned(&doc),
             false => Vec::new(),
         }
     }
@@ -54,15 +62,15 @@ impl Steps for Agents {
         }
     }
 
-    fn answered(&mut self, doc: &Doc) -> Vec<ObjectKey> {
-        self.apply(doc)
+    fn answered(&mut self, doc: &Rc<Doc>) -> Vec<ObjectKey> {
+        self.apply(Rc::clone(doc))
     }
 
     fn version(&self, key: &ObjectKey) -> Option<Version> {
         version(&self.view, key)
     }
 
-    fn step(&mut self, key: &ObjectKey, now: Timestamp) -> Work {
+    fn step(&mut self, key: &ObjectKey, now: Timestamp) -> Work<JobOf> {
         let step = match self.view.find(key) {
             Some(pod) if key.kind == "Pod" => {
                 let node = self.view.get("Node", "", field::text(pod, "/spec/nodeName"));

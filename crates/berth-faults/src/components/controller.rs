@@ -1,10 +1,13 @@
 //! The volume controller.
 
-use crate::keyed::{Steps, Version, Work};
+use crate::keyed::JobOf;
 use crate::world::Doc;
 use berth_controller::{Protection, Settings, State, sync};
 use berth_core::effect::ObjectKey;
+use berth_provisioner::course::Ended;
+use berth_reconcile::{Reconciler, Version, Work};
 use jiff::Timestamp;
+use std::rc::Rc;
 
 /// Claims, volumes, and what is known of the rest.
 pub(crate) struct Volumes {
@@ -24,8 +27,13 @@ impl Volumes {
     }
 }
 
-impl Steps for Volumes {
-    fn apply(&mut self, doc: &Doc) -> Vec<ObjectKey> {
+impl Reconciler for Volumes {
+    type Object = Rc<Doc>;
+    type Answer = Rc<Doc>;
+    type Job = JobOf;
+    type Report = Ended;
+
+    fn apply(&mut self, doc: Rc<Doc>) -> Vec<ObjectKey> {
         doc.object()
             .map_or_else(Vec::new, |object| self.state.apply(object.clone()))
     }
@@ -34,20 +42,23 @@ impl Steps for Volumes {
         self.state.remove(key)
     }
 
-    fn answered(&mut self, doc: &Doc) -> Vec<ObjectKey> {
+    fn answered(&mut self, doc: &Rc<Doc>) -> Vec<ObjectKey> {
         // One that is not known may be gone again already, and nothing would tell.
         match self.state.metadata(&doc.key) {
-            Some(_) => self.apply(doc),
+            Some(_) => self.apply(Rc::clone(doc)),
             None => Vec::new(),
         }
     }
 
     fn version(&self, key: &ObjectKey) -> Option<Version> {
         let metadata = self.state.metadata(key)?;
-        Some((metadata.uid.clone(), metadata.resource_version.clone()))
+        Some(Version {
+            uid: metadata.uid.clone(),
+            resource_version: metadata.resource_version.clone(),
+        })
     }
 
-    fn step(&mut self, key: &ObjectKey, _now: Timestamp) -> Work {
+    fn step(&mut self, key: &ObjectKey, _now: Timestamp) -> Work<JobOf> {
         Work::Effects(sync(key, &self.state, &self.settings))
     }
 

@@ -2,7 +2,7 @@
 
 use crate::component::Finished;
 use crate::executor::{Outcome, carry_out};
-use crate::keyed::{Steps, Version, Work};
+use crate::keyed::JobOf;
 use crate::mutation::Mutation;
 use crate::port::{Job, Port, Reply, Request};
 use crate::world::Doc;
@@ -18,6 +18,7 @@ use berth_provisioner::request::{Failure, Request as VolumeRequest};
 use berth_provisioner::settings::Settings;
 use berth_provisioner::state::State;
 use berth_provisioner::step::{Attempt, Decision, step};
+use berth_reconcile::{Reconciler, Version, Work};
 use jiff::Timestamp;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -74,7 +75,7 @@ impl Provisioning {
         }
     }
 
-    fn step_claim(&mut self, key: &ObjectKey, now: Timestamp) -> Option<Work> {
+    fn step_claim(&mut self, key: &ObjectKey, now: Timestamp) -> Option<Work<JobOf>> {
         let claim = self.state.claim(&key.namespace, &key.name)?;
         match step(claim, &self.state, &self.settings, now) {
             Decision::Nothing(_) => None,
@@ -88,7 +89,7 @@ impl Provisioning {
         }
     }
 
-    fn ask(&mut self, key: &ObjectKey, mut attempt: Box<Attempt>) -> Work {
+    fn ask(&mut self, key: &ObjectKey, mut attempt: Box<Attempt>) -> Work<JobOf> {
         self.in_flight.asks(key, &mut attempt);
         let answer = self.builtin.as_ref().map(|builtin| {
             let mut builtin = builtin.borrow_mut();
@@ -103,7 +104,7 @@ impl Provisioning {
         })
     }
 
-    fn step_volume(&self, key: &ObjectKey) -> Option<Work> {
+    fn step_volume(&self, key: &ObjectKey) -> Option<Work<JobOf>> {
         let volume = self.state.volume(&key.name)?;
         match reclaim(volume, &self.state, &self.settings) {
             Reclaim::Nothing | Reclaim::Wait { .. } => None,
@@ -111,7 +112,7 @@ impl Provisioning {
         }
     }
 
-    fn run(&self, key: &ObjectKey, course: impl FnOnce(&Port) -> Course + 'static) -> Work {
+    fn run(&self, key: &ObjectKey, course: impl FnOnce(&Port) -> Course + 'static) -> Work<JobOf> {
         let (key, builtin) = (key.clone(), self.builtin.clone());
         Work::Job(Box::new(move |mutation| {
             Job::new(mutation, |port| {
@@ -123,8 +124,13 @@ impl Provisioning {
     }
 }
 
-impl Steps for Provisioning {
-    fn apply(&mut self, doc: &Doc) -> Vec<ObjectKey> {
+impl Reconciler for Provisioning {
+    type Object = Rc<Doc>;
+    type Answer = Rc<Doc>;
+    type Job = JobOf;
+    type Report = Ended;
+
+    fn apply(&mut self, doc: Rc<Doc>) -> Vec<ObjectKey> {
         let Some(object) = doc.object() else {
             return Vec::new();
         };
@@ -155,7 +161,7 @@ impl Steps for Provisioning {
         self.state.remove(kind, namespace, name)
     }
 
-    fn answered(&mut self, doc: &Doc) -> Vec<ObjectKey> {
+    fn answered(&mut self, doc: &Rc<Doc>) -> Vec<ObjectKey> {
         let wanted = |object: &&Object| self.in_flight.wants(object, &self.state);
         let Some(object) = doc.object().filter(wanted) else {
             return Vec::new();
@@ -169,10 +175,13 @@ impl Steps for Provisioning {
 
     fn version(&self, key: &ObjectKey) -> Option<Version> {
         let metadata = self.state.metadata(key)?;
-        Some((metadata.uid.clone(), metadata.resource_version.clone()))
+        Some(Version {
+            uid: metadata.uid.clone(),
+            resource_version: metadata.resource_version.clone(),
+        })
     }
 
-    fn step(&mut self, key: &ObjectKey, now: Timestamp) -> Work {
+    fn step(&mut self, key: &ObjectKey, now: Timestamp) -> Work<JobOf> {
         let work = match key.known_kind() {
             Some(Kind::PersistentVolumeClaim) => self.step_claim(key, now),
             Some(Kind::PersistentVolume) => self.step_volume(key),

@@ -1,13 +1,16 @@
 //! The workload controllers, and who watches over nodes.
 
-use crate::keyed::{Steps, Version, Work};
+use crate::keyed::JobOf;
 use crate::world::Doc;
 use berth_cluster::names::NODE_LEASES;
 use berth_cluster::workloads::{self, Workloads};
 use berth_cluster::{Objects, Step, disruption, field, key_for, key_of, lifecycle};
 use berth_core::effect::{Effect, ObjectKey, When};
+use berth_provisioner::course::Ended;
+use berth_reconcile::{Reconciler, Version, Work};
 use jiff::Timestamp;
 use serde_json::Value;
+use std::rc::Rc;
 
 /// The view of workload controllers.
 pub(crate) struct WorkloadSteps {
@@ -43,7 +46,7 @@ impl WorkloadSteps {
 }
 
 /// A step of embedded components as work.
-pub(super) fn work(key: &ObjectKey, step: Step) -> Work {
+pub(super) fn work(key: &ObjectKey, step: Step) -> Work<JobOf> {
     let mut effects = step.effects;
     effects.extend(step.wake.map(|wake| Effect::LookAgain {
         key: key.clone(),
@@ -62,13 +65,21 @@ pub(super) fn insert(view: &mut Objects, doc: &Doc) -> bool {
 pub(super) fn version(view: &Objects, key: &ObjectKey) -> Option<Version> {
     let found = view.find(key)?;
     let version = field::text(found, "/metadata/resourceVersion");
-    Some((field::uid(found).to_owned(), version.to_owned()))
+    Some(Version {
+        uid: field::uid(found).to_owned(),
+        resource_version: version.to_owned(),
+    })
 }
 
-impl Steps for WorkloadSteps {
-    fn apply(&mut self, doc: &Doc) -> Vec<ObjectKey> {
+impl Reconciler for WorkloadSteps {
+    type Object = Rc<Doc>;
+    type Answer = Rc<Doc>;
+    type Job = JobOf;
+    type Report = Ended;
+
+    fn apply(&mut self, doc: Rc<Doc>) -> Vec<ObjectKey> {
         let mut keys = disruption::no_longer_concerned(&self.view, &doc.value);
-        if !insert(&mut self.view, doc) {
+        if !insert(&mut self.view, &doc) {
             return Vec::new();
         }
         keys.extend(self.concerned(&doc.value));
@@ -82,15 +93,15 @@ impl Steps for WorkloadSteps {
         }
     }
 
-    fn answered(&mut self, doc: &Doc) -> Vec<ObjectKey> {
-        self.apply(doc)
+    fn answered(&mut self, doc: &Rc<Doc>) -> Vec<ObjectKey> {
+        self.apply(Rc::clone(doc))
     }
 
     fn version(&self, key: &ObjectKey) -> Option<Version> {
         version(&self.view, key)
     }
 
-    fn step(&mut self, key: &ObjectKey, now: Timestamp) -> Work {
+    fn step(&mut self, key: &ObjectKey, now: Timestamp) -> Work<JobOf> {
         let step = match &*key.kind {
             "PodDisruptionBudget" => {
                 let budget = self.view.find(key);

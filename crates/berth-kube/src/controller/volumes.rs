@@ -5,7 +5,7 @@ use super::metrics::{EffectLabels, Metrics};
 use crate::announce;
 use crate::api::Api;
 use crate::executor::{Answer, Executor};
-use crate::keyed::{Reconciler, Version, Work};
+use crate::keyed::{Job, Live, Reconciler, Version, Work};
 use crate::recorder::Recorder;
 use berth_controller::{Reason, Settings, State, ephemeral, sync};
 use berth_core::api::{Kind, Object};
@@ -51,7 +51,7 @@ impl Volumes {
 
 /// An executor that counts what the controller writes.
 pub(super) fn executor(api: Api, recorder: Recorder, metrics: Metrics) -> Executor {
-    Executor::new(api, recorder).counting(move |effect, result, _took| {
+    Executor::new(api, recorder).counting(move |effect, result| {
         let labels = EffectLabels {
             effect: match effect {
                 Effect::Create(_) => "create_claim",
@@ -74,6 +74,8 @@ fn is_binding(effect: &Effect) -> bool {
 
 impl Reconciler for Volumes {
     type Object = Object;
+    type Answer = Answer;
+    type Job = Job<()>;
     type Report = ();
 
     fn apply(&mut self, object: Object) -> Vec<ObjectKey> {
@@ -100,11 +102,7 @@ impl Reconciler for Volumes {
         })
     }
 
-    fn all_keys(&self) -> Vec<ObjectKey> {
-        self.state.all_keys()
-    }
-
-    fn step(&mut self, key: &ObjectKey, _now: Timestamp) -> Work<()> {
+    fn step(&mut self, key: &ObjectKey, _now: Timestamp) -> Work<Job<()>> {
         self.metrics.steps.inc();
         let effects = sync(key, &self.state, &self.settings);
         let undelayed = Reason::DelayedBindingUnavailable.as_str();
@@ -127,6 +125,12 @@ impl Reconciler for Volumes {
             Effect::Create(claim) => ephemeral::create_refused(claim, refusal, &self.state),
             _ => None,
         }
+    }
+}
+
+impl Live for Volumes {
+    fn all_keys(&self) -> Vec<ObjectKey> {
+        self.state.all_keys()
     }
 
     async fn news(&mut self) -> Vec<ObjectKey> {

@@ -13,16 +13,7 @@ use berth_provisioner::answer::Answer;
 use berth_provisioner::capacity::{Available, Query};
 use berth_provisioner::course::{Course, Ended, Next, Stop};
 use berth_provisioner::request::{Backing, FailureKind, Request};
-use jiff::Timestamp;
 use tokio::time::Instant;
-
-/// What a worker brings back beside what the API server answered.
-#[derive(Debug)]
-pub(crate) struct Report {
-    pub(super) ended: Ended,
-    /// When it was done.
-    pub(super) at: Timestamp,
-}
 
 /// What actions are carried out with.
 #[derive(Clone)]
@@ -36,7 +27,7 @@ pub(super) struct Worker {
 impl Worker {
     pub(super) fn new(executor: Executor, backend: Backend, metrics: Metrics, clock: Clock) -> Self {
         let counted = metrics.clone();
-        let executor = executor.counting(move |effect, result, _| {
+        let executor = executor.counting(move |effect, result| {
             let effect = name(effect);
             counted.effects.get_or_create(&EffectLabels { effect, result }).inc();
         });
@@ -49,7 +40,7 @@ impl Worker {
     }
 
     /// Runs a course to its end. `key` is the object that it is about.
-    pub(super) async fn run(&self, key: &ObjectKey, mut course: Course) -> (Outcome, Report) {
+    pub(super) async fn run(&self, key: &ObjectKey, mut course: Course) -> (Outcome, Ended) {
         let mut outcome = Outcome::default();
         let ended = loop {
             match course.next() {
@@ -85,8 +76,7 @@ impl Worker {
                 .again
                 .extend(ended.again(is_fresh).map(|when| (key.clone(), when)));
         }
-        let at = self.clock.now();
-        (outcome, Report { ended, at })
+        (outcome, ended)
     }
 
     /// The object of a volume.

@@ -3,15 +3,15 @@
 use super::Others;
 use super::backend::Backend;
 use super::capacity::Publisher;
-use super::effects::{Report, Worker};
+use super::effects::Worker;
 use super::publish::Publishing;
 use crate::executor::Answer;
-use crate::keyed::{Reconciler, Version, Work};
+use crate::keyed::{Job, Live, Reconciler, Version, Work};
 use berth_core::api::{Kind, Object, PersistentVolume, PersistentVolumeClaim};
 use berth_core::effect::{Effect, ObjectKey};
 use berth_core::names;
 use berth_provisioner::answer::Conclusion;
-use berth_provisioner::course::{Course, Stop};
+use berth_provisioner::course::{Course, Ended, Stop};
 use berth_provisioner::effect::Action;
 use berth_provisioner::in_flight::InFlight;
 use berth_provisioner::reclaim::{Reclaim, delete_failed, reclaim};
@@ -77,7 +77,7 @@ impl Provisioning {
         })
     }
 
-    fn step_claim(&mut self, key: &ObjectKey, now: Timestamp) -> Option<Work<Report>> {
+    fn step_claim(&mut self, key: &ObjectKey, now: Timestamp) -> Option<Work<Job<Ended>>> {
         let claim = self.state.claim(&key.namespace, &key.name)?;
         let settings = self.settings_of(claim)?;
         match step(claim, &self.state, &settings, now) {
@@ -88,14 +88,14 @@ impl Provisioning {
     }
 
     /// Carries out what asks no backend for a volume.
-    fn act(&self, key: &ObjectKey, conclusion: Conclusion) -> Work<Report> {
+    fn act(&self, key: &ObjectKey, conclusion: Conclusion) -> Work<Job<Ended>> {
         if let [Action::Api(again @ Effect::LookAgain { .. })] = conclusion.actions.as_slice() {
             return Work::Effects(vec![again.clone()]);
         }
         self.run(key, Course::of_conclusion(conclusion))
     }
 
-    fn ask(&mut self, key: &ObjectKey, mut attempt: Box<Attempt>, settings: Settings) -> Work<Report> {
+    fn ask(&mut self, key: &ObjectKey, mut attempt: Box<Attempt>, settings: Settings) -> Work<Job<Ended>> {
         self.in_flight.asks(key, &mut attempt);
         let answer = self.backend().answer_now(&attempt.request, self.state.nodes());
         if let Some(answer) = &answer {
@@ -108,12 +108,12 @@ impl Provisioning {
         self.run(key, Course::of_attempt(attempt, answer, settings))
     }
 
-    fn run(&self, key: &ObjectKey, course: Course) -> Work<Report> {
+    fn run(&self, key: &ObjectKey, course: Course) -> Work<Job<Ended>> {
         let (worker, key) = (self.worker.clone(), key.clone());
         Work::Job(Box::pin(async move { worker.run(&key, course).await }))
     }
 
-    fn step_volume(&self, key: &ObjectKey) -> Option<Work<Report>> {
+    fn step_volume(&self, key: &ObjectKey) -> Option<Work<Job<Ended>>> {
         let volume = self.state.volume(&key.name)?;
         let settings = self.settings_of_volume(volume)?;
         match reclaim(volume, &self.state, &settings) {
@@ -126,11 +126,11 @@ impl Provisioning {
                 let (volume, key) = (volume.clone(), key.clone());
                 let worker = self.worker.clone();
                 Some(Work::Job(Box::pin(async move {
-                    let (outcome, report) = worker.run(&key, Course::of_reclaim(actions)).await;
-                    if let Some(Stop::NotDeleted(problem)) = &report.ended.stop {
+                    let (outcome, ended) = worker.run(&key, Course::of_reclaim(actions)).await;
+                    if let Some(Stop::NotDeleted(problem)) = &ended.stop {
                         worker.executor.tell(delete_failed(&volume, problem, &settings));
                     }
-                    (outcome, report)
+                    (outcome, ended)
                 })))
             }
         }
@@ -162,7 +162,9 @@ impl Provisioning {
 
 impl Reconciler for Provisioning {
     type Object = Object;
-    type Report = Report;
+    type Answer = Answer;
+    type Job = Job<Ended>;
+    type Report = Ended;
 
     fn apply(&mut self, object: Object) -> Vec<ObjectKey> {
         if !self.state.is_news(&object) {
@@ -225,13 +227,7 @@ impl Reconciler for Provisioning {
         })
     }
 
-    fn all_keys(&self) -> Vec<ObjectKey> {
-        let volumes = self.state.volumes();
-        let volumes = volumes.map(|volume| ObjectKey::volume(&volume.metadata.name));
-        self.state.claims().map(claim_key).chain(volumes).collect()
-    }
-
-    fn step(&mut self, key: &ObjectKey, now: Timestamp) -> Work<Report> {
+    fn step(&mut self, key: &ObjectKey, now: Timestamp) -> Work<Job<Ended>> {
         let work = match key.known_kind() {
             Some(Kind::PersistentVolumeClaim) => self.step_claim(key, now),
             Some(Kind::PersistentVolume) => self.step_volume(key),
@@ -249,12 +245,12 @@ impl Reconciler for Provisioning {
         Vec::new()
     }
 
-    fn reported(&mut self, key: &ObjectKey, report: Report) {
-        self.in_flight.heard(key, report.ended.failure);
-        if let Some(then) = report.ended.then
+    fn reported(&mut self, key: &ObjectKey, ended: Ended, now: Timestamp) {
+        self.in_flight.heard(key, ended.failure);
+        if let Some(then) = ended.then
             && let Some(claim) = self.state.claim(&key.namespace, &key.name).cloned()
         {
-            self.state.concluded(&claim, &then, report.at);
+            self.state.concluded(&claim, &then, now);
         }
     }
 
@@ -268,6 +264,14 @@ impl Reconciler for Provisioning {
         if let Some(publishing) = &mut self.publishing {
             publishing.begin(&self.state);
         }
+    }
+}
+
+impl Live for Provisioning {
+    fn all_keys(&self) -> Vec<ObjectKey> {
+        let volumes = self.state.volumes();
+        let volumes = volumes.map(|volume| ObjectKey::volume(&volume.metadata.name));
+        self.state.claims().map(claim_key).chain(volumes).collect()
     }
 
     async fn news(&mut self) -> Vec<ObjectKey> {

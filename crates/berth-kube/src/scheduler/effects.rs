@@ -33,7 +33,7 @@ pub(super) struct Worker {
 impl Worker {
     pub(super) fn new(executor: Executor, source: String, metrics: Metrics, clock: Clock) -> Self {
         let counted = metrics.clone();
-        let executor = executor.counting(move |effect, result, _| {
+        let executor = executor.counting(move |effect, result| {
             let write = match effect {
                 effect::Effect::Delete(_) => "evict_pod",
                 other => other.name(),

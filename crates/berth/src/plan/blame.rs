@@ -74,7 +74,7 @@ pub(super) fn of_pod(simulation: &Simulation, pod: &str, message: &str, gaps: &G
     };
     let named = pod.split_once('/');
     let found = named.and_then(|(namespace, name)| simulation.objects().get("Pod", namespace, name));
-    let Some(Ok(Some(Object::Pod(pod)))) = found.map(|pod| Object::decode(pod)) else {
+    let Some(Ok(Some(Object::Pod(pod)))) = found.map(Object::decode) else {
         return blame;
     };
     let profile = simulation.settings().profile_of(&pod);

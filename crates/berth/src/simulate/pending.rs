@@ -25,7 +25,7 @@ pub fn examined(simulation: &Simulation, gaps: &Gaps) -> Outcome {
     for group in outcome.pending.iter_mut().take(MAX_EXAMINED) {
         let first = group.pods.first().and_then(|name| name.split_once('/'));
         let found = first.and_then(|(namespace, name)| simulation.objects().get("Pod", namespace, name));
-        let Some(Ok(Some(Object::Pod(pod)))) = found.map(|pod| Object::decode(pod)) else {
+        let Some(Ok(Some(Object::Pod(pod)))) = found.map(Object::decode) else {
             continue;
         };
         if !pod.spec.node_name.is_empty() {

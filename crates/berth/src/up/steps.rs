@@ -20,7 +20,7 @@ use berth_kube::clock::Clock;
 use berth_kube::endpoint::Health;
 use berth_kube::executor::{Answer, Executor};
 use berth_kube::inbox::Inbox;
-use berth_kube::keyed::{Keyed, Options, Reconciler, Version, Work};
+use berth_kube::keyed::{Job, Keyed, Live, Options, Reconciler, Version, Work};
 use berth_kube::recorder::recorder;
 use berth_kube::resource::{Resource, Whole};
 use berth_kube::{CancellationToken, Client};
@@ -143,6 +143,8 @@ struct Steps {
 
 impl Reconciler for Steps {
     type Object = Whole;
+    type Answer = Answer;
+    type Job = Job<()>;
     type Report = ();
 
     fn apply(&mut self, object: Whole) -> Vec<ObjectKey> {
@@ -183,21 +185,7 @@ impl Reconciler for Steps {
         })
     }
 
-    fn all_keys(&self) -> Vec<ObjectKey> {
-        let mut keys = Vec::new();
-        if self.workloads.is_some() {
-            keys.extend(workloads::all(&self.view));
-            keys.extend(self.view.of_kind("PodDisruptionBudget").map(key_of));
-        }
-        if self.agents.is_some() {
-            keys.extend(self.view.of_kind("Node").map(key_of));
-            let pods = self.view.of_kind("Pod").filter(|pod| has_node(pod));
-            keys.extend(pods.map(key_of));
-        }
-        keys
-    }
-
-    fn step(&mut self, key: &ObjectKey, now: Timestamp) -> Work<()> {
+    fn step(&mut self, key: &ObjectKey, now: Timestamp) -> Work<Job<()>> {
         let Step { mut effects, wake } = match &*key.kind {
             "PodDisruptionBudget" => self.step_budget(key, now),
             "Node" => self.step_node(key, now),
@@ -212,6 +200,22 @@ impl Reconciler for Steps {
             when: When::At(at),
         }));
         Work::Effects(effects)
+    }
+}
+
+impl Live for Steps {
+    fn all_keys(&self) -> Vec<ObjectKey> {
+        let mut keys = Vec::new();
+        if self.workloads.is_some() {
+            keys.extend(workloads::all(&self.view));
+            keys.extend(self.view.of_kind("PodDisruptionBudget").map(key_of));
+        }
+        if self.agents.is_some() {
+            keys.extend(self.view.of_kind("Node").map(key_of));
+            let pods = self.view.of_kind("Pod").filter(|pod| has_node(pod));
+            keys.extend(pods.map(key_of));
+        }
+        keys
     }
 
     /// Waits for a driver that has done something, or is there.

@@ -3,19 +3,19 @@
 //! A key is in the queue at most once. While effects on an object are in flight, no other step that
 //! would touch it starts: this keeps the order of writes for every claim and every volume.
 
-use crate::backoff::{jittered, share};
 use berth_core::backoff::Backoff;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::Hash;
-use tokio::time::{Duration, Instant};
+use std::ops::Add;
+use std::time::Duration;
 
 /// Within this time those come back that waited for the server: at once is a storm.
 const SPREAD: Duration = Duration::from_secs(1);
 
 /// Why a step must be run again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// Something about this object.
     Own,
     /// The API server is away or out of order.
@@ -27,20 +27,22 @@ pub(crate) enum Failure {
 /// A key that waits for a time after a failure is nowhere else, and comes back at that time only: its own writes, which
 /// return through a watch, do not bring it back earlier.
 #[derive(Debug)]
-pub(crate) struct Queue<Key> {
+pub struct Queue<Key, Time> {
     backoff: Backoff,
+    /// A number between 0 and 1, another one each time.
+    chance: fn() -> f64,
     /// In order. What is not queued any more is passed over.
     ready: VecDeque<Key>,
     queued: FxHashSet<Key>,
-    waits: FxHashMap<Key, Instant>,
+    waits: FxHashMap<Key, Time>,
     /// Those that wait, by time.
-    later: BTreeSet<(Instant, Key)>,
+    later: BTreeSet<(Time, Key)>,
     /// Those of them that wait for the server to answer.
     outage: FxHashSet<Key>,
     /// Keys that are looked at again at a time, whatever happens until then.
-    alarms: FxHashMap<Key, Instant>,
+    alarms: FxHashMap<Key, Time>,
     /// The alarms by time.
-    ringing: BTreeSet<(Instant, Key)>,
+    ringing: BTreeSet<(Time, Key)>,
     /// How often in a row, and why the last time.
     failures: FxHashMap<Key, (u32, Failure)>,
     /// Keys that were brought back early because the server answers. If they fail all the same, it is not for the server.
@@ -49,11 +51,17 @@ pub(crate) struct Queue<Key> {
     locked: FxHashMap<Key, Vec<Key>>,
 }
 
-impl<Key: Clone + Eq + Hash + Ord> Queue<Key> {
-    /// An empty queue, with the delays of keys that fail.
-    pub(crate) fn new(backoff: Backoff) -> Self {
+impl<Key, Time> Queue<Key, Time>
+where
+    Key: Clone + Eq + Hash + Ord,
+    Time: Copy + Ord + Add<Duration, Output = Time>,
+{
+    /// An empty queue, with the delays of keys that fail, and chance to spread them.
+    #[must_use]
+    pub fn new(backoff: Backoff, chance: fn() -> f64) -> Self {
         Self {
             backoff,
+            chance,
             ready: VecDeque::new(),
             queued: FxHashSet::default(),
             waits: FxHashMap::default(),
@@ -68,14 +76,14 @@ impl<Key: Clone + Eq + Hash + Ord> Queue<Key> {
     }
 
     /// Puts a key at the end, unless it waits already.
-    pub(crate) fn push(&mut self, key: Key) {
+    pub fn push(&mut self, key: Key) {
         if !self.waits.contains_key(&key) {
             self.make_ready(key);
         }
     }
 
     /// Puts a key at the end about which there is news from outside: it waits no longer, however often it failed.
-    pub(crate) fn hurry(&mut self, key: Key) {
+    pub fn hurry(&mut self, key: Key) {
         self.end_wait(&key);
         self.make_ready(key);
     }
@@ -97,7 +105,7 @@ impl<Key: Clone + Eq + Hash + Ord> Queue<Key> {
         }
     }
 
-    fn wait(&mut self, key: Key, until: Instant) {
+    fn wait(&mut self, key: Key, until: Time) {
         self.end_wait(&key);
         self.queued.remove(&key);
         self.later.insert((until, key.clone()));
@@ -105,7 +113,7 @@ impl<Key: Clone + Eq + Hash + Ord> Queue<Key> {
     }
 
     /// The next key.
-    pub(crate) fn pop(&mut self) -> Option<Key> {
+    pub fn pop(&mut self) -> Option<Key> {
         loop {
             let key = self.ready.pop_front()?;
             if self.queued.remove(&key) {
@@ -115,17 +123,19 @@ impl<Key: Clone + Eq + Hash + Ord> Queue<Key> {
     }
 
     /// How many keys are ready.
-    pub(crate) fn len(&self) -> usize {
+    #[must_use]
+    pub fn count_ready(&self) -> usize {
         self.queued.len()
     }
 
     /// Whether a key is ready.
-    pub(crate) fn has_ready(&self) -> bool {
+    #[must_use]
+    pub fn has_ready(&self) -> bool {
         !self.queued.is_empty()
     }
 
     /// Lets a key wait for whatever of these is in flight. `false` if none is.
-    pub(crate) fn wait_for(&mut self, key: &Key, touched: &[Key]) -> bool {
+    pub fn wait_for(&mut self, key: &Key, touched: &[Key]) -> bool {
         let Some(busy) = touched.iter().find(|touched| self.locked.contains_key(*touched)) else {
             return false;
         };
@@ -138,19 +148,20 @@ impl<Key: Clone + Eq + Hash + Ord> Queue<Key> {
     }
 
     /// Marks keys as in flight.
-    pub(crate) fn lock(&mut self, touched: &[Key]) {
+    pub fn lock(&mut self, touched: &[Key]) {
         for key in touched {
             self.locked.entry(key.clone()).or_default();
         }
     }
 
     /// Whether effects on an object are in flight.
-    pub(crate) fn is_locked(&self, key: &Key) -> bool {
+    #[must_use]
+    pub fn is_locked(&self, key: &Key) -> bool {
         self.locked.contains_key(key)
     }
 
     /// Ends [`Queue::lock`] and brings back who waited.
-    pub(crate) fn unlock(&mut self, touched: &[Key]) {
+    pub fn unlock(&mut self, touched: &[Key]) {
         for key in touched {
             for waiting in self.locked.remove(key).unwrap_or_default() {
                 self.push(waiting);
@@ -159,7 +170,7 @@ impl<Key: Clone + Eq + Hash + Ord> Queue<Key> {
     }
 
     /// Forgets the failures of a key.
-    pub(crate) fn succeeded(&mut self, key: &Key) {
+    pub fn succeeded(&mut self, key: &Key) {
         if !self.failures.is_empty() && self.failures.remove(key).is_some() {
             self.end_wait(key);
             self.recovered.remove(key);
@@ -167,7 +178,7 @@ impl<Key: Clone + Eq + Hash + Ord> Queue<Key> {
     }
 
     /// Brings a key back after a delay that grows with its failures in a row.
-    pub(crate) fn failed(&mut self, key: Key, failure: Failure, now: Instant) {
+    pub fn failed(&mut self, key: Key, failure: Failure, now: Time) {
         let failure = match failure {
             Failure::Outage if !self.recovered.contains(&key) => Failure::Outage,
             _ => Failure::Own,
@@ -179,19 +190,19 @@ impl<Key: Clone + Eq + Hash + Ord> Queue<Key> {
         let count = *count;
         if failure == Failure::Outage {
             let backoff = self.backoff.at_most(Backoff::OUTAGE_MAX);
-            self.wait(key.clone(), now + jittered(backoff, count));
+            self.wait(key.clone(), now + backoff.jittered(count, (self.chance)()));
             self.outage.insert(key);
         } else {
-            self.wait(key, now + jittered(self.backoff, count));
+            self.wait(key, now + self.backoff.jittered(count, (self.chance)()));
         }
     }
 
     /// The server answers: what waits for that comes back soon. That it was away is not held against a key: a server
     /// that has just started may refuse once more before it knows who may do what.
-    pub(crate) fn recover(&mut self, now: Instant) {
+    pub fn recover(&mut self, now: Time) {
         for key in std::mem::take(&mut self.outage) {
             self.failures.insert(key.clone(), (0, Failure::Own));
-            let soon = now + share(SPREAD);
+            let soon = now + SPREAD.mul_f64((self.chance)());
             let until = self.waits.get(&key).map_or(soon, |until| soon.min(*until));
             self.recovered.insert(key.clone());
             self.wait(key, until);
@@ -199,7 +210,7 @@ impl<Key: Clone + Eq + Hash + Ord> Queue<Key> {
     }
 
     /// Brings a key back at a time, and keeps nothing from bringing it back earlier. The last alarm of a key counts.
-    pub(crate) fn alarm(&mut self, key: Key, at: Instant) {
+    pub fn alarm(&mut self, key: Key, at: Time) {
         if let Some(before) = self.alarms.insert(key.clone(), at) {
             self.ringing.remove(&(before, key.clone()));
         }
@@ -207,13 +218,14 @@ impl<Key: Clone + Eq + Hash + Ord> Queue<Key> {
     }
 
     /// When the next key comes back.
-    pub(crate) fn next_due(&self) -> Option<Instant> {
-        let first = |times: &BTreeSet<(Instant, Key)>| times.first().map(|(due, _)| *due);
+    #[must_use]
+    pub fn next_due(&self) -> Option<Time> {
+        let first = |times: &BTreeSet<(Time, Key)>| times.first().map(|(due, _)| *due);
         first(&self.later).into_iter().chain(first(&self.ringing)).min()
     }
 
     /// Makes those ready whose time has come.
-    pub(crate) fn advance(&mut self, now: Instant) {
+    pub fn advance(&mut self, now: Time) {
         while let Some((_, key)) = pop_due(&mut self.later, now) {
             self.waits.remove(&key);
             self.outage.remove(&key);
@@ -226,7 +238,7 @@ impl<Key: Clone + Eq + Hash + Ord> Queue<Key> {
     }
 }
 
-fn pop_due<Key: Ord>(times: &mut BTreeSet<(Instant, Key)>, now: Instant) -> Option<(Instant, Key)> {
+fn pop_due<Time: Copy + Ord, Key: Ord>(times: &mut BTreeSet<(Time, Key)>, now: Time) -> Option<(Time, Key)> {
     times
         .first()
         .is_some_and(|(due, _)| *due <= now)
@@ -236,7 +248,7 @@ fn pop_due<Key: Ord>(times: &mut BTreeSet<(Instant, Key)>, now: Instant) -> Opti
 #[cfg(test)]
 mod tests {
     use super::{Backoff, Failure, Queue};
-    use tokio::time::{Duration, Instant};
+    use std::time::{Duration, Instant};
 
     fn key(name: &str) -> String {
         name.to_owned()
@@ -244,10 +256,10 @@ mod tests {
 
     #[test]
     fn a_key_waits_once_and_for_what_is_in_flight() {
-        let mut queue = Queue::new(Backoff::EFFECT);
+        let mut queue = Queue::<String, Instant>::new(Backoff::EFFECT, || 0.5);
         queue.push(key("a"));
         queue.push(key("a"));
-        assert_eq!(queue.len(), 1);
+        assert_eq!(queue.count_ready(), 1);
         assert_eq!(queue.pop(), Some(key("a")));
         queue.lock(&[key("a"), key("b")]);
         assert!(queue.wait_for(&key("c"), &[key("b"), key("c")]));
@@ -259,12 +271,12 @@ mod tests {
 
     #[test]
     fn a_failed_key_comes_back_later_and_later() {
-        let mut queue = Queue::new(Backoff::EFFECT);
+        let mut queue = Queue::<String, Instant>::new(Backoff::EFFECT, || 0.5);
         let now = Instant::now();
         queue.failed(key("a"), Failure::Own, now);
         let first = queue.next_due().unwrap();
         queue.advance(now);
-        assert_eq!(queue.len(), 0);
+        assert_eq!(queue.count_ready(), 0);
         queue.advance(first);
         assert_eq!(queue.pop(), Some(key("a")));
         queue.failed(key("a"), Failure::Own, now);
@@ -273,7 +285,7 @@ mod tests {
 
     #[test]
     fn only_news_from_outside_shorten_the_wait_of_a_key_that_failed() {
-        let mut queue = Queue::new(Backoff::CALL);
+        let mut queue = Queue::<String, Instant>::new(Backoff::CALL, || 0.5);
         let now = Instant::now();
         queue.lock(&[key("a")]);
         assert!(queue.wait_for(&key("a"), &[key("a")]));
@@ -281,7 +293,7 @@ mod tests {
         queue.failed(key("a"), Failure::Own, now);
         queue.push(key("a"));
         assert_eq!(
-            (queue.len(), queue.pop()),
+            (queue.count_ready(), queue.pop()),
             (0, None),
             "neither an echo nor who waited brings it back"
         );
@@ -292,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_key_waits_for_one_time_only_however_often_it_fails() {
-        let mut queue = Queue::new(Backoff::EFFECT);
+        let mut queue = Queue::<String, Instant>::new(Backoff::EFFECT, || 0.5);
         let now = Instant::now();
         for _ in 0..240 {
             queue.failed(key("a"), Failure::Own, now);
@@ -309,7 +321,7 @@ mod tests {
 
     #[test]
     fn an_alarm_brings_a_key_back_and_keeps_it_from_nothing() {
-        let mut queue = Queue::new(Backoff::EFFECT);
+        let mut queue = Queue::<String, Instant>::new(Backoff::EFFECT, || 0.5);
         let now = Instant::now();
         let later = |seconds| now + Duration::from_secs(seconds);
         queue.alarm(key("a"), later(60));
@@ -331,7 +343,7 @@ mod tests {
 
     #[test]
     fn after_an_outage_everything_comes_back_soon() {
-        let mut queue = Queue::new(Backoff::EFFECT);
+        let mut queue = Queue::<String, Instant>::new(Backoff::EFFECT, || 0.5);
         let now = Instant::now();
         for _ in 0..20 {
             queue.failed(key("a"), Failure::Outage, now);
