@@ -204,7 +204,6 @@ impl<T> Forward<T> {
 
 impl<T: Watched> Sink<T> for Forward<T> {
     async fn take(&mut self, difference: Difference<T>) -> bool {
-        self.health.set_watching(T::KIND.name(), true);
         if difference.relisted {
             self.metrics.relisted(T::KIND);
         }
@@ -240,9 +239,12 @@ impl<T: Watched> Sink<T> for Forward<T> {
         self.health.set_watching(T::KIND.name(), false);
     }
 
+    fn works(&mut self) {
+        self.health.set_watching(T::KIND.name(), true);
+    }
+
     /// Nothing has changed but that the server answers: a message without changes.
     async fn recovered(&mut self) {
-        self.health.set_watching(T::KIND.name(), true);
         let message = Message {
             resource: Resource::of(T::KIND),
             difference: Difference::nothing(),

@@ -118,6 +118,10 @@ impl Sink<CsiDriver> for Drivers {
         self.forward.problem(problem);
     }
 
+    fn works(&mut self) {
+        self.forward.works();
+    }
+
     async fn recovered(&mut self) {
         self.forward.recovered().await;
     }
@@ -139,6 +143,10 @@ impl Sink<Whole> for Reports {
 
     fn problem(&mut self, problem: &str) {
         self.forward.problem(problem);
+    }
+
+    fn works(&mut self) {
+        self.forward.works();
     }
 }
 

@@ -91,6 +91,10 @@ pub trait Sink<T>: Send {
     /// Hears of a problem that the watch gets over by itself.
     fn problem(&mut self, _problem: &str) {}
 
+    /// Hears that the watch brings what happens, after a problem or without one. That the server answers to a list is not enough: who
+    /// has to list again and again hears of changes late.
+    fn works(&mut self) {}
+
     /// Hears that the server answers again after a problem.
     fn recovered(&mut self) -> impl Future<Output = ()> + Send {
         async {}
@@ -364,6 +368,8 @@ impl<T: Watchable> Watcher<T> {
         self.version = None;
         let (changes, relisted) = (Vec::new(), true);
         let wanted = sink.take(Difference { changes, relisted }).await;
+        // There is nothing to hear of.
+        sink.works();
         tokio::time::sleep(Backoff::WATCH.max).await;
         wanted
     }
@@ -465,8 +471,24 @@ impl<T: Watchable> Watcher<T> {
         if self.failures > 0 {
             sink.recovered().await;
         }
-        let mut heard = false;
-        while let Some(chunk) = lines.next(&path, self.silence()).await? {
+        let opened = Instant::now();
+        let (mut heard, mut lasts) = (false, false);
+        loop {
+            let chunk = {
+                let mut next = std::pin::pin!(lines.next(&path, self.silence()));
+                tokio::select! {
+                    biased;
+                    chunk = &mut next => chunk?,
+                    () = tokio::time::sleep_until(opened + SHORTEST_WATCH), if !lasts => {
+                        lasts = true;
+                        sink.works();
+                        next.await?
+                    }
+                }
+            };
+            let Some(chunk) = chunk else {
+                break;
+            };
             let mut changes = Vec::new();
             let mut ended = None;
             for line in chunk[..].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
@@ -485,6 +507,7 @@ impl<T: Watchable> Watcher<T> {
             }
             if heard {
                 self.succeed();
+                sink.works();
             }
             let relisted = false;
             if !changes.is_empty() && !sink.take(Difference { changes, relisted }).await {

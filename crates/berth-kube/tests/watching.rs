@@ -47,7 +47,27 @@ impl tower_service::Service<Request<Body>> for Script {
     }
 }
 
+/// What a watch says of itself: the time of the first problem since it last worked.
+type Failing = Arc<Mutex<Option<tokio::time::Instant>>>;
+
 struct Collect(mpsc::UnboundedSender<Difference<PersistentVolume>>);
+
+/// Takes in everything, and notes whether the watch works.
+struct Listen(Failing);
+
+impl Sink<PersistentVolume> for Listen {
+    async fn take(&mut self, _difference: Difference<PersistentVolume>) -> bool {
+        true
+    }
+
+    fn problem(&mut self, _problem: &str) {
+        self.0.lock().unwrap().get_or_insert_with(tokio::time::Instant::now);
+    }
+
+    fn works(&mut self) {
+        *self.0.lock().unwrap() = None;
+    }
+}
 
 impl Sink<PersistentVolume> for Collect {
     async fn take(&mut self, difference: Difference<PersistentVolume>) -> bool {
@@ -288,32 +308,33 @@ async fn pages_that_expire_are_asked_for_in_one_piece() {
     );
 }
 
-/// How many requests there are in an hour of the paused clock if the server answers like this, list and watch.
-async fn requests_in_an_hour(answer: impl Fn(bool) -> (StatusCode, String) + Send + Sync + 'static) -> usize {
-    #[derive(Clone)]
-    struct Answers(
-        Arc<dyn Fn(bool) -> (StatusCode, String) + Send + Sync>,
-        Arc<Mutex<usize>>,
-    );
+/// Answers to a list and to a watch, and counts.
+#[derive(Clone)]
+struct Answers(
+    Arc<dyn Fn(bool) -> (StatusCode, String) + Send + Sync>,
+    Arc<Mutex<usize>>,
+);
 
-    impl tower_service::Service<Request<Body>> for Answers {
-        type Response = Response<Full<Bytes>>;
-        type Error = Infallible;
-        type Future = Ready<Result<Self::Response, Infallible>>;
+impl tower_service::Service<Request<Body>> for Answers {
+    type Response = Response<Full<Bytes>>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
 
-        fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn call(&mut self, request: Request<Body>) -> Self::Future {
-            *self.1.lock().unwrap() += 1;
-            let (status, body) = (self.0)(request.uri().to_string().contains("watch=true"));
-            let mut response = Response::new(Full::new(Bytes::from(body)));
-            *response.status_mut() = status;
-            ready(Ok(response))
-        }
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
     }
 
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        *self.1.lock().unwrap() += 1;
+        let (status, body) = (self.0)(request.uri().to_string().contains("watch=true"));
+        let mut response = Response::new(Full::new(Bytes::from(body)));
+        *response.status_mut() = status;
+        ready(Ok(response))
+    }
+}
+
+/// How many requests there are in an hour of the paused clock if the server answers like this, list and watch.
+async fn requests_in_an_hour(answer: impl Fn(bool) -> (StatusCode, String) + Send + Sync + 'static) -> usize {
     let count = Arc::<Mutex<usize>>::default();
     let client = Client::new(Answers(Arc::new(answer), Arc::clone(&count)), "default");
     let (sender, _differences) = mpsc::unbounded_channel();
@@ -433,6 +454,42 @@ async fn a_place_from_which_the_server_does_not_go_on_is_given_up() {
         let asked = check([before, refusals, after].concat(), &[&["a@3"], &["a@9"]]).await;
         assert!(!asked[relisted].contains("watch=true"), "{asked:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_can_only_list_does_not_say_that_the_watch_works() {
+    let status = |code: u16| (StatusCode::from_u16(code).unwrap(), String::new());
+    let nonsense = (StatusCode::OK, "nonsense\n".to_owned());
+    for refusal in [status(400), status(404), status(410), status(500), nonsense, lines(&[])] {
+        let told = refusal.clone();
+        let answer = move |is_watch| if is_watch { refusal.clone() } else { list(7, &[]) };
+        let client = Client::new(Answers(Arc::new(answer), Arc::default()), "default");
+        let (cancel, failing, began) = (
+            CancellationToken::new(),
+            Failing::default(),
+            tokio::time::Instant::now(),
+        );
+        let sink = Listen(Arc::clone(&failing));
+        let watching = tokio::spawn(watch(Api::new(client, "test"), sink, cancel.clone()));
+        tokio::time::sleep(std::time::Duration::from_secs(600)).await;
+        let since = failing.lock().unwrap().map(|since| (since - began).as_secs());
+        assert!(since.is_some_and(|since| since < 5), "{told:?}: {since:?}");
+        cancel.cancel();
+        watching.await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_stays_open_works_though_nothing_happens() {
+    let opened = Arc::<Mutex<Vec<_>>>::default();
+    let client = Client::new(FallsSilent("\n", opened), "default");
+    let failing = Arc::new(Mutex::new(Some(tokio::time::Instant::now())));
+    let (cancel, sink) = (CancellationToken::new(), Listen(Arc::clone(&failing)));
+    let watching = tokio::spawn(watch(Api::new(client, "test"), sink, cancel.clone()));
+    tokio::time::sleep(std::time::Duration::from_secs(6)).await;
+    assert_eq!(*failing.lock().unwrap(), None);
+    cancel.cancel();
+    watching.await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
