@@ -153,7 +153,7 @@ fn choose_volume(claim: &PersistentVolumeClaim, state: &State, settings: &Settin
         return bind_for_placed_pod(claim, state, settings).unwrap_or_else(|| wait(claim, state));
     }
     if claim.class_name().is_some_and(|class| !class.is_empty()) {
-        return provision(claim, state);
+        return provision(claim, state, settings);
     }
     let message = "no persistent volumes available for this claim and no storage class is set".to_owned();
     refuse(claim, EventType::Normal, Reason::FailedBinding, message)

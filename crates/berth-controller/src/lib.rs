@@ -33,7 +33,7 @@ pub mod zone;
 pub use change::{CapacityChange, Change, Reason};
 pub use claim::sync_claim;
 pub use lower::COMPONENT;
-pub use settings::{Protection, Settings, ZoneUpgrade};
+pub use settings::{DriverHint, Protection, Settings, ZoneUpgrade};
 pub use state::{PodUse, State};
 pub use volume::sync_volume;
 

@@ -6,13 +6,14 @@
 use crate::change::{Change, Reason};
 use crate::claim::{event, write};
 use crate::plugin::{self, HOST_PATH, Provisioner};
+use crate::settings::Settings;
 use crate::state::State;
 use berth_core::api::PersistentVolumeClaim;
 use berth_core::effect::{Effect, EventType};
 use berth_core::names;
 
 /// Leaves a claim to its class's provisioner, or says why that cannot be.
-pub(crate) fn provision(claim: &PersistentVolumeClaim, state: &State) -> Vec<Effect> {
+pub(crate) fn provision(claim: &PersistentVolumeClaim, state: &State, settings: &Settings) -> Vec<Effect> {
     let class_name = claim.class_name().unwrap_or_default();
     let failed = |message| vec![event(claim, EventType::Warning, Reason::ProvisioningFailed, message)];
     let Some(class) = state.class(class_name) else {
@@ -20,10 +21,12 @@ pub(crate) fn provision(claim: &PersistentVolumeClaim, state: &State) -> Vec<Eff
     };
     match plugin::provisioner(&class.provisioner) {
         Provisioner::External(provisioner) => {
+            let hint = settings.driver_hint.filter(|hint| !hint.served.contains(&provisioner));
+            let hint = hint.map_or_else(String::new, |hint| format!(" {}", hint.text));
             let message = format!(
                 "Waiting for a volume to be created either by the external provisioner '{provisioner}' or manually \
                  by the system administrator. If volume creation is delayed, please verify that the provisioner is \
-                 running and correctly registered."
+                 running and correctly registered.{hint}"
             );
             let mut effects = assign(claim, provisioner);
             effects.push(event(claim, EventType::Normal, Reason::ExternalProvisioning, message));

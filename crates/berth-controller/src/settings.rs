@@ -25,6 +25,15 @@ pub enum Protection {
     Bound,
 }
 
+/// What users are told about claims that wait for a driver which may run nowhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DriverHint {
+    /// The provisioners that certainly run.
+    pub served: &'static [&'static str],
+    /// What to do about the others.
+    pub text: &'static str,
+}
+
 /// The choices that change what steps do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -41,6 +50,8 @@ pub struct Settings {
     pub protection: Protection,
     /// Make the claims of generic ephemeral volumes. A real cluster has its own controller for it.
     pub ephemeral_claims: bool,
+    /// Ends the event of a claim that waits for its provisioner.
+    pub driver_hint: Option<DriverHint>,
 }
 
 impl Settings {
@@ -65,6 +76,7 @@ impl Default for Settings {
             zone_upgrade: ZoneUpgrade::Off,
             protection: Protection::Off,
             ephemeral_claims: false,
+            driver_hint: None,
         }
     }
 }

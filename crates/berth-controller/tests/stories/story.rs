@@ -132,7 +132,7 @@ impl Story {
         self
     }
 
-    fn events(&self, name: &str, reason: &str) -> impl Iterator<Item = &Event> {
+    pub(crate) fn events(&self, name: &str, reason: &str) -> impl Iterator<Item = &Event> {
         let events = self.cluster.events().iter();
         events.filter(move |event| event.about.key.name == name && event.reason == reason)
     }

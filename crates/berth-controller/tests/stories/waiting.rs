@@ -1,7 +1,7 @@
 //! Claims that wait: for a scheduler to choose a node, or for a pod that was placed without one.
 
 use crate::story::Story;
-use berth_controller::Settings;
+use berth_controller::{DriverHint, Settings};
 use berth_core::api::Kind;
 use berth_testing::{Manifest, claim, node, pod, volume};
 use serde_json::{Value, json};
@@ -55,6 +55,25 @@ fn a_selected_node_hands_the_claim_to_the_provisioner() {
             "ExternalProvisioning",
             "by the external provisioner 'disk.example.com'",
         );
+}
+
+#[test]
+fn a_claim_is_told_what_to_do_if_nobody_serves_its_driver() {
+    let annotations = json!({"volume.kubernetes.io/selected-node": "n1"});
+    for (served, ending) in [
+        (&["disk.example.com"][..], "correctly registered."),
+        (&[][..], "correctly registered. Start it."),
+    ] {
+        let text = "Start it.";
+        let settings = Settings {
+            driver_hint: Some(DriverHint { served, text }),
+            ..Settings::default()
+        };
+        let story =
+            Story::with(settings).create(claim("c", "extwait", 5).with("/metadata/annotations", annotations.clone()));
+        let mut told = story.events("c", "ExternalProvisioning");
+        assert!(told.any(|event| event.message.ends_with(ending)), "{ending}");
+    }
 }
 
 #[test]

@@ -46,6 +46,12 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
+/// What to do about a claim that waits for a driver which may run nowhere.
+const DRIVER_HINT: berth_controller::DriverHint = berth_controller::DriverHint {
+    served: &berth_provisioner::builtin::PROVISIONERS,
+    text: "If none runs, start one with berth provisioner, or start berth up with --simulate-drivers.",
+};
+
 /// The name under which writes of `berth up` itself are recorded.
 const FIELD_MANAGER: &str = "berth-up";
 
@@ -142,11 +148,14 @@ async fn run(
     // From the greeting on, Ctrl-C must work.
     let interrupted = crate::component::interrupted();
     greet(color, &chosen, address, &kubeconfig, &started, args.filename.is_empty())?;
+    tell::start(&client, begin, color, &cancel, &mut parts);
     let hints_drivers = !args.simulate_drivers && args.csi_address.is_empty();
-    tell::start(&client, begin, color, hints_drivers, &cancel, &mut parts);
     let how = How {
         scheduling,
-        volumes: args.controller.settings(),
+        volumes: berth_controller::Settings {
+            driver_hint: hints_drivers.then_some(DRIVER_HINT),
+            ..args.controller.settings()
+        },
         drivers: drivers(args, &client)?,
         simulates_drivers: args.simulate_drivers,
         clock: Clock::default(),

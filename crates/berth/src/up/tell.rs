@@ -12,25 +12,11 @@ use jiff::tz::TimeZone;
 use serde_json::Value;
 use std::io::Write;
 
-/// What to do about a claim that waits for a driver which may run nowhere.
-const DRIVER_HINT: &str = "hint: if no provisioner of that driver runs, start one (berth provisioner), or start berth up with --simulate-drivers";
-
-/// Starts printing the events since a time. `hints_drivers` adds a hint to the first claim that waits for an external driver.
-pub(super) fn start(
-    client: &Client,
-    since: Timestamp,
-    color: Color,
-    hints_drivers: bool,
-    cancel: &CancellationToken,
-    parts: &mut Parts,
-) {
+/// Starts printing the events since a time.
+pub(super) fn start(client: &Client, since: Timestamp, color: Color, cancel: &CancellationToken, parts: &mut Parts) {
     let api = Api::new(client.clone(), FIELD_MANAGER);
     let cancel = cancel.clone();
-    let teller = Teller {
-        since,
-        color,
-        hints_drivers,
-    };
+    let teller = Teller { since, color };
     parts.spawn(async move {
         watch_resource(api, Resource::EVENTS, teller, cancel).await;
         Ok(())
@@ -40,8 +26,6 @@ pub(super) fn start(
 struct Teller {
     since: Timestamp,
     color: Color,
-    /// Whether the hint about drivers is still to be printed.
-    hints_drivers: bool,
 }
 
 impl Sink<Whole> for Teller {
@@ -68,7 +52,7 @@ impl Teller {
         recent && field::count(event, "/count").unwrap_or(1) <= 1
     }
 
-    fn line(&mut self, event: &Value) -> std::io::Result<()> {
+    fn line(&self, event: &Value) -> std::io::Result<()> {
         let time = field::time(event, "/lastTimestamp").unwrap_or_else(Timestamp::now);
         let time = time.to_zoned(TimeZone::UTC).strftime("%H:%M:%S");
         let about = |key: &str| field::text(event, &format!("/involvedObject/{key}"));
@@ -85,9 +69,6 @@ impl Teller {
         let message = field::text(event, "/message").replace('\n', " ");
         let mut out = self.color.stdout();
         writeln!(out, "{time}  {style}{reason:<22}{style:#}  {kind} {name}: {message}")?;
-        if reason == "ExternalProvisioning" && std::mem::take(&mut self.hints_drivers) {
-            writeln!(out, "{DRIVER_HINT}")?;
-        }
         out.flush()
     }
 }
