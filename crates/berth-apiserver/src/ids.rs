@@ -55,7 +55,10 @@ impl Identifiers {
 }
 
 /// A bearer token: 128 random bits, never from a seed.
-pub(crate) fn token() -> Result<String, getrandom::Error> {
+///
+/// # Errors
+/// If the system has no random numbers.
+pub fn token() -> Result<String, getrandom::Error> {
     let mut bytes = [0_u8; 16];
     getrandom::fill(&mut bytes)?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())

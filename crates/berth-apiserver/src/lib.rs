@@ -50,6 +50,7 @@ pub(crate) use berth_kinds::meta;
 pub use berth_kinds::selector;
 pub use body::ResponseBody;
 pub use clock::{Clock, SystemClock};
+pub use ids::token as random_token;
 pub use listener::{Patience, ServeError};
 pub use load::{LeftOut, LoadError, Loaded};
 pub use server::{BuildError, Builder, Server};

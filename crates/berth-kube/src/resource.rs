@@ -208,7 +208,7 @@ pub struct Whole {
 
 impl Whole {
     /// Says what the object is: the items of a list do not.
-    pub(crate) fn say_kind(&mut self, resource: Resource) {
+    pub fn say_kind(&mut self, resource: Resource) {
         if let Value::Object(fields) = &mut self.value {
             fields.insert("apiVersion".to_owned(), Value::String(resource.api_version()));
             fields.insert("kind".to_owned(), Value::String(resource.kind.to_owned()));

@@ -11,6 +11,7 @@ use crate::provisioner::ProvisionerArgs;
 use crate::snapshot::{SnapshotArgs, TranslateArgs};
 use crate::terminal::Color;
 use crate::up::Component;
+use crate::view::{self, ViewArgs};
 use berth_cluster::sample::{self, Disks, Shape};
 use berth_scheduler::scheduler::DEFAULT_SEED;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -68,6 +69,12 @@ pub enum Command {
     /// built-in provisioners and node agents. Prints the kubeconfig to use, then one line per event.
     #[command(after_help = help::UP_AFTER_HELP)]
     Up(UpArgs),
+    /// Show a cluster on a live web page: zones, nodes, pods and volumes, and why pods wait.
+    ///
+    /// Serves the page on loopback and prints its address. Reads what `berth explain` reads, and never secrets. Changes
+    /// nothing.
+    #[command(after_help = help::VIEW_AFTER_HELP)]
+    View(ViewArgs),
     /// Run the scheduler on a cluster.
     #[command(after_help = help::SCHEDULER_AFTER_HELP, args_override_self = true)]
     Scheduler(SchedulerArgs),
@@ -345,6 +352,12 @@ pub struct UpArgs {
     /// Admission plugins to disable. PersistentVolumeLabel turns the zone labels of new volumes into node affinity.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,...")]
     pub disable_admission_plugins: Vec<AdmissionPlugin>,
+    /// Address to serve the page of the cluster on, which shows it live. Port 0 picks a free port.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = view::ANY_PORT)]
+    pub view: SocketAddr,
+    /// Do not serve the page of the cluster.
+    #[arg(long, conflicts_with = "view")]
+    pub no_view: bool,
     /// What the volume controller does.
     #[command(flatten)]
     pub controller: EmbeddedControllerArgs,

@@ -180,6 +180,31 @@ impl Connection {
         Ok(Self::new(Api::new(client, "berth"), server, patience))
     }
 
+    /// Its address.
+    #[must_use]
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// Sends requests to it.
+    #[must_use]
+    pub fn api(&self) -> &Api {
+        &self.api
+    }
+
+    /// Finds out whether it answers and shows its nodes.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub async fn check(&self) -> Result<(), ListError> {
+        let nodes = Resource::of(Kind::Node);
+        let path = format!("{}?limit=1", nodes.collection(None));
+        let answer = self.get(&path).await;
+        answer
+            .map(drop)
+            .map_err(|error| ListError::of(self, nodes.plural, &error))
+    }
+
     async fn get(&self, path: &str) -> Result<Bytes, ApiError> {
         let answer = tokio::time::timeout(self.patience, self.api.get_path(path)).await;
         let page = answer.map_err(|_| ApiError::TimedOut { path: path.to_owned() })??;
@@ -228,6 +253,18 @@ pub struct ClusterArgs {
 }
 
 impl ClusterArgs {
+    /// What a namespace alone says: of a cluster that is read otherwise.
+    pub(crate) fn in_namespace(namespace: &str) -> Self {
+        Self {
+            kubeconfig: None,
+            context: None,
+            namespace: Some(namespace.to_owned()).filter(|namespace| !namespace.is_empty()),
+            on_cluster: false,
+            request_timeout: Duration::ZERO,
+            overlay: Vec::new(),
+        }
+    }
+
     /// What to call the cluster: the context that was asked for, else the address of its API server.
     #[must_use]
     pub fn name(&self) -> String {

@@ -13,6 +13,7 @@ Examples:
   berth plan -f cluster.yaml -f new-workload.yaml
   berth snapshot -o cluster.yaml
   berth up
+  berth view
   berth bench decide --nodes 5000 --pods 2000 --claims 1
 
 Exit status: 0 success (explain: the pod fits a node; simulate: every pod has a node; plan: there is one), 1 explain: the pod fits \
@@ -159,6 +160,7 @@ Examples:
   berth up --listen 127.0.0.1:6443 --data-dir ./cluster
   berth up -f examples/quickstart.yaml
   berth up --nodes 30 --zones 3 --disks 4x500Gi
+  berth up --view 127.0.0.1:8080
   berth up --components api,controller --token-file ./token
 
 Without -f, berth generates a cluster: 9 nodes in 3 zones of 3 racks, two local disks per node, and classes for local, rack, zonal \
@@ -170,6 +172,20 @@ deleted 5 min later), refuse (rejects new pods), cordon, or run. For example: ku
 kubectl cordon, uncordon and drain work, too.
 
 Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 bad input or usage, or a component failed.";
+
+pub(crate) const VIEW_AFTER_HELP: &str = "\
+Examples:
+  berth view
+  berth view --context staging
+  berth view --listen 127.0.0.1:8080
+
+The address holds a token, which the browser keeps for its session; without it the page shows nothing. Pages of other origins can \
+neither read nor embed it. The page needs nothing from the Internet. berth up serves it by itself.
+
+Kinds that you may not list are reported on the page and left out. The page needs the rights list and watch, on the kinds that \
+berth explain lists; events and leases are listed when you ask why a pod waits.
+
+Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 bad input or usage, or no cluster.";
 
 pub(crate) const SCHEDULER_AFTER_HELP: &str = "\
 Examples:

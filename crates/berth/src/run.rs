@@ -14,6 +14,7 @@ use crate::simulate;
 use crate::snapshot;
 use crate::terminal::{self, Color, ProgressLine};
 use crate::up;
+use crate::view;
 use anyhow::Context;
 use berth_cluster::simulation::{Difference, Outcome};
 use clap::CommandFactory;
@@ -84,6 +85,10 @@ fn dispatch(cli: &Cli) -> anyhow::Result<u8> {
         Command::Up(args) => {
             component::log(args.verbose.then_some(tracing::Level::INFO), cli.color);
             up::up(args, cli.color).map(|()| EXIT_DONE)
+        }
+        Command::View(args) => {
+            component::log(args.verbose.then_some(tracing::Level::INFO), cli.color);
+            view::view(args, cli.color).map(|()| EXIT_DONE)
         }
         Command::Scheduler(args) => component::scheduler(args, cli.color).map(|()| EXIT_DONE),
         Command::Controller(args) => component::controller(args, cli.color).map(|()| EXIT_DONE),

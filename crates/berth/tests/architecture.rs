@@ -15,6 +15,7 @@ const PURE: &[&str] = &[
     "berth-kinds",
     "berth-plan",
     "berth-reconcile",
+    "berth-view",
 ];
 
 /// Async runtimes, sockets, TLS, clients and servers, clocks, chance, threads and file walking. Whoever has one of these in
@@ -137,6 +138,7 @@ const STRANGERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("berth-plan", &["berth-apiserver", "berth-kube", "berth"]),
+    ("berth-view", &["berth-apiserver", "berth-kube", "berth-plan", "berth"]),
     // It measures a simulation that is handed to it, and must not grow into the program that does so.
     (
         "berth-bench",

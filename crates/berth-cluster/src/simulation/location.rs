@@ -59,7 +59,8 @@ pub fn zone_of(node: &Value) -> &str {
 }
 
 /// The rack of a node; empty if it has none.
-pub(super) fn rack_of(node: &Value) -> &str {
+#[must_use]
+pub fn rack_of(node: &Value) -> &str {
     let own = field::label(node, RACK);
     if !own.is_empty() {
         return own;

@@ -28,7 +28,7 @@ mod volumes;
 
 pub use compare::{Difference, Room, ZoneChange};
 pub use fit::{Fit, NodeOutcome, Usage, ZoneOutcome};
-pub use location::{VolumePlace, zone_of};
+pub use location::{VolumePlace, rack_of, zone_of};
 pub use missing::{KEEPS_PODS, wanted_pods};
 pub use outcome::{
     ClaimOutcome, EventOutcome, Outcome, PendingOutcome, PodOutcome, RefusedNodes, Summary, VolumeOutcome,

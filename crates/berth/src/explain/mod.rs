@@ -28,7 +28,7 @@ pub use world::{Objects, World};
 
 use crate::cli::ExplainArgs;
 use crate::given::GivenError;
-use crate::input::{Progress, Source};
+use crate::input::{NoProgress, Progress, Source};
 use crate::overlay;
 use berth_cluster::simulation::START;
 use berth_core::api;
@@ -164,16 +164,57 @@ pub fn answer_asked(
         true => args.cluster.evidence().map_err(GivenError::from)?,
         false => Vec::new(),
     };
-    let all = [gathered.sources, evidence].concat();
+    let given = Given {
+        sources: &gathered.sources,
+        evidence: &evidence,
+    };
+    let namespace = &gathered.namespace;
+    let (answer, mut remarks) = answer_given(args, &asked, namespace, &given, standard_input, progress)?;
+    let told = gathered.summary.to_string();
+    if !told.is_empty() {
+        remarks.insert(0, told);
+    }
+    Ok((answer, remarks))
+}
+
+/// Answers what is asked about the cluster that the sources hold, whatever the arguments say about where to read. Events and
+/// leases may stand apart.
+///
+/// # Errors
+/// As [`answer_asked`].
+pub fn answer_sources(
+    args: &ExplainArgs,
+    sources: &[Source],
+    evidence: &[Source],
+) -> Result<(Answer, Vec<String>), ExplainError> {
+    let namespace = args.cluster.namespace(false).map_err(GivenError::from)?;
+    let given = Given { sources, evidence };
+    let (mut nothing, mut progress) = (std::io::empty(), NoProgress);
+    match Asked::of(args)? {
+        Asked::Pod(pod) => {
+            let pod = pod.in_namespace(&namespace);
+            let Explanation { report, remarks } = answer(args, &pod, &given, &mut nothing, &mut progress)?;
+            Ok((Answer::Pod(Box::new(report)), remarks))
+        }
+        asked => answer_given(args, &asked, &namespace, &given, &mut nothing, &mut progress),
+    }
+}
+
+/// Answers what is asked about anything but one pod.
+fn answer_given(
+    args: &ExplainArgs,
+    asked: &Asked,
+    namespace: &str,
+    given: &Given<'_>,
+    standard_input: &mut dyn Read,
+    progress: &mut dyn Progress,
+) -> Result<(Answer, Vec<String>), ExplainError> {
+    let all = [given.sources, given.evidence].concat();
     let Reading { mut world, summary, .. } = Reading::read(None, &all, standard_input, progress)?;
     set_clock(&mut world, summary.taken_at);
-    let told = [gathered.summary.to_string(), summary.to_string()];
-    let remarks = told
-        .into_iter()
-        .filter(|told| !told.is_empty())
-        .chain(summary.gaps.told())
-        .collect();
-    let answer = answer_about(args, &asked, &gathered.namespace, &mut world)?;
+    let told = Some(summary.to_string()).filter(|told| !told.is_empty());
+    let remarks = told.into_iter().chain(summary.gaps.told()).collect();
+    let answer = answer_about(args, asked, namespace, &mut world)?;
     Ok((answer, remarks))
 }
 

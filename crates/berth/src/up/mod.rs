@@ -18,8 +18,10 @@ pub use components::Component;
 pub use load::LoadError;
 
 use crate::cli::{AdmissionPlugin, UpArgs};
+use crate::cluster::Connection;
 use crate::input::{NoProgress, Source, read_all_values};
 use crate::terminal::Color;
+use crate::view::{self, Page};
 use address::Listening;
 use anyhow::Context;
 use berth_apiserver::{Authority, Server, Tls};
@@ -65,6 +67,9 @@ const CONTROLLER_PATIENCE: Duration = Duration::from_millis(1);
 const PROVISIONER_PATIENCE: Duration = Duration::from_millis(2);
 /// Longer than a step waits after a first conflict.
 const SCHEDULER_PATIENCE: Duration = Duration::from_millis(10);
+
+/// How long the page waits for events and leases of the API server in this process.
+const PAGE_PATIENCE: Duration = Duration::from_secs(30);
 
 type Parts = JoinSet<anyhow::Result<()>>;
 
@@ -145,10 +150,18 @@ async fn run(
     let begin = Timestamp::now();
     let mut started = load::load(&server, &chosen, objects, &args.shape()).await?;
     started.notes.extend(note);
+    let page = match args.no_view {
+        true => None,
+        false => Some(Page::listen(args.view, view::new_token()?).await?),
+    };
     // From the greeting on, Ctrl-C must work.
     let interrupted = crate::component::interrupted();
-    greet(color, &chosen, address, &kubeconfig, &started, args.filename.is_empty())?;
+    let is_sample = args.filename.is_empty();
+    greet(color, &chosen, address, &kubeconfig, &started, is_sample, page.as_ref())?;
     tell::start(&client, begin, color, &cancel, &mut parts);
+    if let Some(page) = page {
+        show(page, &client, address, args, &cancel, &mut parts);
+    }
     let hints_drivers = !args.simulate_drivers && args.csi_address.is_empty();
     let how = How {
         scheduling,
@@ -243,6 +256,26 @@ fn serve(server: &Arc<Server>, listener: TcpListener, tls: Tls, cancel: &Cancell
     });
 }
 
+/// Serves the page of the cluster.
+fn show(
+    page: Page,
+    client: &Client,
+    address: SocketAddr,
+    args: &UpArgs,
+    cancel: &CancellationToken,
+    parts: &mut Parts,
+) {
+    let api = Api::new(client.clone(), FIELD_MANAGER);
+    let connection = Connection::new(api, format!("https://{address}"), PAGE_PATIENCE);
+    let mut tasks = page.start(&connection, args.decisions.clone(), cancel);
+    parts.spawn(async move {
+        while let Some(ended) = tasks.join_next().await {
+            ended.context("the page")?;
+        }
+        Ok(())
+    });
+}
+
 /// The CSI drivers that node agents are to ask, if there are any.
 fn drivers(args: &UpArgs, client: &Client) -> anyhow::Result<Option<Drivers>> {
     if args.csi_address.is_empty() {
@@ -330,6 +363,7 @@ fn greet(
     kubeconfig: &Kubeconfig,
     started: &Started,
     is_sample: bool,
+    page: Option<&Page>,
 ) -> anyhow::Result<()> {
     let nodes = started.nodes;
     let bold = anstyle::Style::new().bold();
@@ -341,6 +375,11 @@ fn greet(
         writeln!(out, "{note}")?;
     }
     writeln!(out)?;
+    if let Some(page) = page {
+        writeln!(out, "To watch it in a browser:")?;
+        writeln!(out, "  {bold}{}{bold:#}", page.address())?;
+        writeln!(out)?;
+    }
     writeln!(out, "To use it from another terminal:")?;
     writeln!(out, "  {bold}export KUBECONFIG={path}{bold:#}")?;
     if let Some(note) = kubeconfig.note() {

@@ -12,10 +12,10 @@ mod topology;
 
 use super::Subject;
 use super::table::{self, size};
+use crate::page::LOOK;
 use berth_cluster::simulation::{Outcome, Usage};
 use std::fmt::{self, Write as _};
 
-const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
 /// How many nodes are drawn with their pods and volumes in sight. Beyond, a node is a small square, and the rest is reported
@@ -71,7 +71,7 @@ pub fn render(outcome: &Outcome, subject: &Subject) -> String {
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n\
          <link rel=\"icon\" href=\"data:,\">\n\
-         <title>Berth: {}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
+         <title>Berth: {}</title>\n<style>\n{LOOK}</style>\n</head>\n<body>\n\
          <a class=\"skip\" href=\"#topology\">To the topology</a>\n",
         e(&title.join(" · "))
     );

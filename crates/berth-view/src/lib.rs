@@ -1,0 +1,20 @@
+//! What a page about a cluster shows: nodes in their zones and racks, pods, claims, volumes and pools, each as a small row.
+//!
+//! A [`Model`] is fed with the objects that watches bring. It keeps the rows and hands out what changed since it was last
+//! asked, as an [`Update`]. Whoever applies every update to an empty [`State`] has the rows of the model. [`History`] keeps
+//! updates of the past, within bounds, so that any moment of it can be shown again.
+//!
+//! Pure: the time is a parameter, and objects come in as values. Rows say what objects say; nothing is decided here.
+
+mod history;
+mod model;
+mod moment;
+mod place;
+mod rows;
+mod tables;
+
+pub use history::{History, ROWS_MAX};
+pub use model::{Model, Tick};
+pub use moment::Moment;
+pub use rows::{Amount, ClaimRow, ClassRow, NodeRow, PodRow, PoolRow, VolumeRow, WorkloadRow};
+pub use tables::{State, Update};

@@ -1,0 +1,92 @@
+//! Answers questions about the cluster in memory: why a pod is where it is, or nowhere.
+
+use super::owner::{Asker, Question};
+use crate::cli::{ExplainArgs, Output};
+use crate::cluster::{ClusterArgs, Connection, evidence_of};
+use crate::config::ConfigArgs;
+use crate::explain::{self, ExplainError};
+use bytes::Bytes;
+use http::StatusCode;
+use serde_json::json;
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+
+/// Questions that are worked on at a time: each takes a processor and a copy of the cluster.
+const AT_A_TIME: usize = 2;
+
+/// Works answers out.
+#[derive(Clone)]
+pub(super) struct Answers {
+    connection: Connection,
+    decisions: ConfigArgs,
+    free: Arc<Semaphore>,
+}
+
+/// A status and JSON.
+pub(super) type Answer = (StatusCode, Bytes);
+
+impl Answers {
+    pub(super) fn new(connection: Connection, decisions: ConfigArgs) -> Self {
+        Self {
+            connection,
+            decisions,
+            free: Arc::new(Semaphore::new(AT_A_TIME)),
+        }
+    }
+
+    /// What `berth explain -o json` says about an object. Nothing if the owner has ended.
+    pub(super) async fn explain(&self, asker: &Asker, query: &str) -> Option<Answer> {
+        let args = match self.asked(query) {
+            Ok(args) => args,
+            Err(problem) => return Some(refused(StatusCode::BAD_REQUEST, &problem)),
+        };
+        let _permit = self.free.acquire().await.ok()?;
+        let sources = asker.ask(Question::Sources).await?;
+        // Without events and leases the answer is the same, but for who else keeps the pod waiting.
+        let evidence = evidence_of(&self.connection).await.unwrap_or_default();
+        let work = tokio::task::spawn_blocking(move || explain::answer_sources(&args, &sources, &evidence));
+        Some(match work.await {
+            Ok(Ok((answer, remarks))) => {
+                let body = serde_json::to_vec(&json!({"answer": answer, "remarks": remarks}));
+                (StatusCode::OK, body.unwrap_or_default().into())
+            }
+            Ok(Err(error @ (ExplainError::NoPod { .. } | ExplainError::NoObject(_)))) => {
+                refused(StatusCode::NOT_FOUND, &error.to_string())
+            }
+            Ok(Err(error)) => refused(StatusCode::UNPROCESSABLE_ENTITY, &error.to_string()),
+            Err(error) => refused(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+        })
+    }
+
+    /// What is asked, as `berth explain` would be asked: `kind=pod&namespace=shop&name=db-0`.
+    fn asked(&self, query: &str) -> Result<ExplainArgs, String> {
+        let value = |key: &str| {
+            let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+            let mut values = pairs.filter(|(name, _)| *name == key).map(|(_, value)| value);
+            values.next().unwrap_or_default()
+        };
+        let (kind, namespace, name) = (value("kind"), value("namespace"), value("name"));
+        // Names of Kubernetes need no escapes.
+        let is_name = |text: &str| {
+            text.chars()
+                .all(|letter| letter.is_ascii_alphanumeric() || "-._:".contains(letter))
+        };
+        if name.is_empty() || ![kind, namespace, name].into_iter().all(is_name) {
+            return Err("expected kind, namespace and name of an object".to_owned());
+        }
+        Ok(ExplainArgs {
+            filename: Vec::new(),
+            cluster: ClusterArgs::in_namespace(namespace),
+            target: vec![format!("{kind}/{name}")],
+            pending: false,
+            all_namespaces: false,
+            pod: None,
+            output: Output::Json,
+            decisions: self.decisions.clone(),
+        })
+    }
+}
+
+fn refused(status: StatusCode, problem: &str) -> Answer {
+    (status, json!({"error": problem}).to_string().into())
+}

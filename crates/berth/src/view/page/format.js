@@ -1,0 +1,34 @@
+// Amounts and times as people write them.
+
+const UNITS = ["", "Ki", "Mi", "Gi", "Ti", "Pi"];
+
+export const bytes = (amount) => {
+  let unit = 0;
+  let value = amount;
+  while (Math.abs(value) >= 1024 && unit < UNITS.length - 1) {
+    value /= 1024;
+    unit++;
+  }
+  return `${Math.round(value * 10) / 10}${UNITS[unit]}`;
+};
+
+export const cpu = (milli) => (Math.abs(milli) >= 1000 || milli === 0 ? String(Math.round(milli / 100) / 10) : `${milli}m`);
+
+export const percent = (part, whole) => (whole > 0 ? (part * 100) / whole : 0);
+
+export const count = (number, what) => `${number} ${what}${number === 1 ? "" : "s"}`;
+
+// A duration from milliseconds.
+export const duration = (ms) => {
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  const seconds = ms / 1000;
+  if (seconds < 60) return `${Math.round(seconds * 10) / 10} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${Math.floor(seconds % 60)} s`;
+  if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
+  return `${Math.floor(seconds / 86400)} d ${Math.floor((seconds % 86400) / 3600)} h`;
+};
+
+export const clock = (ms) => new Date(ms).toLocaleTimeString([], { hour12: false });
+
+// The name without its namespace.
+export const short = (name) => name.slice(name.indexOf("/") + 1);
