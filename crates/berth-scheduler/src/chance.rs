@@ -23,6 +23,11 @@ impl Chance {
         self.next_number().checked_rem(limit as u64).unwrap_or(0) as usize
     }
 
+    /// A number from 0 to 1.
+    pub(crate) fn share(&mut self) -> f64 {
+        (self.next_number() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
     /// One of several, if there are any.
     pub(crate) fn one_of<T: Copy>(&mut self, choices: &[T]) -> Option<T> {
         choices.get(self.below(choices.len())).copied()

@@ -1,4 +1,5 @@
-//! How many pods can be placed at most: by trying everything that could be better than what was found.
+//! How many pods can be placed at most: by trying everything that could be better than what was found, or else by the linear program in which
+//! pods can be split among nodes.
 
 /// A node's volumes and its zone.
 #[derive(Clone, Debug, Default)]
@@ -15,7 +16,7 @@ pub(crate) struct Wants {
     pub(crate) group: Option<usize>,
 }
 
-/// A search that takes longer ends with what the volumes of all nodes together would hold, which is no less.
+/// A search that takes longer ends with what can be placed if pods can be split, which is no less.
 const MOST_STEPS: usize = 300_000;
 
 struct Search<'a> {
@@ -47,9 +48,90 @@ pub(crate) fn limit(nodes: &[Disks], pods: &[Wants], found: usize) -> usize {
         best: found,
         steps: 0,
     };
-    let bound = search.bound(0);
-    search.place(0, 0);
-    if search.steps < MOST_STEPS { search.best } else { bound }
+    if search.bound(0) > found {
+        search.place(0, 0);
+    }
+    if search.steps < MOST_STEPS {
+        search.best
+    } else {
+        split(nodes, &pods)
+    }
+}
+
+/// How many pods can be placed if they can be split among nodes. On a node, the claims from a size on need as many volumes.
+fn split(nodes: &[Disks], pods: &[Wants]) -> usize {
+    let pairs: Vec<(usize, usize)> = (0..nodes.len())
+        .flat_map(|node| (0..pods.len()).map(move |pod| (node, pod)))
+        .filter(|(node, pod)| pods[*pod].zone.is_none_or(|zone| zone == nodes[*node].zone))
+        .filter(|(node, pod)| takes_all(&nodes[*node].sizes, pods[*pod].claims.clone()))
+        .collect();
+    let row = |room: usize, share: &dyn Fn(&(usize, usize)) -> usize| {
+        let shares = pairs.iter().map(|pair| share(pair) as f64);
+        shares.chain([room as f64]).collect::<Vec<f64>>()
+    };
+    let mut rows: Vec<Vec<f64>> = Vec::new();
+    for pod in 0..pods.len() {
+        rows.push(row(1, &|pair| usize::from(pair.1 == pod)));
+    }
+    let mut sizes: Vec<u32> = pods.iter().flat_map(|pod| pod.claims.iter().copied()).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    for (number, node) in nodes.iter().enumerate() {
+        for least in &sizes {
+            let at_least = |sizes: &[u32]| sizes.iter().filter(|size| *size >= least).count();
+            rows.push(row(at_least(&node.sizes), &|(on, pod)| match *on == number {
+                true => at_least(&pods[*pod].claims),
+                false => 0,
+            }));
+        }
+        for group in 0..3 {
+            let is_in = |pod: &Wants| pod.group == Some(group);
+            rows.push(row(1, &|(on, pod)| usize::from(*on == number && is_in(&pods[*pod]))));
+        }
+    }
+    rows.retain(|row| row[..pairs.len()].iter().any(|share| *share > 0.0));
+    (maximum(rows, pairs.len()) + 1e-6).floor() as usize
+}
+
+/// The largest sum of variables that are not negative, under rows of factors and what their sum may be at most: by the simplex method.
+fn maximum(mut rows: Vec<Vec<f64>>, variables: usize) -> f64 {
+    let mut gain: Vec<f64> = vec![1.0; variables + 1];
+    gain[variables] = 0.0;
+    // Only the columns of variables that are 0 are kept: one that enters takes the column of the one that leaves.
+    loop {
+        let entering = (0..variables)
+            .max_by(|a, b| gain[*a].total_cmp(&gain[*b]))
+            .filter(|column| gain[*column] > 1e-9);
+        let Some(column) = entering else {
+            return -gain[variables];
+        };
+        let limit = |row: &Vec<f64>| row[variables] / row[column];
+        let positive = (0..rows.len()).filter(|row| rows[*row][column] > 1e-9);
+        let Some(leaving) = positive.min_by(|a, b| limit(&rows[*a]).total_cmp(&limit(&rows[*b]))) else {
+            return f64::INFINITY;
+        };
+        let mut pivot = std::mem::take(&mut rows[leaving]);
+        let factor = pivot[column];
+        pivot[column] = 1.0;
+        pivot.iter_mut().for_each(|value| *value /= factor);
+        for row in rows.iter_mut().filter(|row| !row.is_empty()).chain([&mut gain]) {
+            let factor = std::mem::take(&mut row[column]);
+            if factor != 0.0 {
+                row.iter_mut()
+                    .zip(&pivot)
+                    .for_each(|(value, step)| *value -= factor * step);
+            }
+        }
+        rows[leaving] = pivot;
+    }
+}
+
+/// Whether volumes can serve claims, all at once.
+fn takes_all(volumes: &[u32], mut claims: Vec<u32>) -> bool {
+    let mut volumes = volumes.to_vec();
+    claims.sort_unstable_by(|a, b| b.cmp(a));
+    volumes.sort_unstable_by(|a, b| b.cmp(a));
+    claims.len() <= volumes.len() && claims.iter().zip(&volumes).all(|(claim, volume)| claim <= volume)
 }
 
 impl Search<'_> {
@@ -114,13 +196,7 @@ impl Search<'_> {
         if wants.zone.is_some_and(|zone| zone != disks.zone) || others().any(alike) {
             return false;
         }
-        let mut claims: Vec<u32> = others()
-            .chain([wants])
-            .flat_map(|pod| pod.claims.iter().copied())
-            .collect();
-        let mut sizes = disks.sizes.clone();
-        claims.sort_unstable_by(|a, b| b.cmp(a));
-        sizes.sort_unstable_by(|a, b| b.cmp(a));
-        claims.len() <= sizes.len() && claims.iter().zip(&sizes).all(|(claim, size)| claim <= size)
+        let all = others().chain([wants]).flat_map(|pod| pod.claims.iter().copied());
+        takes_all(&disks.sizes, all.collect())
     }
 }

@@ -13,6 +13,9 @@ const TRIES_FOR_ONE: usize = 1_280_000;
 /// How many pods that are left out are tried again when nodes are filled.
 const MOST_LEFT_OUT: usize = 12;
 
+/// Of so many pods it is worked out where each of them could be; of more, only for those that are left out.
+const FEW_PODS: usize = 200;
+
 /// How many pods may be tried to improve an assignment.
 pub(super) fn budget(pods: usize, tries_per_pod: usize) -> usize {
     tries_per_pod.saturating_mul(pods).min(TRIES_FOR_ONE / pods.max(1))
@@ -21,8 +24,12 @@ pub(super) fn budget(pods: usize, tries_per_pod: usize) -> usize {
 /// Finds nodes for pods that were placed one by one, so that more of them are placed. Says how many can be at most.
 pub(super) fn improve(trial: &mut Trial<'_>, budget: usize, at_most: &mut usize) -> Vec<Option<NodeId>> {
     let start: Vec<Option<Placed>> = (0..trial.candidates.len()).map(|index| trial.lift(index)).collect();
+    let all = start.len() <= FEW_PODS;
     let options: Vec<Vec<NodeId>> = (0..start.len())
-        .map(|index| trial.options(index).into_iter().map(|option| option.node).collect())
+        .map(|index| match all || start[index].is_none() {
+            true => trial.options(index).into_iter().map(|option| option.node).collect(),
+            false => Vec::new(),
+        })
         .collect();
     let bound = bound::upper_bound(trial, &options, &start);
     *at_most = bound.last().copied().unwrap_or(0);
@@ -41,9 +48,18 @@ pub(super) fn improve(trial: &mut Trial<'_>, budget: usize, at_most: &mut usize)
     search.run(budget)
 }
 
+/// The order in which pods of one priority are placed again. Those that take much are hard to place later; those that take little leave room
+/// for more of them.
+#[derive(Clone, Copy, Debug)]
+enum Order {
+    HeavyFirst { seed: Option<usize> },
+    LightFirst { seed: Option<usize> },
+    Any { seed: usize },
+}
+
 struct Search<'a, 'b> {
     trial: &'b mut Trial<'a>,
-    /// For each pod the nodes that would take it if no other pod of the look were placed.
+    /// For each pod the nodes that would take it if no other pod of the look were placed, as far as that was worked out.
     options: Vec<Vec<NodeId>>,
     /// How hard pods are to place.
     weights: Vec<f64>,
@@ -57,6 +73,19 @@ impl Search<'_, '_> {
         let mut current = self.trial.value();
         let (start, start_nodes) = (current.clone(), self.trial.nodes());
         let (mut best, mut nodes) = (current.clone(), start_nodes.clone());
+        for order in [Order::LightFirst { seed: None }, Order::HeavyFirst { seed: None }] {
+            if self.trial.tries + nodes.len() > budget {
+                break;
+            }
+            let undo = self.place_again((0..nodes.len()).collect(), order);
+            let value = self.trial.value();
+            if value.by_level > best.by_level {
+                (best, nodes) = (value.clone(), self.trial.nodes());
+                current = value;
+            } else {
+                self.take_back(undo);
+            }
+        }
         while self.trial.tries < budget {
             let Some((seed, emptied)) = self.choose(&current) else {
                 break;
@@ -86,11 +115,11 @@ impl Search<'_, '_> {
             let left_out = |index: &usize| self.trial.place(*index).is_none() && !self.options[*index].is_empty();
             seeds = pods.clone().filter(left_out).collect();
         }
-        if seeds.is_empty() || self.chance.below(3) == 0 {
-            let uses_volumes = |index: &usize| self.trial.place(*index).is_some_and(|place| place.capacity > 0);
-            let with_volumes: Vec<usize> = pods.filter(uses_volumes).collect();
-            if !with_volumes.is_empty() {
-                seeds = with_volumes;
+        if seeds.is_empty() || self.chance.below(2) == 0 {
+            let wastes = |index: &usize| self.trial.place(*index).is_some_and(|place| place.waste > 0);
+            let wasteful: Vec<usize> = pods.filter(wastes).collect();
+            if !wasteful.is_empty() {
+                seeds = wasteful;
             }
         }
         let seed = self.chance.one_of(&seeds)?;
@@ -100,12 +129,14 @@ impl Search<'_, '_> {
         for _ in 0..self.chance.below(3) {
             let on_emptied: Vec<usize> = self.pods_on(&emptied);
             if let Some(other) = self.chance.one_of(&on_emptied) {
-                emptied.extend(self.chance.one_of(&self.options[other]));
+                let known = [other, seed].into_iter().find(|index| !self.options[*index].is_empty());
+                emptied.extend(known.and_then(|index| self.chance.one_of(&self.options[index])));
             }
         }
         Some((seed, emptied))
     }
 
+    /// The pods on nodes.
     fn pods_on(&self, nodes: &[NodeId]) -> Vec<usize> {
         let nodes: FxHashSet<NodeId> = nodes.iter().copied().collect();
         let is_there = |index: &usize| self.trial.node(*index).is_some_and(|node| nodes.contains(&node));
@@ -125,8 +156,20 @@ impl Search<'_, '_> {
         if !pods.contains(&seed) {
             pods.push(seed);
         }
-        let undo: Vec<_> = pods.iter().map(|index| (*index, self.trial.lift(*index))).collect();
-        self.sort(&mut pods, seed);
+        let order = match self.chance.below(5) {
+            0 => Order::HeavyFirst { seed: Some(seed) },
+            1 => Order::HeavyFirst { seed: None },
+            2 => Order::LightFirst { seed: Some(seed) },
+            3 => Order::LightFirst { seed: None },
+            _ => Order::Any { seed },
+        };
+        self.place_again(pods, order)
+    }
+
+    /// Takes pods off their nodes and places them again. Returns how it was before.
+    fn place_again(&mut self, mut pods: Vec<usize>, order: Order) -> Vec<(usize, Option<Placed>)> {
+        let undo = pods.iter().map(|index| (*index, self.trial.lift(*index))).collect();
+        self.sort(&mut pods, order);
         for index in pods {
             if let Some(option) = self.best_option(index) {
                 self.trial.put(index, option);
@@ -135,32 +178,27 @@ impl Search<'_, '_> {
         undo
     }
 
-    /// The order in which pods are placed again: by priority, and then one of several that have proved useful.
-    fn sort(&mut self, pods: &mut [usize], seed: usize) {
-        let way = self.chance.below(4);
-        let keyed = |search: &mut Self, index: usize| {
-            let weight = -search.weights[index];
-            let jitter = search.chance.below(1 << 16) as f64 / f64::from(1 << 16);
-            match way {
-                0 => (index != seed, weight),
-                1 => (false, weight),
-                2 => (false, weight * (0.5 + jitter)),
-                _ => (index != seed, jitter),
-            }
+    /// Sorts pods by priority, and then in an order.
+    fn sort(&mut self, pods: &mut [usize], order: Order) {
+        let mut key = |index: usize| {
+            let weight = self.weights[index] * (0.8 + 0.4 * self.chance.share());
+            let (seed, rank) = match order {
+                Order::HeavyFirst { seed } => (seed, -weight),
+                Order::LightFirst { seed } => (seed, weight),
+                Order::Any { seed } => (Some(seed), self.chance.share()),
+            };
+            (self.trial.level(index), seed != Some(index), rank)
         };
-        let mut keys: Vec<_> = pods
-            .iter()
-            .map(|index| (self.trial.level(*index), keyed(self, *index), *index))
-            .collect();
-        keys.sort_by(|(a_level, (a_first, a), _), (b_level, (b_first, b), _)| {
-            (a_level, a_first).cmp(&(b_level, b_first)).then(a.total_cmp(b))
+        let mut keys: Vec<_> = pods.iter().map(|index| (key(*index), *index)).collect();
+        keys.sort_by(|((a_level, a_later, a), _), ((b_level, b_later, b), _)| {
+            (a_level, a_later).cmp(&(b_level, b_later)).then(a.total_cmp(b))
         });
-        for (place, (.., index)) in pods.iter_mut().zip(keys) {
+        for (place, (_, index)) in pods.iter_mut().zip(keys) {
             *place = index;
         }
     }
 
-    /// The node with the least capacity for the pod's volumes, then the one that is fullest afterwards.
+    /// The node with the least waste for the pod's volumes, then the one that is fullest afterwards.
     fn best_option(&mut self, index: usize) -> Option<Placed> {
         let mut options = self.trial.options(index);
         if options.is_empty() {
@@ -179,14 +217,14 @@ impl Search<'_, '_> {
         };
         options.into_iter().min_by(|a, b| {
             let by_room = || room(a.node).total_cmp(&room(b.node));
-            a.capacity.cmp(&b.capacity).then_with(by_room)
+            a.waste.cmp(&b.waste).then_with(by_room)
         })
     }
 
-    /// Whether an assignment is gone on from: no fewer pods of any priority, and hardly more capacity, so that the search comes
+    /// Whether an assignment is gone on from: no fewer pods of any priority, and hardly more waste, so that the search comes
     /// away from where it began.
     fn is_acceptable(&self, value: &Value, current: &Value) -> bool {
-        value >= current || value.by_level == current.by_level && value.capacity <= current.capacity / 50 * 51
+        value >= current || value.by_level == current.by_level && value.waste <= current.waste / 50 * 51
     }
 
     fn is_optimal(&self, value: &Value) -> bool {

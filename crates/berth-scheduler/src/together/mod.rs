@@ -2,7 +2,7 @@
 //!
 //! Pods are decided one by one, each taking what is best for itself, so one can take the only place that is left for another. When
 //! several wait, they are tried in memory first. If all of them fit, nothing changes. If not, the look searches for an assignment that
-//! places more: highest priorities first, then with the least capacity of existing volumes. Only the very filters of decisions say
+//! places more: highest priorities first, then with the least capacity of existing volumes beyond what claims ask for. Only the very filters of decisions say
 //! whether a pod fits: a pod is put on its node in the cluster, the next one is asked for its nodes, and at the end all is taken back.
 //!
 //! ```text

@@ -38,16 +38,17 @@ struct Place {
 pub(super) struct Placed {
     pub(super) node: NodeId,
     pub(super) volumes: NodeVolumes,
-    /// What these volumes hold.
-    pub(super) capacity: i64,
+    /// What these volumes hold beyond what the claims ask for.
+    pub(super) waste: i64,
 }
 
-/// How good an assignment is: the more pods of high priority are placed, the better, then the less capacity is taken.
+/// How good an assignment is: the more pods of high priority are placed, the better, then the less capacity is wasted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Value {
     /// How many pods are placed, the highest priority first.
     pub(super) by_level: Vec<usize>,
-    pub(super) capacity: i64,
+    /// What volumes hold beyond what claims ask for.
+    pub(super) waste: i64,
 }
 
 impl Value {
@@ -55,8 +56,8 @@ impl Value {
         self.by_level.iter().sum()
     }
 
-    /// Whether an assignment is better than the one that it began with: by more pods, or by less capacity for the very same pods. Nobody has to
-    /// wait for a pod that came later only because that one takes less.
+    /// Whether an assignment is better than the one that it began with: by more pods, or by less waste for the very same pods. Nobody has to
+    /// wait for a pod that came later only because that one wastes less.
     pub(super) fn is_better(&self, nodes: &[Option<NodeId>], start: &Self, start_nodes: &[Option<NodeId>]) -> bool {
         let mut pods = nodes.iter().zip(start_nodes);
         let mut same_pods = || pods.all(|(now, before)| now.is_some() == before.is_some());
@@ -72,8 +73,8 @@ impl PartialOrd for Value {
 
 impl Ord for Value {
     fn cmp(&self, other: &Self) -> Ordering {
-        let by_capacity = || other.capacity.cmp(&self.capacity);
-        self.by_level.cmp(&other.by_level).then_with(by_capacity)
+        let by_waste = || other.waste.cmp(&self.waste);
+        self.by_level.cmp(&other.by_level).then_with(by_waste)
     }
 }
 
@@ -117,12 +118,12 @@ impl<'a> Trial<'a> {
     pub(super) fn value(&self) -> Value {
         let mut value = Value {
             by_level: vec![0; self.level_count],
-            capacity: 0,
+            waste: 0,
         };
         for (place, level) in self.places.iter().zip(&self.levels) {
             if let Some(place) = place {
                 value.by_level[*level] += 1;
-                value.capacity = value.capacity.saturating_add(place.option.capacity);
+                value.waste = value.waste.saturating_add(place.option.waste);
             }
         }
         value
@@ -167,15 +168,8 @@ impl<'a> Trial<'a> {
         let Some(Placement { node, volumes, .. }) = found else {
             return false;
         };
-        let capacity = self.capacity(&volumes);
-        self.put(
-            index,
-            Placed {
-                node,
-                volumes,
-                capacity,
-            },
-        )
+        let waste = self.waste(&volumes);
+        self.put(index, Placed { node, volumes, waste })
     }
 
     /// Decides about all pods anew, as the scheduler would that is given these wishes. Pods without a wish have their turn after those of their
@@ -226,16 +220,20 @@ impl<'a> Trial<'a> {
             let volumes = volumes.ok()?;
             Some(Placed {
                 node,
-                capacity: self.capacity(&volumes),
+                waste: self.waste(&volumes),
                 volumes,
             })
         };
         nodes.into_iter().filter_map(volumes).collect()
     }
 
-    fn capacity(&self, volumes: &NodeVolumes) -> i64 {
+    fn waste(&self, volumes: &NodeVolumes) -> i64 {
         let binder = self.cluster.binder();
-        let volumes = volumes.bindings.iter().filter_map(|(_, volume)| binder.volume(*volume));
-        volumes.fold(0, |sum, volume| sum.saturating_add(volume.capacity))
+        let waste = |(claim, volume)| {
+            let asked = binder.claim(claim)?.shape.request;
+            Some(binder.volume(volume)?.capacity.saturating_sub(asked))
+        };
+        let bindings = volumes.bindings.iter().copied();
+        bindings.filter_map(waste).fold(0, i64::saturating_add)
     }
 }
