@@ -12,12 +12,12 @@
 
 mod backend;
 mod capacity;
-mod effects;
 mod metrics;
 mod ownership;
 mod publish;
 mod secrets;
 mod steps;
+mod worker;
 
 pub use backend::{Answering, Backend, Driver};
 pub use capacity::{CapacityForm, CapacityOptions};
@@ -36,13 +36,13 @@ use crate::keyed::{self, Keyed};
 use crate::recorder::Recorder;
 use berth_core::api::{Kind, Object};
 use berth_provisioner::settings::Settings;
-use effects::Worker;
 use prometheus_client::registry::Registry;
 use publish::Publishing;
 use std::sync::Arc;
 use std::time::Duration;
 use steps::Provisioning;
 use tokio_util::sync::CancellationToken;
+use worker::Worker;
 
 /// How long calls and effects in flight may take when the provisioner stops. Pods are given 30 s by default; what is
 /// cut off is recorded on its claim, and the next provisioner goes on from there.

@@ -1,8 +1,8 @@
 //! Asks the backend about capacity and writes what changed, beside the steps of claims and volumes.
 
 use super::capacity::{CapacityForm, CapacityOptions, Publication, Publisher, Question, Subject, Write};
-use super::effects::Worker;
 use super::metrics::EffectLabels;
+use super::worker::Worker;
 use crate::api::ApiError;
 use berth_core::api::CsiStorageCapacity;
 use berth_core::effect::{Effect, Refusal};

@@ -3,8 +3,8 @@
 use super::Others;
 use super::backend::Backend;
 use super::capacity::Publisher;
-use super::effects::Worker;
 use super::publish::Publishing;
+use super::worker::Worker;
 use crate::executor::Answer;
 use crate::keyed::{Job, Live, Reconciler, Version, Work};
 use berth_core::api::{Kind, Object, PersistentVolume, PersistentVolumeClaim};

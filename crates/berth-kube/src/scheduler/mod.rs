@@ -10,11 +10,11 @@
 //! One task owns the scheduler, which decides; workers, of which there is a bounded number, write what it decided
 //! and bring back how that went. Nothing is decided here.
 
-mod effects;
 mod metrics;
 mod owner;
 mod pool;
 mod stopwatch;
+mod worker;
 
 pub use metrics::Metrics;
 
@@ -28,11 +28,11 @@ use crate::lease::LeaseOptions;
 use crate::recorder::Recorder;
 use berth_core::api::Kind;
 use berth_scheduler::scheduler::{DEFAULT_SEED, POD_FIELDS, Settings};
-use effects::Worker;
 use owner::Owner;
 use prometheus_client::registry::Registry;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
+use worker::Worker;
 
 /// How the scheduler runs.
 #[derive(Clone)]

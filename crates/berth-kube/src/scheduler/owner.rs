@@ -1,7 +1,7 @@
 //! The one task that owns the scheduler: it takes in what watches and workers bring, and hands on what it decides.
 
 use super::Options;
-use super::effects::{Finished, Worker};
+use super::worker::{Finished, Worker};
 use super::metrics::Ledger;
 use super::pool::Pool;
 use super::stopwatch::{PluginTimes, Sampler};

@@ -3,7 +3,7 @@
 //! What is said about a pod and its binding go out in the order in which they were decided: a condition that says
 //! "unschedulable" must not arrive after the pod was bound. Everything else goes out at once.
 
-use super::effects::{Finished, Worker};
+use super::worker::{Finished, Worker};
 use berth_scheduler::scheduler::{Effect, Order};
 use std::collections::VecDeque;
 use tokio::task::{JoinError, JoinSet};
