@@ -1,10 +1,10 @@
 //! The one task that owns the scheduler: it takes in what watches and workers bring, and hands on what it decides.
 
 use super::Options;
-use super::worker::{Finished, Worker};
 use super::metrics::Ledger;
 use super::pool::Pool;
 use super::stopwatch::{PluginTimes, Sampler};
+use super::worker::{Finished, Worker};
 use crate::component;
 use crate::endpoint::PULSE;
 use crate::inbox::{Inbox, Message};
@@ -191,12 +191,10 @@ impl Owner {
 
     fn carry_out(&mut self, effects: Vec<Effect>, cause: &'static str) {
         self.ledger.saw(&effects, self.scheduler.counts(), cause);
-        for effect in effects {
-            match effect {
-                event @ Effect::Event { .. } => self.worker.tell(&event),
-                other => self.pool.push(other),
-            }
-        }
+        let is_event = |effect: &Effect| matches!(effect, Effect::Event { .. });
+        let (events, others): (Vec<_>, Vec<_>) = effects.into_iter().partition(is_event);
+        events.iter().for_each(|event| self.worker.tell(event));
+        self.pool.push(others.into_iter());
     }
 
     fn finish(&mut self, finished: Finished) {

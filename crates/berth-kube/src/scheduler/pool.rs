@@ -1,18 +1,54 @@
 //! The workers that carry effects out: a bounded number, and one at a time for what must keep its order.
 //!
 //! What is said about a pod and its binding go out in the order in which they were decided: a condition that says
-//! "unschedulable" must not arrive after the pod was bound. Everything else goes out at once.
+//! "unschedulable" must not arrive after the pod was bound. Everything else goes out at once. Decisions take turns: one about a pod
+//! with thousands of claims does not hold up those after it.
 
 use super::worker::{Finished, Worker};
 use berth_scheduler::scheduler::{Effect, Order};
 use std::collections::VecDeque;
 use tokio::task::{JoinError, JoinSet};
 
+/// Effects that wait for a worker, in lanes that take turns. The writes to volumes and claims of one decision share a lane; whatever
+/// keeps an order of its own has its lane for itself.
+#[derive(Debug, Default)]
+struct Lanes {
+    lanes: VecDeque<VecDeque<Effect>>,
+}
+
+impl Lanes {
+    fn push(&mut self, effects: impl Iterator<Item = Effect>) {
+        let mut shared = VecDeque::new();
+        for effect in effects {
+            match effect.ordered_for() {
+                Some(_) => self.lanes.push_back([effect].into()),
+                None => shared.push_back(effect),
+            }
+        }
+        if !shared.is_empty() {
+            self.lanes.push_back(shared);
+        }
+    }
+
+    fn push_front(&mut self, effect: Effect) {
+        self.lanes.push_front([effect].into());
+    }
+
+    fn pop(&mut self) -> Option<Effect> {
+        let mut lane = self.lanes.pop_front()?;
+        let effect = lane.pop_front();
+        if !lane.is_empty() {
+            self.lanes.push_back(lane);
+        }
+        effect
+    }
+}
+
 /// The effects that wait for a worker, and those under way.
 pub(super) struct Pool {
     worker: Worker,
     workers: usize,
-    waiting: VecDeque<Effect>,
+    waiting: Lanes,
     running: JoinSet<Finished>,
     order: Order,
 }
@@ -22,35 +58,32 @@ impl Pool {
         Self {
             worker,
             workers: workers.max(1),
-            waiting: VecDeque::new(),
+            waiting: Lanes::default(),
             running: JoinSet::new(),
             order: Order::default(),
         }
     }
 
-    /// Takes an effect over.
-    pub(super) fn push(&mut self, effect: Effect) {
-        self.waiting.push_back(effect);
+    /// Takes over the effects of a decision.
+    pub(super) fn push(&mut self, effects: impl Iterator<Item = Effect>) {
+        self.waiting.push(effects.filter_map(|effect| self.order.admit(effect)));
     }
 
-    /// Whether so much waits that nothing new should be decided.
+    /// Whether so many decisions wait that there should be no new ones.
     pub(super) fn is_full(&self) -> bool {
-        self.waiting.len() >= self.workers
+        self.waiting.lanes.len() >= self.workers
     }
 
     /// Whether nothing waits and nothing is under way.
     pub(super) fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.running.is_empty()
+        self.waiting.lanes.is_empty() && self.running.is_empty()
     }
 
     /// Gives waiting effects to free workers.
     pub(super) fn dispatch(&mut self) {
         while self.running.len() < self.workers
-            && let Some(effect) = self.waiting.pop_front()
+            && let Some(effect) = self.waiting.pop()
         {
-            let Some(effect) = self.order.admit(effect) else {
-                continue;
-            };
             let order = effect.ordered_for().cloned();
             let worker = self.worker.clone();
             self.running.spawn(async move { worker.carry_out(effect, order).await });
@@ -61,11 +94,62 @@ impl Pool {
     pub(super) async fn next(&mut self) -> Option<Result<Finished, JoinError>> {
         let finished = self.running.join_next().await?;
         if let Ok(Finished { order: Some(key), .. }) = &finished {
-            // The first goes out next and takes the place that just became free; the others follow it.
-            for effect in self.order.done(key).into_iter().rev() {
-                self.waiting.push_front(effect);
+            // The first takes the place that just became free; the others follow it.
+            for effect in self.order.done(key) {
+                if let Some(effect) = self.order.admit(effect) {
+                    self.waiting.push_front(effect);
+                }
             }
         }
         Some(finished)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use berth_scheduler::scheduler::{PodRef, Write, WriteId};
+
+    fn write(write: Write) -> Effect {
+        Effect::Write { id: WriteId(0), write }
+    }
+
+    fn select(claim: &str) -> Effect {
+        write(Write::SelectNode {
+            namespace: "team".to_owned(),
+            claim: claim.to_owned(),
+            version: 1,
+            node: "n1".to_owned(),
+        })
+    }
+
+    fn bind(pod: &str) -> Effect {
+        let pod = PodRef {
+            key: format!("team/{pod}").into(),
+            uid: pod.to_owned(),
+        };
+        write(Write::BindPod {
+            pod,
+            node: "n1".to_owned(),
+        })
+    }
+
+    #[test]
+    fn a_pod_with_many_claims_does_not_hold_up_the_next() {
+        let mut lanes = Lanes::default();
+        lanes.push((0..1000).map(|claim| select(&format!("many-{claim}"))));
+        lanes.push([bind("a"), select("one")].into_iter());
+        let first: Vec<_> = (0..5).filter_map(|_| lanes.pop()).collect();
+        let expected = [
+            select("many-0"),
+            bind("a"),
+            select("one"),
+            select("many-1"),
+            select("many-2"),
+        ];
+        assert_eq!(first, expected);
+        lanes.push_front(bind("b"));
+        assert_eq!(lanes.pop(), Some(bind("b")));
+        assert_eq!(std::iter::from_fn(|| lanes.pop()).count(), 997);
     }
 }
