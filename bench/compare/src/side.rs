@@ -61,7 +61,7 @@ impl Side {
             Self::Berth => {
                 processes.push(start_berth(cluster, "controller", &[]).await?);
                 if pods {
-                    processes.push(start_berth(cluster, "scheduler", &[]).await?);
+                    processes.push(start_berth(cluster, "scheduler", &["--leader-elect=false"]).await?);
                 }
             }
         }

@@ -4,6 +4,8 @@ use crate::cluster::ClusterArgs;
 use crate::config::{ConfigArgs, EmbeddedControllerArgs, GateArgs};
 use crate::csi_driver::CsiDriverArgs;
 use crate::duration::duration;
+use crate::flags::go::boolean;
+use crate::flags::kube_scheduler::KubeSchedulerArgs;
 use crate::help;
 use crate::man::ManArgs;
 use crate::plan::PlanArgs;
@@ -77,7 +79,7 @@ pub enum Command {
     View(ViewArgs),
     /// Run the scheduler on a cluster.
     #[command(after_help = help::SCHEDULER_AFTER_HELP, args_override_self = true)]
-    Scheduler(SchedulerArgs),
+    Scheduler(Box<SchedulerArgs>),
     /// Run the volume controller on a cluster.
     #[command(after_help = help::controller_after_help())]
     Controller(ControllerArgs),
@@ -399,18 +401,19 @@ pub struct ComponentArgs {
     /// Path to the kubeconfig. Defaults to KUBECONFIG, ~/.kube/config, or the service account of the pod.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Work only while holding a lease, so that several replicas can run. The scheduler's configuration can set this, too.
+    /// Work only while holding a lease, so that several replicas can run. Defaults to true for the scheduler, whose
+    /// configuration can set this, too.
     #[arg(
         long,
         value_name = "true|false",
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "true",
-        hide_possible_values = true
+        value_parser = boolean
     )]
     pub leader_elect: Option<bool>,
     /// Namespace of the lease. Defaults to kube-system, or to what the scheduler's configuration says.
-    #[arg(long, value_name = "NAMESPACE")]
+    #[arg(long, alias = "leader-elect-resource-namespace", value_name = "NAMESPACE")]
     pub leader_elect_namespace: Option<String>,
     /// How long a lease is valid without being renewed, e.g. 15s. Defaults to 15s, or to what the scheduler's
     /// configuration says.
@@ -436,6 +439,9 @@ pub struct SchedulerArgs {
     /// Random seed, for ties between nodes.
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED)]
     pub seed: u64,
+    /// Flags of kube-scheduler.
+    #[command(flatten)]
+    pub kubernetes: KubeSchedulerArgs,
 }
 
 /// Arguments of `berth controller`.

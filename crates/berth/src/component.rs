@@ -5,7 +5,8 @@
 //! `berth-kube`.
 
 use crate::cli::{ComponentArgs, ControllerArgs, SchedulerArgs};
-use crate::config::{Configuration, ControllerFile, Election};
+use crate::config::{Configuration, ControllerFile, Election, SCHEDULER_GATES};
+use crate::flags::kube_scheduler::KubeSchedulerArgs;
 use crate::flags::logging;
 use crate::input;
 use crate::terminal::{Clean, Color};
@@ -31,9 +32,13 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 /// If the configuration is broken, the cluster cannot be reached, or the scheduler cannot go on.
 pub fn scheduler(args: &SchedulerArgs, color: Color) -> anyhow::Result<()> {
     let configuration = args.decisions.read()?;
-    let settings = &configuration.process;
-    let process = process(&args.component, "berth-scheduler", settings.election.as_ref());
-    let options = scheduler::Options {
+    let (settings, flags) = (&configuration.process, &args.kubernetes);
+    let process = process(
+        &args.component,
+        &flags.usual_lease,
+        Some(&election(flags, settings.election.clone())),
+    );
+    let mut options = scheduler::Options {
         seed: args.seed,
         announcement: match process.leader_election {
             Some(_) => None,
@@ -42,14 +47,28 @@ pub fn scheduler(args: &SchedulerArgs, color: Color) -> anyhow::Result<()> {
         process: announced(process),
         ..scheduler_options(&configuration)
     };
+    options.settings.times.flush_after = flags.pod_max_in_unschedulable_pods_duration;
     let kubeconfig = args.component.kubeconfig.as_deref().or(settings.kubeconfig.as_deref());
-    let level = logging::level(args.component.verbose, None);
+    let level = logging::level(args.component.verbose, flags.verbosity);
+    let gates = args.decisions.gates.warnings(SCHEDULER_GATES)?;
+    let warnings: Vec<String> = gates.into_iter().chain(flags.unused.warnings()).collect();
     on_cluster_of(kubeconfig, level, color, |client, cancel| async move {
-        for field in &settings.unused {
-            tracing::warn!("{field}");
+        for warning in settings.unused.iter().chain(&warnings) {
+            tracing::warn!("{warning}");
         }
         Ok(scheduler::run(client, options, cancel).await?)
     })
+}
+
+/// The election of schedulers: flags go before the file, and the file before what kube-scheduler does.
+fn election(flags: &KubeSchedulerArgs, file: Option<Election>) -> Election {
+    let file = file.unwrap_or_default();
+    Election {
+        name: flags.leader_elect_resource_name.clone().or(file.name),
+        renew_deadline: flags.leader_elect_renew_deadline.unwrap_or(file.renew_deadline),
+        retry_period: flags.leader_elect_retry_period.unwrap_or(file.retry_period),
+        ..file
+    }
 }
 
 /// The options of a scheduler with this configuration.

@@ -190,7 +190,7 @@ Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 bad input or usage, or no cluster
 pub(crate) const SCHEDULER_AFTER_HELP: &str = "\
 Examples:
   berth scheduler --kubeconfig ~/.kube/config --config scheduler.yaml
-  berth scheduler --leader-elect --listen 0.0.0.0:10259
+  berth scheduler --leader-elect=false --listen 0.0.0.0:10259
 
 Pods select it with the schedulerName of one of its profiles. Without a configuration that is default-scheduler: Berth replaces \
 kube-scheduler.

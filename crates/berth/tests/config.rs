@@ -2,7 +2,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use berth::cli::{Bench, Cli, Command};
-use berth::config::{ConfigArgs, Configuration, Election, GateArgs, feature_gates};
+use berth::config::{
+    ConfigArgs, Configuration, Election, FEATURE_GATES, GateArgs, OTHER_GATES, PROVISIONER_GATES, SCHEDULER_GATES,
+    feature_gates,
+};
+use berth::flags::go;
 use berth::input::NoProgress;
 use berth_core::api;
 use berth_core::binder::{CapacityScore, VolumeGates};
@@ -11,7 +15,7 @@ use berth_scheduler::framework::PluginName;
 use berth_scheduler::profile::{DefaultSpread, FeatureGates, Profile, ScoringForm, ShapePoint, VolumeBindingArgs};
 use berth_scheduler::queue::QueueTimes;
 use berth_scheduler::scheduler::{DEFAULT_SCHEDULER_NAME, Settings, Together};
-use clap::Parser as _;
+use clap::{CommandFactory as _, FromArgMatches as _, Parser as _};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -539,4 +543,63 @@ fn broken_gates_are_named_by_their_argument() {
         error.starts_with("--feature-gates: there is no feature gate \"Volumes\""),
         "{error}"
     );
+}
+
+#[test]
+fn gates_of_kubernetes_are_known_once_each() {
+    let own = FEATURE_GATES.iter().map(|(name, _)| *name);
+    let others = OTHER_GATES.iter().copied();
+    let scheduler: Vec<&str> = SCHEDULER_GATES.iter().map(|gate| gate.name).collect();
+    let mut all: Vec<&str> = own.chain(others).chain(scheduler.iter().copied()).collect();
+    for name in &all {
+        feature_gates(&format!("{name}=true")).unwrap();
+    }
+    let of_provisioner = PROVISIONER_GATES.iter().map(|gate| gate.name);
+    all.extend(of_provisioner.filter(|name| !scheduler.contains(name)));
+    let count = all.len();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), count);
+}
+
+/// As kubeadm starts it, with all that other tools add.
+#[test]
+fn the_command_line_of_kube_scheduler_is_read() {
+    let line = "kube-scheduler --authentication-kubeconfig=/etc/kubernetes/scheduler.conf \
+                --authorization-kubeconfig=/etc/kubernetes/scheduler.conf --bind-address=127.0.0.1 \
+                --kubeconfig=/etc/kubernetes/scheduler.conf --leader-elect=true --secure-port=10259 --profiling=false \
+                --tls-min-version=VersionTLS12 -v=2 --logging-format=json \
+                --feature-gates=DynamicResourceAllocation=true,SchedulerQueueingHints=true,SchedulerQueueingHint=true \
+                --leader-elect-resource-namespace=kube-system --leader-elect-retry-period=3s \
+                --pod-max-in-unschedulable-pods-duration=1m";
+    let read = |line: &str| {
+        let command = Cli::command();
+        let words = line.split_whitespace().map(std::ffi::OsString::from);
+        let matches = command.clone().try_get_matches_from(go::arguments(&command, words));
+        Cli::from_arg_matches(&matches.unwrap_or_else(|error| panic!("{error}"))).unwrap()
+    };
+    let Command::Scheduler(args) = read(&line.replace(",SchedulerQueueingHint=true", "")).command else {
+        panic!()
+    };
+    assert_eq!(args.component.leader_elect, Some(true));
+    assert_eq!(args.component.leader_elect_namespace.as_deref(), Some("kube-system"));
+    let kubernetes = &args.kubernetes;
+    assert_eq!(kubernetes.usual_lease, "kube-scheduler", "one of both works at a time");
+    assert_eq!(kubernetes.leader_elect_retry_period, Some(Duration::from_secs(3)));
+    assert_eq!(
+        kubernetes.pod_max_in_unschedulable_pods_duration,
+        Duration::from_secs(60)
+    );
+    assert_eq!(kubernetes.verbosity, Some(2));
+    let warnings: Vec<String> = kubernetes.unused.warnings().collect();
+    assert_eq!(warnings.len(), 7, "{warnings:#?}");
+    let gates = args.decisions.gates.warnings(SCHEDULER_GATES).unwrap();
+    assert_eq!(
+        gates,
+        ["feature gate DynamicResourceAllocation has no effect: Berth works as if it were false"]
+    );
+    let Command::Scheduler(args) = read(line).command else {
+        panic!()
+    };
+    assert!(args.decisions.read().is_err(), "a gate that nobody knows is a mistake");
 }

@@ -5,6 +5,7 @@
 mod support;
 
 use berth::cli::{Cli, Command};
+use berth::config::PROVISIONER_GATES;
 use berth::flags::accepted::flags;
 use berth::flags::go;
 use berth::provisioner::{ProvisionerArgs, Unused};
@@ -116,7 +117,7 @@ fn argument_lists_of_public_charts_are_read() {
     let args = read(ceph);
     assert_eq!(args.gates.feature_gates.len(), 2, "both count");
     assert_eq!(
-        args.gates.warnings().unwrap(),
+        args.gates.warnings(PROVISIONER_GATES).unwrap(),
         Vec::<String>::new(),
         "Berth honours reclaim policies"
     );
@@ -159,7 +160,7 @@ fn gates_that_are_set_otherwise_are_told() {
     let args =
         parse("--feature-gates=Topology=false,HonorPVReclaimPolicy=false --feature-gates VolumeAttributesClass=true");
     assert!(!args.gates.topology().unwrap());
-    let warnings = args.gates.warnings().unwrap();
+    let warnings = args.gates.warnings(PROVISIONER_GATES).unwrap();
     assert_eq!(
         warnings,
         [

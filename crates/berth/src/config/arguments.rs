@@ -1,6 +1,6 @@
 //! The arguments by which every command that decides is given its configuration.
 
-use super::{ConfigError, Configuration, FIXED_GATES, TOPOLOGY, feature_gates, given_gates};
+use super::{ConfigError, Configuration, FixedGate, TOPOLOGY, feature_gates, given_gates};
 use crate::help;
 use berth_scheduler::profile::FeatureGates;
 use clap::Args;
@@ -45,14 +45,14 @@ impl GateArgs {
         Ok(last.is_none_or(|(_, on)| *on))
     }
 
-    /// What to tell the user about gates that are set to what Berth does not do.
+    /// What to tell the user about those gates of a component that are set to what it does not do.
     ///
     /// # Errors
     /// If the gates are broken.
-    pub fn warnings(&self) -> Result<Vec<String>, ConfigError> {
+    pub fn warnings(&self, fixed: &[FixedGate]) -> Result<Vec<String>, ConfigError> {
         let list = self.list();
         let unlike = given_gates(&list)?.into_iter().filter_map(|(name, on)| {
-            let gate = FIXED_GATES.iter().find(|gate| gate.name == name && gate.on != on)?;
+            let gate = fixed.iter().find(|gate| gate.name == name && gate.on != on)?;
             Some(format!(
                 "feature gate {name} has no effect: Berth works as if it were {}",
                 gate.on

@@ -1,5 +1,6 @@
 //! Feature gates: those that Berth has, and those of Kubernetes that change nothing here.
 
+use super::other_gates::OTHER_GATES;
 use crate::flags::go;
 use berth_scheduler::profile::FeatureGates;
 
@@ -24,24 +25,69 @@ pub struct FixedGate {
     pub on: bool,
 }
 
-/// Gates that are accepted, so that command lines of other programs can stay as they are.
-pub const FIXED_GATES: &[FixedGate] = &[
-    FixedGate {
-        name: "CrossNamespaceVolumeDataSource",
-        on: false,
-    },
-    FixedGate {
-        name: "HonorPVReclaimPolicy",
-        on: true,
-    },
-    FixedGate {
-        name: "ReleaseLeaderElectionOnExit",
-        on: true,
-    },
-    FixedGate {
-        name: "VolumeAttributesClass",
-        on: false,
-    },
+impl FixedGate {
+    const fn on(name: &'static str) -> Self {
+        Self { name, on: true }
+    }
+
+    const fn off(name: &'static str) -> Self {
+        Self { name, on: false }
+    }
+}
+
+/// Gates of the external-provisioner, with what Berth's provisioner does.
+pub const PROVISIONER_GATES: &[FixedGate] = &[
+    FixedGate::off("CrossNamespaceVolumeDataSource"),
+    FixedGate::on("HonorPVReclaimPolicy"),
+    FixedGate::on("ReleaseLeaderElectionOnExit"),
+    FixedGate::off("VolumeAttributesClass"),
+];
+
+/// Gates of Kubernetes 1.30 to 1.37 that kube-scheduler asks for, with what Berth's scheduler does.
+pub const SCHEDULER_GATES: &[FixedGate] = &[
+    FixedGate::off("ComponentFlagz"),
+    FixedGate::off("ComponentStatusz"),
+    FixedGate::off("CoordinatedLeaderElection"),
+    FixedGate::off("DRAAdminAccess"),
+    FixedGate::off("DRAConsumableCapacity"),
+    FixedGate::off("DRADeviceBindingConditions"),
+    FixedGate::off("DRADeviceTaintRules"),
+    FixedGate::off("DRADeviceTaints"),
+    FixedGate::off("DRAExtendedResource"),
+    FixedGate::off("DRAListTypeAttributes"),
+    FixedGate::off("DRANodeAllocatableResources"),
+    FixedGate::off("DRAPartitionableDevices"),
+    FixedGate::off("DRAPrioritizedList"),
+    FixedGate::off("DRAResourceClaimDeviceStatus"),
+    FixedGate::off("DRASchedulerFilterTimeout"),
+    FixedGate::off("DRAWorkloadResourceClaims"),
+    FixedGate::off("DynamicResourceAllocation"),
+    FixedGate::off("GangScheduling"),
+    FixedGate::off("GenericWorkload"),
+    FixedGate::on("HonorPVReclaimPolicy"),
+    FixedGate::off("InPlacePodLevelResourcesVerticalScaling"),
+    FixedGate::on("InPlacePodVerticalScaling"),
+    FixedGate::on("MatchLabelKeysInPodAffinity"),
+    FixedGate::on("MatchLabelKeysInPodTopologySpread"),
+    FixedGate::on("MatchLabelKeysInPodTopologySpreadSelectorMerge"),
+    FixedGate::on("MinDomainsInPodTopologySpread"),
+    FixedGate::off("NodeDeclaredFeatures"),
+    FixedGate::on("NodeInclusionPolicyInPodTopologySpread"),
+    FixedGate::on("NominatedNodeNameForExpectation"),
+    FixedGate::off("OpportunisticBatching"),
+    FixedGate::on("PodLevelResources"),
+    FixedGate::on("PodSchedulingReadiness"),
+    FixedGate::on("ReadWriteOncePod"),
+    FixedGate::on("SchedulerAsyncAPICalls"),
+    FixedGate::on("SchedulerAsyncPreemption"),
+    FixedGate::on("SchedulerPopFromBackoffQ"),
+    FixedGate::on("SchedulerQueueingHints"),
+    FixedGate::on("SidecarContainers"),
+    FixedGate::off("TaintTolerationComparisonOperators"),
+    FixedGate::off("TopologyAwareWorkloadScheduling"),
+    FixedGate::on("VolumeAttributesClass"),
+    FixedGate::on("VolumeLimitScaling"),
+    FixedGate::off("WorkloadAwarePreemption"),
 ];
 
 /// Why a list of feature gates cannot be used.
@@ -80,11 +126,12 @@ pub(crate) fn given_gates(text: &str) -> Result<Vec<(&str, bool)>, FeatureGateEr
 pub fn feature_gates(text: &str) -> Result<FeatureGates, FeatureGateError> {
     let mut gates = FeatureGates::default();
     for (name, on) in given_gates(text)? {
-        let is_fixed = FIXED_GATES.iter().any(|gate| gate.name == name);
+        let mut fixed = PROVISIONER_GATES.iter().chain(SCHEDULER_GATES);
+        let is_accepted = fixed.any(|gate| gate.name == name) || OTHER_GATES.contains(&name);
         let is_known = FEATURE_GATES.iter().any(|(known, _)| *known == name);
         // The scheduler has no gate for what only a provisioner does.
         let is_set = is_known && (gates.set(name, on) || name == TOPOLOGY);
-        if !is_fixed && !is_set {
+        if !is_accepted && !is_set {
             return Err(FeatureGateError::Unknown(name.to_owned()));
         }
     }

@@ -7,6 +7,7 @@ mod arguments;
 mod controller;
 mod file;
 mod gates;
+mod other_gates;
 mod plugin_args;
 mod plugins;
 mod process;
@@ -15,8 +16,11 @@ mod show;
 pub use arguments::{ConfigArgs, GateArgs};
 pub(crate) use controller::ControllerFile;
 pub use controller::EmbeddedControllerArgs;
-pub use gates::{FEATURE_GATES, FIXED_GATES, FeatureGateError, FixedGate, TOPOLOGY, feature_gates};
+pub use gates::{
+    FEATURE_GATES, FeatureGateError, FixedGate, PROVISIONER_GATES, SCHEDULER_GATES, TOPOLOGY, feature_gates,
+};
 pub(crate) use gates::{given_gates, known_gates};
+pub use other_gates::OTHER_GATES;
 pub use process::{Election, ProcessSettings};
 
 use crate::input;

@@ -56,7 +56,8 @@ pub fn arguments(command: &Command, arguments: impl IntoIterator<Item = OsString
             all.push("provisioner".into());
             all.push(format!("--csi-address={CSI_SOCKET}").into());
         }
-        Some("kube-scheduler") => all.push("scheduler".into()),
+        // Beside kube-schedulers of other nodes only one may work.
+        Some("kube-scheduler") => all.extend(["scheduler", "--usual-lease=kube-scheduler"].map(OsString::from)),
         _ => {}
     }
     all.extend(given);
@@ -189,7 +190,10 @@ mod tests {
             "/csi-provisioner --csi-address=/csi/csi.sock -v=2",
             "/csi-provisioner provisioner --csi-address=/run/csi/socket --csi-address=/csi/csi.sock --v=2",
         );
-        check("kube-scheduler -v=2", "kube-scheduler scheduler --v=2");
+        check(
+            "kube-scheduler -v=2",
+            "kube-scheduler scheduler --usual-lease=kube-scheduler --v=2",
+        );
         check("kubectl-berth explain", "kubectl-berth explain");
     }
 

@@ -6,4 +6,5 @@
 
 pub mod accepted;
 pub mod go;
+pub mod kube_scheduler;
 pub mod logging;

@@ -6,7 +6,7 @@ pub use sidecar::{SidecarArgs, Unused};
 
 use crate::cli::ComponentArgs;
 use crate::component::{identity, on_cluster_of, process, read};
-use crate::config::GateArgs;
+use crate::config::{GateArgs, PROVISIONER_GATES};
 use crate::duration::duration;
 use crate::flags::go::boolean;
 use crate::flags::logging;
@@ -158,7 +158,7 @@ pub fn provisioner(args: &ProvisionerArgs, color: Color) -> anyhow::Result<()> {
     };
     let warnings: Vec<String> = args
         .gates
-        .warnings()?
+        .warnings(PROVISIONER_GATES)?
         .into_iter()
         .chain(args.sidecar.unused.warnings())
         .collect();

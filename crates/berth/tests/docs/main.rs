@@ -7,6 +7,7 @@
 mod commands;
 mod configuration;
 mod embedding;
+mod flags;
 mod links;
 mod metrics;
 mod pictures;
@@ -45,7 +46,9 @@ fn made(name: &str) -> String {
         "help" => commands::help(of),
         "run" => commands::run(of),
         "plugins" => configuration::plugins(),
-        "gates" => configuration::gates(),
+        "gates" if of.is_empty() => configuration::gates(),
+        "gates" => flags::gates(of),
+        "flags" => flags::table(of),
         "fields" => configuration::fields(),
         "metrics" => metrics::table(of),
         "reasons" => reasons::refusals(),

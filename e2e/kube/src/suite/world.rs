@@ -117,9 +117,7 @@ impl World {
             return Ok(());
         }
         let mut all = vec![format!("--leader-elect-namespace={NAMESPACE}")];
-        if self.election {
-            all.push("--leader-elect".to_owned());
-        }
+        all.push(format!("--leader-elect={}", self.election));
         if component == Component::Provisioner {
             let path = self.cluster.directory().join("publish-capacity.yaml");
             std::fs::write(&path, format!("capacityNamespace: {NAMESPACE}\n"))?;
