@@ -10,7 +10,7 @@
 use crate::api::Api;
 use crate::clock::Clock;
 use crate::endpoint::{self, Health};
-use crate::inbox::{self, Inbox};
+use crate::inbox::{self, Inbox, Scope};
 use crate::lease::{LeaseOptions, lead};
 use crate::process;
 use crate::recorder::{Recorder, recorder};
@@ -145,6 +145,15 @@ pub(crate) trait Component: Sized + Send + Sync {
     /// How it runs.
     fn process(&self) -> &ProcessOptions;
 
+    /// What it watches.
+    fn scope(&self) -> Scope {
+        Scope {
+            kinds: Self::KINDS.to_vec(),
+            pod_fields: Self::POD_FIELDS,
+            capacity_namespace: None,
+        }
+    }
+
     /// What it counts as every component does.
     fn run_metrics(&self) -> &RunMetrics;
 
@@ -277,7 +286,7 @@ fn start<C: Component>(
     });
     let told = (component.run_metrics(), &component.process().health);
     let patience = component.process().patience;
-    let inbox = inbox::open(&api, (C::KINDS, C::POD_FIELDS), told, cancel, tasks).patient(patience);
+    let inbox = inbox::open(&api, &component.scope(), told, cancel, tasks).patient(patience);
     component.owner(api, recorder, inbox)
 }
 

@@ -5,7 +5,7 @@ use crate::component::RunMetrics;
 use crate::endpoint::Health;
 use crate::reported;
 use crate::resource::{Resource, Watched, Whole};
-use crate::watch::{Change, Difference, Sink, watch, watch_resource, watch_selected};
+use crate::watch::{Change, Difference, Selection, Sink, watch, watch_resource, watch_selected};
 use berth_core::api::{self, Kind, Object};
 use rustc_hash::FxHashSet;
 use std::marker::PhantomData;
@@ -254,10 +254,21 @@ impl<T: Watched> Sink<T> for Forward<T> {
     }
 }
 
-/// Starts the watches of these kinds.
+/// What a component watches.
+#[derive(Clone, Debug)]
+pub(crate) struct Scope {
+    /// The kinds.
+    pub(crate) kinds: Vec<Kind>,
+    /// Selects pods, if not all of them are watched.
+    pub(crate) pod_fields: Option<&'static str>,
+    /// The namespace of published capacity, if it is not looked for in all of them.
+    pub(crate) capacity_namespace: Option<String>,
+}
+
+/// Starts the watches of a scope.
 pub(crate) fn open(
     api: &Api,
-    (kinds, pod_fields): (&[Kind], Option<&'static str>),
+    scope: &Scope,
     (metrics, health): (&RunMetrics, &Health),
     cancel: &CancellationToken,
     tasks: &mut JoinSet<&'static str>,
@@ -270,12 +281,12 @@ pub(crate) fn open(
         cancel,
         tasks,
         sender,
-        pod_fields,
+        scope,
     };
-    kinds.iter().for_each(|kind| opener.start_kind(*kind));
+    scope.kinds.iter().for_each(|kind| opener.start_kind(*kind));
     let inbox = Inbox {
         messages,
-        missing: kinds.iter().copied().map(Resource::of).collect(),
+        missing: scope.kinds.iter().copied().map(Resource::of).collect(),
         health: health.clone(),
         calm: Calm::default(),
     };
@@ -290,8 +301,7 @@ struct Opener<'a> {
     cancel: &'a CancellationToken,
     tasks: &'a mut JoinSet<&'static str>,
     sender: mpsc::Sender<Message>,
-    /// Selects pods, if not all of them are watched.
-    pod_fields: Option<&'static str>,
+    scope: &'a Scope,
 }
 
 impl Opener<'_> {
@@ -305,20 +315,29 @@ impl Opener<'_> {
     }
 
     fn start<T: Watched>(&mut self) {
+        self.start_selected::<T>(Selection::default());
+    }
+
+    fn start_selected<T: Watched>(&mut self, selection: Selection) {
         let forward = self.forward::<T>();
         let (api, cancel) = (self.api.clone(), self.cancel.clone());
         self.tasks.spawn(async move {
-            watch(api, forward, cancel).await;
+            watch_selected(api, Resource::of(T::KIND), selection, forward, cancel).await;
             "watch"
         });
     }
 
     fn start_pods(&mut self) {
-        let forward = self.forward::<api::Pod>();
-        let (api, cancel, fields) = (self.api.clone(), self.cancel.clone(), self.pod_fields);
-        self.tasks.spawn(async move {
-            watch_selected(api, Resource::of(Kind::Pod), fields, forward, cancel).await;
-            "watch"
+        self.start_selected::<api::Pod>(Selection {
+            fields: self.scope.pod_fields,
+            ..Selection::default()
+        });
+    }
+
+    fn start_capacities(&mut self) {
+        self.start_selected::<api::CsiStorageCapacity>(Selection {
+            namespace: self.scope.capacity_namespace.clone(),
+            ..Selection::default()
         });
     }
 
@@ -341,7 +360,7 @@ impl Opener<'_> {
         match kind {
             Kind::CsiDriver => self.start_drivers(),
             Kind::CsiNode => self.start::<api::CsiNode>(),
-            Kind::CsiStorageCapacity => self.start::<api::CsiStorageCapacity>(),
+            Kind::CsiStorageCapacity => self.start_capacities(),
             Kind::Namespace => self.start::<api::Namespace>(),
             Kind::Node => self.start::<api::Node>(),
             Kind::PersistentVolume => self.start::<api::PersistentVolume>(),

@@ -108,19 +108,29 @@ pub async fn watch<T: Watched>(api: Api, sink: impl Sink<T>, cancel: Cancellatio
 
 /// Watches the objects of a resource until it is cancelled or the sink wants no more.
 pub async fn watch_resource<T: Watchable>(api: Api, resource: Resource, sink: impl Sink<T>, cancel: CancellationToken) {
-    watch_selected(api, resource, None, sink, cancel).await;
+    watch_selected(api, resource, Selection::default(), sink, cancel).await;
 }
 
-/// Watches the objects of a resource that a field selector selects. One that it selects no longer counts as gone.
+/// Which objects of a resource are watched; all of them by default.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Selection {
+    /// A field selector. What it selects no longer counts as gone.
+    pub(crate) fields: Option<&'static str>,
+    /// A namespace.
+    pub(crate) namespace: Option<String>,
+}
+
+/// Watches a selection of the objects of a resource.
 pub(crate) async fn watch_selected<T: Watchable>(
     api: Api,
     resource: Resource,
-    fields: Option<&str>,
+    selection: Selection,
     sink: impl Sink<T>,
     cancel: CancellationToken,
 ) {
     let mut watcher = Watcher::<T>::new(api, resource, cancel.clone());
-    if let Some(fields) = fields {
+    watcher.collection = resource.collection(selection.namespace.as_deref());
+    if let Some(fields) = selection.fields {
         watcher.selector = format!("&fieldSelector={}", escape(fields));
     }
     // Dropping the future at any await is safe: the watcher goes with it.
@@ -148,6 +158,8 @@ impl Seen {
 struct Watcher<T> {
     api: Api,
     resource: Resource,
+    /// The path of what is listed.
+    collection: String,
     /// A part of each query.
     selector: String,
     known: Known,
@@ -250,6 +262,7 @@ impl<T: Watchable> Watcher<T> {
         Self {
             api,
             resource,
+            collection: resource.collection(None),
             selector: String::new(),
             known: Known::default(),
             version: None,
@@ -378,7 +391,7 @@ impl<T: Watchable> Watcher<T> {
     async fn list(&mut self, sink: &mut impl Sink<T>) -> Result<Ended, ApiError> {
         let mut listed = Known::default();
         let mut changes = Vec::new();
-        let (collection, selector) = (self.resource.collection(None), self.selector.clone());
+        let (collection, selector) = (self.collection.clone(), self.selector.clone());
         let mut path = format!("{collection}?limit={PAGE_SIZE}{selector}");
         let (mut paged, mut restarted, mut pages) = (false, false, 0);
         let version = loop {
@@ -461,7 +474,7 @@ impl<T: Watchable> Watcher<T> {
 
     /// Follows changes from a version on, until the connection ends.
     async fn follow(&mut self, version: &str, sink: &mut impl Sink<T>) -> Result<Ended, ApiError> {
-        let collection = self.resource.collection(None);
+        let collection = &self.collection;
         let path = format!(
             "{collection}?watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}{}&resourceVersion={}",
             self.selector,

@@ -621,3 +621,47 @@ async fn capacity_is_published_after_a_write_that_failed() {
     task.await.unwrap().unwrap();
     controller.stop().await;
 }
+
+/// The role of the external-provisioner: claims are updated and not patched, capacity is read in one namespace, and what a
+/// driver has no need of is not read at all.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_rights_of_a_csi_sidecar_are_enough() {
+    let cluster = Cluster::new();
+    let driver = Driver::start(&["n0"], 10 * GI).await;
+    add_csi_node(&cluster, "n0").await;
+    add_class(&cluster, "dir", NAME, json!({})).await;
+    let controller = cluster.start(controller_options());
+    let mut options = driver.options().await;
+    options.capacity = Some(CapacityOptions::new("default"));
+    let gate = Gate::new(&cluster.server);
+    gate.decide(|asked| {
+        let forbidden = [
+            "GET /apis/storage.k8s.io/v1/csistoragecapacities",
+            "GET /apis/storage.k8s.io/v1/volumeattachments",
+            "PATCH /api/v1/namespaces/default/persistentvolumeclaims/",
+        ];
+        match forbidden.iter().any(|one| asked.starts_with(one)) {
+            true => Verdict::Answer(http::StatusCode::FORBIDDEN, "not allowed"),
+            false => Verdict::Pass,
+        }
+    });
+    let cancel = CancellationToken::new();
+    let client = KubeClient::new(gate.clone(), "default");
+    let task = tokio::spawn(run(client, options, cancel.clone()));
+    add_claim(&cluster, "c", "dir", "4Gi", "n0").await;
+    eventually("bound", || async { is_bound(&cluster, "c").await }).await;
+    eventually("no mark is left", || async {
+        let left = claim(&cluster, "c").await["metadata"].to_string();
+        !left.contains("provisioner.berth.dev")
+    })
+    .await;
+    eventually("capacity", || async {
+        let objects = cluster.list(Resource::of(Kind::CsiStorageCapacity)).await;
+        objects.len() == 1 && objects[0]["maximumVolumeSize"] == "6Gi"
+    })
+    .await;
+    assert!(gate.asked("PUT ") > 0 && gate.asked("volumeattachments") == 0);
+    cancel.cancel();
+    task.await.unwrap().unwrap();
+    controller.stop().await;
+}

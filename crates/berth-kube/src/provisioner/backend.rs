@@ -65,6 +65,14 @@ impl Backend {
         matches!(self.0, Kind::Csi(_))
     }
 
+    /// Whether its volumes may be attached to nodes, from which they must be detached before they go.
+    pub(super) fn attaches(&self) -> bool {
+        match &self.0 {
+            Kind::Csi(client) => client.identity().attaches,
+            Kind::Builtin(_) | Kind::Other(_) => true,
+        }
+    }
+
     /// Whether the volumes' segments depend on the class.
     pub(super) fn is_builtin(&self) -> bool {
         matches!(self.0, Kind::Builtin(_))

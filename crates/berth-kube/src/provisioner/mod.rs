@@ -31,7 +31,7 @@ use berth_core::backoff::Backoff;
 use crate::api::Api;
 use crate::component::{Component, ProcessOptions, RunMetrics};
 use crate::executor::Executor;
-use crate::inbox::Inbox;
+use crate::inbox::{Inbox, Scope};
 use crate::keyed::{self, Keyed};
 use crate::recorder::Recorder;
 use berth_core::api::{Kind, Object};
@@ -132,6 +132,21 @@ impl Component for Options {
 
     fn process(&self) -> &ProcessOptions {
         &self.process
+    }
+
+    /// Roles of CSI sidecars may not include what a driver has no need of.
+    fn scope(&self) -> Scope {
+        let capacity = self.capacity.as_ref().filter(|one| one.form == CapacityForm::Objects);
+        let is_needed = |kind: &Kind| match kind {
+            Kind::CsiStorageCapacity => capacity.is_some(),
+            Kind::VolumeAttachment => self.backend.attaches(),
+            _ => true,
+        };
+        Scope {
+            kinds: Self::KINDS.iter().copied().filter(is_needed).collect(),
+            pod_fields: None,
+            capacity_namespace: capacity.map(|capacity| capacity.namespace.clone()),
+        }
     }
 
     fn run_metrics(&self) -> &RunMetrics {

@@ -90,6 +90,8 @@ pub struct Identity {
     pub topology: bool,
     /// It makes and deletes volumes.
     pub creates: bool,
+    /// It attaches volumes to nodes.
+    pub attaches: bool,
     /// It tells how much space is free.
     pub capacity: bool,
     /// It tells the pods of one node apart.
@@ -354,6 +356,7 @@ async fn ask_identity(address: &str, channel: &Channel, settings: ClientSettings
         version: plugin.vendor_version,
         topology: has_service(Service::VolumeAccessibilityConstraints),
         creates: has_call(Rpc::CreateDeleteVolume),
+        attaches: has_call(Rpc::PublishUnpublishVolume),
         capacity: has_call(Rpc::GetCapacity),
         tells_pods_apart: has_call(Rpc::SingleNodeMultiWriter),
     })
