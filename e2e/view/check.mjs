@@ -143,6 +143,23 @@ await open("map", address, {}, async (page) => {
   check("a class tells its provisioner", (await page.locator("#panel").innerText()).includes("kubernetes.io/no-provisioner"));
   await page.keyboard.press("Escape");
 
+  await page.selectOption("#change", "loseZone");
+  await page.fill("#target", "zone-b");
+  await page.click("#ask");
+  await says(page, "#what-if-answer", "Before");
+  check("what if a zone is lost", (await page.locator("#what-if-answer").innerText()).includes("Nodes ready"), await page.locator("#what-if-answer").innerText());
+  check("on the command line, too", (await page.locator("#what-if-answer pre").textContent()).includes("zone: zone-b"));
+  await page.selectOption("#change", "scale");
+  await page.fill("#target", "StatefulSet/default/db");
+  await page.fill("#number", "5");
+  await page.click("#ask");
+  await says(page, "#what-if-answer", "default/db-3");
+  await picture(page, "what-if");
+  await page.selectOption("#change", "cordon");
+  await page.fill("#target", "nobody");
+  await page.click("#ask");
+  await says(page, "#what-if-answer", "nobody");
+
   // As when a laptop sleeps, or berth hangs.
   process.kill(Number(process.env.UP_PID), "SIGSTOP");
   await says(page, "#connection", "reconnecting");

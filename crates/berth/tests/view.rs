@@ -58,6 +58,25 @@ impl Page {
         (status, serde_json::from_str(&body).unwrap())
     }
 
+    fn post(&self, path: &str, question: &Value) -> (u16, Value) {
+        let (bearer, body) = (self.bearer(), question.to_string());
+        let length = body.len().to_string();
+        let headers = [
+            ("Host", self.host.as_str()),
+            ("Authorization", &bearer),
+            ("Content-Length", &length),
+        ];
+        let mut stream = self.open("POST", path, &headers);
+        stream.get_mut().write_all(body.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (
+            head.split(' ').nth(1).unwrap().parse().unwrap(),
+            serde_json::from_str(body).unwrap_or_default(),
+        )
+    }
+
     fn follow(&self) -> Events {
         let bearer = self.bearer();
         Events(self.open(
@@ -138,6 +157,18 @@ async fn a_page_sees_the_cluster_and_what_happens_on_it() {
         assert_eq!(status, 200, "{answer}");
         assert!(!answer["answer"]["text"].as_array().unwrap().is_empty(), "{answer}");
     }
+    let (status, answer) = page.post("/api/what-if", &json!({"what": "loseNode", "node": node}));
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!(answer["steps"][1]["summary"]["readyNodes"], 8);
+    let up_still = up.get(Kind::Node, &node).await.unwrap();
+    assert_eq!(
+        up_still.pointer("/metadata/annotations/berth.dev~1agent"),
+        None,
+        "nothing was changed"
+    );
+    let (_, answer) = page.post("/api/what-if", &json!({"what": "loseNode", "node": "nobody"}));
+    assert!(answer["error"].as_str().unwrap().contains("nobody"), "{answer}");
+    assert_eq!(page.post("/api/what-if", &json!({"what": "delete"})).0, 400);
     assert_eq!(page.ask("/api/explain?kind=pod&namespace=default&name=nobody").0, 404);
     assert_eq!(page.ask("/api/explain?kind=secret&namespace=default&name=web").0, 422);
     assert_eq!(page.ask("/api/explain?kind=pod").0, 400);

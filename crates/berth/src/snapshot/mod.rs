@@ -168,6 +168,9 @@ pub async fn take(connection: &Connection, options: Options) -> Result<Snapshot,
     Ok(snapshot)
 }
 
+/// Appends a value as one document of YAML, in the form that kubectl prints.
+pub(crate) use yaml::write as write_yaml;
+
 /// The object with nothing in it that decisions and simulations do not read.
 pub(crate) fn reduce(object: Value) -> Result<Value, reduce::Unreadable> {
     reduce::reduce(object)

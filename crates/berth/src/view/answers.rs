@@ -1,6 +1,7 @@
-//! Answers questions about the cluster in memory: why a pod is where it is, or nowhere.
+//! Answers questions about the cluster in memory: why a pod is where it is, or nowhere, and what would come of a change.
 
 use super::owner::{Asker, Question};
+use super::what_if::{self, WhatIf};
 use crate::cli::{ExplainArgs, Output};
 use crate::cluster::{ClusterArgs, Connection, evidence_of};
 use crate::config::ConfigArgs;
@@ -54,6 +55,24 @@ impl Answers {
                 refused(StatusCode::NOT_FOUND, &error.to_string())
             }
             Ok(Err(error)) => refused(StatusCode::UNPROCESSABLE_ENTITY, &error.to_string()),
+            Err(error) => refused(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+        })
+    }
+
+    /// What would come of a change. Nothing if the owner has ended.
+    pub(super) async fn what_if(&self, asker: &Asker, body: &[u8]) -> Option<Answer> {
+        let asked: WhatIf = match serde_json::from_slice(body) {
+            Ok(asked) => asked,
+            Err(error) => return Some(refused(StatusCode::BAD_REQUEST, &error.to_string())),
+        };
+        let _permit = self.free.acquire().await.ok()?;
+        let sources = asker.ask(Question::Sources).await?;
+        let decisions = self.decisions.clone();
+        let work = tokio::task::spawn_blocking(move || what_if::play(&asked, &decisions, &sources));
+        Some(match work.await {
+            Ok(Ok(answer)) => (StatusCode::OK, answer.to_string().into()),
+            // The question was understood, and this is the answer.
+            Ok(Err(problem)) => refused(StatusCode::OK, &problem),
             Err(error) => refused(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
         })
     }

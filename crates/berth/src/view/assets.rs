@@ -47,6 +47,7 @@ const SCRIPTS: &[Asset] = scripts!(
     "model.js",
     "timeline.js",
     "waiting.js",
+    "whatif.js",
 );
 
 /// The file at a path.

@@ -11,6 +11,7 @@ mod owner;
 mod server;
 mod stream;
 mod watching;
+mod what_if;
 
 use crate::cluster::{Connection, REQUEST_TIMEOUT};
 use crate::component;

@@ -11,7 +11,7 @@ use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderValue, Method, Request, Response, StatusCode};
-use http_body_util::{Either, Full};
+use http_body_util::{BodyExt as _, Either, Full, Limited};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -27,6 +27,9 @@ use tokio::task::JoinSet;
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Connections at a time: some tens of pages, each with one that stays and some that come and go.
 const CONNECTIONS_MAX: usize = 128;
+
+/// The most that somebody may paste: what an API server takes is not much more.
+const BODY_MAX: usize = 1 << 20;
 
 /// No script and no style but those of this server, nothing from anywhere else, and in no frame.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
@@ -124,6 +127,13 @@ impl Server {
             (Method::GET, "explain") => {
                 let query = request.uri().query().unwrap_or_default();
                 let (status, answer) = self.answers.explain(&self.asker, query).await.ok_or(ended)?;
+                Ok(text(status, JSON, answer))
+            }
+            (Method::POST, "what-if") => {
+                let body = Limited::new(request.into_body(), BODY_MAX).collect().await;
+                let body = body.map_err(|_| (StatusCode::PAYLOAD_TOO_LARGE, "more than 1 MiB, or cut off"))?;
+                let answer = self.answers.what_if(&self.asker, &body.to_bytes()).await;
+                let (status, answer) = answer.ok_or(ended)?;
                 Ok(text(status, JSON, answer))
             }
             _ => Err((StatusCode::NOT_FOUND, "not found")),

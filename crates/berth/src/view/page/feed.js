@@ -24,7 +24,7 @@ const headers = () => ({ Authorization: `Bearer ${sessionStorage.getItem(KEY) ??
 export const ask = async (path, options = {}) => {
   const response = await fetch(`/api/${path}`, { ...options, headers: headers(), cache: "no-store" });
   const answer = await response.json().catch(() => ({ error: response.statusText || `status ${response.status}` }));
-  if (!response.ok) throw new Error(answer?.error ?? `status ${response.status}`);
+  if (!response.ok || answer?.error) throw new Error(answer?.error ?? `status ${response.status}`);
   return answer;
 };
 

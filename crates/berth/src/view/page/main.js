@@ -8,6 +8,7 @@ import { Topology } from "./map.js";
 import { Model } from "./model.js";
 import { Timeline } from "./timeline.js";
 import { Waiting } from "./waiting.js";
+import { WhatIf } from "./whatif.js";
 
 // Old data is told of when it is older than a few signs of life.
 const OLD_MS = 8000;
@@ -24,6 +25,7 @@ const open = (kind, name) => details.open(kind, name);
 const map = new Topology(open);
 const details = new Details(map);
 const waiting = new Waiting(open);
+new WhatIf(() => live);
 const timeline = new Timeline((model, at) => {
   past = model;
   pastAt = at;

@@ -2,7 +2,7 @@
 
 import { bar, byId, h } from "./dom.js";
 import { bytes, count, cpu, percent, short } from "./format.js";
-import { placeOf } from "./model.js";
+import { reaches } from "./model.js";
 
 // Beyond so many nodes each is a small square, and details come when it is opened.
 const LARGE_MAX = 60;
@@ -235,10 +235,15 @@ export class Topology {
       if (tied[kind].size === 0) continue;
       for (const one of document.querySelectorAll(`[data-kind="${kind}"]`)) if (tied[kind].has(one.dataset.name)) one.classList.add("tied");
     }
+    // The nodes that can reach a volume which is free, or that of the claim.
     for (const volume of tied.volumes) {
-      const row = this.model.volumes.get(volume);
-      const place = row && placeOf(row.place);
-      if (place?.startsWith("node ")) this.elements.get(place.slice(5))?.classList.add("tied");
+      const place = this.model.volumes.get(volume)?.place;
+      const isFree = from.dataset.kind === "volumes" && tied.pods.size === 0;
+      if (!place || !(isFree || place.nodes?.length === 1)) continue;
+      for (const [name, element] of this.elements) {
+        const row = this.model.nodes.get(name);
+        if (row && reaches(place, name, row)) element.classList.add("tied");
+      }
     }
     for (const pod of tied.pods) this.elements.get(this.model.pods.get(pod)?.node)?.classList.add("tied");
   }

@@ -10,6 +10,12 @@ export const placeOf = ({ nodes = [], racks = [], zones = [] }) => {
   return "shared";
 };
 
+// Whether a node can reach what is at a place, as far as the place says it plainly.
+export const reaches = ({ nodes = [], racks = [], zones = [] }, name, row) => {
+  const holds = (names, own) => names.length === 0 || names.includes(own);
+  return holds(nodes, name) && holds(racks, row.rack) && holds(zones, row.zone);
+};
+
 const isOver = (pod) => pod.phase === "Succeeded" || pod.phase === "Failed";
 
 export class Model {

@@ -1,0 +1,187 @@
+//! What if: a change that somebody thinks of, played as a scenario on the cluster in memory.
+//!
+//! The answer holds the scenario, so that `berth simulate` gives the same on the command line.
+
+use crate::config::{ConfigArgs, EmbeddedControllerArgs};
+use crate::input::{self, NoProgress, Source};
+use crate::simulate::scenario::{API_VERSION, KIND, read_text};
+use crate::simulate::{How, examined, prepare};
+use crate::snapshot;
+use berth_cluster::simulation::Simulation;
+use berth_cluster::simulation::scenario::Scenario;
+use berth_scheduler::scheduler::DEFAULT_SEED;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::io;
+use std::path::Path;
+
+/// When the change happens: what the cluster is about to do anyway is over by then.
+const AT: &str = "1h";
+/// The file of the scenario, in the command that gives the same.
+const FILE: &str = "what-if.yaml";
+
+/// What may be changed. It is no scenario, which could name files of this machine.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(
+    tag = "what",
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase",
+    deny_unknown_fields
+)]
+pub(super) enum WhatIf {
+    /// A zone falls silent.
+    LoseZone { zone: String },
+    /// A node falls silent.
+    LoseNode { node: String },
+    /// A node takes no new pods.
+    Cordon { node: String },
+    /// A node is emptied.
+    Drain { node: String },
+    /// Nodes are added.
+    AddNodes { like: String, count: u32 },
+    /// A workload gets another number of pods.
+    Scale {
+        kind: String,
+        namespace: String,
+        name: String,
+        replicas: u32,
+    },
+    /// Manifests are applied.
+    Apply { yaml: String },
+}
+
+impl WhatIf {
+    /// As a scenario has it.
+    fn action(&self) -> Result<Value, String> {
+        Ok(match self {
+            Self::LoseZone { zone } => json!({"stopNodes": {"zone": zone}}),
+            Self::LoseNode { node } => json!({"stopNodes": {"nodes": [node]}}),
+            Self::Cordon { node } => json!({"cordon": {"nodes": [node]}}),
+            Self::Drain { node } => json!({"drain": {"nodes": [node]}}),
+            Self::AddNodes { like, count } => {
+                json!({"addNodes": {"like": like, "count": count, "generateName": format!("{like}-more-")}})
+            }
+            Self::Scale {
+                kind,
+                namespace,
+                name,
+                replicas,
+            } => json!({"scale": {"kind": kind, "namespace": namespace, "name": name, "replicas": replicas}}),
+            Self::Apply { yaml } => json!({"apply": {"objects": objects(yaml)?}}),
+        })
+    }
+
+    /// The scenario, as a file would hold it.
+    fn scenario(&self) -> Result<String, String> {
+        let step = json!({"at": AT, "name": "what if", "do": [self.action()?]});
+        let scenario =
+            json!({"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "what-if"}, "steps": [step]});
+        let mut text = String::new();
+        snapshot::write_yaml(&mut text, &scenario).map_err(|error| error.to_string())?;
+        Ok(text)
+    }
+}
+
+/// The objects of manifests.
+fn objects(yaml: &str) -> Result<Vec<Value>, String> {
+    let source = Source::Text {
+        name: "the manifests".into(),
+        bytes: yaml.as_bytes().to_vec(),
+    };
+    let mut objects = Vec::new();
+    let read = input::read_parts_in("default", &[source], &mut io::empty(), &mut NoProgress, &mut |object| {
+        objects.push(object);
+    });
+    read.map_err(|error| error.to_string())?;
+    match objects.is_empty() {
+        true => Err("there is no object in the manifests".to_owned()),
+        false => Ok(objects),
+    }
+}
+
+/// Plays a change on the cluster that the sources hold. The answer is what `berth simulate -o json` says of its steps, of the pods that
+/// are left pending, and in all.
+///
+/// # Errors
+/// What is wrong with the change or the cluster, in words.
+pub(super) fn play(asked: &WhatIf, decisions: &ConfigArgs, sources: &[Source]) -> Result<Value, String> {
+    let text = asked.scenario()?;
+    let scenario = read_text(&FILE.into(), &text, Path::new(""));
+    let scenario = scenario.map_err(|error| error.to_string())?;
+    let how = How {
+        seed: DEFAULT_SEED,
+        decisions,
+        controller: &EmbeddedControllerArgs::default(),
+    };
+    let later: Vec<&Value> = Scenario::objects(&scenario).collect();
+    let prepared = prepare(&how, &later, sources, &mut io::empty(), &mut NoProgress);
+    let prepared = prepared.map_err(|error| error.to_string())?;
+    let mut simulation = Simulation::new(prepared.options);
+    simulation.load(prepared.objects).map_err(|error| error.to_string())?;
+    let played = simulation.play(&scenario, &mut |_| {}, &mut |_| {});
+    played.map_err(|error| error.to_string())?;
+    let outcome = examined(&simulation, &prepared.summary.gaps);
+    Ok(json!({
+        "steps": outcome.steps,
+        "pending": outcome.pending,
+        "scenario": text,
+        "command": format!("berth simulate --scenario {FILE}"),
+    }))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use berth_cluster::sample::{self, Shape};
+
+    fn sources() -> Vec<Source> {
+        let mut items = sample::objects(&Shape::default());
+        let template = json!({"metadata": {"labels": {"app": "web"}},
+            "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "5"}}}]}});
+        items.push(
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},
+            "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template}}),
+        );
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
+        vec![Source::Text {
+            name: "sample".into(),
+            bytes: serde_json::to_vec(&list).unwrap(),
+        }]
+    }
+
+    fn placed(asked: Value) -> Result<(i64, i64), String> {
+        let asked: WhatIf = serde_json::from_value(asked).map_err(|error| error.to_string())?;
+        let answer = play(&asked, &ConfigArgs::default(), &sources())?;
+        let of = |step: usize| answer["steps"][step]["summary"]["placed"].as_i64().unwrap();
+        Ok((of(0), of(1)))
+    }
+
+    #[test]
+    fn changes_are_played_on_the_cluster() {
+        let scale = |replicas: u32| json!({"what": "scale", "kind": "Deployment", "namespace": "default", "name": "web", "replicas": replicas});
+        assert_eq!(placed(scale(9)), Ok((3, 9)), "one for each node");
+        assert_eq!(placed(scale(12)), Ok((3, 9)), "and no room for more");
+        assert_eq!(
+            placed(json!({"what": "loseZone", "zone": "zone-a"})),
+            Ok((3, 4)),
+            "one more, as a pod on a silent node is not gone"
+        );
+        assert_eq!(placed(json!({"what": "drain", "node": "node-a1"})), Ok((3, 3)));
+        let pod = "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}]}}";
+        assert_eq!(placed(json!({"what": "apply", "yaml": pod})), Ok((3, 4)));
+        assert_eq!(
+            placed(json!({"what": "addNodes", "like": "node-a1", "count": 2})),
+            Ok((3, 3))
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_named() {
+        let problem = |asked: Value| placed(asked).unwrap_err();
+        assert!(problem(json!({"what": "cordon", "node": "nobody"})).contains("nobody"));
+        assert!(problem(json!({"what": "apply", "yaml": "a: ["})).contains("the manifests"));
+        assert!(problem(json!({"what": "apply", "yaml": ""})).contains("no object"));
+        assert!(problem(json!({"what": "apply", "filename": "/etc/passwd"})).contains("filename"));
+    }
+}
