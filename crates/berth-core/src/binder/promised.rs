@@ -119,6 +119,19 @@ impl VolumeBinder {
         raised.into_iter()
     }
 
+    /// Where the list of classes ends that [`Self::settle_promises`] will name.
+    #[must_use]
+    pub fn bookmark_promises(&mut self) -> usize {
+        self.settle_changed();
+        self.promises.raised.len()
+    }
+
+    /// Names no class that was added to the list since: whatever was assumed since is reverted, and nothing has become free by that.
+    pub fn return_to_promises(&mut self, bookmark: usize) {
+        self.settle_changed();
+        self.promises.raised.truncate(bookmark);
+    }
+
     /// Finds pools for the claims that had none, if there may be some by now. Between two decisions many pools may come, so it is left
     /// to the next decision.
     pub(super) fn house_promises(&mut self) {

@@ -74,6 +74,7 @@ pub(crate) fn look(
     tries_per_pod: usize,
 ) -> Found {
     let bookmark = scratch.bookmark();
+    let promises = cluster.binder_mut().bookmark_promises();
     let mut trial = Trial::new(cluster, scratch, candidates);
     let nobody = vec![None; candidates.len()];
     trial.replay(&nobody);
@@ -98,6 +99,7 @@ pub(crate) fn look(
         found.tries = trial.tries;
     }
     trial.lift_all();
+    cluster.binder_mut().return_to_promises(promises);
     scratch.return_to(bookmark);
     found
 }
