@@ -293,27 +293,6 @@ impl Status {
     }
 }
 
-/// Merges a JSON merge patch (RFC 7386) into an object.
-fn merge_into(object: &mut Value, patch: &Value) {
-    let Value::Object(changes) = patch else {
-        object.clone_from(patch);
-        return;
-    };
-    if !object.is_object() {
-        *object = Value::Object(serde_json::Map::new());
-    }
-    let Value::Object(fields) = object else {
-        return;
-    };
-    for (key, change) in changes {
-        if change.is_null() {
-            fields.remove(key);
-        } else {
-            merge_into(fields.entry(key).or_insert(Value::Null), change);
-        }
-    }
-}
-
 /// A client for single requests.
 #[derive(Clone)]
 pub struct Api {
@@ -323,6 +302,8 @@ pub struct Api {
     agent: HeaderValue,
     /// What every write has to pass.
     gate: Gate,
+    /// Objects that may not be patched are replaced.
+    replaces: bool,
 }
 
 impl Api {
@@ -336,6 +317,7 @@ impl Api {
             agent: HeaderValue::try_from(agent).unwrap_or(HeaderValue::from_static("berth")),
             field_manager,
             gate: Gate::default(),
+            replaces: false,
         }
     }
 
@@ -343,6 +325,13 @@ impl Api {
     #[must_use]
     pub fn gated(mut self, gate: Gate) -> Self {
         self.gate = gate;
+        self
+    }
+
+    /// Replaces objects that may not be patched: roles of CSI sidecars let claims be updated, but not patched.
+    #[must_use]
+    pub fn replacing(mut self) -> Self {
+        self.replaces = true;
         self
     }
 
@@ -531,7 +520,7 @@ impl Api {
         };
         let body = Self::encode(&path, patch)?;
         let error = match self.call(Method::PATCH, &path, Some((content_type, body))).await {
-            Err(error) if error.is_forbidden() && !error.is_namespace_terminating() => error,
+            Err(error) if self.replaces && error.is_forbidden() && !error.is_namespace_terminating() => error,
             answer => return answer,
         };
         if merge != Merge::Json || !subresource.is_empty() {
@@ -546,8 +535,7 @@ impl Api {
         }
     }
 
-    /// Does what a merge patch does by reading and replacing the object: roles of CSI sidecars let claims be updated,
-    /// but not patched. Nothing if there is no such object.
+    /// Does what a merge patch does by reading and replacing the object. Nothing if there is no such object.
     async fn replace_merged(
         &self,
         resource: Resource,
@@ -561,7 +549,7 @@ impl Api {
             path: resource.object(namespace, name),
             problem: error.to_string(),
         })?;
-        merge_into(&mut object, patch);
+        json_patch::merge(&mut object, patch);
         self.replace(resource, namespace, name, &object).await.map(Some)
     }
 

@@ -166,7 +166,7 @@ impl Component for Options {
 
     fn owner(self, api: Api, recorder: Recorder, inbox: Inbox<Object>) -> Self::Owner {
         let worker = Worker::new(
-            Executor::new(api, recorder),
+            Executor::new(api.replacing(), recorder),
             self.backend,
             self.metrics,
             self.process.clock,
