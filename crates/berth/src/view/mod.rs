@@ -1,7 +1,7 @@
 //! `berth view`: a page that shows a cluster as it is, live. `berth up` serves it, too.
 //!
-//! [`watching`] brings objects, [`owner`] keeps them and the rows of the page, [`server`] serves both the page and its data to
-//! whom [`guard`] lets in, and [`answers`] works out what is asked. Nothing is written to the cluster.
+//! `watching` brings objects, `owner` keeps them and the rows of the page, `server` serves both the page and its data to
+//! whom `guard` lets in, and `answers` works out what is asked. Nothing is written to the cluster.
 
 mod answers;
 mod assets;
