@@ -66,4 +66,4 @@ export const podAnswer = (report, said) => [
 ];
 
 // What there is to say about a claim, a volume or a node.
-export const objectAnswer = (report) => [...list("Says berth explain", report.text), ...list("Pods", report.pods)];
+export const objectAnswer = (report) => [...list("berth explain says", report.text), ...list("Pods", report.pods)];
