@@ -51,6 +51,11 @@ impl Grant {
         self.verb == "get" && READ_IN_DOUBT.contains(&self.resource.as_str())
     }
 
+    /// Whether it is for drivers whose volumes are attached to nodes. The one of these tests attaches none.
+    fn is_for_attaching(&self) -> bool {
+        self.resource == "volumeattachments" && self.account == Component::Provisioner.account()
+    }
+
     fn is_used_by(&self, request: &Request) -> bool {
         request.user == user(&self.account)
             && request.verb == self.verb
@@ -128,7 +133,8 @@ fn grants_of(account: &str, namespace: &str, rule: &Value) -> Vec<Grant> {
 pub(crate) fn unused(grants: &BTreeSet<Grant>, requests: &[Request]) -> Vec<String> {
     let unused = grants
         .iter()
-        .filter(|grant| !grant.is_for_doubts() && !requests.iter().any(|request| grant.is_used_by(request)));
+        .filter(|grant| !grant.is_for_doubts() && !grant.is_for_attaching())
+        .filter(|grant| !requests.iter().any(|request| grant.is_used_by(request)));
     unused.map(ToString::to_string).collect()
 }
 
