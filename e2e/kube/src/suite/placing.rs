@@ -10,15 +10,23 @@ use berth_e2e::wait::eventually;
 use berth_provisioner::driver::NAME;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 const NO_VOLUME: &str = "didn't find available persistent volumes to bind";
 
+/// How often it is looked whether all agrees: a claim's phase is written after its binding, and its pod need not wait for that.
+const LOOKS: usize = 50;
+
 /// Checks that pods are where their volumes are, and that claims and volumes agree.
 pub(crate) async fn check_agreement(scenario: &Scenario) -> anyhow::Result<()> {
-    let (pods, claims) = (scenario.pods().await?, scenario.claims().await?);
-    let found = problems(&pods, &claims, &scenario.volumes().await?);
-    if found.is_empty() {
-        return Ok(());
+    let mut found = Vec::new();
+    for _ in 0..LOOKS {
+        let (pods, claims) = (scenario.pods().await?, scenario.claims().await?);
+        found = problems(&pods, &claims, &scenario.volumes().await?);
+        if found.is_empty() {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
     bail!("{}\n{}", found.join("\n"), scenario.describe().await);
 }
