@@ -1,7 +1,7 @@
 //! What a step of a workload controller or a node agent answers with.
 
 use super::field;
-use berth_core::effect::{Delete, Effect, Event, EventType, Guard, Merge, Patch, Target};
+use berth_core::effect::{Delete, Effect, Event, EventType, Guard, Merge, ObjectKey, Patch, Target, When};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -26,6 +26,17 @@ impl Step {
         if let Some(time) = other.wake {
             self.wake_at(time);
         }
+    }
+
+    /// The step of this key as a list of effects, the last of which asks for the next look.
+    #[must_use]
+    pub fn into_effects(self, key: &ObjectKey) -> Vec<Effect> {
+        let mut effects = self.effects;
+        effects.extend(self.wake.map(|at| Effect::LookAgain {
+            key: key.clone(),
+            when: When::At(at),
+        }));
+        effects
     }
 
     /// Creates an object. It has `apiVersion`, `kind` and a name.

@@ -1,5 +1,6 @@
 //! What came of a list of effects.
 
+use berth_core::api::ObjectMeta;
 use berth_core::effect::{ObjectKey, Refusal, When};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -12,6 +13,27 @@ pub struct Version {
     pub uid: String,
     /// Its resource version.
     pub resource_version: String,
+}
+
+impl Version {
+    /// That of an object with this metadata.
+    #[must_use]
+    pub fn of(metadata: &ObjectMeta) -> Self {
+        Self {
+            uid: metadata.uid.clone(),
+            resource_version: metadata.resource_version.clone(),
+        }
+    }
+
+    /// That of an object that is a plain JSON value.
+    #[must_use]
+    pub fn of_value(object: &Value) -> Self {
+        let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
+        Self {
+            uid: text("/metadata/uid").to_owned(),
+            resource_version: text("/metadata/resourceVersion").to_owned(),
+        }
+    }
 }
 
 /// An object as a server answered.

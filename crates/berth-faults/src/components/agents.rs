@@ -1,6 +1,6 @@
 //! The node agents.
 
-use super::workloads::{insert, version, work};
+use super::workloads::{insert, version};
 use crate::keyed::JobOf;
 use crate::world::Doc;
 use berth_cluster::agent::{self, Mode};
@@ -79,6 +79,6 @@ impl Reconciler for Agents {
             }
             _ => Step::default(),
         };
-        work(key, step)
+        Work::Effects(step.into_effects(key))
     }
 }

@@ -5,7 +5,7 @@ use crate::world::Doc;
 use berth_cluster::names::NODE_LEASES;
 use berth_cluster::workloads::{self, Workloads};
 use berth_cluster::{Objects, Step, disruption, field, key_for, key_of, lifecycle};
-use berth_core::effect::{Effect, ObjectKey, When};
+use berth_core::effect::ObjectKey;
 use berth_provisioner::course::Ended;
 use berth_reconcile::{Reconciler, Version, Work};
 use jiff::Timestamp;
@@ -45,16 +45,6 @@ impl WorkloadSteps {
     }
 }
 
-/// A step of embedded components as work.
-pub(super) fn work(key: &ObjectKey, step: Step) -> Work<JobOf> {
-    let mut effects = step.effects;
-    effects.extend(step.wake.map(|wake| Effect::LookAgain {
-        key: key.clone(),
-        when: When::At(wake),
-    }));
-    Work::Effects(effects)
-}
-
 /// Puts a state of an object into a view. Says whether it is news.
 pub(super) fn insert(view: &mut Objects, doc: &Doc) -> bool {
     let before = version(view, &doc.key);
@@ -63,12 +53,7 @@ pub(super) fn insert(view: &mut Objects, doc: &Doc) -> bool {
 }
 
 pub(super) fn version(view: &Objects, key: &ObjectKey) -> Option<Version> {
-    let found = view.find(key)?;
-    let version = field::text(found, "/metadata/resourceVersion");
-    Some(Version {
-        uid: field::uid(found).to_owned(),
-        resource_version: version.to_owned(),
-    })
+    view.find(key).map(Version::of_value)
 }
 
 impl Reconciler for WorkloadSteps {
@@ -114,6 +99,6 @@ impl Reconciler for WorkloadSteps {
             "Node" => lifecycle::step(&self.view, &key.name, now),
             _ => self.workloads.reconcile(&self.view, key, now),
         };
-        work(key, step)
+        Work::Effects(step.into_effects(key))
     }
 }

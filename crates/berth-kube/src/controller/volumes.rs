@@ -95,11 +95,7 @@ impl Reconciler for Volumes {
     }
 
     fn version(&self, key: &ObjectKey) -> Option<Version> {
-        let metadata = self.state.metadata(key)?;
-        Some(Version {
-            uid: metadata.uid.clone(),
-            resource_version: metadata.resource_version.clone(),
-        })
+        self.state.metadata(key).map(Version::of)
     }
 
     fn step(&mut self, key: &ObjectKey, _now: Timestamp) -> Work<Job<()>> {

@@ -220,11 +220,7 @@ impl Reconciler for Provisioning {
     }
 
     fn version(&self, key: &ObjectKey) -> Option<Version> {
-        let metadata = self.state.metadata(key)?;
-        Some(Version {
-            uid: metadata.uid.clone(),
-            resource_version: metadata.resource_version.clone(),
-        })
+        self.state.metadata(key).map(Version::of)
     }
 
     fn step(&mut self, key: &ObjectKey, now: Timestamp) -> Work<Job<Ended>> {

@@ -178,15 +178,11 @@ impl Reconciler for Steps {
     }
 
     fn version(&self, key: &ObjectKey) -> Option<Version> {
-        let known = self.view.find(key)?;
-        Some(Version {
-            uid: field::uid(known).to_owned(),
-            resource_version: field::text(known, "/metadata/resourceVersion").to_owned(),
-        })
+        self.view.find(key).map(Version::of_value)
     }
 
     fn step(&mut self, key: &ObjectKey, now: Timestamp) -> Work<Job<()>> {
-        let Step { mut effects, wake } = match &*key.kind {
+        let step = match &*key.kind {
             "PodDisruptionBudget" => self.step_budget(key, now),
             "Node" => self.step_node(key, now),
             "Pod" => self.step_pod(key, now),
@@ -195,11 +191,7 @@ impl Reconciler for Steps {
                 None => Step::default(),
             },
         };
-        effects.extend(wake.map(|at| Effect::LookAgain {
-            key: key.clone(),
-            when: When::At(at),
-        }));
-        Work::Effects(effects)
+        Work::Effects(step.into_effects(key))
     }
 }
 
