@@ -1,13 +1,16 @@
-//! The body of an answer: all there at once, or a stream of watch events.
+//! The body of an answer: all there at once, a list that is rendered as it is read, or a stream of watch events.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::Stream;
 use http_body::{Body, Frame, SizeHint};
+
+use crate::listing::Listing;
 
 /// The body of an answer.
 pub struct ResponseBody {
@@ -16,6 +19,8 @@ pub struct ResponseBody {
 
 enum Inner {
     Chunks(VecDeque<Bytes>),
+    /// A list, one piece ahead of its reader.
+    List(Option<Bytes>, Box<Listing>),
     Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
 }
 
@@ -23,6 +28,7 @@ impl std::fmt::Debug for ResponseBody {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let name = match &self.inner {
             Inner::Chunks(_) => "Chunks",
+            Inner::List(..) => "List",
             Inner::Stream(_) => "Stream",
         };
         formatter.debug_tuple("ResponseBody").field(&name).finish()
@@ -34,6 +40,16 @@ impl ResponseBody {
         Self {
             inner: Inner::Stream(Box::pin(stream)),
         }
+    }
+
+    /// A list. One that fits into a single piece is all there at once: most are, and then their length is known.
+    pub(crate) fn list(mut list: Listing) -> Self {
+        let first = list.next();
+        let inner = match first {
+            Some(first) if !list.is_over() => Inner::List(Some(first), Box::new(list)),
+            first => Inner::Chunks(first.into_iter().collect()),
+        };
+        Self { inner }
     }
 
     pub(crate) fn chunks(chunks: impl IntoIterator<Item = Bytes>) -> Self {
@@ -59,19 +75,24 @@ impl Body for ResponseBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let chunk = match &mut self.inner {
             Inner::Chunks(chunks) => Poll::Ready(chunks.pop_front()),
+            Inner::List(next, rest) => Poll::Ready(mem::replace(next, rest.next())),
             Inner::Stream(stream) => stream.as_mut().poll_next(context),
         };
         chunk.map(|chunk| chunk.map(|bytes| Ok(Frame::data(bytes))))
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(&self.inner, Inner::Chunks(chunks) if chunks.is_empty())
+        match &self.inner {
+            Inner::Chunks(chunks) => chunks.is_empty(),
+            Inner::List(next, _) => next.is_none(),
+            Inner::Stream(_) => false,
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.inner {
             Inner::Chunks(chunks) => SizeHint::with_exact(chunks.iter().map(|chunk| chunk.len() as u64).sum()),
-            Inner::Stream(_) => SizeHint::default(),
+            Inner::List(..) | Inner::Stream(_) => SizeHint::default(),
         }
     }
 }

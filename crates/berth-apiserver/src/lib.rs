@@ -31,6 +31,7 @@ mod expiry;
 mod filter;
 mod ids;
 mod listener;
+mod listing;
 mod load;
 mod metrics;
 mod private_file;

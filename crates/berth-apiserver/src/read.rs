@@ -4,15 +4,17 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use bytes::Bytes;
+
 use serde_json::{Value, json};
 
 use crate::api::Api;
 use crate::error::{ApiError, FieldError};
 use crate::filter::Filter;
+use crate::listing::Listing;
 use crate::render::Renderer;
 use crate::request::Parameters;
 use crate::store::{Counting, Object, PageQuery};
+use crate::types::Served;
 
 /// Objects that are looked at in one go when a selector may pass over most of them.
 const SCAN_OBJECTS: usize = 1000;
@@ -64,10 +66,10 @@ struct Selected {
 /// Answers a list.
 pub(crate) fn list(
     api: &Api,
-    renderer: &Renderer<'_>,
+    renderer: Renderer,
     filter: &Filter,
     parameters: &Parameters,
-) -> Result<Vec<Bytes>, ApiError> {
+) -> Result<Listing, ApiError> {
     let limit = parameters.number("limit")?.filter(|limit| *limit > 0);
     // As for Kubernetes, less than nothing is no limit.
     let limit = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
@@ -81,7 +83,7 @@ pub(crate) fn list(
             ApiError::bad_request("invalid continue token: continue key is not valid: the token cannot be read")
         })?,
     };
-    let found = select(api, renderer, filter, limit, &start)?;
+    let found = select(api, &renderer.served, filter, limit, &start)?;
     let mut metadata = json!({"resourceVersion": found.version.to_string()});
     if renderer.served.custom.is_some() {
         // Lists of custom kinds say that there is no more, the others say nothing.
@@ -100,7 +102,7 @@ pub(crate) fn list(
             metadata["remainingItemCount"] = found.remaining.into();
         }
     }
-    Ok(renderer.list(found.objects.iter().map(AsRef::as_ref), &metadata))
+    Ok(Listing::new(renderer, found.objects, &metadata))
 }
 
 /// The version that the parameters ask for, if it is not simply the present.
@@ -144,14 +146,7 @@ pub(crate) fn check_reached(api: &Api, wanted: Option<u64>) -> Result<(), ApiErr
     }
 }
 
-fn select(
-    api: &Api,
-    renderer: &Renderer<'_>,
-    filter: &Filter,
-    limit: usize,
-    start: &Continue,
-) -> Result<Selected, ApiError> {
-    let served = renderer.served;
+fn select(api: &Api, served: &Served, filter: &Filter, limit: usize, start: &Continue) -> Result<Selected, ApiError> {
     let mut found = Selected {
         objects: Vec::new(),
         version: 0,

@@ -1,5 +1,7 @@
 //! Objects, lists and watch events as bytes, in the form that the client accepts.
 
+use std::sync::Arc;
+
 use bytes::{BufMut, Bytes, BytesMut};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -11,14 +13,13 @@ use crate::store::{EventKind, Object};
 use crate::table::{self, IncludeObject, TableOptions};
 use crate::types::Served;
 
-/// Lists go out in pieces of about this size: large enough that their number does not matter, small enough
-/// that a client gets the first one while the last is being made.
-const CHUNK_BYTES: usize = 64 << 10;
+/// What stands behind the elements of a list, and behind the rows of a table.
+pub(crate) const LIST_TAIL: &str = "]}";
 
 /// How to show objects of one type to one client.
 #[derive(Debug, Clone)]
-pub(crate) struct Renderer<'a> {
-    pub(crate) served: &'a Served,
+pub(crate) struct Renderer {
+    pub(crate) served: Arc<Served>,
     pub(crate) form: Form,
     pub(crate) include_object: IncludeObject,
     pub(crate) now: Timestamp,
@@ -39,7 +40,7 @@ pub(crate) fn json_bytes(value: &Value) -> Bytes {
     serde_json::to_vec(value).unwrap_or_default().into()
 }
 
-impl Renderer<'_> {
+impl Renderer {
     /// One stored object.
     pub(crate) fn object(&self, object: &Object) -> Bytes {
         if self.form == Form::Whole && !self.served.is_converted() {
@@ -53,73 +54,61 @@ impl Renderer<'_> {
         match self.form {
             Form::Whole => json_bytes(&value),
             Form::Metadata => json_bytes(&metadata_only(&value)),
-            Form::Table => json_bytes(&self.table(&[&value], &value["metadata"])),
+            Form::Table => json_bytes(&self.table(&value, &value["metadata"])),
         }
     }
 
-    fn table(&self, objects: &[&Value], list_metadata: &Value) -> Value {
-        let columns = self
-            .served
-            .custom
-            .as_ref()
-            .map_or(&Value::Null, |custom| &custom.columns);
-        let options = TableOptions {
+    fn table_options(&self) -> TableOptions<'_> {
+        let custom = self.served.custom.as_ref();
+        TableOptions {
             now: self.now,
             include_object: self.include_object,
             columns: self.served.kind.map(|kind| kind.columns),
-            printer_columns: columns,
-        };
-        let mut table = table::table(objects, list_metadata, &options);
+            printer_columns: custom.map_or(&Value::Null, |custom| &custom.columns),
+        }
+    }
+
+    fn table(&self, object: &Value, list_metadata: &Value) -> Value {
+        let mut table = table::table(Some(object), list_metadata, &self.table_options());
         if !self.with_columns {
             table["columnDefinitions"] = Value::Null;
         }
         table
     }
 
-    /// A list. `metadata` is that of the list.
-    pub(crate) fn list<'o>(&self, objects: impl Iterator<Item = &'o Object>, metadata: &Value) -> Vec<Bytes> {
-        let present = |object: &Object| self.served.present(object.value());
-        match self.form {
+    /// What stands before the elements of a list. `metadata` is that of the list.
+    pub(crate) fn list_head(&self, metadata: &Value) -> String {
+        let (kind, api_version) = match self.form {
             Form::Table => {
-                let values: Vec<Value> = objects.map(present).collect();
-                let values: Vec<&Value> = values.iter().collect();
-                vec![json_bytes(&self.table(&values, metadata))]
+                let table = table::table(None, metadata, &self.table_options()).to_string();
+                // The rows come last, and there are none yet.
+                return table.strip_suffix(LIST_TAIL).unwrap_or_default().to_owned();
             }
-            Form::Metadata => {
-                let items: Vec<Value> = objects.map(|o| metadata_only(&present(o))).collect();
-                let list = json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
-                    "metadata": metadata, "items": items});
-                vec![json_bytes(&list)]
-            }
-            Form::Whole => self.whole_list(objects, metadata),
-        }
-    }
-
-    fn whole_list<'o>(&self, objects: impl Iterator<Item = &'o Object>, metadata: &Value) -> Vec<Bytes> {
-        let resource = &self.served.resource;
-        let head = format!(
+            Form::Metadata => ("PartialObjectMetadataList", "meta.k8s.io/v1".to_owned()),
+            Form::Whole => (
+                self.served.resource.list_kind.as_str(),
+                self.served.resource.api_version(),
+            ),
+        };
+        format!(
             "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{metadata},\"items\":[",
-            json!(resource.list_kind),
-            json!(resource.api_version()),
-        );
-        let mut chunks = Vec::new();
-        let mut chunk = BytesMut::from(head.as_bytes());
-        for (index, object) in objects.enumerate() {
-            if index > 0 {
-                chunk.put_u8(b',');
-            }
-            self.list_item(object, &mut chunk);
-            if chunk.len() >= CHUNK_BYTES {
-                chunks.push(chunk.split().freeze());
-            }
-        }
-        chunk.put_slice(b"]}");
-        chunks.push(chunk.freeze());
-        chunks
+            json!(kind),
+            json!(api_version),
+        )
     }
 
-    /// An element of a list. Only those of custom kinds say what they are: of the others the list says it.
-    fn list_item(&self, object: &Object, out: &mut BytesMut) {
+    /// An element of a list.
+    pub(crate) fn list_item(&self, object: &Object, out: &mut BytesMut) {
+        let present = || self.served.present(object.value());
+        match self.form {
+            Form::Table => out.put(json_bytes(&table::row(&present(), &self.table_options()))),
+            Form::Metadata => out.put(json_bytes(&metadata_only(&present()))),
+            Form::Whole => self.whole_item(object, out),
+        }
+    }
+
+    /// Only elements of custom kinds say what they are: of the others the list says it.
+    fn whole_item(&self, object: &Object, out: &mut BytesMut) {
         if self.served.custom.is_some() {
             return out.put(self.object(object));
         }
@@ -166,7 +155,7 @@ impl Renderer<'_> {
             Form::Whole => (self.served.resource.kind.clone(), self.served.resource.api_version()),
             Form::Metadata => ("PartialObjectMetadata".into(), "meta.k8s.io/v1".into()),
             Form::Table => {
-                let table = self.table(&[&json!({"metadata": metadata})], &metadata);
+                let table = self.table(&json!({"metadata": metadata}), &metadata);
                 return line("BOOKMARK", &json_bytes(&table), out);
             }
         };

@@ -175,9 +175,9 @@ impl ApiService {
         ApiError::not_implemented(why)
     }
 
-    fn renderer<'a>(&self, call: &Call, served: &'a Served) -> Result<Renderer<'a>, ApiError> {
+    fn renderer(&self, call: &Call, served: &Arc<Served>) -> Result<Renderer, ApiError> {
         Ok(Renderer {
-            served,
+            served: served.clone(),
             form: Form::accepted(&call.headers)?,
             include_object: render::include_object(&call.parameters),
             now: self.api.now(),
@@ -204,14 +204,10 @@ impl ApiService {
         let filter = filter_of(call, served, path)?;
         if verb == "watch" {
             let stream = watching::watch(&self.api, served, filter, renderer.form, &call.parameters)?;
-            let mut response = bytes_response(StatusCode::OK, []);
-            *response.body_mut() = ResponseBody::stream(stream);
-            return Ok(response);
+            return Ok(json_body(StatusCode::OK, ResponseBody::stream(stream)));
         }
-        Ok(bytes_response(
-            StatusCode::OK,
-            read::list(&self.api, &renderer, &filter, &call.parameters)?,
-        ))
+        let list = read::list(&self.api, renderer, &filter, &call.parameters)?;
+        Ok(json_body(StatusCode::OK, ResponseBody::list(list)))
     }
 
     fn change(&self, call: &Call, served: Arc<Served>, path: ResourcePath, verb: &str) -> Result<Change<'_>, ApiError> {
@@ -526,7 +522,11 @@ pub(crate) fn json_response(code: StatusCode, value: &Value) -> Response<Respons
 }
 
 pub(crate) fn bytes_response(code: StatusCode, chunks: impl IntoIterator<Item = Bytes>) -> Response<ResponseBody> {
-    let mut response = Response::new(ResponseBody::chunks(chunks));
+    json_body(code, ResponseBody::chunks(chunks))
+}
+
+fn json_body(code: StatusCode, body: ResponseBody) -> Response<ResponseBody> {
+    let mut response = Response::new(body);
     *response.status_mut() = code;
     let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, json);

@@ -230,9 +230,9 @@ impl Open {
         }
     }
 
-    fn renderer(&self) -> Renderer<'_> {
+    fn renderer(&self) -> Renderer {
         Renderer {
-            served: &self.served,
+            served: self.served.clone(),
             form: self.form,
             include_object: self.include_object,
             now: self.api.now(),

@@ -21,16 +21,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+const METRICS: &str = "/metrics";
 
 /// A client that does not send its request in this time is cut off.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// A connection is over after this time, whatever it is in the middle of: also a client that never reads its answer.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
-/// Connections at a time: a scraper, the kubelet's probes, and room for people.
-const CONNECTIONS_MAX: usize = 64;
+/// Connections at a time: the kubelet's probes, people, and room for many that come at once.
+const CONNECTIONS_MAX: usize = 256;
+/// Scrapers that are sent metrics at a time: what they have not read takes memory.
+const SCRAPERS_MAX: usize = 16;
 
 /// An owner of a state that has not come round for so long hangs. One turn takes far less, also of a large cluster.
 const STALL: Duration = Duration::from_secs(60);
@@ -157,6 +161,7 @@ pub async fn serve_with(
         health,
         registry,
         configuration,
+        scrapers: Arc::new(Crowd::new(SCRAPERS_MAX)),
     };
     let (ended, end) = oneshot::channel::<Infallible>();
     // The thread ends also if nobody waits for it any more.
@@ -190,7 +195,7 @@ fn serve_here(listener: TcpListener, answers: Answers, cancel: CancellationToken
 
 async fn accept(listener: &TcpListener, answers: &Answers, cancel: &CancellationToken) {
     let mut connections = JoinSet::new();
-    let mut oldest_first: VecDeque<AbortHandle> = VecDeque::new();
+    let crowd = Crowd::new(CONNECTIONS_MAX);
     while let Some(accepted) = cancel.run_until_cancelled(listener.accept()).await {
         let stream = match accepted {
             Ok((stream, _)) => stream,
@@ -202,20 +207,51 @@ async fn accept(listener: &TcpListener, answers: &Answers, cancel: &Cancellation
             }
         };
         while connections.try_join_next().is_some() {}
-        oldest_first.retain(|connection| !connection.is_finished());
-        if oldest_first.len() >= CONNECTIONS_MAX
-            && let Some(oldest) = oldest_first.pop_front()
-        {
-            oldest.abort();
-        }
-        let connection = tokio::time::timeout(CONNECTION_TIMEOUT, converse(stream, answers.clone()));
-        oldest_first.push_back(connections.spawn(connection));
+        let stay = CancellationToken::new();
+        crowd.enter(&stay);
+        connections.spawn(converse(stream, answers.clone(), stay));
+        // Whoever has sent its request is answered before the next one comes: a crowd must not push out a probe unheard.
+        tokio::task::yield_now().await;
     }
 }
 
-/// Answers one request.
-async fn converse(stream: TcpStream, answers: Answers) {
+/// Connections of which there may be so many. With one more, the oldest goes.
+struct Crowd {
+    max: usize,
+    /// What ends each of them, oldest first. Cancelled also when one has ended by itself.
+    oldest_first: Mutex<VecDeque<CancellationToken>>,
+}
+
+impl Crowd {
+    fn new(max: usize) -> Self {
+        let oldest_first = Mutex::default();
+        Self { max, oldest_first }
+    }
+
+    fn enter(&self, stay: &CancellationToken) {
+        let mut oldest_first = lock(&self.oldest_first);
+        oldest_first.retain(|stay| !stay.is_cancelled());
+        if oldest_first.len() >= self.max
+            && let Some(oldest) = oldest_first.pop_front()
+        {
+            oldest.cancel();
+        }
+        oldest_first.push_back(stay.clone());
+    }
+}
+
+/// Answers one request, until `stay` is cancelled.
+async fn converse(stream: TcpStream, answers: Answers, stay: CancellationToken) {
+    let _over = stay.clone().drop_guard();
+    let talk = tokio::time::timeout(CONNECTION_TIMEOUT, talk(stream, answers, stay.clone()));
+    let _ = stay.run_until_cancelled(talk).await;
+}
+
+async fn talk(stream: TcpStream, answers: Answers, stay: CancellationToken) {
     let service = service_fn(move |request: Request<Incoming>| {
+        if request.uri().path() == METRICS {
+            answers.scrapers.enter(&stay);
+        }
         let answer = answers.answer(request.uri().path());
         async move { Ok::<_, Infallible>(answer) }
     });
@@ -235,6 +271,7 @@ struct Answers {
     health: Health,
     registry: Arc<Registry>,
     configuration: Option<Arc<str>>,
+    scrapers: Arc<Crowd>,
 }
 
 impl Answers {
@@ -252,7 +289,7 @@ impl Answers {
             ("/healthz" | "/livez" | "/healthz/leader-election", _) => state(self.health.ailment().map(str::to_owned)),
             ("/readyz", _) => state(self.health.unreadiness()),
             ("/configz", Some(text)) => (StatusCode::OK, "application/json", text.to_string()),
-            ("/metrics", _) => {
+            (METRICS, _) => {
                 let mut text = String::new();
                 let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
                 match encode(&mut text, &self.registry) {

@@ -362,6 +362,31 @@ async fn clients_that_never_read_keep_nobody_from_health_and_from_the_end() {
     tokio::time::timeout(deadline, serving).await.unwrap().unwrap();
 }
 
+/// All of them connect before the first one asks.
+#[tokio::test]
+async fn a_crowd_that_comes_at_once_is_answered_to_the_last() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let cancel = CancellationToken::new();
+    let registry = Arc::new(Registry::default());
+    let serving = tokio::spawn(serve(listener, Health::default(), registry, cancel.clone()));
+    let mut crowd = Vec::new();
+    for _ in 0..200 {
+        crowd.push(TcpStream::connect(address).await.unwrap());
+    }
+    for stream in &mut crowd {
+        let request = b"GET /healthz HTTP/1.1\r\nhost: test\r\n\r\n";
+        stream.write_all(request).await.unwrap();
+    }
+    for mut stream in crowd {
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+    cancel.cancel();
+    serving.await.unwrap();
+}
+
 /// One core has one thread for the work of a component. A turn that takes long must not look like a process that hangs.
 #[tokio::test]
 async fn health_is_told_while_the_component_is_busy() {

@@ -48,28 +48,28 @@ pub struct TableOptions<'a> {
     pub printer_columns: &'a Value,
 }
 
-/// The Table of these objects. `list_metadata` is the `metadata` of the list they come from, or that of a
-/// single object (only `resourceVersion`, `continue` and `remainingItemCount` are taken from it).
-pub fn table(objects: &[&Value], list_metadata: &Value, options: &TableOptions<'_>) -> Value {
-    let (columns, rows): (Vec<Value>, Vec<Vec<Value>>) = match options.printer_columns {
-        Value::Array(columns) if !columns.is_empty() => (
-            custom::columns(columns),
-            objects.iter().map(|o| custom::row(o, columns, options.now)).collect(),
-        ),
-        _ => {
-            let columns = options.columns.unwrap_or(NAME_AND_AGE);
-            let row = |object: &&Value| columns.iter().map(|column| column.cell(object, options.now)).collect();
-            (
-                columns.iter().map(column_definition).collect(),
-                objects.iter().map(row).collect(),
-            )
-        }
+impl<'a> TableOptions<'a> {
+    /// The columns of a custom resource that has any of its own.
+    fn custom(&self) -> Option<&'a [Value]> {
+        self.printer_columns
+            .as_array()
+            .map(Vec::as_slice)
+            .filter(|columns| !columns.is_empty())
+    }
+
+    fn builtin(&self) -> &'static [Column] {
+        self.columns.unwrap_or(NAME_AND_AGE)
+    }
+}
+
+/// A Table of one object, or of none. `list_metadata` is the `metadata` of the list, or that of a single object (only
+/// `resourceVersion`, `continue` and `remainingItemCount` are taken from it). The rows come last.
+pub fn table(object: Option<&Value>, list_metadata: &Value, options: &TableOptions<'_>) -> Value {
+    let columns = match options.custom() {
+        Some(columns) => custom::columns(columns),
+        None => options.builtin().iter().map(column_definition).collect(),
     };
-    let rows: Vec<_> = objects
-        .iter()
-        .zip(rows)
-        .map(|(object, cells)| row(object, cells, options.include_object))
-        .collect();
+    let rows = object.map(|object| row(object, options)).into_iter().collect();
     let mut metadata = Map::new();
     for field in ["resourceVersion", "continue", "remainingItemCount"] {
         if let Some(value) = list_metadata.get(field).filter(|value| *value != "") {
@@ -95,11 +95,16 @@ fn column_definition(column: &Column) -> Value {
     })
 }
 
-/// Built by hand: the macro would serialize the metadata of every object once more.
-fn row(object: &Value, cells: Vec<Value>, include_object: IncludeObject) -> Value {
+/// The row of an object. Built by hand: the macro would serialize the metadata of every object once more.
+pub fn row(object: &Value, options: &TableOptions<'_>) -> Value {
+    let cell = |column: &Column| column.cell(object, options.now);
+    let cells = match options.custom() {
+        Some(columns) => custom::row(object, columns, options.now),
+        None => options.builtin().iter().map(cell).collect(),
+    };
     let mut row = Map::new();
     row.insert("cells".to_owned(), Value::Array(cells));
-    match include_object {
+    match options.include_object {
         IncludeObject::None => {}
         IncludeObject::Metadata => {
             let mut partial = Map::new();

@@ -12,7 +12,11 @@ fn print(group: &str, kind: &str, object: &Value) -> Value {
         columns: kinds.next().map(|kind| kind.columns),
         printer_columns: &Value::Null,
     };
-    table(&[object], &json!({"resourceVersion": "7", "selfLink": "x"}), &options)
+    table(
+        Some(object),
+        &json!({"resourceVersion": "7", "selfLink": "x"}),
+        &options,
+    )
 }
 
 /// Checks the row as a person would read it, cells divided by bars.
@@ -244,7 +248,7 @@ fn rows_carry_what_was_asked_for() {
             columns: None,
             printer_columns: &Value::Null,
         };
-        table(&[&object], &Value::Null, &options)["rows"][0]["object"].clone()
+        table(Some(&object), &Value::Null, &options)["rows"][0]["object"].clone()
     };
     assert_eq!(row(IncludeObject::None), Value::Null);
     assert_eq!(row(IncludeObject::Object), object);
@@ -268,7 +272,7 @@ fn custom_columns_follow_the_name() {
             columns: None,
             printer_columns,
         };
-        table(&[&object], &Value::Null, &options)
+        table(Some(&object), &Value::Null, &options)
     };
     let custom = print(&columns);
     assert_eq!(custom["rows"][0]["cells"], json!(["w", 3, "60m"]));
