@@ -1,9 +1,12 @@
 //! One rule, ready to be evaluated within bounds.
 
 use cel::common::ast::{EntryExpr, Expr, IdedExpr};
-use cel::{Context, Env};
+use cel::common::types::{CelBool, CelString};
+use cel::{Context, DeclarationError, Env, ExecutionError};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+
+use crate::schema::pattern;
 
 /// The longest rule.
 const RULE_BYTES_MAX: usize = 4096;
@@ -96,10 +99,9 @@ pub(super) struct Language {
 impl Language {
     pub(super) fn new() -> Self {
         let mut environment = Env::stdlib();
-        if environment.add_extension(cel::extensions::strings).is_err() {
-            // Rules that need them cannot be worked out then, and so do not hold.
-            environment = Env::stdlib();
-        }
+        let declared = declare(&mut environment);
+        // Rules that need what is missing cannot be worked out, and so do not hold.
+        debug_assert_eq!(declared, Ok(()));
         Self {
             environment: Arc::new(environment),
         }
@@ -140,6 +142,22 @@ impl Language {
             Err(_) => Err(RuleError::Execution("the rule cannot be worked out".to_owned())),
         }
     }
+}
+
+/// Adds the functions for texts.
+fn declare(environment: &mut Env) -> Result<(), DeclarationError> {
+    cel::add_overload!(environment, fn matches: (CelString, CelString) -> Result<CelBool>)?;
+    cel::add_member_overload!(environment, fn matches: (CelString, CelString) -> Result<CelBool>)?;
+    environment.add_extension(cel::extensions::strings)
+}
+
+/// Whether a text has a part like the pattern, which is one of Go, as in the schemas around the rules.
+fn matches(text: &CelString<'_>, pattern: &CelString<'_>) -> Result<CelBool, ExecutionError> {
+    let compiled = pattern::compile(pattern.inner()).map_err(|error| ExecutionError::FunctionError {
+        function: "matches".to_owned(),
+        message: error.to_string(),
+    })?;
+    Ok(CelBool::from(compiled.is_match(text.inner())))
 }
 
 /// Whether the parser would go down too far. Brackets in texts count too: nobody needs so many.

@@ -40,6 +40,16 @@ fn rules_hold_or_are_told() {
             json!({"name": "abc"}),
             json!({"name": "1"}),
         ),
+        (
+            "self.name.matches('^\\\\d+$')",
+            json!({"name": "12"}),
+            json!({"name": "١٢"}),
+        ),
+        (
+            "matches(self.name, '^\\\\w$')",
+            json!({"name": "a"}),
+            json!({"name": "ä"}),
+        ),
         ("self.name in ['a', 'b']", json!({"name": "b"}), json!({"name": "c"})),
         (
             "self.name.split('-').size() == 2",
