@@ -12,7 +12,7 @@ use crate::plan;
 use crate::provisioner;
 use crate::simulate;
 use crate::snapshot;
-use crate::terminal::{self, Color, ProgressLine};
+use crate::terminal::{self, Color, ProgressLine, one_line};
 use crate::up;
 use crate::view;
 use anyhow::Context;
@@ -40,7 +40,11 @@ pub fn run(cli: &Cli) -> ExitCode {
         Err(error) => {
             let style = anstyle::AnsiColor::Red.on_default().bold();
             // If even this cannot be written, the exit status has to do.
-            let _ = writeln!(cli.color.stderr(), "{style}error:{style:#} {}", sentence(&error));
+            let _ = writeln!(
+                cli.color.stderr(),
+                "{style}error:{style:#} {}",
+                one_line(&sentence(&error))
+            );
             EXIT_BAD_INPUT.into()
         }
     }

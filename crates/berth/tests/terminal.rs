@@ -7,8 +7,8 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 /// Clears the screen, renames the window, hides what follows, begins a sequence in one character, goes back to the
-/// beginning of the line, and turns the direction of text.
-const HOSTILE: &str = "a\x1b[2J\x1b]0;owned\x07\x1b[8m\u{9b}2J\r\u{202e}b";
+/// beginning of the line, turns the direction of text, writes black on black, and begins a line of its own.
+const HOSTILE: &str = "a\x1b[2J\x1b]0;owned\x07\x1b[8m\u{9b}2J\r\u{202e}b\x1b[30m\nforged";
 
 /// One of each kind that commands show something of.
 fn objects() -> Value {
@@ -100,11 +100,12 @@ fn no_text_of_an_object_is_obeyed() {
     let mut places = Vec::new();
     texts(&list, "", &mut places);
     assert!(places.len() > 60, "{}", places.len());
-    let commands: [&[&str]; 4] = [
+    let commands: [&[&str]; 5] = [
         &["--color", "always", "explain", "-f", "-", "--pod", "ns/p"],
         &["explain", "-f", "-", "--pod", "ns/p", "-o", "json"],
         &["--color", "always", "simulate", "-f", "-"],
         &["simulate", "-f", "-", "-o", "json"],
+        &["simulate", "-f", "-", "-o", "html"],
     ];
     let mut shown = 0;
     for place in &places {
@@ -113,6 +114,8 @@ fn no_text_of_an_object_is_obeyed() {
         for command in commands {
             let text = output(command, &changed);
             assert!(!is_obeyed(&text), "{place} {command:?}: {text:?}");
+            let begins = |line: &str| line.starts_with("forged");
+            assert!(!text.lines().any(begins), "{place} {command:?}: {text}");
             shown += usize::from(text.contains("owned"));
         }
     }

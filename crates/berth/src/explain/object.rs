@@ -3,11 +3,12 @@
 use super::cause::Cause;
 use super::claims;
 use super::evidence::ago;
-use super::layout::{count, names, wrap};
+use super::layout::{count, names};
 use super::report::ClaimReport;
 use super::volumes::hosts;
 use super::waiting;
 use super::world::World;
+use crate::terminal::{one_line, wrapped};
 use berth_core::api;
 use berth_core::binder::PodVolumes;
 use berth_core::nodes::NodeId;
@@ -277,9 +278,9 @@ fn events(world: &World, kind: &str, namespace: &str, name: &str) -> Vec<String>
 pub(super) fn render(report: &ObjectReport, width: usize) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
-    let _ = writeln!(out, "{}", report.object);
+    let _ = writeln!(out, "{}", one_line(&report.object.to_string()));
     for text in report.text.iter().chain(&report.pods) {
-        for (index, line) in wrap(text, width.saturating_sub(4).max(20)).into_iter().enumerate() {
+        for (index, line) in wrapped(text, width.saturating_sub(4).max(20)).into_iter().enumerate() {
             let lead = if index == 0 { "  - " } else { "    " };
             let _ = writeln!(out, "{lead}{line}");
         }

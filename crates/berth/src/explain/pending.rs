@@ -3,11 +3,12 @@
 //! Each pod is decided on once; only the first of a group is examined on every node and gets advice.
 
 use super::cause::Cause;
-use super::layout::{count, names, wrap};
+use super::layout::{count, names};
 use super::report::Report;
 use super::waiting::{self, Waiting};
 use super::world::World;
 use super::{claims, explain_pod};
+use crate::terminal::wrapped;
 use anstyle::{AnsiColor, Style};
 use berth_core::api;
 use berth_core::binder::PodVolumes;
@@ -175,13 +176,13 @@ pub(super) fn render(report: &WaitingReport, width: usize) -> String {
         };
         let _ = writeln!(out, "\n{CAUSE}{}{CAUSE:#}", group.code.heading());
         for text in [&head, &group.text].into_iter().filter(|text| !text.is_empty()) {
-            for line in wrap(text, width.saturating_sub(2).max(20)) {
+            for line in wrapped(text, width.saturating_sub(2).max(20)) {
                 let _ = writeln!(out, "  {line}");
             }
         }
         let ways = group.advice.iter().take(WAYS_SHOWN);
         for text in group.evidence.iter().chain(ways) {
-            let lines = wrap(text, width.saturating_sub(6).max(20));
+            let lines = wrapped(text, width.saturating_sub(6).max(20));
             let _ = writeln!(out, "    - {}", lines.join("\n      "));
         }
     }

@@ -1,8 +1,9 @@
 //! The answer for a person: the verdict first, then nodes by reason, claims, and what would help.
 
 use super::cause::Cause;
-use super::layout::{Row, count, names, rows, wrap};
+use super::layout::{Row, count, names, rows};
 use super::report::{ClaimReport, ClaimState, NodeReport, Offer, PreemptionReport, Refusal, Report};
+use crate::terminal::wrapped;
 use anstyle::{AnsiColor, Style};
 use berth_core::quantity::Bytes;
 use std::fmt::Write;
@@ -54,7 +55,7 @@ pub fn render(report: &Report, width: usize) -> String {
 }
 
 fn bullet(text: &str, width: usize) -> String {
-    let lines = wrap(text, width.saturating_sub(4).max(20));
+    let lines = wrapped(text, width.saturating_sub(4).max(20));
     format!("  - {}\n", lines.join("\n    "))
 }
 
@@ -69,7 +70,7 @@ fn waiting(out: &mut String, report: &Report, width: usize) {
         return;
     };
     let style = if waiting.is_kept() { BAD } else { FAIR };
-    for line in wrap(&format!("{} {}", report.pod, waiting.text), width) {
+    for line in wrapped(&format!("{} {}", report.pod, waiting.text), width) {
         let _ = writeln!(out, "{style}{line}{style:#}");
     }
     for evidence in &waiting.evidence {
@@ -110,10 +111,10 @@ fn verdict(out: &mut String, report: &Report, width: usize) {
             (GOOD, format!("{} fits on {of}{best}", report.pod))
         }
     };
-    for line in wrap(&words, width) {
+    for line in wrapped(&words, width) {
         let _ = writeln!(out, "{style}{line}{style:#}");
     }
-    for line in wrap(&report.message, width) {
+    for line in wrapped(&report.message, width) {
         let _ = writeln!(out, "{line}");
     }
 }
@@ -279,7 +280,7 @@ fn claims(out: &mut String, report: &Report, width: usize) {
     heading(out, "Claims");
     for claim in &report.claims {
         let words = format!("claim {} {}", claim.claim, claim.summary);
-        for (index, line) in wrap(&words, width.saturating_sub(4).max(20)).into_iter().enumerate() {
+        for (index, line) in wrapped(&words, width.saturating_sub(4).max(20)).into_iter().enumerate() {
             let indent = if index == 0 { 2 } else { 4 };
             let _ = writeln!(out, "{:indent$}{line}", "");
         }
@@ -299,7 +300,7 @@ fn unfit_volumes(out: &mut String, claim: &ClaimReport, width: usize) {
     let told = claim.unfit().iter().filter(|unfit| unfit.code != Cause::VolumeTooSmall);
     for unfit in told {
         for text in &unfit.text {
-            for (index, line) in wrap(&format!("volume {text}"), width.saturating_sub(6).max(20))
+            for (index, line) in wrapped(&format!("volume {text}"), width.saturating_sub(6).max(20))
                 .into_iter()
                 .enumerate()
             {
@@ -323,7 +324,7 @@ fn inline_volumes(out: &mut String, report: &Report, width: usize) {
     heading(out, "Inline volumes");
     for volume in asked {
         let words = format!("one of {} wants {}", volume.driver, Bytes(volume.request_bytes));
-        for line in wrap(&words, width.saturating_sub(4).max(20)) {
+        for line in wrapped(&words, width.saturating_sub(4).max(20)) {
             let _ = writeln!(out, "  {line}");
         }
         offers(out, &volume.offers, width);

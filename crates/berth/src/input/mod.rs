@@ -17,6 +17,7 @@ mod yaml;
 pub use gaps::Gaps;
 pub use place::{Place, Problem, ReadError};
 
+use crate::terminal::one_line;
 use berth_core::api::Object;
 use gather::{Gather, Sink};
 use jiff::Timestamp;
@@ -90,7 +91,8 @@ impl fmt::Display for Summary {
     /// What was skipped, as one line, and before it the warnings; nothing if there is nothing to say.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let total: usize = self.skipped.values().sum();
-        f.write_str(&self.warnings.join("\n"))?;
+        let warnings: Vec<String> = self.warnings.iter().map(|warning| one_line(warning)).collect();
+        f.write_str(&warnings.join("\n"))?;
         if total > 0 && !self.warnings.is_empty() {
             f.write_str("\n")?;
         }
@@ -103,7 +105,7 @@ impl fmt::Display for Summary {
         kinds.sort_by_key(|(kind, count)| (std::cmp::Reverse(**count), kind.as_str()));
         for (index, (kind, count)) in kinds.into_iter().enumerate() {
             let comma = if index > 0 { ", " } else { "" };
-            write!(f, "{comma}{kind} {count}")?;
+            write!(f, "{comma}{} {count}", one_line(kind))?;
         }
         if self.skipped.contains_key("CronJob") {
             f.write_str(" (no pods are made for a CronJob: nothing runs its schedule)")?;

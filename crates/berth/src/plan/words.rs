@@ -2,7 +2,8 @@
 
 use super::blame::Blame;
 use crate::simulate::table::columns::{Column, Columns};
-use crate::simulate::table::{indented, names_of, paint, title, wrapped};
+use crate::simulate::table::{indented, names_of, paint, title};
+use crate::terminal::wrapped;
 use anstyle::AnsiColor;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

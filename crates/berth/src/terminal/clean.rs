@@ -3,7 +3,8 @@
 //! Names, messages and addresses come from anyone who can write to a cluster or a file, and Kubernetes checks few of them: a
 //! claim name of a pod may be any text. A terminal obeys what such a text tells it: to clear the screen, to rename the
 //! window, to type for the user. So every stream that people read goes through here, and whatever is
-//! neither text nor one of the plain styles that tables and logs are written with comes out in letters.
+//! neither text nor one of the plain styles that tables and logs are written with comes out in letters. Such a text has no
+//! styles and line ends of its own either: sentences and tables take it as [`one_line`].
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -49,11 +50,19 @@ pub fn clean_json(json: &str) -> String {
     clean(json, Escape::Json)
 }
 
+/// A text that others wrote as one line without styles: part of a sentence, or a cell of a table.
+#[must_use]
+pub fn one_line(text: &str) -> String {
+    clean(&text.replace(['\n', '\t', '\r'], " "), Escape::Foreign)
+}
+
 /// How a character is written that must not be written as it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Escape {
     /// As Rust writes it. Styles are kept.
     Text,
+    /// As Rust writes it, styles too.
+    Foreign,
     /// As JSON writes it. All such characters stand in texts, where this means the same.
     Json,
 }

@@ -1,12 +1,14 @@
 //! The terminal: colour, width, progress. Everything here degrades quietly when there is none.
 
 mod clean;
+mod wrap;
 
 use crate::input::Progress;
 use anstream::{AutoStream, ColorChoice};
-pub use clean::{Clean, clean_json};
+pub use clean::{Clean, clean_json, one_line};
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
+pub use wrap::wrapped;
 
 /// The width of tables that do not go to a terminal.
 const WIDTH_WITHOUT_TERMINAL: usize = 100;

@@ -1,7 +1,7 @@
 //! Prints one line for each event of the cluster.
 
 use super::{FIELD_MANAGER, Parts};
-use crate::terminal::Color;
+use crate::terminal::{Color, one_line};
 use berth_cluster::field;
 use berth_kube::api::Api;
 use berth_kube::resource::{Resource, Whole};
@@ -64,9 +64,10 @@ impl Teller {
             "Warning" => anstyle::AnsiColor::Yellow.on_default(),
             _ => anstyle::Style::new(),
         };
-        let (kind, reason) = (about("kind"), field::text(event, "/reason"));
+        let name = one_line(&name);
+        let (kind, reason) = (one_line(about("kind")), one_line(field::text(event, "/reason")));
         // A message of several lines is still one event.
-        let message = field::text(event, "/message").replace('\n', " ");
+        let message = one_line(field::text(event, "/message"));
         let mut out = self.color.stdout();
         writeln!(out, "{time}  {style}{reason:<22}{style:#}  {kind} {name}: {message}")?;
         out.flush()

@@ -1,6 +1,7 @@
 //! The pods that wait, with the nodes that refuse them and what would help.
 
 use super::{count, e};
+use crate::terminal;
 use berth_cluster::simulation::{Outcome, PendingOutcome};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -102,7 +103,8 @@ fn refusals(out: &mut String, outcome: &Outcome) {
         })
         .collect();
     // Within a script element only `<` can end it.
-    let text = serde_json::Value::from(groups).to_string().replace('<', "\\u003c");
+    // Also whoever looks at the file in a terminal is safe.
+    let text = terminal::clean_json(&serde_json::Value::from(groups).to_string()).replace('<', "\\u003c");
     let _ = writeln!(out, "<script type=\"application/json\" id=\"refusals\">{text}</script>");
 }
 

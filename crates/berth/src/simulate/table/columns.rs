@@ -1,6 +1,7 @@
 //! Rows in columns that are as wide as they must be; columns of names are cut where the terminal is too narrow.
 
 use super::paint;
+use crate::terminal::one_line;
 use anstyle::Style;
 use std::fmt::Write as _;
 
@@ -68,7 +69,7 @@ impl Columns {
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.total += 1;
         if self.rows.len() < MAX_ROWS {
-            self.rows.push(cells.into_iter().collect());
+            self.rows.push(cells.into_iter().map(|cell| one_line(&cell)).collect());
         }
     }
 

@@ -6,6 +6,7 @@ mod steps;
 
 pub(super) use changes::{lines as change_lines, room_cells};
 
+use crate::terminal::wrapped;
 use anstyle::{AnsiColor, Style};
 use berth_cluster::simulation::{Fit, Outcome, Usage};
 use berth_core::quantity::Bytes;
@@ -154,20 +155,6 @@ pub(crate) fn indented(out: &mut String, indent: usize, text: &str, width: usize
     for line in wrapped(text, width.saturating_sub(indent).max(20)) {
         let _ = writeln!(out, "{:indent$}{line}", "");
     }
-}
-
-pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
 }
 
 fn pods(out: &mut String, outcome: &Outcome, width: usize) {

@@ -1,6 +1,7 @@
 //! The effects of each step of a scenario, as text.
 
 use super::{NAMES_TOLD, indented, names_of, paint, size, title};
+use crate::terminal::one_line;
 use anstyle::{AnsiColor, Style};
 use berth_cluster::simulation::{ClaimChanges, PodChanges, StepOutcome};
 use std::fmt::Write as _;
@@ -12,7 +13,7 @@ pub(super) fn render(out: &mut String, steps: &[StepOutcome], width: usize) {
     title(out, "STEPS");
     let widest = steps.iter().map(|step| step.at.chars().count()).max().unwrap_or(0);
     for step in steps {
-        let name = paint(Style::new().bold(), &step.name);
+        let name = paint(Style::new().bold(), &one_line(&step.name));
         let _ = writeln!(out, "  {:>widest$}  {name}", step.at);
         let indent = widest + 4;
         for did in &step.did {
