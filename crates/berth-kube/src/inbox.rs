@@ -5,7 +5,7 @@ use crate::component::RunMetrics;
 use crate::endpoint::Health;
 use crate::reported;
 use crate::resource::{Resource, Watched, Whole};
-use crate::watch::{Change, Difference, Selection, Sink, watch, watch_resource, watch_selected};
+use crate::watch::{Change, Difference, Problem, Selection, Sink, watch, watch_resource, watch_selected};
 use berth_core::api::{self, Kind, Object};
 use rustc_hash::FxHashSet;
 use std::marker::PhantomData;
@@ -234,9 +234,12 @@ impl<T: Watched> Sink<T> for Forward<T> {
         self.sender.send(message).await.is_ok()
     }
 
-    fn problem(&mut self, _problem: &str) {
+    fn problem(&mut self, problem: Problem<'_>) {
         self.metrics.watch_failed(T::KIND);
-        self.health.set_watching(T::KIND.name(), false);
+        // What may not be read and need not be is empty.
+        if !(problem.is_denied && Resource::of(T::KIND).is_optional()) {
+            self.health.set_watching(T::KIND.name(), false);
+        }
     }
 
     fn works(&mut self) {

@@ -4,7 +4,7 @@
 
 use crate::inbox::Forward;
 use crate::resource::{Resource, Whole};
-use crate::watch::{Change, Difference, ObjectName, Sink};
+use crate::watch::{Change, Difference, ObjectName, Problem, Sink};
 use berth_core::api::CsiDriver;
 use berth_core::reported::{GROUP, KIND, Reported};
 use std::sync::Arc;
@@ -114,7 +114,7 @@ impl Sink<CsiDriver> for Drivers {
         self.forward.take(difference).await
     }
 
-    fn problem(&mut self, problem: &str) {
+    fn problem(&mut self, problem: Problem<'_>) {
         self.forward.problem(problem);
     }
 
@@ -141,7 +141,7 @@ impl Sink<Whole> for Reports {
         self.forward.take(Difference { changes, relisted }).await
     }
 
-    fn problem(&mut self, problem: &str) {
+    fn problem(&mut self, problem: Problem<'_>) {
         self.forward.problem(problem);
     }
 

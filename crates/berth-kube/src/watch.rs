@@ -89,7 +89,7 @@ pub trait Sink<T>: Send {
     fn take(&mut self, difference: Difference<T>) -> impl Future<Output = bool> + Send;
 
     /// Hears of a problem that the watch gets over by itself.
-    fn problem(&mut self, _problem: &str) {}
+    fn problem(&mut self, _problem: Problem<'_>) {}
 
     /// Hears that the watch brings what happens, after a problem or without one. That the server answers to a list is not enough: who
     /// has to list again and again hears of changes late.
@@ -98,6 +98,22 @@ pub trait Sink<T>: Send {
     /// Hears that the server answers again after a problem.
     fn recovered(&mut self) -> impl Future<Output = ()> + Send {
         async {}
+    }
+}
+
+/// Why a watch does not bring what happens.
+#[derive(Clone, Copy, Debug)]
+pub struct Problem<'a> {
+    /// In words.
+    pub text: &'a str,
+    /// The kind may not be read. One that a cluster can do without counts as empty then.
+    pub is_denied: bool,
+}
+
+impl<'a> Problem<'a> {
+    fn passing(text: &'a str) -> Self {
+        let is_denied = false;
+        Self { text, is_denied }
     }
 }
 
@@ -292,7 +308,7 @@ impl<T: Watchable> Watcher<T> {
                     tokio::time::sleep_until(started + Backoff::WATCH.initial).await;
                 }
                 // A server that ends watches as soon as they begin is not to be kept busy.
-                Ok(Ended::Continue { .. }) => self.wait(&mut sink, "it ended at once").await,
+                Ok(Ended::Continue { .. }) => self.wait(&mut sink, Problem::passing("it ended at once")).await,
                 Ok(Ended::Expired) => self.expire(&mut sink).await,
                 Ok(Ended::Unwanted) => return,
                 Err(error) if error.is_gone() => self.expire(&mut sink).await,
@@ -312,14 +328,18 @@ impl<T: Watchable> Watcher<T> {
                         // nobody can tell what its answer left out.
                         self.version = None;
                     }
-                    self.wait(&mut sink, &error.to_string()).await;
+                    let problem = Problem {
+                        text: &error.to_string(),
+                        is_denied: error.is_forbidden(),
+                    };
+                    self.wait(&mut sink, problem).await;
                 }
             }
         }
     }
 
     /// Tells of a problem and waits, the longer the more there were in a row.
-    async fn wait(&mut self, sink: &mut impl Sink<T>, problem: &str) {
+    async fn wait(&mut self, sink: &mut impl Sink<T>, problem: Problem<'_>) {
         self.failures = self.failures.saturating_add(1);
         self.doubts = self.doubts.saturating_add(1);
         if self.doubts >= FAILURES_MAX && !self.unreachable {
@@ -330,7 +350,13 @@ impl<T: Watchable> Watcher<T> {
             false => Backoff::WATCH,
         };
         let delay = jittered(backoff, self.failures);
-        tracing::warn!(kind = self.resource.kind, problem, ?delay, "watch failed, trying again");
+        let Problem { text, .. } = problem;
+        tracing::warn!(
+            kind = self.resource.kind,
+            problem = text,
+            ?delay,
+            "watch failed, trying again"
+        );
         sink.problem(problem);
         tokio::time::sleep(delay).await;
     }
@@ -346,7 +372,7 @@ impl<T: Watchable> Watcher<T> {
                 ?delay,
                 "no version can be followed, listing again"
             );
-            sink.problem("the version to follow from is too old");
+            sink.problem(Problem::passing("the version to follow from is too old"));
             tokio::time::sleep(delay).await;
         }
     }
@@ -373,7 +399,6 @@ impl<T: Watchable> Watcher<T> {
         if !std::mem::replace(&mut self.told_absent, true) {
             if error.is_forbidden() {
                 tracing::warn!(kind, %error, "the kind may not be read: going on as if there were no object of it");
-                sink.problem(&error.to_string());
             } else {
                 tracing::debug!(kind, "the server does not know this kind");
             }
@@ -383,6 +408,10 @@ impl<T: Watchable> Watcher<T> {
         let wanted = sink.take(Difference { changes, relisted }).await;
         // There is nothing to hear of.
         sink.works();
+        if error.is_forbidden() {
+            let (text, is_denied) = (&*error.to_string(), true);
+            sink.problem(Problem { text, is_denied });
+        }
         tokio::time::sleep(Backoff::WATCH.max).await;
         wanted
     }

@@ -5,7 +5,7 @@
 
 use berth_core::api::PersistentVolume;
 use berth_kube::api::Api;
-use berth_kube::watch::{Change, Difference, Sink, watch};
+use berth_kube::watch::{Change, Difference, Problem, Sink, watch};
 use berth_kube::{CancellationToken, Client};
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
@@ -60,7 +60,7 @@ impl Sink<PersistentVolume> for Listen {
         true
     }
 
-    fn problem(&mut self, _problem: &str) {
+    fn problem(&mut self, _problem: Problem<'_>) {
         self.0.lock().unwrap().get_or_insert_with(tokio::time::Instant::now);
     }
 

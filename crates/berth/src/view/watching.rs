@@ -4,7 +4,7 @@ use crate::cluster::WORKLOADS;
 use berth_core::api::Kind;
 use berth_kube::api::Api;
 use berth_kube::resource::{Resource, Whole};
-use berth_kube::watch::{Change, Difference, Sink, watch_resource};
+use berth_kube::watch::{Change, Difference, Problem, Sink, watch_resource};
 use berth_kube::{CancellationToken, REPORTS};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -43,6 +43,7 @@ pub(super) struct Failures(Arc<Mutex<BTreeMap<&'static str, Failure>>>);
 struct Failure {
     plural: &'static str,
     problem: String,
+    is_denied: bool,
     since: Instant,
 }
 
@@ -53,12 +54,14 @@ pub(super) struct Failing {
     pub(super) kind: &'static str,
     /// What is wrong.
     pub(super) problem: String,
+    /// It may not be read.
+    pub(super) denied: bool,
     /// For how long.
     pub(super) seconds: u64,
 }
 
 impl Failures {
-    fn set(&self, resource: Resource, problem: Option<&str>) {
+    fn set(&self, resource: Resource, problem: Option<Problem<'_>>) {
         let mut failing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(problem) = problem else {
             failing.remove(resource.kind);
@@ -67,9 +70,11 @@ impl Failures {
         let failure = failing.entry(resource.kind).or_insert_with(|| Failure {
             plural: resource.plural,
             problem: String::new(),
+            is_denied: false,
             since: Instant::now(),
         });
-        problem.clone_into(&mut failure.problem);
+        problem.text.clone_into(&mut failure.problem);
+        failure.is_denied = problem.is_denied;
     }
 
     /// Whether the watch of a kind fails.
@@ -84,6 +89,7 @@ impl Failures {
         let all = failing.values().map(|failure| Failing {
             kind: failure.plural,
             problem: failure.problem.clone(),
+            denied: failure.is_denied,
             seconds: failure.since.elapsed().as_secs(),
         });
         all.collect()
@@ -123,7 +129,6 @@ struct Tell {
 
 impl Sink<Whole> for Tell {
     async fn take(&mut self, difference: Difference<Whole>) -> bool {
-        self.failures.set(self.resource, None);
         let resource = self.resource;
         let changes = difference.changes.into_iter().filter_map(|change| match change {
             Change::Applied(mut whole) => {
@@ -146,11 +151,11 @@ impl Sink<Whole> for Tell {
         self.sender.send(heard).await.is_ok()
     }
 
-    fn problem(&mut self, problem: &str) {
+    fn problem(&mut self, problem: Problem<'_>) {
         self.failures.set(self.resource, Some(problem));
     }
 
-    async fn recovered(&mut self) {
+    fn works(&mut self) {
         self.failures.set(self.resource, None);
     }
 }

@@ -96,7 +96,7 @@ const drawStanding = () => {
   const age = heardAt === undefined ? undefined : Date.now() - heardAt;
   const failing = standing.failing ?? [];
   // A kind that was never read is a gap; one that was read before is old.
-  const cut = standing.complete ? failing.filter((one) => !isDenied(one)) : [];
+  const cut = standing.complete ? failing.filter((one) => !one.denied) : [];
   let [text, state] = ["Live", "good"];
   if (!byId("token-form").hidden) [text, state] = ["No token", ""];
   else if (past) [text, state] = [`Showing ${clock(pastAt)}`, "old"];
@@ -106,12 +106,10 @@ const drawStanding = () => {
   else if (!standing.complete) [text, state] = ["Reading the cluster", ""];
   say(element, text);
   element.className = state;
-  const gaps = failing.filter(isDenied).map((one) => `${one.kind}: ${one.problem}`);
+  const gaps = failing.filter((one) => one.denied).map((one) => `${one.kind}: ${one.problem}`);
   byId("gaps").hidden = gaps.length === 0;
   if (byId("gaps").childElementCount !== gaps.length) byId("gaps").replaceChildren(...gaps.map((gap) => h("li", {}, gap)));
 };
-
-const isDenied = (failing) => /\b(403|forbidden)\b/i.test(failing.problem);
 
 const told = (event, data) => {
   if (event === "lost") {
