@@ -28,6 +28,12 @@ impl Lookup for Store {
         let objects = self.latest_all(&kind.table());
         Box::new(objects.into_iter().map(|object| Cow::Owned(object.value())))
     }
+
+    fn within<'a>(&'a self, kind: &Kind, namespace: &'a str) -> Box<dyn Iterator<Item = Cow<'a, Value>> + 'a> {
+        let objects = self.latest_all(&kind.table()).into_iter();
+        let within = objects.filter(move |object| object.namespace() == namespace);
+        Box::new(within.map(|object| Cow::Owned(object.value())))
+    }
 }
 
 fn admission<'a>(change: &'a Change<'_>) -> Admission<'a> {
@@ -43,9 +49,14 @@ fn admission<'a>(change: &'a Change<'_>) -> Admission<'a> {
 fn refused(change: &Change<'_>, refusal: Refusal) -> ApiError {
     let (resource, name) = (&change.served.resource, &change.name);
     match refusal {
-        Refusal::UnknownPriorityClass { .. } | Refusal::OtherPriority { .. } | Refusal::NotExpandable => {
-            ApiError::forbidden(resource, name, &refusal.to_string())
-        }
+        Refusal::UnknownPriorityClass { .. }
+        | Refusal::OtherPriority { .. }
+        | Refusal::UnknownRuntimeClass { .. }
+        | Refusal::OtherOverhead
+        | Refusal::OverheadWithoutClass
+        | Refusal::OtherNodes { .. }
+        | Refusal::BeyondLimits(_)
+        | Refusal::NotExpandable => ApiError::forbidden(resource, name, &refusal.to_string()),
         Refusal::NamespaceMissing { namespace } => match change.api.core_type("Namespace") {
             Some(served) => ApiError::not_found(&served.resource, &namespace),
             None => ApiError::internal(format!("namespace {namespace} cannot be looked up")),

@@ -7,6 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use berth_kinds::admission;
 use berth_kinds::kinds::persistent_volume;
 use serde_json::Value;
 
@@ -92,7 +93,7 @@ impl Server {
 /// What admission looks at when it completes other objects comes first.
 fn order(object: &Value) -> u8 {
     match meta::text(object, &["kind"]) {
-        "Namespace" | "PriorityClass" | "StorageClass" => 0,
+        kind if admission::reads(kind) => 0,
         // Those that say which address they have go first, so that no other gets it.
         "Service" if object["spec"]["clusterIP"].is_null() => 2,
         _ => 1,

@@ -269,6 +269,7 @@ impl Server {
             body_bytes_max: BODY_BYTES_MAX,
             features: Features {
                 service_addresses: true,
+                runtime_classes: true,
                 ..Features::default()
             },
             patience: Patience::default(),

@@ -93,6 +93,8 @@ cases! {
         an_eviction_respects_the_budget,
         priorities_come_from_their_class,
         inline_volumes_keep_their_size,
+        limit_ranges_complete_and_refuse,
+        runtime_classes_give_overhead,
     }
     volumes {
         classes_have_defaults_and_are_fixed,

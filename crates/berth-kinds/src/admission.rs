@@ -11,6 +11,8 @@ use serde_json::Value;
 use crate::error::Refusal;
 use crate::kind::Kind;
 use crate::kind_of;
+use crate::kinds::{limit_range, namespace, priority_class, runtime_class, storage_class};
+use crate::meta;
 
 /// Where admission looks up other objects.
 pub trait Lookup {
@@ -19,6 +21,14 @@ pub trait Lookup {
 
     /// All objects of a kind.
     fn all<'a>(&'a self, kind: &Kind) -> Box<dyn Iterator<Item = Cow<'a, Value>> + 'a>;
+
+    /// The objects of a kind in one namespace.
+    fn within<'a>(&'a self, kind: &Kind, namespace: &'a str) -> Box<dyn Iterator<Item = Cow<'a, Value>> + 'a> {
+        Box::new(
+            self.all(kind)
+                .filter(move |object| meta::namespace(object) == namespace),
+        )
+    }
 }
 
 /// No other objects at all.
@@ -33,6 +43,19 @@ impl Lookup for Nothing {
     fn all<'a>(&'a self, _: &Kind) -> Box<dyn Iterator<Item = Cow<'a, Value>> + 'a> {
         Box::new(std::iter::empty())
     }
+}
+
+/// Whether admission of other objects reads objects of a kind: these are to be there first.
+#[must_use]
+pub fn reads(kind: &str) -> bool {
+    let read = [
+        &namespace::KIND,
+        &priority_class::KIND,
+        &storage_class::KIND,
+        &limit_range::KIND,
+        &runtime_class::KIND,
+    ];
+    read.iter().any(|one| one.name == kind)
 }
 
 /// What admission needs to know besides the object.
@@ -60,6 +83,9 @@ pub struct Features {
     pub service_addresses: bool,
     /// A volume with zone labels and without a node affinity gets one on creation.
     pub zone_affinity: bool,
+    /// A pod that names a runtime class which is not there is refused, and so is one that brings an overhead of its own. Off
+    /// where files show a part of a cluster.
+    pub runtime_classes: bool,
 }
 
 impl<'a> Admission<'a> {

@@ -212,6 +212,32 @@ pub enum Refusal {
         /// What the class gives.
         computed: i64,
     },
+    /// A pod names a runtime class that is not there.
+    #[error("pod rejected: RuntimeClass {class:?} not found")]
+    UnknownRuntimeClass {
+        /// The class.
+        class: String,
+    },
+    /// A pod brings another overhead than its runtime class has.
+    #[error("pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")]
+    OtherOverhead,
+    /// A pod brings an overhead, and has no runtime class that would have one.
+    #[error("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")]
+    OverheadWithoutClass,
+    /// A pod and its runtime class ask for different nodes.
+    #[error(
+        "conflict: runtimeClass.scheduling.nodeSelector[{label}] = {}; pod.spec.nodeSelector[{label}] = {}",
+        .values[0], .values[1]
+    )]
+    OtherNodes {
+        /// The label.
+        label: String,
+        /// Its value in the class, and in the pod.
+        values: Box<[String; 2]>,
+    },
+    /// An object breaks the limits of its namespace.
+    #[error("{}", one_or_list(.0))]
+    BeyondLimits(Vec<String>),
     /// A claim wants to grow, and its class does not let it.
     #[error(
         "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support \
@@ -233,4 +259,18 @@ pub enum Refusal {
     /// Fields ask for what another object has.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
     Invalid(Vec<FieldError>),
+}
+
+/// One message as it is, several in brackets, none of them twice.
+fn one_or_list(messages: &[String]) -> String {
+    let mut distinct: Vec<&str> = Vec::new();
+    for message in messages {
+        if !distinct.contains(&message.as_str()) {
+            distinct.push(message);
+        }
+    }
+    match distinct.as_slice() {
+        [one] => (*one).to_owned(),
+        several => format!("[{}]", several.join(", ")),
+    }
 }

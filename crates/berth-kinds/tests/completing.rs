@@ -20,6 +20,12 @@ impl Classes {
             json!({"kind": "PriorityClass", "metadata": {"name": "meek"}, "value": 9, "preemptionPolicy": "Never"}),
             json!({"kind": "StorageClass", "metadata": {"name": "fast", "annotations":
                 {"storageclass.kubernetes.io/is-default-class": "true"}}}),
+            json!({"kind": "RuntimeClass", "metadata": {"name": "sandbox"}, "handler": "sandbox",
+                "overhead": {"podFixed": {"memory": "64Mi"}}, "scheduling": {"nodeSelector": {"sandbox": "yes"},
+                "tolerations": [{"key": "sandbox", "operator": "Exists"}]}}),
+            json!({"kind": "LimitRange", "metadata": {"name": "usual", "namespace": "shop"}, "spec": {"limits": [
+                {"type": "Container", "default": {"cpu": "2", "memory": "1Gi"},
+                    "defaultRequest": {"cpu": "100m", "memory": "1Gi"}}]}}),
         ])
     }
 }
@@ -48,6 +54,7 @@ fn completed(object: &Value, restores: bool) -> Option<Value> {
             service_accounts: true,
             service_addresses: true,
             zone_affinity: true,
+            runtime_classes: false,
         },
         ..Admission::new(&classes, Timestamp::UNIX_EPOCH)
     };
@@ -78,7 +85,7 @@ fn pod_spec() -> Value {
     json!({
         "restartPolicy": "Never", "dnsPolicy": "Default", "hostNetwork": true, "schedulerName": "mine",
         "serviceAccountName": "robot", "serviceAccount": "robot", "terminationGracePeriodSeconds": 5,
-        "priorityClassName": "meek", "schedulingGates": [{"name": "wait.example.com/it"}], "overhead": {"cpu": "0.1"},
+        "priorityClassName": "meek", "schedulingGates": [{"name": "wait.example.com/it"}], "overhead": {"cpu": "0.1"}, "runtimeClassName": "sandbox",
         "tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}],
         "resources": {"limits": {"cpu": "4000m", "memory": "1024Mi", "hugepages-2Mi": "4Mi"}, "requests": {"cpu": "2"}},
         "containers": [{

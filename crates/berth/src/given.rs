@@ -33,4 +33,14 @@ pub enum GivenError {
         /// What an API server says.
         why: Refusal,
     },
+    /// No API server would take an object.
+    #[error("{kind} {name:?}: {why}")]
+    Refused {
+        /// Its kind.
+        kind: String,
+        /// Its name with its namespace.
+        name: String,
+        /// What an API server says.
+        why: Refusal,
+    },
 }

@@ -1,6 +1,7 @@
 //! Pods and their subresources.
 
-use k8s_openapi::api::core::v1::{Binding, Node, Pod};
+use k8s_openapi::api::core::v1::{Binding, LimitRange, Node, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::api::{Api, DynamicObject, EvictParams, Patch, PatchParams, PostParams};
@@ -228,4 +229,91 @@ pub(crate) async fn inline_volumes_keep_their_size(client: Client) {
         refused.contains("volumeAttributes[csi.storage.k8s.io/size]") && refused.contains("fsSize"),
         "{refused}"
     );
+}
+
+pub(crate) async fn limit_ranges_complete_and_refuse(client: Client) {
+    let here = namespace(&client).await;
+    let post = PostParams::default();
+    let ranges: Api<LimitRange> = Api::namespaced(client.clone(), &here);
+    let range = object(json!({"metadata": {"name": "usual"}, "spec": {"limits": [
+        {"type": "Container", "max": {"cpu": "2"}, "default": {"cpu": "500m"}, "defaultRequest": {"cpu": "100m"},
+            "maxLimitRequestRatio": {"cpu": "5"}},
+        {"type": "PersistentVolumeClaim", "min": {"storage": "2Gi"}}]}}));
+    ranges.create(&post, &range).await.unwrap();
+
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &here);
+    // Admission of a real server sees a new range only when its own watch does.
+    super::eventually("the range is known", || async {
+        let name = unique("probe");
+        let created = pods.create(&PostParams::default(), &pod(&name)).await.unwrap();
+        created.annotations().contains_key("kubernetes.io/limit-ranger")
+    })
+    .await;
+    let created = pods.create(&post, &pod("a")).await.unwrap();
+    let note = "LimitRanger plugin set: cpu request for container main; cpu limit for container main";
+    assert_eq!(created.annotations()["kubernetes.io/limit-ranger"], note);
+    let resources = created.spec.unwrap().containers[0].resources.clone().unwrap();
+    assert_eq!(
+        json!(resources),
+        json!({"limits": {"cpu": "500m"}, "requests": {"cpu": "100m"}})
+    );
+    assert_eq!(created.status.unwrap().qos_class.as_deref(), Some("Burstable"));
+
+    let greedy = |name: &str, resources: serde_json::Value| -> Pod {
+        object(json!({"metadata": {"name": name}, "spec": {"containers": [
+            {"name": "main", "image": "busybox:1.36", "resources": resources}]}}))
+    };
+    let limits = json!({"limits": {"cpu": "3"}, "requests": {"cpu": "1"}});
+    let status = refusal(pods.create(&post, &greedy("b", limits)).await);
+    assert_eq!((status.code, status.reason.as_str()), (403, "Forbidden"));
+    let expected = "pods \"b\" is forbidden: maximum cpu usage per Container is 2, but limit is 3";
+    assert_eq!(status.message, expected);
+    let limits = json!({"limits": {"cpu": "2"}, "requests": {"cpu": "250m"}});
+    let status = refusal(pods.create(&post, &greedy("c", limits)).await);
+    let expected =
+        "pods \"c\" is forbidden: cpu max limit to request ratio per Container is 5, but provided ratio is 8.000000";
+    assert_eq!(status.message, expected);
+
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(client, &here);
+    let claim = object(
+        json!({"metadata": {"name": "small"}, "spec": {"accessModes": ["ReadWriteOnce"],
+        "storageClassName": "", "resources": {"requests": {"storage": "1Gi"}}}}),
+    );
+    let status = refusal(claims.create(&post, &claim).await);
+    let expected = "persistentvolumeclaims \"small\" is forbidden: minimum storage usage per PersistentVolumeClaim is 2Gi, but \
+                    request is 1Gi";
+    assert_eq!((status.code, status.message.as_str()), (403, expected));
+}
+
+pub(crate) async fn runtime_classes_give_overhead(client: Client) {
+    let here = namespace(&client).await;
+    let (post, class) = (PostParams::default(), unique("sandbox"));
+    let classes: Api<RuntimeClass> = Api::all(client.clone());
+    let runtime = object(json!({"metadata": {"name": class}, "handler": "sandbox",
+        "overhead": {"podFixed": {"cpu": "0.25"}}, "scheduling": {"nodeSelector": {"sandbox": "yes"}}}));
+    classes.create(&post, &runtime).await.unwrap();
+
+    let pods: Api<Pod> = Api::namespaced(client, &here);
+    let of = |name: &str, more: serde_json::Value| -> Pod {
+        let mut spec = json!({"containers": [{"name": "main", "image": "busybox:1.36"}]});
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        object(json!({"metadata": {"name": name}, "spec": spec}))
+    };
+    let created = pods
+        .create(&post, &of("a", json!({"runtimeClassName": class})))
+        .await
+        .unwrap();
+    let spec = created.spec.unwrap();
+    assert_eq!(json!(spec.overhead), json!({"cpu": "250m"}));
+    assert_eq!(json!(spec.node_selector), json!({"sandbox": "yes"}));
+
+    let other = json!({"runtimeClassName": class, "overhead": {"cpu": "1"}});
+    let status = refusal(pods.create(&post, &of("b", other)).await);
+    let expected =
+        "pods \"b\" is forbidden: pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
+    assert_eq!((status.code, status.message.as_str()), (403, expected));
+    let unknown = json!({"runtimeClassName": "nobody-has-it"});
+    let status = refusal(pods.create(&post, &of("c", unknown)).await);
+    let expected = "pods \"c\" is forbidden: pod rejected: RuntimeClass \"nobody-has-it\" not found";
+    assert_eq!((status.code, status.message.as_str()), (403, expected));
 }

@@ -5,6 +5,7 @@ use super::Simulation;
 use crate::workloads::KINDS;
 use crate::{agent, field};
 use berth_core::effect::Refusal;
+use berth_kinds::admission;
 use berth_kinds::kinds::persistent_volume;
 use serde_json::Value;
 
@@ -45,7 +46,7 @@ impl Simulation {
 /// The objects in an order in which whoever looks at one finds what it needs: pods and what makes them last.
 pub(super) fn in_order(mut objects: Vec<Value>) -> Vec<Value> {
     objects.sort_by_key(|object| match object["kind"].as_str().unwrap_or_default() {
-        "Namespace" | "PriorityClass" | "StorageClass" => 0,
+        kind if admission::reads(kind) => 0,
         "Pod" => 3,
         kind if KINDS.contains(&kind) => 2,
         _ => 1,

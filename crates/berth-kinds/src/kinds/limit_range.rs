@@ -1,10 +1,18 @@
-//! Limit ranges. They are stored and shown; nothing here limits.
+//! Limit ranges: what containers of a namespace ask for if they do not say, and how much pods and claims may ask for.
 
+use std::collections::BTreeMap;
+use std::fmt;
+
+use berth_core::quantity::{Bytes, Quantity, canonical};
 use serde_json::Value;
 
+use crate::admission::Admission;
 use crate::columns::NAME_AND_TIME;
+use crate::error::Refusal;
+use crate::fields;
 use crate::kind::Kind;
 use crate::meta;
+use crate::pod_spec::CONTAINER_LISTS;
 
 /// Limit ranges.
 pub const KIND: Kind = Kind {
@@ -18,8 +26,14 @@ pub const KIND: Kind = Kind {
     ..Kind::namespaced("", "v1", "LimitRange", "limitranges")
 };
 
+/// Says of a pod what it was given here.
+const ANNOTATION: &str = "kubernetes.io/limit-ranger";
+
 /// For containers, what is not said is taken from what is: the default from the largest, the request from the default.
 fn default_limit(limit: &mut Value) {
+    for list in ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"] {
+        fields::canonicalize(limit, &[list]);
+    }
     if limit["type"] != "Container" {
         return;
     }
@@ -32,5 +46,455 @@ fn default_limit(limit: &mut Value) {
         for (resource, quantity) in given.as_object().into_iter().flatten() {
             meta::default(limit, &[to, resource], quantity.clone());
         }
+    }
+}
+
+/// The ranges of the namespace of an object, in the order of their names.
+fn ranges(admission: &Admission<'_>, object: &Value) -> Vec<Value> {
+    let ranges = admission.objects.within(&KIND, meta::namespace(object));
+    let mut ranges: Vec<Value> = ranges.map(|range| range.into_owned()).collect();
+    ranges.sort_by(|one, other| meta::name(one).cmp(meta::name(other)));
+    ranges
+}
+
+fn limits<'a>(range: &'a Value, of: &'a str) -> impl Iterator<Item = &'a Value> {
+    meta::items(range, &["spec", "limits"])
+        .iter()
+        .filter(move |limit| limit["type"] == of)
+}
+
+/// Gives the containers of a new pod the requests and limits that its namespace has for those that name none, and notes it on
+/// the pod. Says whether there were any.
+pub(crate) fn fill(admission: &Admission<'_>, pod: &mut Value) -> bool {
+    let mut is_filled = false;
+    for range in ranges(admission, pod) {
+        let mut set = Vec::new();
+        for (list, what) in [("containers", "container"), ("initContainers", "init container")] {
+            for container in meta::items_mut(pod, &["spec", list]) {
+                set.extend(fill_container(&range, container, what));
+            }
+        }
+        if !set.is_empty() {
+            is_filled = true;
+            let note = format!("LimitRanger plugin set: {}", set.join("; "));
+            meta::set(pod, &["metadata", "annotations", ANNOTATION], note.into());
+        }
+    }
+    is_filled
+}
+
+/// Says what was set.
+fn fill_container(range: &Value, container: &mut Value, what: &str) -> Vec<String> {
+    let name = meta::text(container, &["name"]).to_owned();
+    let mut set = Vec::new();
+    for (from, to, word) in [
+        ("defaultRequest", "requests", "request"),
+        ("default", "limits", "limit"),
+    ] {
+        // A later entry of a range counts more than an earlier one.
+        let entries = limits(range, "Container").filter_map(|limit| limit[from].as_object());
+        let mut missing: BTreeMap<&String, &Value> = entries.flatten().collect();
+        missing.retain(|resource, _| meta::at(container, &["resources", to, resource]).is_null());
+        for (resource, quantity) in &missing {
+            meta::set(container, &["resources", to, resource], (*quantity).clone());
+        }
+        if !missing.is_empty() {
+            let resources: Vec<&str> = missing.keys().map(|resource| resource.as_str()).collect();
+            set.push(format!("{} {word} for {what} {name}", resources.join(", ")));
+        }
+    }
+    set
+}
+
+/// Refuses a pod that asks for less or more than its namespace allows.
+pub(crate) fn check_pod(admission: &Admission<'_>, pod: &Value) -> Result<(), Refusal> {
+    for range in ranges(admission, pod) {
+        let mut wrong = Vec::new();
+        for limit in meta::items(&range, &["spec", "limits"]) {
+            match meta::text(limit, &["type"]) {
+                "Container" => {
+                    let lists = CONTAINER_LISTS.iter();
+                    for container in lists.flat_map(|list| meta::items(pod, &["spec", list])) {
+                        let requests = Amounts::of(&container["resources"]["requests"]);
+                        wrong.extend(problems(
+                            limit,
+                            &requests,
+                            &Amounts::of(&container["resources"]["limits"]),
+                        ));
+                    }
+                }
+                "Pod" => wrong.extend(problems(
+                    limit,
+                    &Amounts::of_pod(pod, "requests"),
+                    &Amounts::of_pod(pod, "limits"),
+                )),
+                _ => {}
+            }
+        }
+        refuse(wrong)?;
+    }
+    Ok(())
+}
+
+/// Refuses a claim that asks for less or more than its namespace allows.
+pub(crate) fn check_claim(admission: &Admission<'_>, claim: &Value) -> Result<(), Refusal> {
+    for range in ranges(admission, claim) {
+        let requests = Amounts::of(&claim["spec"]["resources"]["requests"]);
+        let mut wrong = Vec::new();
+        for limit in limits(&range, "PersistentVolumeClaim") {
+            for rule in Rule::all(limit, "min") {
+                wrong.extend(rule.least(requests.get(rule.resource), None));
+            }
+            for rule in Rule::all(limit, "max") {
+                wrong.extend(rule.most_requested(requests.get(rule.resource)));
+            }
+        }
+        refuse(wrong)?;
+    }
+    Ok(())
+}
+
+fn refuse(wrong: Vec<String>) -> Result<(), Refusal> {
+    match wrong.is_empty() {
+        true => Ok(()),
+        false => Err(Refusal::BeyondLimits(wrong)),
+    }
+}
+
+/// What is wrong with requests and limits of a container or a pod.
+fn problems(limit: &Value, requests: &Amounts, limits: &Amounts) -> Vec<String> {
+    let asked = |rule: &Rule<'_>| (requests.get(rule.resource), limits.get(rule.resource));
+    let mut wrong = Vec::new();
+    for rule in Rule::all(limit, "min") {
+        let (request, limit) = asked(&rule);
+        wrong.extend(rule.least(request, limit));
+    }
+    for rule in Rule::all(limit, "max") {
+        let (request, limit) = asked(&rule);
+        wrong.extend(rule.most(request, limit));
+    }
+    for rule in Rule::all(limit, "maxLimitRequestRatio") {
+        let (request, limit) = asked(&rule);
+        wrong.extend(rule.ratio(request, limit));
+    }
+    wrong
+}
+
+/// An amount of a resource, and whether it is written with binary suffixes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Amount {
+    quantity: Quantity,
+    is_binary: bool,
+}
+
+impl Amount {
+    fn read(value: &Value) -> Option<Self> {
+        Some(Self {
+            quantity: fields::parse_quantity(value)?,
+            is_binary: value.as_str().is_some_and(|text| text.ends_with('i')),
+        })
+    }
+
+    /// Whether thousandths of it can be told apart.
+    fn has_thousandths(self) -> bool {
+        self.quantity.value() <= i64::MAX / 1000
+    }
+
+    fn is_below(self, other: Self) -> bool {
+        if self.has_thousandths() && other.has_thousandths() {
+            return self.quantity.milli_value() < other.quantity.milli_value();
+        }
+        self.quantity.value() < other.quantity.value()
+    }
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_binary {
+            return Bytes(self.quantity.value()).fmt(f);
+        }
+        let text = match self.has_thousandths() {
+            true => format!("{}m", self.quantity.milli_value()),
+            false => self.quantity.value().to_string(),
+        };
+        f.write_str(&canonical(&text).unwrap_or(text))
+    }
+}
+
+/// Requests or limits by resource.
+#[derive(Debug, Clone, Default)]
+struct Amounts(BTreeMap<String, Amount>);
+
+impl Amounts {
+    fn of(map: &Value) -> Self {
+        let entries = map.as_object().into_iter().flatten();
+        let amounts = entries.filter_map(|(resource, value)| Some((resource.clone(), Amount::read(value)?)));
+        Self(amounts.collect())
+    }
+
+    fn get(&self, resource: &str) -> Option<Amount> {
+        self.0.get(resource).copied()
+    }
+
+    /// Those of a pod: of its containers together, or of the largest step of its start; the pod's own take their place.
+    fn of_pod(pod: &Value, list: &str) -> Self {
+        let mut all = Self::default();
+        for container in meta::items(pod, &["spec", "containers"]) {
+            all.add(&Self::of(&container["resources"][list]));
+        }
+        let (mut sidecars, mut start) = (Self::default(), Self::default());
+        for container in meta::items(pod, &["spec", "initContainers"]) {
+            let own = Self::of(&container["resources"][list]);
+            let mut meanwhile = sidecars.clone();
+            meanwhile.add(&own);
+            if container["restartPolicy"] == "Always" {
+                all.add(&own);
+                sidecars.add(&own);
+            }
+            start.raise_to(&meanwhile);
+        }
+        all.raise_to(&start);
+        let whole = Self::of(&pod["spec"]["resources"][list]).0.into_iter();
+        all.0
+            .extend(whole.filter(|(resource, _)| ["cpu", "memory"].contains(&resource.as_str())));
+        all
+    }
+
+    fn add(&mut self, other: &Self) {
+        for (resource, amount) in &other.0 {
+            match self.0.get_mut(resource) {
+                Some(sum) => sum.quantity = sum.quantity + amount.quantity,
+                None => {
+                    self.0.insert(resource.clone(), *amount);
+                }
+            }
+        }
+    }
+
+    fn raise_to(&mut self, other: &Self) {
+        for (resource, amount) in &other.0 {
+            let known = self.0.entry(resource.clone()).or_insert(*amount);
+            if known.quantity < amount.quantity {
+                *known = *amount;
+            }
+        }
+    }
+}
+
+/// One bound of a limit range.
+struct Rule<'a> {
+    /// What is limited: `Pod`, `Container` or `PersistentVolumeClaim`.
+    of: &'a str,
+    resource: &'a str,
+    bound: Amount,
+}
+
+impl<'a> Rule<'a> {
+    fn all(limit: &'a Value, list: &str) -> impl Iterator<Item = Self> {
+        let entries = limit[list].as_object().into_iter().flatten();
+        entries.filter_map(|(resource, value)| {
+            Some(Self {
+                of: meta::text(limit, &["type"]),
+                resource,
+                bound: Amount::read(value)?,
+            })
+        })
+    }
+
+    fn usage(&self, word: &str) -> String {
+        format!("{word} {} usage per {} is {}", self.resource, self.of, self.bound)
+    }
+
+    fn least(&self, request: Option<Amount>, limit: Option<Amount>) -> Option<String> {
+        let usage = self.usage("minimum");
+        match (request, limit) {
+            (None, _) => Some(format!("{usage}.  No request is specified")),
+            (Some(request), _) if request.is_below(self.bound) => Some(format!("{usage}, but request is {request}")),
+            (_, Some(limit)) if limit.is_below(self.bound) => Some(format!("{usage}, but limit is {limit}")),
+            _ => None,
+        }
+    }
+
+    fn most(&self, request: Option<Amount>, limit: Option<Amount>) -> Option<String> {
+        let usage = self.usage("maximum");
+        match (request, limit) {
+            (_, None) => Some(format!("{usage}.  No limit is specified")),
+            (_, Some(limit)) if self.bound.is_below(limit) => Some(format!("{usage}, but limit is {limit}")),
+            (Some(request), _) if self.bound.is_below(request) => Some(format!("{usage}, but request is {request}")),
+            _ => None,
+        }
+    }
+
+    fn most_requested(&self, request: Option<Amount>) -> Option<String> {
+        let usage = self.usage("maximum");
+        match request {
+            None => Some(format!("{usage}.  No request is specified")),
+            Some(request) if self.bound.is_below(request) => Some(format!("{usage}, but request is {request}")),
+            Some(_) => None,
+        }
+    }
+
+    fn ratio(&self, request: Option<Amount>, limit: Option<Amount>) -> Option<String> {
+        let most = format!(
+            "{} max limit to request ratio per {} is {}",
+            self.resource, self.of, self.bound
+        );
+        let known = |amount: Option<Amount>| amount.filter(|amount| amount.quantity != Quantity::default());
+        let Some(request) = known(request) else {
+            return Some(format!("{most}, but no request is specified or request is 0"));
+        };
+        let Some(limit) = known(limit) else {
+            return Some(format!("{most}, but no limit is specified or limit is 0"));
+        };
+        let in_thousandths = request.has_thousandths() && limit.has_thousandths();
+        let count = |amount: Amount| match in_thousandths {
+            true => amount.quantity.milli_value() as f64,
+            false => amount.quantity.value() as f64,
+        };
+        let found = count(limit) / count(request);
+        let (scaled, allowed) = match self.bound.has_thousandths() {
+            true => (found * 1000.0, self.bound.quantity.milli_value() as f64),
+            false => (found, self.bound.quantity.value() as f64),
+        };
+        (scaled > allowed).then(|| format!("{most}, but provided ratio is {found:.6}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use jiff::Timestamp;
+    use serde_json::json;
+
+    use super::*;
+    use crate::admission::{Lookup, complete};
+
+    /// A cluster with limit ranges, and nothing else.
+    struct Ranges(Vec<Value>);
+
+    impl Lookup for Ranges {
+        fn get(&self, _: &Kind, _: &str, _: &str) -> Option<Cow<'_, Value>> {
+            None
+        }
+
+        fn all<'a>(&'a self, kind: &Kind) -> Box<dyn Iterator<Item = Cow<'a, Value>> + 'a> {
+            let is_asked = kind.name == KIND.name;
+            let ranges = self.0.iter().filter(move |_| is_asked);
+            Box::new(ranges.map(Cow::Borrowed))
+        }
+    }
+
+    fn range(limit: Value) -> Value {
+        let mut range = json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "r", "namespace": "shop"},
+            "spec": {"limits": [limit]}});
+        (KIND.defaults)(&mut range);
+        range
+    }
+
+    fn admitted(range: Value, mut object: Value, restores: bool) -> Result<Value, String> {
+        let ranges = Ranges(vec![range]);
+        let admission = Admission {
+            restores,
+            ..Admission::new(&ranges, Timestamp::UNIX_EPOCH)
+        };
+        complete(&mut object, &admission).map_err(|why| why.to_string())?;
+        Ok(object)
+    }
+
+    fn pod(namespace: &str, containers: Value) -> Value {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": namespace},
+            "spec": {"containers": containers, "initContainers": [{"name": "first"}]}})
+    }
+
+    #[test]
+    fn containers_get_what_they_do_not_say() {
+        let limit = json!({"type": "Container", "max": {"memory": "1024Mi"}, "defaultRequest": {"cpu": "0.1"}, "default": {"cpu": "1"}});
+        let own = json!([{"name": "own", "resources": {"requests": {"cpu": "200m"}, "limits": {"memory": "1Mi"}}}]);
+        let completed = admitted(range(limit.clone()), pod("shop", own.clone()), false).unwrap();
+        let [first, own_container] = [
+            &completed["spec"]["initContainers"][0],
+            &completed["spec"]["containers"][0],
+        ];
+        let expected = json!({"requests": {"cpu": "100m", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}});
+        assert_eq!(first["resources"], expected);
+        let expected = json!({"requests": {"cpu": "200m", "memory": "1Mi"}, "limits": {"cpu": "1", "memory": "1Mi"}});
+        assert_eq!(own_container["resources"], expected);
+        let note = "LimitRanger plugin set: cpu limit for container own; cpu, memory request for init container first; \
+                    cpu, memory limit for init container first";
+        assert_eq!(meta::annotation(&completed, ANNOTATION), note);
+        assert_eq!(completed["status"]["qosClass"], "Burstable");
+
+        let elsewhere = admitted(range(limit.clone()), pod("other", own.clone()), false).unwrap();
+        assert_eq!(elsewhere["spec"]["initContainers"][0]["resources"], json!({}));
+        let mut with_past = pod("shop", own);
+        with_past["spec"]["priority"] = json!(0);
+        let with_past = admitted(range(limit), with_past, true).unwrap();
+        assert_eq!(
+            with_past["spec"]["initContainers"][0]["resources"],
+            json!({}),
+            "it was let in before"
+        );
+    }
+
+    #[test]
+    fn pods_beyond_the_limits_are_refused() {
+        fn check(limit: Value, resources: Value, expected: &str) {
+            let pod = pod("shop", json!([{"name": "a", "resources": resources}]));
+            assert_eq!(admitted(range(limit), pod, false).unwrap_err(), expected);
+        }
+        check(
+            json!({"type": "Container", "min": {"cpu": "200m"}}),
+            json!({"requests": {"cpu": "100m"}}),
+            "minimum cpu usage per Container is 200m, but request is 100m",
+        );
+        check(
+            json!({"type": "Container", "max": {"memory": "1Gi"}}),
+            json!({"limits": {"memory": "2Gi"}}),
+            "maximum memory usage per Container is 1Gi, but limit is 2Gi",
+        );
+        check(
+            json!({"type": "Pod", "max": {"memory": "1Gi", "cpu": "1"}}),
+            json!({"limits": {"memory": "1536Mi"}}),
+            "[maximum cpu usage per Pod is 1.  No limit is specified, maximum memory usage per Pod is 1Gi, but limit is 1536Mi]",
+        );
+        check(
+            json!({"type": "Pod", "maxLimitRequestRatio": {"cpu": "2"}}),
+            json!({"requests": {"cpu": "1"}, "limits": {"cpu": "3"}}),
+            "cpu max limit to request ratio per Pod is 2, but provided ratio is 3.000000",
+        );
+    }
+
+    #[test]
+    fn containers_of_a_pod_are_added_up_and_its_start_is_not() {
+        let container = |cpu: &str| json!({"resources": {"requests": {"cpu": cpu, "memory": "512Mi"}}});
+        let sidecar = json!({"restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}});
+        let pod = json!({"spec": {"containers": [container("500m"), container("250m")],
+            "initContainers": [sidecar, {"resources": {"requests": {"cpu": "2"}}}]}});
+        let sums = Amounts::of_pod(&pod, "requests");
+        assert_eq!(
+            sums.get("cpu").unwrap().to_string(),
+            "3",
+            "the sidecar and the second step"
+        );
+        assert_eq!(sums.get("memory").unwrap().to_string(), "1Gi");
+    }
+
+    #[test]
+    fn claims_beyond_the_limits_are_refused() {
+        fn check(limit: Value, expected: &str) {
+            let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c", "namespace": "shop"},
+                "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "5Gi"}}}});
+            assert_eq!(admitted(range(limit), claim, true).unwrap_err(), expected);
+        }
+        let of = |list: &str, storage: &str| json!({"type": "PersistentVolumeClaim", list: {"storage": storage}});
+        check(
+            of("min", "10Gi"),
+            "minimum storage usage per PersistentVolumeClaim is 10Gi, but request is 5Gi",
+        );
+        check(
+            of("max", "1Gi"),
+            "maximum storage usage per PersistentVolumeClaim is 1Gi, but request is 5Gi",
+        );
     }
 }

@@ -9,7 +9,7 @@ use crate::error::{FieldError, Refusal};
 use crate::fields;
 use crate::go_form;
 use crate::kind::{Kind, STATUS};
-use crate::kinds::storage_class;
+use crate::kinds::{limit_range, storage_class};
 use crate::meta;
 use crate::selector::check;
 use crate::storage;
@@ -81,14 +81,22 @@ fn admit(admission: &Admission<'_>, claim: &mut Value) -> Result<(), Refusal> {
     if !was_bound {
         set_default_class(admission, claim);
     }
+    // A claim that was let in before has its finalizer, and limits may have been others then.
+    let was_admitted = admission.restores && meta::finalizers(claim).contains(&names::CLAIM_PROTECTION);
     meta::add_finalizer(claim, names::CLAIM_PROTECTION);
-    Ok(())
+    if was_admitted {
+        return Ok(());
+    }
+    limit_range::check_claim(admission, claim)
 }
 
 fn admit_update(admission: &Admission<'_>, old: &Value, new: &mut Value) -> Result<(), Refusal> {
     if admission.is_whole() {
         set_default_class(admission, new);
         admit_growth(admission, old, new)?;
+        if !meta::is_deleting(old) {
+            limit_range::check_claim(admission, new)?;
+        }
     }
     Ok(())
 }

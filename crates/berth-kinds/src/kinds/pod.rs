@@ -10,7 +10,7 @@ use crate::error::{FieldError, Refusal};
 use crate::fields;
 use crate::go_form;
 use crate::kind::{Generation, Kind, STATUS, SelectableField, Subresource};
-use crate::kinds::priority_class;
+use crate::kinds::{limit_range, priority_class, runtime_class};
 use crate::meta;
 use crate::pod_spec::{self, CONTAINER_LISTS};
 
@@ -149,13 +149,37 @@ fn default_status(pod: &mut Value) {
 }
 
 fn admit(admission: &Admission<'_>, pod: &mut Value) -> Result<(), Refusal> {
-    priority_class::give_priority(admission, pod)?;
     tolerate_lost_nodes(pod);
     if admission.features.service_accounts {
         default_account(pod);
     }
+    provide(admission, pod)?;
     note_gates(admission, pod);
     Ok(())
+}
+
+/// Gives a pod what other objects have for it: the priority of its class, the requests and limits of its namespace, the overhead and
+/// the nodes of its runtime.
+///
+/// # Errors
+/// If an API server would refuse the pod on account of them.
+pub fn provide(admission: &Admission<'_>, pod: &mut Value) -> Result<(), Refusal> {
+    if was_admitted(admission, pod) {
+        return priority_class::give_priority(admission, pod);
+    }
+    if limit_range::fill(admission, pod) {
+        let class = quality_of_service(pod);
+        meta::set(pod, &["status", "qosClass"], class.into());
+    }
+    priority_class::give_priority(admission, pod)?;
+    runtime_class::equip(admission, pod)?;
+    limit_range::check_pod(admission, pod)
+}
+
+/// Whether a pod has a past in which an API server let it in: limits and runtime classes may have been others then. Every pod
+/// that was let in has a priority.
+fn was_admitted(admission: &Admission<'_>, pod: &Value) -> bool {
+    admission.restores && pod["spec"]["priority"].is_i64()
 }
 
 fn admit_update(admission: &Admission<'_>, _: &Value, pod: &mut Value) -> Result<(), Refusal> {

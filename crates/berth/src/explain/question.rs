@@ -6,10 +6,11 @@ use crate::cli::ExplainArgs;
 use crate::given::GivenError;
 use crate::input::{self, Progress, Source, Summary};
 use berth_core::api::{self, Object};
-use berth_kinds::Kind;
-use berth_kinds::admission::Lookup;
+use berth_kinds::admission::{Admission, Lookup};
 use berth_kinds::error::Refusal;
-use berth_kinds::kinds::priority_class;
+use berth_kinds::kinds::{limit_range, pod, priority_class, runtime_class};
+use berth_kinds::{Kind, meta};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -135,15 +136,17 @@ impl Question {
         let Reading {
             world,
             found,
-            classes,
+            surroundings,
             summary,
         } = Reading::read(Some(pod), sources, standard_input, progress)?;
         match found {
-            Some(mut pod) => {
-                give_priority(&mut pod, &classes).map_err(|why| GivenError::Priority {
-                    kind: "Pod".to_owned(),
-                    name: pod.metadata.full_name(),
-                    why,
+            Some(pod) => {
+                let (kind, name) = ("Pod".to_owned(), pod.metadata.full_name());
+                let pod = surroundings.admit(pod).map_err(|why| match why {
+                    Refusal::UnknownPriorityClass { .. } | Refusal::OtherPriority { .. } => {
+                        GivenError::Priority { kind, name, why }
+                    }
+                    why => GivenError::Refused { kind, name, why },
                 })?;
                 Ok(Self { world, pod, summary })
             }
@@ -161,7 +164,7 @@ pub(super) struct Reading {
     pub(super) world: World,
     /// That pod.
     found: Option<api::Pod>,
-    classes: Classes,
+    surroundings: Surroundings,
     pub(super) summary: Summary,
 }
 
@@ -177,6 +180,7 @@ impl Reading {
         let mut found = None;
         let mut unranked = Vec::new();
         let mut classes = Classes::default();
+        let mut others = Others::default();
         let mut evidence = Evidence::default();
         let is_apart = |pod: &api::Pod| {
             apart.is_some_and(|apart| pod.metadata.name == apart.name && pod.metadata.namespace == apart.namespace)
@@ -203,37 +207,109 @@ impl Reading {
             }
         };
         let read = input::read_with(sources, standard_input, progress, &mut sink, &mut |other| {
-            evidence.take(other)
+            evidence.take(other) || others.take(other)
         });
         let summary = read.map_err(GivenError::from)?;
         world.evidence = evidence;
-        for mut pod in unranked {
+        let surroundings = Surroundings { classes, others };
+        for pod in unranked {
             // What is asked is not about a pod that no API server would have taken; it has the least priority.
-            let _ = give_priority(&mut pod, &classes);
-            world.upsert(Object::Pod(pod));
+            let admitted = surroundings.admit((*pod).clone());
+            world.upsert(Object::Pod(admitted.map_or(pod, Box::new)));
         }
         world.gaps = summary.gaps.clone();
         Ok(Self {
             world,
             found,
-            classes,
+            surroundings,
             summary,
         })
     }
 }
 
-/// Gives a pod the priority of its class, unless it has one.
-fn give_priority(pod: &mut api::Pod, classes: &Classes) -> Result<(), Refusal> {
-    let spec = &mut pod.spec;
-    if spec.priority.is_some() {
-        return Ok(());
+/// What an API server would look at before it lets a pod in.
+struct Surroundings {
+    classes: Classes,
+    others: Others,
+}
+
+impl Surroundings {
+    /// The pod as an API server would store it: with the priority of its class, the defaults of its namespace and the overhead of
+    /// its runtime. A pod that has a priority was let in before.
+    fn admit(&self, pod: api::Pod) -> Result<api::Pod, Refusal> {
+        let Some(written) = self.others.pods.get(&pod.metadata.full_name()) else {
+            return Ok(pod);
+        };
+        let mut object = written.clone();
+        let admission = Admission {
+            restores: true,
+            ..Admission::new(self, Timestamp::UNIX_EPOCH)
+        };
+        pod::provide(&admission, &mut object)?;
+        match Object::decode(&object) {
+            Ok(Some(Object::Pod(admitted))) => Ok(*admitted),
+            // What is filled in can be read, as what is written could.
+            _ => Ok(pod),
+        }
     }
-    let found = priority_class::priority(classes, &spec.priority_class_name)?;
-    // The value was checked to fit 32 bits when the class was read.
-    spec.priority = Some(i32::try_from(found.value).unwrap_or_default());
-    spec.priority_class_name = found.class.unwrap_or_default();
-    spec.preemption_policy = spec.preemption_policy.take().or(Some(found.preemption_policy));
-    Ok(())
+}
+
+impl Lookup for Surroundings {
+    fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Cow<'_, Value>> {
+        if kind.name == priority_class::KIND.name {
+            return self.classes.get(name);
+        }
+        let mut found = self.others.of(kind.name);
+        let is_it = |object: &&Value| meta::name(object) == name && meta::namespace(object) == namespace;
+        found.find(is_it).map(Cow::Borrowed)
+    }
+
+    fn all<'a>(&'a self, kind: &Kind) -> Box<dyn Iterator<Item = Cow<'a, Value>> + 'a> {
+        if kind.name == priority_class::KIND.name {
+            return Box::new(self.classes.by_name.values().map(Cow::Borrowed));
+        }
+        Box::new(self.others.of(kind.name).map(Cow::Borrowed))
+    }
+}
+
+/// Limit ranges and runtime classes of the input, and the pods that no API server has seen, as they were written.
+#[derive(Default)]
+struct Others {
+    objects: Vec<Value>,
+    pods: BTreeMap<String, Value>,
+}
+
+impl Others {
+    /// Takes an object in. `false` if decisions read it too.
+    fn take(&mut self, object: &Value) -> bool {
+        let mut object = Cow::Borrowed(object);
+        let kind = object["kind"].as_str().unwrap_or_default();
+        let is_range = kind == limit_range::KIND.name;
+        if kind != "Pod" && kind != runtime_class::KIND.name && !is_range {
+            return false;
+        }
+        let is_pod = kind == "Pod";
+        if (is_pod || is_range) && meta::namespace(&object).is_empty() {
+            meta::set(
+                object.to_mut(),
+                &["metadata", "namespace"],
+                input::DEFAULT_NAMESPACE.into(),
+            );
+        }
+        if is_pod {
+            if object["spec"]["priority"].is_null() {
+                let name = meta::key(meta::namespace(&object), meta::name(&object));
+                self.pods.insert(name, object.into_owned());
+            }
+            return false;
+        }
+        self.objects.push(object.into_owned());
+        true
+    }
+
+    fn of(&self, kind: &'static str) -> impl Iterator<Item = &Value> {
+        self.objects.iter().filter(move |object| object["kind"] == kind)
+    }
 }
 
 /// The priority classes of the input. A pod from an API server has its priority; one from a manifest only names the class.
@@ -260,18 +336,10 @@ impl Classes {
             self.learned.entry(name.clone()).or_insert(learned);
         }
     }
-}
 
-impl Lookup for Classes {
-    fn get(&self, kind: &Kind, _: &str, name: &str) -> Option<Cow<'_, Value>> {
+    fn get(&self, name: &str) -> Option<Cow<'_, Value>> {
         let found = self.by_name.get(name).or_else(|| self.learned.get(name));
-        found
-            .filter(|_| kind.name == priority_class::KIND.name)
-            .map(Cow::Borrowed)
-    }
-
-    fn all<'a>(&'a self, _: &Kind) -> Box<dyn Iterator<Item = Cow<'a, Value>> + 'a> {
-        Box::new(self.by_name.values().map(Cow::Borrowed))
+        found.map(Cow::Borrowed)
     }
 }
 

@@ -8,7 +8,7 @@ use berth_cluster::check;
 use berth_core::api::{DecodeError, Kind, Object};
 use berth_core::reported::{Reported, is_report};
 use berth_kinds::admission;
-use berth_kinds::kinds::persistent_volume;
+use berth_kinds::kinds::{limit_range, persistent_volume};
 use jiff::Timestamp;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -37,7 +37,7 @@ pub(super) enum Sink<'a> {
 }
 
 /// The namespace of objects that name none, unless another one is asked for.
-const DEFAULT_NAMESPACE: &str = "default";
+pub(crate) const DEFAULT_NAMESPACE: &str = "default";
 
 pub(super) struct Gather<'a> {
     sink: Sink<'a>,
@@ -274,7 +274,7 @@ impl<'a> Gather<'a> {
                 None => self.accept(place, object, raw),
                 Some(error) => self.problem(Problem::Object { place, error, hint: "" }),
             },
-            (Ok(None), Some(raw)) if is_workload => self.accept_workload(place, kind, raw),
+            (Ok(None), Some(raw)) if is_workload || admission::reads(&kind) => self.accept_other(place, kind, raw),
             // Whether it lives in a namespace is for the server to say.
             (Ok(None), Some(raw)) if self.keeps_others => self.hand_on(raw, ""),
             // What `berth snapshot` writes for simulations is nobody's mistake where decisions are asked for.
@@ -290,9 +290,10 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// Takes a workload of a kind that decisions do not read.
-    fn accept_workload(&mut self, place: Place, kind: String, mut value: Value) {
-        name_namespace(&mut value, DEFAULT_NAMESPACE);
+    /// Takes an object of a kind that decisions do not read: one that makes pods, or that new pods get something from.
+    fn accept_other(&mut self, place: Place, kind: String, mut value: Value) {
+        let namespace = if is_namespaced(&kind) { DEFAULT_NAMESPACE } else { "" };
+        name_namespace(&mut value, namespace);
         let name = full_name(&value);
         let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let identity = Identity {
@@ -301,7 +302,7 @@ impl<'a> Gather<'a> {
             name: text("/metadata/name").into(),
         };
         if self.is_first(identity, &kind, name, place) {
-            self.hand_on(value, DEFAULT_NAMESPACE);
+            self.hand_on(value, namespace);
         }
     }
 
@@ -377,7 +378,9 @@ impl<'a> Gather<'a> {
 
 /// Whether objects of a kind live in namespaces.
 fn is_namespaced(kind: &str) -> bool {
-    check::is_kind(kind) || Kind::ALL.iter().any(|one| one.name() == kind && one.is_namespaced())
+    check::is_kind(kind)
+        || kind == limit_range::KIND.name
+        || Kind::ALL.iter().any(|one| one.name() == kind && one.is_namespaced())
 }
 
 /// Puts an object into a namespace if it names none.
