@@ -6,6 +6,7 @@ use berth_kinds::admission::Features;
 use jiff::Timestamp;
 use tokio::sync::Semaphore;
 
+use crate::basics::Published;
 use crate::call::HELD_BYTES_MAX;
 use crate::clock::Clock;
 use crate::collector::Collector;
@@ -41,6 +42,8 @@ pub(crate) struct Api {
     pub(crate) token: Arc<str>,
     /// `host:port` as clients see it, once there is a listener.
     pub(crate) address: RwLock<String>,
+    /// Where the cluster itself finds this server, if it is told.
+    published: RwLock<Option<Published>>,
     /// Tells watches to end.
     pub(crate) stopping: tokio::sync::watch::Sender<bool>,
 }
@@ -67,6 +70,7 @@ impl Api {
             heavy_turns: Semaphore::new(HEAVY_TURNS),
             token,
             address: RwLock::new(String::new()),
+            published: RwLock::default(),
             stopping: tokio::sync::watch::Sender::new(false),
         };
         api.reload_types();
@@ -99,6 +103,14 @@ impl Api {
     /// A built-in type of the core group. Only for names that are there.
     pub(crate) fn core_type(&self, kind: &str) -> Option<Arc<Served>> {
         self.types().by_kind("v1", kind).cloned()
+    }
+
+    pub(crate) fn publish(&self, published: Published) {
+        *self.published.write().unwrap_or_else(PoisonError::into_inner) = Some(published);
+    }
+
+    pub(crate) fn published(&self) -> Option<Published> {
+        self.published.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn address(&self) -> String {

@@ -10,19 +10,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::Value;
 
 use crate::api::{Api, DEFINITIONS};
+use crate::basics;
 use crate::clock;
 use crate::error::ApiError;
 use crate::meta;
 use crate::remains::{self, Remains};
-use crate::server;
 use crate::store::{Event, EventKind, Object, PageQuery, Ticket};
 use crate::types::Served;
 use crate::write::{Change, DeleteOptions, Outcome};
 use berth_kinds::deletion::{self, FOREGROUND, Fate, ORPHAN, Owner, Propagation};
 use berth_kinds::kinds::custom_resource_definition::CLEANUP;
-use berth_kinds::kinds::pod::DEFAULT_ACCOUNT;
-
-const ACCOUNTS: &str = "serviceaccounts";
 
 /// Something to look at.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -35,8 +32,8 @@ enum Task {
     Namespace { name: String },
     /// A namespace that is being deleted and has lost something.
     NamespaceLeft { name: String },
-    /// A namespace that may lack the service account of its pods.
-    Account { namespace: String },
+    /// A namespace that may lack what every namespace has.
+    Basics { namespace: String },
     /// A definition that is being deleted, with everything that it defines.
     Definition { name: String },
     /// A definition that is being deleted and has lost something.
@@ -103,8 +100,8 @@ impl Api {
         }
         self.examine_owners_of(object);
         self.observe_content(object);
-        if &**table == ACCOUNTS && object.name() == DEFAULT_ACCOUNT {
-            self.want_account(object.namespace());
+        if basics::is_basic(table, object) {
+            self.want_basics(object.namespace());
         }
         if self.is_deleting(DEFINITIONS, table) {
             self.collector.push(Task::DefinitionLeft {
@@ -125,12 +122,10 @@ impl Api {
         }
     }
 
-    fn want_account(&self, namespace: &str) {
-        if self.features.service_accounts {
-            self.collector.push(Task::Account {
-                namespace: namespace.to_owned(),
-            });
-        }
+    fn want_basics(&self, namespace: &str) {
+        self.collector.push(Task::Basics {
+            namespace: namespace.to_owned(),
+        });
     }
 
     /// Notes that something became of an object in a namespace that is being deleted.
@@ -161,7 +156,10 @@ impl Api {
         }
         if object.field(&["metadata", "deletionTimestamp"]).is_none() {
             if &**table == "namespaces" && event.kind == EventKind::Added {
-                self.want_account(object.name());
+                self.want_basics(object.name());
+            }
+            if event.kind == EventKind::Modified && basics::is_basic(table, object) {
+                self.want_basics(object.namespace());
             }
             return;
         }
@@ -191,10 +189,7 @@ impl Api {
             self.collector.push(Task::Examine { table, key });
         }
         for namespace in self.store.latest_all("namespaces") {
-            let account = meta::key(namespace.name(), DEFAULT_ACCOUNT);
-            if self.store.latest(ACCOUNTS, &account).is_none() {
-                self.want_account(namespace.name());
-            }
+            self.want_basics(namespace.name());
         }
         for (table, _) in self.store.tables() {
             let all = PageQuery::all("");
@@ -247,7 +242,7 @@ impl Api {
             }
             Task::Namespace { name } => done.empty_namespace(name),
             Task::NamespaceLeft { name } => done.finish_namespace(name),
-            Task::Account { namespace } => done.make_account(namespace),
+            Task::Basics { namespace } => done.furnish(namespace),
             Task::Definition { name } => {
                 done.delete_all(name, "");
                 done.finish_definition(name);
@@ -390,13 +385,13 @@ impl Work<'_> {
         }
     }
 
-    fn make_account(&mut self, namespace: &str) {
+    fn furnish(&mut self, namespace: &str) {
         if self.api.store.latest("namespaces", namespace).is_none() || self.api.is_deleting("namespaces", namespace) {
             return;
         }
-        match server::create_account(self.api, namespace) {
-            Ok(made) => self.tickets.extend(made.map(|ticket| (ACCOUNTS.into(), ticket))),
-            Err(error) => tracing::warn!(%error, namespace, "cannot make the service account"),
+        match basics::furnish(self.api, namespace) {
+            Ok(made) => self.tickets.extend(made),
+            Err(error) => tracing::warn!(%error, namespace, "cannot make what every namespace has"),
         }
     }
 

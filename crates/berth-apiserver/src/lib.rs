@@ -19,6 +19,7 @@ pub mod table;
 
 mod admission;
 mod api;
+mod basics;
 mod body;
 mod bounds;
 mod call;

@@ -12,9 +12,10 @@ use berth_kinds::kinds::persistent_volume;
 use serde_json::Value;
 
 use crate::api::Api;
+use crate::basics;
 use crate::error::ApiError;
 use crate::meta;
-use crate::server::{self, Server};
+use crate::server::Server;
 use crate::store::{JournalError, Ticket};
 use crate::types::Served;
 use crate::write::{Change, Outcome};
@@ -188,7 +189,7 @@ impl Loading<'_> {
             }
         };
         if placed.served.resource.namespaced {
-            let made = server::create_namespace(self.api, &placed.namespace).map_err(refused)?;
+            let made = basics::create_namespace(self.api, &placed.namespace).map_err(refused)?;
             self.tickets.extend(made);
         }
         let mut object = placed.object.clone();

@@ -1,28 +1,23 @@
 //! The server as its users see it: built from options, used in process or through a listener.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use berth_kinds::admission::Features;
-use berth_kinds::kinds::{pod, priority_class};
-use serde_json::{Value, json};
 
 use crate::api::Api;
+use crate::basics::{self, Published};
 use crate::clock::{Clock, SystemClock};
-use crate::error::ApiError;
 use crate::ids;
 use crate::listener::Patience;
-use crate::meta;
 use crate::private_file;
 use crate::service::ApiService;
-use crate::store::{JournalError, Limits, OpenError, Store, Ticket};
-use crate::write::{Change, Outcome};
+use crate::store::{JournalError, Limits, OpenError, Store};
+use crate::tls::Tls;
 
 /// The largest body of a request: the limit of kube-apiserver.
 const BODY_BYTES_MAX: usize = 3 << 20;
-
-/// The namespaces that a cluster has from the start.
-const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
 /// Where the data directory keeps a token that was made up.
 const TOKEN_FILE: &str = "token";
@@ -164,7 +159,7 @@ impl Builder {
         let (seed, bytes_max) = (self.seed, self.body_bytes_max);
         let mut api = Api::new(store, self.clock, seed, bytes_max, token.clone());
         api.features = self.features;
-        make_basics(&api)?;
+        basics::make(&api)?;
         api.recover_work();
         let api = Arc::new(api);
         Ok(Server {
@@ -176,68 +171,8 @@ impl Builder {
     }
 }
 
-/// Makes what every cluster has from the start, unless it is there.
-fn make_basics(api: &Api) -> Result<(), BuildError> {
-    let mut tickets = Vec::new();
-    for name in NAMESPACES {
-        let failed = |error: ApiError| BuildError::Basics {
-            name,
-            reason: error.to_string(),
-        };
-        tickets.extend(create_namespace(api, name).map_err(failed)?);
-        if api.features.service_accounts {
-            tickets.extend(create_account(api, name).map_err(failed)?);
-        }
-    }
-    for class in priority_class::system_classes() {
-        let name = class.name;
-        let made = create(api, "scheduling.k8s.io/v1", "PriorityClass", "", name, class.object());
-        tickets.extend(made.map_err(|error| BuildError::Basics {
-            name,
-            reason: error.to_string(),
-        })?);
-    }
-    for ticket in tickets {
-        ticket.wait()?;
-    }
-    Ok(())
-}
-
 fn made_up_token() -> Result<String, BuildError> {
     ids::token().map_err(|error| BuildError::Token(error.to_string()))
-}
-
-/// Makes a namespace unless it is there.
-pub(crate) fn create_namespace(api: &Api, name: &str) -> Result<Option<Ticket>, ApiError> {
-    create(api, "v1", "Namespace", "", name, json!({}))
-}
-
-/// Makes the service account of pods that name none, unless it is there.
-pub(crate) fn create_account(api: &Api, namespace: &str) -> Result<Option<Ticket>, ApiError> {
-    create(api, "v1", "ServiceAccount", namespace, pod::DEFAULT_ACCOUNT, json!({}))
-}
-
-fn create(
-    api: &Api,
-    api_version: &str,
-    kind: &str,
-    namespace: &str,
-    name: &str,
-    object: Value,
-) -> Result<Option<Ticket>, ApiError> {
-    let Some(served) = api.types().by_kind(api_version, kind).cloned() else {
-        return Ok(None);
-    };
-    if api.store.latest(&served.table, &meta::key(namespace, name)).is_some() {
-        return Ok(None);
-    }
-    let mut change = Change::internal(api, served, namespace, name);
-    match change.create(object, &[]) {
-        Ok(Outcome::Stored(ticket)) => Ok(Some(ticket)),
-        Ok(Outcome::Unchanged(_) | Outcome::Tried(_)) => Ok(None),
-        Err(error) if error.reason == "AlreadyExists" => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 /// An embedded Kubernetes API server.
@@ -289,6 +224,17 @@ impl Server {
     /// The bearer token that the listener asks for.
     pub fn token(&self) -> &str {
         &self.token
+    }
+
+    /// Lets pods and clients find the server in the cluster itself: the service `kubernetes` leads to this address, and each
+    /// namespace has the certificate to trust, in the ConfigMap `kube-root-ca.crt`.
+    pub async fn publish(&self, address: SocketAddr, tls: &Tls) {
+        self.api.publish(Published {
+            address,
+            authority_pem: tls.authority_pem().to_owned(),
+        });
+        self.api.recover_work();
+        self.api.collect().await;
     }
 
     /// Waits until deletions have reached everything that depends on them. They do so by themselves; this is for

@@ -6,7 +6,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use berth_apiserver::Server;
+use berth_apiserver::{Server, Tls};
 use bytes::Bytes;
 use common::{ask, ask_with, send};
 use serde_json::{Value, json};
@@ -403,6 +403,66 @@ async fn namespaces_have_an_account_for_their_pods() {
         &plain.service(),
         "GET",
         "/api/v1/namespaces/default/serviceaccounts/default",
+        Value::Null,
+    )
+    .await;
+    assert_eq!(code, 404, "only where it is wanted");
+}
+
+/// Waits until a field of an object is as it must be.
+async fn mended(server: &Server, path: &str, field: &str, wanted: &Value) {
+    let start = Instant::now();
+    loop {
+        let (_, object) = ask(&server.service(), "GET", path, Value::Null).await;
+        if object.pointer(field) == Some(wanted) {
+            return;
+        }
+        assert!(start.elapsed() < Duration::from_secs(30), "{path} {field}: {object}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn the_cluster_knows_its_api_server() {
+    let directory = tempfile::tempdir().unwrap();
+    let tls = Tls::generate(&[]).unwrap();
+    let certificate = json!(tls.authority_pem());
+    let of = |namespace: &str, rest: &str| format!("/api/v1/namespaces/{namespace}/{rest}");
+    for port in [6443, 7443] {
+        // The second time the state is that of the first, and the port another one.
+        let server = Server::builder().data_dir(directory.path()).build().unwrap();
+        let service = server.service();
+        server.publish(([127, 0, 0, 1], port).into(), &tls).await;
+        let (_, found) = ask(&service, "GET", &of("default", "services/kubernetes"), Value::Null).await;
+        assert_eq!(found["spec"]["clusterIP"], "10.96.0.1");
+        let wanted = json!([{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}]);
+        assert_eq!(found["spec"]["ports"], wanted);
+        let wanted = json!([{"addresses": [{"ip": "127.0.0.1"}], "ports": [{"name": "https", "port": port, "protocol": "TCP"}]}]);
+        mended(&server, &of("default", "endpoints/kubernetes"), "/subsets", &wanted).await;
+        let slice = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes";
+        mended(&server, slice, "/endpoints/0/addresses", &json!(["127.0.0.1"])).await;
+
+        let shop = json!({"metadata": {"name": format!("shop-{port}")}});
+        ask(&service, "POST", "/api/v1/namespaces", shop).await;
+        for namespace in ["default".to_owned(), format!("shop-{port}")] {
+            let map = of(&namespace, "configmaps/kube-root-ca.crt");
+            mended(&server, &map, "/data/ca.crt", &certificate).await;
+            let (_, mut changed) = ask(&service, "GET", &map, Value::Null).await;
+            changed["data"]["ca.crt"] = json!("forged");
+            ask(&service, "PUT", &map, changed).await;
+            mended(&server, &map, "/data/ca.crt", &certificate).await;
+            ask(&service, "DELETE", &map, Value::Null).await;
+            mended(&server, &map, "/data/ca.crt", &certificate).await;
+        }
+        ask(&service, "DELETE", &of("default", "services/kubernetes"), Value::Null).await;
+        until(&server, &of("default", "services/kubernetes"), 200).await;
+        server.shutdown();
+    }
+    let plain = Server::builder().build().unwrap();
+    let (code, _) = ask(
+        &plain.service(),
+        "GET",
+        &of("default", "services/kubernetes"),
         Value::Null,
     )
     .await;

@@ -145,11 +145,13 @@ async fn run(
     // The server ends after those that watch it.
     let (cancel, unserved) = (CancellationToken::new(), CancellationToken::new());
     let (mut parts, mut serving) = (Parts::new(), Parts::new());
-    serve(&server, listener, tls, &unserved, &mut serving);
+    serve(&server, listener, tls.clone(), &unserved, &mut serving);
     let client = Client::new(server.service(), "default");
     let begin = Timestamp::now();
     let mut started = load::load(&server, &chosen, objects, &args.shape()).await?;
     started.notes.extend(note);
+    // A dump may hold where its own API server was.
+    server.publish(reachable(address), &tls).await;
     let page = match args.no_view {
         true => None,
         false => Some(Page::listen(args.view, view::new_token()?).await?),

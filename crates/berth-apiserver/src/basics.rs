@@ -1,0 +1,176 @@
+//! What every cluster has without anybody creating it: some namespaces and classes; in each namespace a service account and the
+//! certificate of the API server; and the service by which the API server is found.
+//!
+//! In a cluster, controllers and the API server itself see to it. Here the server makes it at the start, and again whenever it is
+//! changed or gone (see [`crate::collector`]).
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use berth_kinds::kinds::{pod, priority_class};
+use serde_json::{Value, json};
+
+use crate::api::Api;
+use crate::error::ApiError;
+use crate::meta;
+use crate::patch::merge;
+use crate::server::BuildError;
+use crate::store::{Object, Ticket};
+use crate::write::{Change, Outcome};
+
+/// The namespaces that a cluster has from the start.
+const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+/// The namespace of the service by which the API server is found, and of what belongs to it.
+const HOME: &str = "default";
+/// The service by which the API server is found, and its endpoints.
+const SERVICE: &str = "kubernetes";
+/// Its address: the first of those that services get.
+const SERVICE_ADDRESS: &str = "10.96.0.1";
+/// The ConfigMap with the certificate that the server's own is signed by.
+const ROOT_CERTIFICATE: &str = "kube-root-ca.crt";
+
+/// Where the server is, and how clients know it.
+#[derive(Debug, Clone)]
+pub(crate) struct Published {
+    pub(crate) address: SocketAddr,
+    pub(crate) authority_pem: String,
+}
+
+/// One object that a cluster has, with what must be so of it.
+struct Basic {
+    api_version: &'static str,
+    kind: &'static str,
+    name: &'static str,
+    object: Value,
+}
+
+/// Makes what every cluster has from the start, unless it is there.
+pub(crate) fn make(api: &Api) -> Result<(), BuildError> {
+    let mut tickets = Vec::new();
+    for name in NAMESPACES {
+        let failed = |error: ApiError| BuildError::Basics {
+            name,
+            reason: error.to_string(),
+        };
+        tickets.extend(create_namespace(api, name).map_err(failed)?);
+        for (_, ticket) in furnish(api, name).map_err(failed)? {
+            tickets.push(ticket);
+        }
+    }
+    for class in priority_class::system_classes() {
+        let name = class.name;
+        let made = create(api, "scheduling.k8s.io/v1", "PriorityClass", "", name, class.object());
+        tickets.extend(made.map_err(|error| BuildError::Basics {
+            name,
+            reason: error.to_string(),
+        })?);
+    }
+    for ticket in tickets {
+        ticket.wait()?;
+    }
+    Ok(())
+}
+
+/// Makes a namespace unless it is there.
+pub(crate) fn create_namespace(api: &Api, name: &str) -> Result<Option<Ticket>, ApiError> {
+    create(api, "v1", "Namespace", "", name, json!({}))
+}
+
+/// Makes what a namespace lacks, and mends what is otherwise than it must be. Says in which tables.
+pub(crate) fn furnish(api: &Api, namespace: &str) -> Result<Vec<(Arc<str>, Ticket)>, ApiError> {
+    let mut tickets = Vec::new();
+    for basic in of_namespace(api, namespace) {
+        let Some(served) = api.types().by_kind(basic.api_version, basic.kind).cloned() else {
+            continue;
+        };
+        let key = meta::key(namespace, basic.name);
+        let made = match api.store.latest(&served.table, &key) {
+            None => create(api, basic.api_version, basic.kind, namespace, basic.name, basic.object)?,
+            Some(_) => {
+                let mut change = Change::internal(api, served.clone(), namespace, basic.name);
+                let mended = change.change(true, |old| {
+                    let mut new = merge::apply(old, &basic.object);
+                    // The address of a service stays.
+                    meta::copy(old, &mut new, &["spec", "clusterIP"]);
+                    Ok(new)
+                });
+                match mended? {
+                    Outcome::Stored(ticket) => Some(ticket),
+                    Outcome::Unchanged(_) | Outcome::Tried(_) => None,
+                }
+            }
+        };
+        tickets.extend(made.map(|ticket| (served.table.clone(), ticket)));
+    }
+    Ok(tickets)
+}
+
+/// Whether an object is one of those, by its table.
+pub(crate) fn is_basic(table: &str, object: &Object) -> bool {
+    match table {
+        "serviceaccounts" => object.name() == pod::DEFAULT_ACCOUNT,
+        "configmaps" => object.name() == ROOT_CERTIFICATE,
+        "services" | "endpoints" | "endpointslices.discovery.k8s.io" => {
+            object.name() == SERVICE && object.namespace() == HOME
+        }
+        _ => false,
+    }
+}
+
+/// What a namespace must have.
+fn of_namespace(api: &Api, namespace: &str) -> Vec<Basic> {
+    let basic = |api_version, kind, name, object| Basic {
+        api_version,
+        kind,
+        name,
+        object,
+    };
+    let mut basics = Vec::new();
+    if api.features.service_accounts {
+        basics.push(basic("v1", "ServiceAccount", pod::DEFAULT_ACCOUNT, json!({})));
+    }
+    let Some(Published { address, authority_pem }) = api.published() else {
+        return basics;
+    };
+    let certificate = json!({"data": {"ca.crt": authority_pem}});
+    basics.push(basic("v1", "ConfigMap", ROOT_CERTIFICATE, certificate));
+    if namespace == HOME {
+        let (ip, port) = (address.ip().to_string(), address.port());
+        let ports = json!([{"name": "https", "port": port, "protocol": "TCP"}]);
+        let service = json!({"metadata": {"labels": {"component": "apiserver", "provider": "kubernetes"}},
+            "spec": {"type": "ClusterIP", "clusterIP": SERVICE_ADDRESS, "ports": [
+                {"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}]}});
+        let endpoints = json!({"metadata": {"labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
+            "subsets": [{"addresses": [{"ip": ip}], "ports": ports}]});
+        let family = if address.is_ipv4() { "IPv4" } else { "IPv6" };
+        let slice = json!({"metadata": {"labels": {"kubernetes.io/service-name": SERVICE}}, "addressType": family,
+            "endpoints": [{"addresses": [ip], "conditions": {"ready": true}}], "ports": ports});
+        basics.push(basic("v1", "Service", SERVICE, service));
+        basics.push(basic("v1", "Endpoints", SERVICE, endpoints));
+        basics.push(basic("discovery.k8s.io/v1", "EndpointSlice", SERVICE, slice));
+    }
+    basics
+}
+
+fn create(
+    api: &Api,
+    api_version: &str,
+    kind: &str,
+    namespace: &str,
+    name: &str,
+    object: Value,
+) -> Result<Option<Ticket>, ApiError> {
+    let Some(served) = api.types().by_kind(api_version, kind).cloned() else {
+        return Ok(None);
+    };
+    if api.store.latest(&served.table, &meta::key(namespace, name)).is_some() {
+        return Ok(None);
+    }
+    let mut change = Change::internal(api, served, namespace, name);
+    match change.create(object, &[]) {
+        Ok(Outcome::Stored(ticket)) => Ok(Some(ticket)),
+        Ok(Outcome::Unchanged(_) | Outcome::Tried(_)) => Ok(None),
+        Err(error) if error.reason == "AlreadyExists" => Ok(None),
+        Err(error) => Err(error),
+    }
+}
