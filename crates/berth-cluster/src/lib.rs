@@ -18,6 +18,7 @@
 
 pub mod agent;
 pub mod check;
+pub mod class_protection;
 pub mod disruption;
 pub mod drivers;
 mod eviction;

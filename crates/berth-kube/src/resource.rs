@@ -47,6 +47,12 @@ impl Resource {
     /// Revisions of workloads.
     pub const CONTROLLER_REVISIONS: Self = Self::grouped("apps", "controllerrevisions", "ControllerRevision");
 
+    /// Volume attributes classes.
+    pub const VOLUME_ATTRIBUTES_CLASSES: Self = Self {
+        namespaced: false,
+        ..Self::grouped("storage.k8s.io", "volumeattributesclasses", "VolumeAttributesClass")
+    };
+
     const fn grouped(group: &'static str, plural: &'static str, kind: &'static str) -> Self {
         Self {
             group,
@@ -107,6 +113,7 @@ impl Resource {
             Self::CRON_JOBS,
             Self::CONTROLLER_REVISIONS,
             Self::LEASES,
+            Self::VOLUME_ATTRIBUTES_CLASSES,
         ];
         let other = || others.into_iter().find(|known| known.kind == kind);
         Kind::named(kind).map(Self::of).or_else(other)

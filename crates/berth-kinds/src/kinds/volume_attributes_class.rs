@@ -27,7 +27,7 @@ pub const KIND: Kind = Kind {
 };
 
 /// Finalizer of a class, as a cluster puts it on.
-const PROTECTION: &str = "kubernetes.io/vac-protection";
+pub const PROTECTION: &str = "kubernetes.io/vac-protection";
 
 fn validate(class: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();

@@ -4,6 +4,7 @@ use super::components::{Chosen, Component};
 use berth_apiserver::{LeftOut, Server};
 use berth_cluster::agent;
 use berth_cluster::sample::{self, Shape};
+use berth_kube::resource::Resource;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -88,9 +89,11 @@ fn left_out(objects: &[LeftOut]) -> Option<String> {
     (!counts.is_empty()).then_some(note)
 }
 
-/// Whether some part of a control plane reads a kind.
+/// Whether some part of a control plane reads a kind. Classes of volume attributes are only kept while something names them; a
+/// dump may hold an older version of them.
 fn is_needed(kind: &str) -> bool {
-    super::steps::resources().iter().any(|resource| resource.kind == kind)
+    let mut read = super::steps::resources().into_iter();
+    read.any(|resource| resource.kind == kind && resource != Resource::VOLUME_ATTRIBUTES_CLASSES)
         || berth_core::api::Kind::ALL.iter().any(|one| one.name() == kind)
 }
 

@@ -1,6 +1,6 @@
 //! The workload controllers and node agents, as the loop for keyed work drives them.
 //!
-//! A key is a workload, a disruption budget, a node or a pod on a node. Steps read whole objects, also those that other
+//! A key is a workload, a disruption budget, a volume attributes class, a node or a pod on a node. Steps read whole objects, also those that other
 //! steps wrote: so one list of effects is carried out at a time, and what it changed is in the view before the next step.
 
 use super::announced::Announced;
@@ -11,7 +11,7 @@ use anyhow::ensure;
 use berth_cluster::agent::{self, Mode};
 use berth_cluster::names::NODE_LEASES;
 use berth_cluster::workloads::{self, Workloads};
-use berth_cluster::{Objects, Step, View, disruption, field, key_for, key_of, lifecycle, status};
+use berth_cluster::{Objects, Step, View, class_protection, disruption, field, key_for, key_of, lifecycle, status};
 use berth_core::api::Kind;
 use berth_core::backoff::Backoff;
 use berth_core::effect::{Effect, ObjectKey, When};
@@ -57,6 +57,7 @@ pub(super) fn resources() -> Vec<Resource> {
         Resource::of(Kind::PersistentVolume),
         Resource::of(Kind::PersistentVolumeClaim),
         Resource::of(Kind::CsiDriver),
+        Resource::VOLUME_ATTRIBUTES_CLASSES,
         Resource::of(Kind::StatefulSet),
         Resource::of(Kind::ReplicaSet),
         Resource::of(Kind::ReplicationController),
@@ -184,6 +185,7 @@ impl Reconciler for Steps {
     fn step(&mut self, key: &ObjectKey, now: Timestamp) -> Work<Job<()>> {
         let step = match &*key.kind {
             "PodDisruptionBudget" => self.step_budget(key, now),
+            "VolumeAttributesClass" => self.step_attributes_class(key),
             "Node" => self.step_node(key, now),
             "Pod" => self.step_pod(key, now),
             _ => match &mut self.workloads {
@@ -200,7 +202,9 @@ impl Live for Steps {
         let mut keys = Vec::new();
         if self.workloads.is_some() {
             keys.extend(workloads::all(&self.view));
-            keys.extend(self.view.of_kind("PodDisruptionBudget").map(key_of));
+            for kind in ["PodDisruptionBudget", "VolumeAttributesClass"] {
+                keys.extend(self.view.of_kind(kind).map(key_of));
+            }
         }
         if self.agents.is_some() {
             keys.extend(self.view.of_kind("Node").map(key_of));
@@ -250,6 +254,7 @@ impl Steps {
         if self.workloads.is_some() {
             keys.extend(workloads::concerned(&self.view, object));
             keys.extend(disruption::concerned(&self.view, object));
+            keys.extend(class_protection::concerned(&self.view, object));
         }
         if self.agents.is_some() {
             match kind {
@@ -272,11 +277,12 @@ impl Steps {
 
     fn step_budget(&self, key: &ObjectKey, now: Timestamp) -> Step {
         let budget = self.view.find(key).filter(|_| self.workloads.is_some());
-        let effect = budget.and_then(|budget| disruption::step(&self.view, budget, now));
-        Step {
-            effects: effect.into_iter().collect(),
-            wake: None,
-        }
+        only(budget.and_then(|budget| disruption::step(&self.view, budget, now)))
+    }
+
+    fn step_attributes_class(&self, key: &ObjectKey) -> Step {
+        let class = self.view.find(key).filter(|_| self.workloads.is_some());
+        only(class.and_then(|class| class_protection::step(&self.view, class)))
     }
 
     /// Looks after a node, its lease and its pods.
@@ -354,6 +360,14 @@ impl Steps {
         };
         let is_bound = status::holds(pod, "PodScheduled") && !field::is_deleting(pod);
         is_bound && self.announcing.contains(scheduler) && !self.announced.has(pod)
+    }
+}
+
+/// Carries out one effect, if there is one.
+fn only(effect: Option<Effect>) -> Step {
+    Step {
+        effects: effect.into_iter().collect(),
+        wake: None,
     }
 }
 
