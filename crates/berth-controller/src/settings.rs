@@ -59,7 +59,7 @@ impl Settings {
     #[must_use]
     pub fn embedded() -> Self {
         Self {
-            protection: Protection::UsedByPods,
+            protection: Protection::Bound,
             ephemeral_claims: true,
             ..Self::default()
         }

@@ -2,7 +2,7 @@
 //! a part of it.
 
 use berth_controller::{Protection, Settings, ZoneUpgrade};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -30,11 +30,28 @@ enum ZoneUpgradeName {
     On,
 }
 
-#[derive(Debug, Deserialize)]
-enum ProtectionName {
+/// What is kept from deletion while it is in use.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ValueEnum)]
+pub enum ProtectionName {
+    /// Nothing: claims and volumes can be deleted at any time.
+    #[value(name = "Off")]
     Off,
+    /// Claims that a pod on a node uses, and their volumes.
+    #[value(name = "UsedByPods")]
     UsedByPods,
+    /// As in Kubernetes: claims that a pod on a node uses, and all bound volumes.
+    #[value(name = "Bound")]
     Bound,
+}
+
+impl From<ProtectionName> for Protection {
+    fn from(name: ProtectionName) -> Self {
+        match name {
+            ProtectionName::Off => Self::Off,
+            ProtectionName::UsedByPods => Self::UsedByPods,
+            ProtectionName::Bound => Self::Bound,
+        }
+    }
 }
 
 /// Reads a name. Without quotes, `On` and `Off` are booleans in YAML 1.1, which kubectl and this program read.
@@ -59,11 +76,7 @@ impl ControllerFile {
                 Some(ZoneUpgradeName::DryRun) => ZoneUpgrade::DryRun,
                 Some(ZoneUpgradeName::On) => ZoneUpgrade::On,
             },
-            protection: match self.protection {
-                None | Some(ProtectionName::Off) => Protection::Off,
-                Some(ProtectionName::UsedByPods) => Protection::UsedByPods,
-                Some(ProtectionName::Bound) => Protection::Bound,
-            },
+            protection: self.protection.map_or(usual.protection, Protection::from),
             ephemeral_claims: self.ephemeral_claims.unwrap_or(usual.ephemeral_claims),
             ..usual
         }
@@ -76,19 +89,25 @@ pub struct EmbeddedControllerArgs {
     /// Turn the zone labels of existing volumes into node affinity, like `zoneUpgrade: On` in the controller's configuration.
     #[arg(long)]
     pub zone_upgrade: bool,
+    /// Keep claims and volumes from deletion while they are in use. Defaults to Bound; berth up without node agents defaults to
+    /// UsedByPods.
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub protection: Option<ProtectionName>,
 }
 
 impl EmbeddedControllerArgs {
     /// What the controller is to do.
     #[must_use]
     pub fn settings(self) -> Settings {
+        let usual = Settings::embedded();
         Settings {
+            protection: self.protection.map_or(usual.protection, Protection::from),
             zone_upgrade: if self.zone_upgrade {
                 ZoneUpgrade::On
             } else {
                 ZoneUpgrade::Off
             },
-            ..Settings::embedded()
+            ..usual
         }
     }
 }

@@ -15,7 +15,7 @@ mod show;
 
 pub use arguments::{ConfigArgs, GateArgs};
 pub(crate) use controller::ControllerFile;
-pub use controller::EmbeddedControllerArgs;
+pub use controller::{EmbeddedControllerArgs, ProtectionName};
 pub use gates::{
     FEATURE_GATES, FeatureGateError, FixedGate, PROVISIONER_GATES, SCHEDULER_GATES, TOPOLOGY, feature_gates,
 };

@@ -19,6 +19,7 @@ pub use load::LoadError;
 
 use crate::cli::{AdmissionPlugin, UpArgs};
 use crate::cluster::Connection;
+use crate::config::EmbeddedControllerArgs;
 use crate::input::{NoProgress, Source, read_all_values};
 use crate::terminal::Color;
 use crate::view::{self, Page};
@@ -104,6 +105,16 @@ pub fn scheduler_options(args: &UpArgs) -> anyhow::Result<scheduler::Options> {
     Ok(crate::component::scheduler_options(&args.decisions.read()?))
 }
 
+/// What the volume controller does. Where no pod can run, it is there to bind volumes: a bound volume that is deleted goes at once,
+/// and its claim is lost, unless the user wants it otherwise.
+fn volume_settings(args: EmbeddedControllerArgs, chosen: &Chosen) -> berth_controller::Settings {
+    let mut settings = args.settings();
+    if args.protection.is_none() && !chosen.has(Component::Nodes) {
+        settings.protection = berth_controller::Protection::UsedByPods;
+    }
+    settings
+}
+
 /// The token that the user gave, if any: as an argument, in a file, or in the environment.
 fn token(args: &UpArgs) -> anyhow::Result<Option<String>> {
     if let Some(path) = &args.token_file {
@@ -169,7 +180,7 @@ async fn run(
         scheduling,
         volumes: berth_controller::Settings {
             driver_hint: hints_drivers.then_some(DRIVER_HINT),
-            ..args.controller.settings()
+            ..volume_settings(args.controller, &chosen)
         },
         drivers: drivers(args, &client)?,
         simulates_drivers: args.simulate_drivers,
