@@ -111,6 +111,7 @@ cases! {
         a_deployment_scales,
         a_custom_resource_is_served_by_its_definition,
         leases_are_taken_over,
+        devices_are_offered_and_claimed,
     }
 }
 

@@ -3,13 +3,17 @@
 /// Names that are pointers wherever they are used with a meaning for zero, false or the empty text.
 const ANYWHERE: &[&str] = &[
     "activeDeadlineSeconds",
+    "adminAccess",
+    "allNodes",
     "allocateLoadBalancerNodePorts",
+    "allowMultipleAllocations",
     "allowPrivilegeEscalation",
     "allowVolumeExpansion",
     "attachRequired",
     "automountServiceAccountToken",
     "backoffLimit",
     "backoffLimitPerIndex",
+    "bindsToNode",
     "blockOwnerDeletion",
     "completions",
     "controller",
@@ -30,6 +34,7 @@ const ANYWHERE: &[&str] = &[
     "orphanDependents",
     "parallelism",
     "partition",
+    "perDeviceNodeSelection",
     "podInfoOnMount",
     "priority",
     "privileged",
@@ -69,6 +74,10 @@ const HERE: &[(&str, &str)] = &[
     ("core.v1.PersistentVolumeClaimSpec", "volumeAttributesClassName"),
     ("core.v1.CSIVolumeSource", "readOnly"),
     ("core.v1.CSIVolumeSource", "fsType"),
+    ("resource.v1.DeviceAttribute", "bool"),
+    ("resource.v1.DeviceAttribute", "int"),
+    ("resource.v1.DeviceAttribute", "string"),
+    ("resource.v1.DeviceAttribute", "version"),
     ("storage.v1.VolumeNodeResources", "count"),
 ];
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use k8s_openapi::api::{
     apps, authentication, authorization, autoscaling, batch, coordination, core, discovery, events, networking, node,
-    policy, rbac, scheduling, storage,
+    policy, rbac, resource, scheduling, storage,
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions;
 use k8s_openapi::apimachinery::pkg::apis::meta;
@@ -149,6 +149,10 @@ fn published() -> BTreeMap<String, Value> {
         rbac::v1::ClusterRoleBinding,
         rbac::v1::Role,
         rbac::v1::RoleBinding,
+        resource::v1::DeviceClass,
+        resource::v1::ResourceClaim,
+        resource::v1::ResourceClaimTemplate,
+        resource::v1::ResourceSlice,
         scheduling::v1::PriorityClass,
         authentication::v1::SelfSubjectReview,
         authentication::v1::TokenReview,

@@ -4,6 +4,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::api::events::v1::Event as NewEvent;
+use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -164,4 +165,51 @@ pub(crate) async fn leases_are_taken_over(client: Client) {
     let status = refusal(leases.replace("leader", &PostParams::default(), &created).await);
     assert_eq!(status.code, 409);
     assert_eq!(created.name_any(), "leader");
+}
+
+pub(crate) async fn devices_are_offered_and_claimed(client: Client) {
+    let here = namespace(&client).await;
+    let post = PostParams::default();
+    let class = unique("gpu");
+    let classes: Api<DeviceClass> = Api::all(client.clone());
+    let wanted = object(json!({"metadata": {"name": class}, "spec": {"selectors": [
+        {"cel": {"expression": "device.driver == 'gpu.example.com'"}}]}}));
+    let created = classes.create(&post, &wanted).await.unwrap();
+    assert_eq!(created.metadata.generation, Some(1));
+
+    let slices: Api<ResourceSlice> = Api::all(client.clone());
+    let (slice, node) = (unique("slice"), unique("node"));
+    let wanted = object(
+        json!({"metadata": {"name": slice}, "spec": {"driver": "gpu.example.com", "nodeName": node,
+        "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+        "devices": [{"name": "gpu-0", "attributes": {"model": {"string": "a"}}, "capacity": {"memory": {"value": "1024Mi"}}}]}}),
+    );
+    slices.create(&post, &wanted).await.unwrap();
+    let selected = ListParams::default().fields(&format!("spec.nodeName={node}"));
+    let found = slices.list(&selected).await.unwrap();
+    assert_eq!(found.items.len(), 1);
+    slices.delete(&slice, &DeleteParams::default()).await.unwrap();
+
+    let claims: Api<ResourceClaim> = Api::namespaced(client, &here);
+    let wanted = object(json!({"metadata": {"name": "c"}, "spec": {"devices": {"requests": [
+        {"name": "gpu", "exactly": {"deviceClassName": class}}]}}}));
+    let claim = json!(claims.create(&post, &wanted).await.unwrap());
+    assert_eq!(
+        claim["spec"]["devices"]["requests"][0]["exactly"],
+        json!({"deviceClassName": class, "allocationMode": "ExactCount", "count": 1})
+    );
+    let allocation = json!({"status": {"allocation": {"devices": {"results": [
+        {"request": "gpu", "driver": "gpu.example.com", "pool": node, "device": "gpu-0"}]}},
+        "reservedFor": [{"resource": "pods", "name": "p", "uid": "1"}]}});
+    let patched = claims
+        .patch_status("c", &PatchParams::default(), &Patch::Merge(allocation))
+        .await
+        .unwrap();
+    assert_eq!(patched.status.unwrap().reserved_for.unwrap().len(), 1);
+
+    let mut changed = json!(claims.get("c").await.unwrap());
+    changed["spec"]["devices"]["requests"][0]["name"] = json!("other");
+    let status = refusal(claims.replace("c", &post, &object(changed)).await);
+    assert_eq!((status.code, causes(&status)), (422, vec!["spec".to_owned()]));
+    classes.delete(&class, &DeleteParams::default()).await.unwrap();
 }

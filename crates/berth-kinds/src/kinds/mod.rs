@@ -12,6 +12,7 @@ pub mod csi_storage_capacity;
 pub mod custom_resource_definition;
 pub mod daemon_set;
 pub mod deployment;
+pub mod device_class;
 pub mod endpoint_slice;
 pub mod endpoints;
 pub mod event;
@@ -32,7 +33,10 @@ pub mod pod_template;
 pub mod priority_class;
 pub mod replica_set;
 pub mod replication_controller;
+pub mod resource_claim;
+pub mod resource_claim_template;
 pub mod resource_quota;
+pub mod resource_slice;
 pub mod review;
 pub mod role;
 pub mod role_binding;
@@ -95,4 +99,8 @@ pub const KINDS: &[&Kind] = &[
     &ingress::KIND,
     &network_policy::KIND,
     &runtime_class::KIND,
+    &device_class::KIND,
+    &resource_claim::KIND,
+    &resource_claim_template::KIND,
+    &resource_slice::KIND,
 ];
