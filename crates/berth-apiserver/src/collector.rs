@@ -21,6 +21,9 @@ use crate::write::{Change, DeleteOptions, Outcome};
 use berth_kinds::deletion::{self, FOREGROUND, Fate, ORPHAN, Owner, Propagation};
 use berth_kinds::kinds::custom_resource_definition::CLEANUP;
 
+/// The table that holds the pods.
+pub(crate) const PODS: &str = "pods";
+
 /// Something to look at.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Task {
@@ -100,6 +103,7 @@ impl Api {
         }
         self.examine_owners_of(object);
         self.observe_content(object);
+        self.observe_last_pod(table, object.namespace());
         if basics::is_basic(table, object) {
             self.want_basics(object.namespace());
         }
@@ -126,6 +130,16 @@ impl Api {
         self.collector.push(Task::Basics {
             namespace: namespace.to_owned(),
         });
+    }
+
+    /// Notes that a namespace that is being deleted has no pods any more: the rest of it goes next.
+    fn observe_last_pod(&self, table: &str, namespace: &str) {
+        let is_last = || !remains::has_any(self, PODS, &format!("{namespace}/"));
+        if table == PODS && self.is_deleting("namespaces", namespace) && is_last() {
+            self.collector.push(Task::Namespace {
+                name: namespace.to_owned(),
+            });
+        }
     }
 
     /// Notes that something became of an object in a namespace that is being deleted.
@@ -338,8 +352,23 @@ impl Work<'_> {
         match deletion::fate(value, &owners, has_dependents) {
             Fate::Stays => {}
             Fate::Keeps(rest) => self.edit(table, object, |new| deletion::set_owners(new, rest.clone())),
-            Fate::Goes(propagation) => self.delete(table, object, propagation),
+            Fate::Goes(propagation) => {
+                if propagation == Propagation::Foreground && self.is_in_circle(object) {
+                    self.edit(table, object, deletion::unblock);
+                    self.api.examine_owners_of(object);
+                }
+                self.delete(table, object, propagation);
+            }
         }
+    }
+
+    /// Whether a dependent of an object waits for its own dependents, of which the object is one.
+    fn is_in_circle(&self, object: &Object) -> bool {
+        let mut dependents = self.api.store.dependents(object.uid()).into_iter();
+        dependents.any(|(table, key)| {
+            let dependent = self.api.store.latest(&table, &key);
+            dependent.is_some_and(|dependent| deletion::is_waiting(&dependent.value()))
+        })
     }
 
     fn owner_state(&self, owner: &Value, namespace: &str) -> Owner {
@@ -400,8 +429,12 @@ impl Work<'_> {
             return;
         }
         let prefix = format!("{name}/");
-        for (table, _) in self.api.store.tables() {
-            self.delete_all(&table, &prefix);
+        // Pods go first: what they need, as a policy that keeps them apart, is there as long as they run.
+        self.delete_all(PODS, &prefix);
+        if !remains::has_any(self.api, PODS, &prefix) {
+            for (table, _) in self.api.store.tables() {
+                self.delete_all(&table, &prefix);
+            }
         }
         // What was deleted just now brings the namespace up again.
         if self.tickets.is_empty() {

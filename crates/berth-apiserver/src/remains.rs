@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::api::Api;
+use crate::collector::PODS;
 use crate::meta;
 use crate::store::{Page, PageQuery};
 
@@ -44,7 +45,12 @@ pub(crate) fn has_any(api: &Api, table: &str, prefix: &str) -> bool {
 pub(crate) fn of_namespace(api: &Api, name: &str) -> Remains {
     let prefix = format!("{name}/");
     let mut few = Few::default();
+    // While there are pods, nothing else is being deleted yet.
+    let has_pods = has_any(api, PODS, &prefix);
     for (table, _) in api.store.tables() {
+        if has_pods && &*table != PODS {
+            continue;
+        }
         let Some(page) = first(api, &table, &prefix, LOOKED_AT_MAX) else {
             continue;
         };

@@ -79,6 +79,8 @@ cases! {
         preconditions_protect,
         dependents_go_in_the_background,
         dependents_go_first_in_the_foreground,
+        a_circle_of_owners_goes_in_the_foreground_too,
+        pods_leave_a_namespace_first,
         orphans_stay,
         an_object_stays_as_long_as_one_owner_does,
         a_pod_on_a_node_gets_its_grace,

@@ -254,7 +254,15 @@ impl MemoryCluster {
         match found.map_or(Fate::Stays, |found| garbage::fate(&self.objects, found)) {
             Fate::Stays => {}
             Fate::Keeps(owners) => self.edit(key, now, |object| deletion::set_owners(object, owners)),
-            Fate::Goes(propagation) => self.delete(key, Some(propagation), None, now),
+            Fate::Goes(propagation) => {
+                let uid = found.map_or("", field::uid);
+                let is_circle = self.objects.dependents(uid).any(deletion::is_waiting);
+                // Each of a circle would wait for the others.
+                if propagation == Propagation::Foreground && is_circle {
+                    self.edit(key, now, deletion::unblock);
+                }
+                self.delete(key, Some(propagation), None, now);
+            }
         }
     }
 
@@ -360,6 +368,25 @@ mod tests {
 
     fn get<'a>(cluster: &'a MemoryCluster, kind: &str, name: &str) -> Option<&'a Value> {
         cluster.objects().get(kind, "default", name)
+    }
+
+    #[test]
+    fn a_circle_of_owners_goes_in_the_foreground_too() {
+        let mut cluster = MemoryCluster::default();
+        for name in ["one", "two", "three"] {
+            cluster.create(object("A", name, &[]), NOW).unwrap();
+        }
+        for (name, owner) in [("two", "one"), ("three", "two"), ("one", "three")] {
+            let mut reference = field::owner_reference(get(&cluster, "A", owner).unwrap());
+            reference["blockOwnerDeletion"] = json!(true);
+            let key = key_of(get(&cluster, "A", name).unwrap());
+            cluster.edit(&key, NOW, |object| deletion::set_owners(object, vec![reference]));
+        }
+        let key = key_of(get(&cluster, "A", "one").unwrap());
+        cluster.delete(&key, Some(Propagation::Foreground), None, NOW);
+        for name in ["one", "two", "three"] {
+            assert_eq!(get(&cluster, "A", name), None, "{name}");
+        }
     }
 
     #[test]

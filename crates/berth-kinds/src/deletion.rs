@@ -166,6 +166,13 @@ pub fn blocks(dependent: &Value, owner: &str) -> bool {
         .any(|reference| reference["uid"] == owner && reference["blockOwnerDeletion"] == true)
 }
 
+/// Lets the owners of an object go before it: in a circle each would wait for the others.
+pub fn unblock(object: &mut Value) {
+    for reference in meta::items_mut(object, &OWNERS) {
+        meta::set(reference, &["blockOwnerDeletion"], false.into());
+    }
+}
+
 /// Gives an object these owners and no others.
 pub fn set_owners(object: &mut Value, owners: Vec<Value>) {
     let owners = if owners.is_empty() {

@@ -113,6 +113,51 @@ pub(crate) async fn dependents_go_first_in_the_foreground(client: Client) {
     gone(&maps, "owner").await;
 }
 
+pub(crate) async fn a_circle_of_owners_goes_in_the_foreground_too(client: Client) {
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace(&client).await);
+    let post = PostParams::default();
+    let one = maps.create(&post, &config_map("one", "1")).await.unwrap();
+    let two = maps.create(&post, &owned_by("two", &[&one])).await.unwrap();
+    let three = maps.create(&post, &owned_by("three", &[&two])).await.unwrap();
+    let owners = json!({"metadata": {"ownerReferences": owned_by("one", &[&three]).owner_references()}});
+    maps.patch("one", &PatchParams::default(), &Patch::Merge(owners))
+        .await
+        .unwrap();
+    maps.delete("one", &DeleteParams::foreground()).await.unwrap();
+    for name in ["one", "two", "three"] {
+        gone(&maps, name).await;
+    }
+}
+
+pub(crate) async fn pods_leave_a_namespace_first(client: Client) {
+    let here = namespace(&client).await;
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &here);
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &here);
+    let namespaces: Api<Namespace> = Api::all(client);
+    let post = PostParams::default();
+    maps.create(&post, &config_map("policy", "1")).await.unwrap();
+    pods.create(&post, &pod("held")).await.unwrap();
+    let parameters = PatchParams::default();
+    pods.patch("held", &parameters, &finalizers(&["example.com/hold"]))
+        .await
+        .unwrap();
+    namespaces.delete(&here, &DeleteParams::default()).await.unwrap();
+    eventually("the namespace is being emptied", || async {
+        let status = namespaces.get(&here).await.unwrap().status.unwrap();
+        let is_deleting = pods.get("held").await.unwrap().metadata.deletion_timestamp.is_some();
+        is_deleting && !status.conditions.unwrap_or_default().is_empty()
+    })
+    .await;
+    let policy = maps.get("policy").await.unwrap();
+    assert_eq!(policy.metadata.deletion_timestamp, None);
+    pods.patch("held", &parameters, &finalizers(&[])).await.unwrap();
+    gone(&maps, "policy").await;
+    eventually("the namespace is gone", || async {
+        namespaces.get_opt(&here).await.unwrap().is_none()
+    })
+    .await;
+}
+
 pub(crate) async fn orphans_stay(client: Client) {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace(&client).await);
     let post = PostParams::default();
