@@ -50,6 +50,9 @@ pub(super) fn write_conditions(node: &Value, now: Timestamp, step: &mut Step) {
             message,
         });
     }
+    if let Some(allocatable) = allocatable(node) {
+        status.set("allocatable", allocatable);
+    }
     // A node that nobody has told anything of counts as well: that it is ready is no news.
     let was_ready = status::find(node, "Ready").is_none_or(|ready| ready["status"] == "True");
     step.effects.extend(status.effect());
@@ -57,6 +60,26 @@ pub(super) fn write_conditions(node: &Value, now: Timestamp, step: &mut Step) {
         let message = format!("Node {} status is now: NodeReady", field::name(node));
         step.normal(super::SOURCE, node, "NodeReady", message);
     }
+}
+
+/// What pods may have of a node, if its status says otherwise: all of each extended resource that somebody added to its capacity, and
+/// nothing of those that were taken away. A node whose capacity nobody gave has what it says.
+fn allocatable(node: &Value) -> Option<Value> {
+    let capacity = node.pointer("/status/capacity")?.as_object()?;
+    let before = node.pointer("/status/allocatable")?.as_object()?;
+    let mut after = before.clone();
+    after.retain(|resource, _| !is_extended(resource) || capacity.contains_key(resource));
+    for (resource, amount) in capacity.iter().filter(|(resource, _)| is_extended(resource)) {
+        after.entry(resource).or_insert_with(|| amount.clone());
+    }
+    (after != *before).then_some(Value::Object(after))
+}
+
+/// Whether a resource is none of Kubernetes' own.
+fn is_extended(resource: &str) -> bool {
+    resource
+        .split_once('/')
+        .is_some_and(|(domain, _)| domain != "kubernetes.io" && !domain.ends_with(".kubernetes.io"))
 }
 
 fn renew_lease(view: &dyn View, node: &Value, now: Timestamp, step: &mut Step) {

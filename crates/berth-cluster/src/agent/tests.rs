@@ -315,6 +315,30 @@ fn pods_end_by_themselves_only_if_they_are_not_restarted() {
 }
 
 #[test]
+fn extended_resources_of_the_capacity_can_be_had() {
+    let mut story = Story::with_nodes(1);
+    let settings = Settings {
+        heartbeats: true,
+        ..Settings::default()
+    };
+    story.set_status("Node", "n1", json!({"allocatable": {"cpu": "60"}}));
+    let allocatable = |story: &mut Story, capacity: Value| {
+        story.set_status("Node", "n1", json!({ "capacity": capacity }));
+        let step = step(story.cluster.objects(), "n1", Mode::Run, &settings, story.now);
+        story.carry_out(&step.effects);
+        story.get("Node", "n1")["status"]["allocatable"]["example.com/gpu"].clone()
+    };
+    assert_eq!(
+        allocatable(&mut story, json!({"cpu": "64", "example.com/gpu": "4"})),
+        "4"
+    );
+    let cpu = &story.get("Node", "n1")["status"]["allocatable"]["cpu"];
+    assert_eq!(cpu, "60", "what a kubelet knows of its machine stays");
+    let gone = allocatable(&mut story, json!({"cpu": "64", "example.com/gpu": null}));
+    assert_eq!(gone, Value::Null);
+}
+
+#[test]
 fn heartbeats_keep_a_node_ready_and_its_lease_fresh() {
     let mut story = Story::with_nodes(1);
     let settings = Settings {
