@@ -11,12 +11,12 @@ use crate::label::{LabelRequirement, Labels};
 use crate::matches::{MatchSet, MatchSets};
 use crate::model::{AccessModes, ClaimShape, Volume, VolumeId, VolumeMode};
 use crate::nodes::{NodeId, Nodes, SelectorId};
+use crate::ordered::{self, Ordered};
 use crate::places::Places;
 use crate::slots::SlotId;
 use crate::symbols::Symbol;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
-use std::collections::{BTreeSet, btree_set};
 use std::sync::Arc;
 
 /// Volumes that differ only in name and size, and in labels that no claim asked for.
@@ -71,7 +71,7 @@ pub(crate) struct FreeVolume {
 #[derive(Clone, Debug)]
 struct Group {
     key: GroupKey,
-    volumes: BTreeSet<FreeVolume>,
+    volumes: Ordered<FreeVolume>,
 }
 
 /// The volumes that claims took one after the other, in the order of the claims.
@@ -94,7 +94,7 @@ struct Cursor<'a> {
     group: &'a Group,
     suits_all: bool,
     next: Option<&'a FreeVolume>,
-    rest: btree_set::Range<'a, FreeVolume>,
+    rest: ordered::Iter<'a, FreeVolume>,
     /// How many volumes were looked at.
     #[cfg(test)]
     looked_at: usize,
@@ -103,7 +103,7 @@ struct Cursor<'a> {
 impl<'a> Cursor<'a> {
     /// The first volume of a group that is large enough.
     fn new(group: &'a Group, suits_all: bool, request: i64) -> Self {
-        let mut rest = group.volumes.range(least(request)..);
+        let mut rest = group.volumes.starting_at(&least(request));
         Self {
             group,
             suits_all,
@@ -121,7 +121,7 @@ impl<'a> Cursor<'a> {
     /// Goes on to the first volume that is large enough, by a look-up and not by a walk.
     fn skip_below(&mut self, request: i64) {
         if self.next.is_some_and(|next| next.capacity < request) {
-            self.rest = self.group.volumes.range(least(request)..);
+            self.rest = self.group.volumes.starting_at(&least(request));
             self.advance();
         }
     }
@@ -234,7 +234,7 @@ impl FreeVolumes {
         self.group_ids.insert(key.clone(), group);
         let empty = Group {
             key,
-            volumes: BTreeSet::new(),
+            volumes: Ordered::default(),
         };
         match self.groups.get_mut(group as usize) {
             Some(slot) => *slot = empty,
@@ -315,12 +315,12 @@ impl FreeVolumes {
         self.groups_of(places, node)
             .map(|group| &self.groups[group as usize])
             .filter(move |group| shape.is_none_or(|shape| group.key.suits_but_for_labels(shape)))
-            .flat_map(|group| &group.volumes)
+            .flat_map(|group| group.volumes.iter())
     }
 
     /// All free volumes of the class.
     pub(crate) fn all(&self) -> impl Iterator<Item = &FreeVolume> + '_ {
-        self.groups.iter().flat_map(|group| &group.volumes)
+        self.groups.iter().flat_map(|group| group.volumes.iter())
     }
 
     /// For each of several claims of one pod, the smallest volumes of a group that are large enough: as many as
@@ -331,9 +331,17 @@ impl FreeVolumes {
             if !group.key.suits(shape) {
                 return SmallVec::new();
             }
-            group.volumes.range(least(shape.request)..).take(shapes.len()).collect()
+            let large_enough = group.volumes.starting_at(&least(shape.request));
+            large_enough.take(shapes.len()).collect()
         };
         shapes.iter().map(of_shape).collect()
+    }
+
+    /// The volumes of a group from the smallest to the largest, if they are few and suit all of these claims but for their size.
+    pub(crate) fn few_for_all(&self, group: u32, shapes: &[ClaimShape]) -> Option<&[FreeVolume]> {
+        let group = self.groups.get(group as usize)?;
+        let list = group.volumes.as_list()?;
+        shapes.iter().all(|shape| group.key.suits(shape)).then_some(list)
     }
 
     /// The volumes of groups for several claims of one pod, the smallest request first, if each group suits all of them but for

@@ -20,6 +20,7 @@ pub mod model;
 pub mod names;
 pub mod node_selector;
 pub mod nodes;
+mod ordered;
 mod places;
 mod promises;
 pub mod quantity;

@@ -10,6 +10,7 @@ use crate::journal::Journal;
 use crate::model::{ClaimShape, VolumeId};
 use crate::nodes::{NodeId, Nodes};
 use crate::places::Places;
+use crate::score::utilization;
 use crate::slots::SlotId;
 use crate::trace::{Marks, Trace};
 use rustc_hash::FxHashMap;
@@ -98,7 +99,7 @@ impl MatchSets {
 }
 
 fn bytes(nodes: &Nodes, width: usize) -> usize {
-    BYTES_PER_SET + nodes.column_length() * width * size_of::<Option<Match>>()
+    BYTES_PER_SET + nodes.column_length() * (width * size_of::<Option<Match>>() + size_of::<u8>())
 }
 
 /// For claims of given shapes and one class: which free volumes they would get on each node.
@@ -108,6 +109,9 @@ pub(crate) struct MatchSet {
     width: usize,
     /// By node and claim: the volume assigned.
     by_node: Vec<Option<Match>>,
+    /// By node: the percentage of their volumes that the claims ask for, or [`NOT_ALL`]. It is all that most decisions ask about
+    /// most nodes.
+    percent: Vec<u8>,
     /// The number of the first change of free volumes that is not yet seen.
     seen: u64,
     nodes_epoch: u64,
@@ -124,6 +128,7 @@ impl Default for MatchSet {
         Self {
             width: 0,
             by_node: Vec::new(),
+            percent: Vec::new(),
             seen: 0,
             nodes_epoch: 0,
             full_seen: 0,
@@ -133,6 +138,9 @@ impl Default for MatchSet {
         }
     }
 }
+
+/// In place of a percentage: some claim finds no volume on the node.
+const NOT_ALL: u8 = u8::MAX;
 
 /// A free volume for a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,13 +199,20 @@ impl MatchSet {
         self.by_node.get(first..first + self.width).unwrap_or(&[])
     }
 
+    /// The percentage of their volumes that the claims ask for on a node where each finds one.
+    pub(crate) fn percent_on(&self, node: NodeId) -> Option<u8> {
+        let percent = self.percent.get(node.index()).copied();
+        percent.filter(|percent| *percent != NOT_ALL)
+    }
+
     /// Works everything out again.
     fn build(&mut self, free: &FreeVolumes, places: Places<'_>, shapes: &[ClaimShape], number: u64) {
         self.number = number;
         self.width = shapes.len();
         self.mended.forget();
         self.by_node.clear();
-        self.by_node.resize(places.nodes.column_length() * self.width, None);
+        self.percent.clear();
+        self.make_room(places.nodes);
         let mut shared = Shared::default();
         for node in places.nodes.ids() {
             self.assign_on(free, places, shapes, node, &mut shared);
@@ -226,7 +241,7 @@ impl MatchSet {
         }
         stale.sort_unstable();
         stale.dedup();
-        self.by_node.resize(nodes.column_length() * self.width, None);
+        self.make_room(nodes);
         let mut shared = Shared::default();
         for node in stale {
             if self.assign_on(free, places, shapes, node, &mut shared) {
@@ -235,6 +250,11 @@ impl MatchSet {
         }
         self.read_everything(free, places);
         true
+    }
+
+    fn make_room(&mut self, nodes: &Nodes) {
+        self.by_node.resize(nodes.column_length() * self.width, None);
+        self.percent.resize(nodes.column_length(), NOT_ALL);
     }
 
     /// Remembers that all changes up to now are seen.
@@ -259,9 +279,12 @@ impl MatchSet {
         let Some(known) = self.by_node.get_mut(first..first + self.width) else {
             return false;
         };
-        let changed = *known != assigned[..];
+        if *known == assigned[..] {
+            return false;
+        }
         known.copy_from_slice(&assigned);
-        changed
+        self.percent[node.index()] = percent(shapes, &assigned);
+        true
     }
 }
 
@@ -270,7 +293,14 @@ impl<'a> Shared<'a> {
     fn assign(&mut self, free: &'a FreeVolumes, nodes: &Nodes, shapes: &[ClaimShape], groups: Groups) -> Matches {
         // A node with a group of its own, as those with local disks are, has it in common with nobody.
         let in_common = |group: &u32| nodes.matching(free.affinity(*group)).len() > 1;
-        let is_own = matches!(groups.as_slice(), [group] if !in_common(group));
+        let own = match groups.as_slice() {
+            [group] if !in_common(group) => Some(*group),
+            _ => None,
+        };
+        if let Some(volumes) = own.and_then(|group| free.few_for_all(group, shapes)) {
+            return take_in_turn(volumes, shapes);
+        }
+        let is_own = own.is_some();
         let is_shared = shapes.len() > 1 && groups.iter().all(in_common);
         if is_shared && let Some(known) = self.together.get(&groups) {
             return known.clone();
@@ -299,6 +329,29 @@ impl<'a> Shared<'a> {
         }
         assigned
     }
+}
+
+/// Has each claim take the first volume that is large enough. Both are in the order of their size: what was too small for a claim is so for those
+/// after it.
+fn take_in_turn(volumes: &[FreeVolume], shapes: &[ClaimShape]) -> Matches {
+    let mut left = volumes.iter();
+    let taken = shapes
+        .iter()
+        .map(|shape| left.find(|volume| volume.capacity >= shape.request).map(Match::of));
+    taken.collect()
+}
+
+/// The percentage of their volumes that claims ask for, or [`NOT_ALL`].
+fn percent(shapes: &[ClaimShape], assigned: &[Option<Match>]) -> u8 {
+    let mut sums = (0_i64, 0_i64);
+    for (shape, found) in shapes.iter().zip(assigned) {
+        let Some(found) = found else {
+            return NOT_ALL;
+        };
+        sums.0 = sums.0.saturating_add(shape.request);
+        sums.1 = sums.1.saturating_add(found.capacity);
+    }
+    utilization(sums.0, sums.1)
 }
 
 /// Assigns volumes to several claims, each of which could use some.

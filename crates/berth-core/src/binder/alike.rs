@@ -71,10 +71,4 @@ impl VolumeBinder {
                 mended.is_some()
             })
     }
-
-    /// Whether the open claims of a pod would find volumes on a node, or could be provisioned there.
-    #[must_use]
-    pub fn accepts_unbound(&self, pod: &PreparedPod, node: NodeId) -> bool {
-        self.unbound_on_node(pod, node).is_ok()
-    }
 }

@@ -86,20 +86,6 @@ pub(super) struct OpenClaims {
     pub(super) shapes: Vec<ClaimShape>,
 }
 
-impl OpenClaims {
-    /// What the claims ask for and what their volumes hold on a node where all of them find one.
-    pub(super) fn capacity_on(&self, node: NodeId) -> Option<(i64, i64)> {
-        let matches = self.matches.on_node(node);
-        let mut sums = (0_i64, 0_i64);
-        for (index, need) in self.needs.iter().enumerate() {
-            let found = matches.get(index).copied().flatten()?;
-            sums.0 = sums.0.saturating_add(need.request);
-            sums.1 = sums.1.saturating_add(found.capacity);
-        }
-        Some(sums)
-    }
-}
-
 impl VolumeBinder {
     /// Works out what does not depend on the node. Claims that were seen before cost little.
     pub fn prepare(&mut self, claims: &PodClaims) -> PreparedPod {
@@ -350,16 +336,23 @@ impl VolumeBinder {
         if !pod.has_unbound_claims() && pod.inline.is_empty() {
             return;
         }
-        nodes.retain(|node| {
-            let all_matched = pod.selected.is_empty()
-                && pod.reserved.is_empty()
-                && pod.inline.is_empty()
-                && pod
-                    .open
-                    .iter()
-                    .all(|open| open.matches.on_node(node).iter().all(Option::is_some));
-            all_matched || self.unbound_on_node(pod, node).is_ok()
-        });
+        let only_open = pod.selected.is_empty() && pod.reserved.is_empty() && pod.inline.is_empty();
+        if let ([open], true) = (pod.open.as_slice(), only_open) {
+            nodes.retain(|node| open.matches.percent_on(node).is_some() || self.unbound_on_node(pod, node).is_ok());
+        } else {
+            nodes.retain(|node| self.accepts_unbound(pod, node));
+        }
+    }
+
+    /// Whether the claims that are not bound would find volumes on a node, or could be provisioned there: [`Self::unbound_on_node`]
+    /// without the volumes and the words.
+    #[must_use]
+    pub fn accepts_unbound(&self, pod: &PreparedPod, node: NodeId) -> bool {
+        let all_found = pod.selected.is_empty()
+            && pod.reserved.is_empty()
+            && pod.inline.is_empty()
+            && pod.open.iter().all(|open| open.matches.percent_on(node).is_some());
+        all_found || self.unbound_on_node(pod, node).is_ok()
     }
 
     /// A decision by names: claims with their volumes, and claims to provision for. Both by claim name.

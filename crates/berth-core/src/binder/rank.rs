@@ -4,7 +4,7 @@ use super::find::PreparedPod;
 use super::{NodeVolumes, VolumeBinder};
 use crate::model::ClaimId;
 use crate::nodes::NodeId;
-use crate::score::{ByClass, Existing, Shape, utilization};
+use crate::score::{ByClass, Existing, Shape};
 use crate::symbols::Symbol;
 use rustc_hash::FxHashMap;
 
@@ -60,32 +60,34 @@ impl VolumeBinder {
         };
         let single = single.filter(|open| open.needs.iter().all(|need| weight(need.class) > 0));
         let optional = pod.optional.len();
+        let lifted = |fit: i64, existing: Existing| match gate {
+            ScoreGate::VolumeCapacityPriority => existing.above_new(fit),
+            ScoreGate::StorageCapacityScoring | ScoreGate::Off => fit,
+        };
+        // Thousands of nodes share a hundred percentages.
+        let mut by_percent = [None; 101];
         out.extend(nodes.iter().map(|node| {
-            let capacity = single.and_then(|open| open.capacity_on(*node));
-            let (fit, existing) = if let Some((requested, capacity)) = capacity {
+            let percent = single.and_then(|open| Some((open, open.matches.percent_on(*node)?)));
+            if let Some((open, percent)) = percent {
                 let existing = Existing {
                     optional,
                     chosen: optional,
-                    others: single.is_some_and(|open| open.needs.len() > optional),
+                    others: open.needs.len() > optional,
                 };
-                (shape.score(utilization(requested, capacity)), existing)
-            } else {
-                let Ok(volumes) = self.unbound_on_node(pod, *node) else {
-                    return 0;
-                };
-                let bound = |claim: &&ClaimId| volumes.bindings.iter().any(|(bound, _)| bound == *claim);
-                let chosen = pod.optional.iter().filter(bound).count();
-                let existing = Existing {
-                    optional,
-                    chosen,
-                    others: volumes.bindings.len() > chosen,
-                };
-                (self.sizes_on_node(&volumes, *node, gate).score(shape, weight), existing)
-            };
-            match gate {
-                ScoreGate::VolumeCapacityPriority => existing.above_new(fit),
-                ScoreGate::StorageCapacityScoring | ScoreGate::Off => fit,
+                let known = &mut by_percent[usize::from(percent)];
+                return *known.get_or_insert_with(|| lifted(shape.score(percent.into()), existing));
             }
+            let Ok(volumes) = self.unbound_on_node(pod, *node) else {
+                return 0;
+            };
+            let bound = |claim: &&ClaimId| volumes.bindings.iter().any(|(bound, _)| bound == *claim);
+            let chosen = pod.optional.iter().filter(bound).count();
+            let existing = Existing {
+                optional,
+                chosen,
+                others: volumes.bindings.len() > chosen,
+            };
+            lifted(self.sizes_on_node(&volumes, *node, gate).score(shape, weight), existing)
         }));
     }
 
