@@ -51,6 +51,12 @@ impl NodeMask {
     }
 
     /// The set as words of 64 nodes each.
+    #[must_use]
+    pub fn words(&self) -> &[u64] {
+        &self.words
+    }
+
+    /// The set as words of 64 nodes each, to be changed.
     pub fn words_mut(&mut self) -> &mut [u64] {
         &mut self.words
     }

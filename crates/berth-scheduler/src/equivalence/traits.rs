@@ -123,6 +123,11 @@ impl KeptTraits {
         self.claims.is_some()
     }
 
+    /// Whether any node holds an image of the pod.
+    pub(super) fn has_images(&self) -> bool {
+        !self.images.is_empty()
+    }
+
     /// Roughly what the traits take up, with the selectors that they hold. Pods can name a hundred thousand values.
     pub(super) fn bytes(&self, nodes: &Nodes) -> usize {
         let values: usize = self.selectors().map(|selector| nodes.selector_size(selector)).sum();

@@ -48,6 +48,15 @@ struct Block {
     count: u32,
 }
 
+/// The nodes that are scored.
+#[derive(Clone, Copy)]
+enum Scored<'a> {
+    /// All that fit: many at a time where a plugin can.
+    All(&'a NodeMask),
+    /// Some, one by one.
+    Some(&'a [NodeId]),
+}
+
 /// A pod of the class, by which verdicts are worked out.
 pub(super) struct Asked<'a> {
     pub(super) pod: &'a Pod,
@@ -85,6 +94,7 @@ impl Asked<'_> {
         for state in self.kept_states() {
             fitting.retain(|node| match state {
                 FilterState::VolumeBinding(state) => state.accepts_unbound(cluster, *node),
+                FilterState::NodeResourcesFit(state) => state.accepts(cluster, *node),
                 other => other.filter(cluster, *node).is_none(),
             });
             watch.lap(state.plugin(), ExtensionPoint::Filter);
@@ -170,9 +180,10 @@ impl Verdicts {
         let length = cluster.nodes().column_length();
         self.totals.clear();
         self.totals.resize(length, 0);
-        let nodes: Vec<NodeId> = self.fits.iter().collect();
-        self.score(cluster, asked, &nodes, watch);
-        self.fitting = nodes.len();
+        let fits = std::mem::take(&mut self.fits);
+        self.score(cluster, asked, Scored::All(&fits), watch);
+        self.fitting = fits.len();
+        self.fits = fits;
         self.blocks.clear();
         self.blocks.resize(length.div_ceil(BLOCK), Block::default());
         for index in 0..self.blocks.len() {
@@ -204,7 +215,7 @@ impl Verdicts {
             self.totals[node.index()] = 0;
         }
         self.fitting += fitting.len();
-        self.score(cluster, asked, &fitting, watch);
+        self.score(cluster, asked, Scored::Some(&fitting), watch);
         for nodes in stale.chunk_by(|first, second| first.index() / BLOCK == second.index() / BLOCK) {
             let index = nodes[0].index() / BLOCK;
             if index < self.blocks.len() {
@@ -214,18 +225,26 @@ impl Verdicts {
     }
 
     /// Adds up the scores of nodes whose totals are 0.
-    fn score(&mut self, cluster: &mut Cluster, asked: &Asked<'_>, nodes: &[NodeId], watch: &mut impl Stopwatch) {
-        let mut scores = Vec::with_capacity(nodes.len());
-        let mut context = ScoreContext {
-            cluster,
-            pod: asked.pod,
-            profile: asked.profile,
-            states: asked.states,
-            nodes,
-        };
+    fn score(&mut self, cluster: &mut Cluster, asked: &Asked<'_>, scored: Scored<'_>, watch: &mut impl Stopwatch) {
+        let mut scores = Vec::new();
         for (plugin, weight) in asked.kept_scores() {
-            if plugins::score(plugin, &mut context, &mut scores) {
-                for (node, score) in nodes.iter().zip(&scores) {
+            if plugin == PluginName::ImageLocality && !self.traits.has_images() {
+                continue;
+            }
+            let mut context = ScoreContext {
+                cluster: &mut *cluster,
+                pod: asked.pod,
+                profile: asked.profile,
+                states: asked.states,
+                nodes: &[],
+            };
+            let one_by_one = match scored {
+                Scored::All(fits) => &plugins::add_scores(plugin, &context, fits, weight, &mut self.totals),
+                Scored::Some(nodes) => nodes,
+            };
+            context.nodes = one_by_one;
+            if one_by_one.is_empty() || plugins::score(plugin, &mut context, &mut scores) {
+                for (node, score) in one_by_one.iter().zip(&scores) {
                     self.totals[node.index()] += weight * score;
                 }
                 watch.lap(plugin, ExtensionPoint::Score);

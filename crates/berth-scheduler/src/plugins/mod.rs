@@ -8,6 +8,7 @@ pub mod dynamic_resources;
 pub mod gang_scheduling;
 pub mod image_locality;
 pub mod inter_pod_affinity;
+mod lanes;
 pub mod node_affinity;
 pub mod node_name;
 pub mod node_ports;
@@ -149,6 +150,26 @@ pub fn outlook(plugin: PluginName, cluster: &Cluster, pod: &Pod, profile: &Profi
     }
 }
 
+/// Adds the weighted scores of a plugin to the totals of a set of nodes, many at a time. Returns the nodes that [`score`] has to be asked about.
+pub(crate) fn add_scores(
+    plugin: PluginName,
+    context: &ScoreContext<'_>,
+    nodes: &NodeMask,
+    weight: i64,
+    totals: &mut [i64],
+) -> Vec<NodeId> {
+    let ScoreContext {
+        cluster, pod, profile, ..
+    } = context;
+    match plugin {
+        PluginName::NodeResourcesFit => node_resources_fit::add_scores(cluster, pod, profile, nodes, weight, totals),
+        PluginName::NodeResourcesBalancedAllocation => {
+            node_resources_balanced_allocation::add_scores(cluster, pod, profile, nodes, weight, totals)
+        }
+        _ => nodes.iter().collect(),
+    }
+}
+
 /// Asks a score plugin for its normalized scores of the nodes that fit, in their order. False means that it skips the pod.
 pub fn score(plugin: PluginName, context: &mut ScoreContext<'_>, out: &mut Vec<i64>) -> bool {
     out.clear();
@@ -180,5 +201,79 @@ pub fn score(plugin: PluginName, context: &mut ScoreContext<'_>, out: &mut Vec<i
         | PluginName::VolumeZone
         | PluginName::DynamicResources
         | PluginName::GangScheduling => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::ScoringForm;
+    use berth_core::api::Object;
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    fn decoded(value: &Value) -> Object {
+        Object::decode(value).unwrap().unwrap()
+    }
+
+    /// Processor time and memory.
+    fn amounts() -> impl Strategy<Value = (i64, i64)> {
+        let amount = || prop_oneof![1 => Just(0), 2 => 1..10_i64, 8 => 1..64_000_i64];
+        (amount(), amount())
+    }
+
+    fn resources((cpu, memory): (i64, i64)) -> Value {
+        json!({"cpu": format!("{cpu}m"), "memory": memory})
+    }
+
+    proptest! {
+        /// Whether many nodes are scored at a time or each by itself, also where a node has more than a floating point number can say exactly.
+        #[test]
+        fn many_at_a_time_are_scored_as_one_by_one(
+            nodes in proptest::collection::vec((amounts(), amounts()), 128..200),
+            wanted in amounts(),
+            huge in proptest::option::of(0..200_usize),
+            most in any::<bool>(),
+            weights in (1..4_i64, 1..4_i64),
+        ) {
+            let mut cluster = Cluster::default();
+            for (index, (mut offered, used)) in nodes.iter().copied().enumerate() {
+                if huge == Some(index) {
+                    offered.1 = (1 << 60) + 7;
+                }
+                let (name, mut allocatable) = (format!("n{index}"), resources(offered));
+                allocatable["pods"] = json!(9);
+                cluster.upsert(&decoded(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
+                    "status": {"allocatable": allocatable}})));
+                cluster.upsert(&decoded(&json!({"apiVersion": "v1", "kind": "Pod",
+                    "metadata": {"name": name, "namespace": "default"},
+                    "spec": {"nodeName": name, "containers": [{"name": "main", "resources": {"requests": resources(used)}}]}})));
+            }
+            let pod = json!({"spec": {"containers": [{"name": "main", "resources": {"requests": resources(wanted)}}]}});
+            let pod = cluster.compile(&serde_json::from_value(pod).unwrap());
+            let mut profile = Profile::default();
+            if most {
+                profile.scoring_strategy.form = ScoringForm::MostAllocated;
+            }
+            profile.scoring_strategy.resources = vec![("cpu".to_owned(), weights.0), ("memory".to_owned(), weights.1)];
+            let mut mask = cluster.all_nodes().clone();
+            mask.retain(|node| node.0 % 7 != 3);
+            let nodes: Vec<NodeId> = mask.iter().collect();
+            for plugin in [PluginName::NodeResourcesFit, PluginName::NodeResourcesBalancedAllocation] {
+                let mut context = ScoreContext { cluster: &mut cluster, pod: &pod, profile: &profile, states: &[], nodes: &nodes };
+                let mut totals = vec![0; context.cluster.nodes().column_length()];
+                let left = add_scores(plugin, &context, &mask, 3, &mut totals);
+                prop_assert!(left.len() < nodes.len(), "some row is full, and exact");
+                let mut scores = Vec::new();
+                if !score(plugin, &mut context, &mut scores) {
+                    prop_assert!(left.is_empty() && totals.iter().all(|total| *total == 0));
+                    continue;
+                }
+                for (node, score) in nodes.iter().zip(scores) {
+                    let expected = if left.contains(node) { 0 } else { 3 * score };
+                    prop_assert_eq!(totals[node.index()], expected);
+                }
+            }
+        }
     }
 }

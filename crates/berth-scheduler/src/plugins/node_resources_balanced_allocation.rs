@@ -1,18 +1,13 @@
 //! NodeResourcesBalancedAllocation: prefers nodes whose resources the pod brings closer together in use.
 
+use super::lanes::{self, Amounts, LANES};
 use crate::cluster::Cluster;
 use crate::framework::MAX_NODE_SCORE;
 use crate::pod::Pod;
 use crate::profile::Profile;
+use berth_core::mask::NodeMask;
 use berth_core::nodes::NodeId;
 use smallvec::SmallVec;
-
-/// A resource that is evened out: what nodes offer, what is used of it, and what the pod adds.
-struct Balanced<'a> {
-    allocatable: &'a [i64],
-    requested: &'a [i64],
-    wanted: i64,
-}
 
 /// Scores nodes; skips pods that ask for nothing of what is evened out.
 pub fn score(cluster: &Cluster, pod: &Pod, profile: &Profile, nodes: &[NodeId], out: &mut Vec<i64>) -> bool {
@@ -20,11 +15,9 @@ pub fn score(cluster: &Cluster, pod: &Pod, profile: &Profile, nodes: &[NodeId], 
     if balanced.iter().all(|resource| resource.wanted == 0) {
         return false;
     }
-    let half = MAX_NODE_SCORE / 2;
-    let gain = |with: i64, without: i64| half + (half + with - without) / 2;
     out.extend(nodes.iter().map(|node| match balanced.as_slice() {
         // Nearly always there are two, and both are there: no list of fractions is needed.
-        [first, second] if first.has(*node) && second.has(*node) => {
+        [first, second] if first.is_on(*node) && second.is_on(*node) => {
             let evenness = |with_pod| {
                 let (first, second) = (first.fraction(*node, with_pod), second.fraction(*node, with_pod));
                 to_score(((first - second) / 2.0).abs())
@@ -36,25 +29,57 @@ pub fn score(cluster: &Cluster, pod: &Pod, profile: &Profile, nodes: &[NodeId], 
     true
 }
 
-impl Balanced<'_> {
-    /// Whether a node has any of the resource.
-    fn has(&self, node: NodeId) -> bool {
-        self.allocatable[node.index()] != 0
-    }
+const HALF: i64 = MAX_NODE_SCORE / 2;
 
-    /// How much of the resource is asked for on a node, from 0 to 1.
-    fn fraction(&self, node: NodeId, with_pod: bool) -> f64 {
-        let added = if with_pod { self.wanted } else { 0 };
-        let used = self.requested[node.index()].saturating_add(added);
-        (used as f64 / self.allocatable[node.index()] as f64).min(1.0)
+fn gain(with: i64, without: i64) -> i64 {
+    HALF + (HALF + with - without) / 2
+}
+
+/// Adds what [`score`] gives, weighted, to the totals of a set of nodes, 64 at a time. Returns those for which that cannot be done.
+pub(super) fn add_scores(
+    cluster: &Cluster,
+    pod: &Pod,
+    profile: &Profile,
+    nodes: &NodeMask,
+    weight: i64,
+    totals: &mut [i64],
+) -> Vec<NodeId> {
+    match balanced_resources(cluster, pod, profile).as_slice() {
+        balanced if balanced.iter().all(|resource| resource.wanted == 0) => Vec::new(),
+        [first, second] => lanes::add_rows(nodes, weight, totals, |index| gains_in_row(first, second, index)),
+        _ => nodes.iter().collect(),
     }
+}
+
+/// The scores of the nodes of a row by two resources. On a node that lacks one of them nothing is gained.
+fn gains_in_row(first: &Amounts<'_>, second: &Amounts<'_>, index: usize) -> Option<[f64; LANES]> {
+    let (first, second) = (first.row(index)?, second.row(index)?);
+    let at_most_all = |fraction: f64| if fraction < 1.0 { fraction } else { 1.0 };
+    let even = |first: f64, second: f64| {
+        let deviation = ((at_most_all(first) - at_most_all(second)) / 2.0).abs();
+        lanes::floor((1.0 - deviation) * MAX_NODE_SCORE as f64)
+    };
+    let half = HALF as f64;
+    let mut gains = [0.0; LANES];
+    for (lane, gain) in gains.iter_mut().enumerate() {
+        let ((all_first, used_first), (all_second, used_second)) = (first.lane(lane), second.lane(lane));
+        let without = even(used_first / all_first, used_second / all_second);
+        let with = even(
+            (used_first + first.wanted) / all_first,
+            (used_second + second.wanted) / all_second,
+        );
+        let gained = if all_first == 0.0 { 0.0 } else { with - without };
+        let gained = if all_second == 0.0 { 0.0 } else { gained };
+        *gain = half + lanes::floor((half + gained) / 2.0);
+    }
+    Some(gains)
 }
 
 fn to_score(deviation: f64) -> i64 {
     ((1.0 - deviation) * MAX_NODE_SCORE as f64) as i64
 }
 
-fn balanced_resources<'a>(cluster: &'a Cluster, pod: &Pod, profile: &Profile) -> Vec<Balanced<'a>> {
+fn balanced_resources<'a>(cluster: &'a Cluster, pod: &Pod, profile: &Profile) -> Vec<Amounts<'a>> {
     let (resources, requests) = (cluster.resources(), &pod.footprint.requests);
     let names = profile.balanced_resources.iter();
     names
@@ -69,9 +94,9 @@ fn balanced_resources<'a>(cluster: &'a Cluster, pod: &Pod, profile: &Profile) ->
                     (resources.scalars.get(&name)?, *wanted)
                 }
             };
-            Some(Balanced {
+            Some(Amounts {
                 allocatable: &column.allocatable,
-                requested: &column.requested,
+                used: &column.requested,
                 wanted,
             })
         })
@@ -79,8 +104,8 @@ fn balanced_resources<'a>(cluster: &'a Cluster, pod: &Pod, profile: &Profile) ->
 }
 
 /// 100 if all resources are used to the same degree, less the more they differ.
-fn evenness(resources: &[Balanced<'_>], node: NodeId, with_pod: bool) -> i64 {
-    let there = resources.iter().filter(|resource| resource.has(node));
+fn evenness(resources: &[Amounts<'_>], node: NodeId, with_pod: bool) -> i64 {
+    let there = resources.iter().filter(|resource| resource.is_on(node));
     let fractions: SmallVec<[f64; 4]> = there.map(|resource| resource.fraction(node, with_pod)).collect();
     to_score(deviation(&fractions))
 }

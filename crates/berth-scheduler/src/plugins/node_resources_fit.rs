@@ -1,5 +1,6 @@
 //! NodeResourcesFit: room for what the pod asks for, and a score for how much room is left.
 
+use super::lanes::{self, Amounts, LANES, MAX_EXACT};
 use crate::cluster::{Cluster, Column};
 use crate::framework::{Code, MAX_NODE_SCORE, PluginName, PreFilter, Refusal};
 use crate::pod::{Pod, Requests};
@@ -64,6 +65,21 @@ impl State {
         })
     }
 
+    /// Whether a node is not refused: [`Self::filter`] without the words.
+    #[must_use]
+    pub fn accepts(&self, cluster: &Cluster, node: NodeId) -> bool {
+        let (resources, requests) = (cluster.resources(), &self.requests);
+        let has_room = |wanted: i64, free: i64| wanted <= 0 || wanted <= free;
+        resources.pods.free(node) >= 1
+            && has_room(requests.cpu_milli, resources.cpu.free(node))
+            && has_room(requests.memory_bytes, resources.memory.free(node))
+            && has_room(requests.ephemeral_bytes, resources.ephemeral.free(node))
+            && requests
+                .scalars
+                .iter()
+                .all(|(name, amount)| has_room(*amount, resources.scalar(*name, node).0))
+    }
+
     /// Keeps the nodes that are not refused.
     pub fn narrow(&self, cluster: &Cluster, mask: &mut NodeMask) {
         let (resources, requests) = (cluster.resources(), &self.requests);
@@ -104,9 +120,7 @@ fn keep_with_room(mask: &mut NodeMask, column: &Column, wanted: i64) {
 
 /// One resource as scoring sees it: what nodes offer, what is used of it, what the pod adds, and its weight.
 struct ScoredResource<'a> {
-    allocatable: &'a [i64],
-    used: &'a [i64],
-    wanted: i64,
+    amounts: Amounts<'a>,
     weight: i64,
 }
 
@@ -137,9 +151,11 @@ fn scored_resources<'a>(cluster: &'a Cluster, pod: &Pod, profile: &Profile) -> V
                 }
             };
             Some(ScoredResource {
-                allocatable: &column.allocatable,
-                used,
-                wanted,
+                amounts: Amounts {
+                    allocatable: &column.allocatable,
+                    used,
+                    wanted,
+                },
                 weight: *weight,
             })
         })
@@ -149,22 +165,9 @@ fn scored_resources<'a>(cluster: &'a Cluster, pod: &Pod, profile: &Profile) -> V
 /// Scores nodes by how much of their resources is asked for, the pod included.
 pub fn score(cluster: &Cluster, pod: &Pod, profile: &Profile, nodes: &[NodeId], out: &mut Vec<i64>) -> bool {
     let resources = scored_resources(cluster, pod, profile);
-    let truncated = |(sum, weights): (i64, i64)| if weights == 0 { 0 } else { sum / weights };
     match &profile.scoring_strategy.form {
-        ScoringForm::LeastAllocated => {
-            out.extend(
-                nodes
-                    .iter()
-                    .map(|node| truncated(weigh(&resources, *node, |used, all| Some(least_allocated(used, all))))),
-            );
-        }
-        ScoringForm::MostAllocated => {
-            out.extend(
-                nodes
-                    .iter()
-                    .map(|node| truncated(weigh(&resources, *node, |used, all| Some(most_allocated(used, all))))),
-            );
-        }
+        ScoringForm::LeastAllocated => extend_with_means(&resources, nodes, least_allocated, out),
+        ScoringForm::MostAllocated => extend_with_means(&resources, nodes, most_allocated, out),
         ScoringForm::RequestedToCapacityRatio(shape) => {
             let ratio = |used: i64, allocatable: i64| {
                 let utilization = if used > allocatable {
@@ -185,34 +188,104 @@ pub fn score(cluster: &Cluster, pod: &Pod, profile: &Profile, nodes: &[NodeId], 
     true
 }
 
-/// The weighted sum of a node's scores by resource, and the sum of the weights. What a node does not have says nothing.
-fn weigh(resources: &[ScoredResource<'_>], node: NodeId, score: impl Fn(i64, i64) -> Option<i64>) -> (i64, i64) {
-    let (mut sum, mut weights) = (0, 0);
+/// Adds what [`score`] gives, weighted, to the totals of a set of nodes, 64 at a time. Returns those for which that cannot be done.
+pub(super) fn add_scores(
+    cluster: &Cluster,
+    pod: &Pod,
+    profile: &Profile,
+    nodes: &NodeMask,
+    weight: i64,
+    totals: &mut [i64],
+) -> Vec<NodeId> {
+    let resources = scored_resources(cluster, pod, profile);
+    let in_row = |index: usize| match &profile.scoring_strategy.form {
+        ScoringForm::LeastAllocated => {
+            means_in_row(&resources, index, |used, all| if used < all { all - used } else { 0.0 })
+        }
+        ScoringForm::MostAllocated => means_in_row(&resources, index, |used, all| if used < all { used } else { all }),
+        ScoringForm::RequestedToCapacityRatio(_) => None,
+    };
+    lanes::add_rows(nodes, weight, totals, in_row)
+}
+
+/// The weighted means of the scores by resource, truncated, of the nodes of a row. A score is the share that a part has of all.
+#[inline(always)]
+fn means_in_row(
+    resources: &[ScoredResource<'_>],
+    index: usize,
+    part: impl Fn(f64, f64) -> f64,
+) -> Option<[f64; LANES]> {
+    let (mut sums, mut weights) = ([0.0; LANES], [0.0; LANES]);
     for resource in resources {
-        let allocatable = resource.allocatable[node.index()];
+        let (row, weight) = (resource.amounts.row(index)?, lanes::float(resource.weight)?);
+        for lane in 0..LANES {
+            let (all, used) = row.lane(lane);
+            // What a node does not have says nothing: its part is 0.
+            let (divisor, weight_there) = if all == 0.0 { (1.0, 0.0) } else { (all, weight) };
+            sums[lane] += lanes::quotient(part(used + row.wanted, all) * MAX_NODE_SCORE as f64, divisor) * weight;
+            weights[lane] += weight_there;
+        }
+    }
+    for lane in 0..LANES {
+        let divisor = if weights[lane] == 0.0 { 1.0 } else { weights[lane] };
+        sums[lane] = lanes::quotient(sums[lane], divisor);
+    }
+    Some(sums)
+}
+
+/// Adds the weighted mean of the scores by resource, truncated, for each node.
+fn extend_with_means(
+    resources: &[ScoredResource<'_>],
+    nodes: &[NodeId],
+    score: impl Fn(i64, i64) -> i64,
+    out: &mut Vec<i64>,
+) {
+    let score = |used, allocatable| Some(score(used, allocatable));
+    let mean = |(sum, weights): (i64, i64)| if weights == 0 { 0 } else { truncated(sum, weights) };
+    // Nearly always there are two: then the loop over them is unrolled.
+    match resources {
+        [first, second] => {
+            let both = [first, second];
+            out.extend(nodes.iter().map(|node| mean(weigh(both, *node, score))));
+        }
+        resources => out.extend(nodes.iter().map(|node| mean(weigh(resources, *node, score)))),
+    }
+}
+
+/// The weighted sum of a node's scores by resource, and the sum of the weights. What a node does not have says nothing.
+#[inline(always)]
+fn weigh<'a>(
+    resources: impl IntoIterator<Item = &'a ScoredResource<'a>>,
+    node: NodeId,
+    score: impl Fn(i64, i64) -> Option<i64>,
+) -> (i64, i64) {
+    let (mut sum, mut weights) = (0, 0);
+    for ScoredResource { amounts, weight } in resources {
+        let allocatable = amounts.allocatable[node.index()];
         if allocatable != 0 {
-            let used = resource.used[node.index()].saturating_add(resource.wanted);
+            let used = amounts.used[node.index()].saturating_add(amounts.wanted);
             if let Some(score) = score(used, allocatable) {
-                sum += score * resource.weight;
-                weights += resource.weight;
+                sum += score * weight;
+                weights += weight;
             }
         }
     }
     (sum, weights)
 }
 
-/// Amounts up to this are divided as floating point numbers: a hundred times as much is still exact.
-const MAX_EXACT: i64 = 1 << 46;
-
 /// `part` of `whole` in hundredths, truncated. Neither is negative, and `part` is not more than `whole`.
 fn share(part: i64, whole: i64) -> i64 {
     if whole >= MAX_EXACT {
         return (i128::from(part) * i128::from(MAX_NODE_SCORE) / i128::from(whole)) as i64;
     }
+    truncated(part * MAX_NODE_SCORE, whole)
+}
+
+/// The quotient of two amounts, truncated. Neither is negative or more than a hundred times what is exact.
+fn truncated(part: i64, whole: i64) -> i64 {
     // Dividing whole numbers takes several times as long; the quotient is off by one at most.
-    let scaled = part * MAX_NODE_SCORE;
-    let quotient = (scaled as f64 / whole as f64) as i64;
-    quotient - i64::from(quotient * whole > scaled)
+    let quotient = (part as f64 / whole as f64) as i64;
+    quotient - i64::from(quotient * whole > part)
 }
 
 fn least_allocated(used: i64, allocatable: i64) -> i64 {
