@@ -13,8 +13,8 @@ RUN apt-get update \
  && rustup target add "$(uname -m)-unknown-linux-musl"
 WORKDIR /src
 COPY . .
-# Line tables are for profiles; a static image is for running.
-ENV CARGO_PROFILE_RELEASE_DEBUG=none CARGO_PROFILE_RELEASE_STRIP=symbols
+# Names of functions are for profiles; a static image is for running.
+ENV CARGO_PROFILE_RELEASE_STRIP=symbols
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
     cargo build --release --locked --package berth --target "$(uname -m)-unknown-linux-musl" \
