@@ -8,7 +8,8 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
 use rustls::ServerConfig;
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use crate::private_file;
 
@@ -30,6 +31,12 @@ pub enum TlsError {
     /// The authority cannot be kept.
     #[error("cannot keep the certificate authority")]
     File(#[from] std::io::Error),
+    /// A file that was given is not what it should be.
+    #[error("{path} is not a PEM file of what it should hold")]
+    NotPem {
+        /// The file.
+        path: PathBuf,
+    },
     /// What was kept is no authority.
     #[error("{path} does not hold a key and a certificate; remove it to have new ones made")]
     Damaged {
@@ -93,6 +100,19 @@ impl Authority {
     }
 }
 
+fn server_config(
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<ServerConfig, rustls::Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
 /// What a listener needs to speak TLS, and what clients need to trust it.
 #[derive(Clone)]
 pub struct Tls {
@@ -131,16 +151,37 @@ impl Tls {
         let certificate = server.signed_by(&server_key, &authority.issuer)?;
 
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(server_key.serialize_der()));
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
-            .with_single_cert(vec![certificate.der().clone()], key)?;
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(Self {
-            config: Arc::new(config),
+            config: Arc::new(server_config(vec![certificate.der().clone()], key)?),
             authority_pem: authority.pem.clone(),
         })
+    }
+
+    /// A certificate, with those that signed it, and its key.
+    ///
+    /// # Errors
+    /// If the files cannot be read, or do not belong together.
+    pub fn read(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
+        let damaged = |path: &Path| {
+            let path = path.to_owned();
+            move |_| TlsError::NotPem { path }
+        };
+        let pem = std::fs::read_to_string(certificate)?;
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+        let chain = chain.map_err(damaged(certificate))?;
+        let key = PrivateKeyDer::from_pem_slice(&std::fs::read(key)?).map_err(damaged(key))?;
+        Ok(Self {
+            config: Arc::new(server_config(chain, key)?),
+            authority_pem: pem,
+        })
+    }
+
+    /// What a server needs that speaks HTTP/1.1 only.
+    #[must_use]
+    pub fn for_http1(&self) -> Arc<ServerConfig> {
+        let mut config = ServerConfig::clone(&self.config);
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Arc::new(config)
     }
 
     /// The authority's certificate, for clients.

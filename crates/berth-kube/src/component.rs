@@ -9,7 +9,8 @@
 
 use crate::api::Api;
 use crate::clock::Clock;
-use crate::endpoint::{self, Health};
+use crate::endpoint::{self, Answers, Health, Secured};
+use crate::guard::Guard;
 use crate::inbox::{self, Inbox, Scope};
 use crate::lease::{LeaseOptions, lead};
 use crate::process;
@@ -26,6 +27,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
 use tokio_util::sync::CancellationToken;
 
 /// How any component runs, apart from what it does.
@@ -35,6 +38,8 @@ pub struct ProcessOptions {
     pub leader_election: Option<LeaseOptions>,
     /// Answer `/metrics`, `/healthz`, `/readyz` and, where there is something to show, `/configz` here.
     pub listen: Option<SocketAddr>,
+    /// Answer the same over TLS, to those whom the API server allows it.
+    pub secure: Option<SecureOptions>,
     /// What it tells of its readiness.
     pub health: Health,
     /// How long nothing new must have been heard before it acts on what it heard. Zero where components are apart; where they
@@ -42,6 +47,17 @@ pub struct ProcessOptions {
     pub patience: Duration,
     /// The time of day that it goes by.
     pub clock: Clock,
+}
+
+/// How a component is read over TLS.
+#[derive(Clone, Debug)]
+pub struct SecureOptions {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Its certificate.
+    pub tls: Arc<ServerConfig>,
+    /// Paths that anybody may read. A star at the end stands for whatever follows.
+    pub open_paths: Vec<String>,
 }
 
 /// Why a component stopped by itself.
@@ -188,9 +204,7 @@ pub(crate) async fn run<C: Component>(
     let api = Api::new(client, C::FIELD_MANAGER);
     let process = component.process().clone();
     let mut tasks: JoinSet<&'static str> = JoinSet::new();
-    if let Some(address) = process.listen {
-        open_endpoint(address, &component, &cancel, &mut tasks).await?;
-    }
+    open_endpoints(&component, &api, &cancel, &mut tasks).await?;
     let election = process.leader_election.clone();
     let leader = &component.run_metrics().leader;
     let lead = lead(&api, election, &process.health, leader, &cancel, &mut tasks).await;
@@ -247,24 +261,33 @@ pub(crate) async fn run<C: Component>(
     result
 }
 
-async fn open_endpoint<C: Component>(
-    address: SocketAddr,
+async fn open_endpoints<C: Component>(
     component: &C,
+    api: &Api,
     cancel: &CancellationToken,
     tasks: &mut JoinSet<&'static str>,
 ) -> Result<(), RunError> {
-    let listener = TcpListener::bind(address)
-        .await
-        .map_err(|source| RunError::Listen { address, source })?;
+    let process = component.process();
+    let plain = process.listen.map(|address| (address, None));
+    let secure = process.secure.as_ref().map(|secure| {
+        let acceptor = TlsAcceptor::from(secure.tls.clone());
+        let guard = Arc::new(Guard::new(api.clone(), secure.open_paths.clone()));
+        (secure.address, Some(Secured { acceptor, guard }))
+    });
     let mut registry = Registry::default();
     component.register(&mut registry);
     process::register(&mut registry);
-    let (health, configuration) = (component.process().health.clone(), component.configuration());
-    let cancel = cancel.clone();
-    tasks.spawn(async move {
-        endpoint::serve_with(listener, health, Arc::new(registry), configuration, cancel).await;
-        "endpoint"
-    });
+    let answers = Answers::new(process.health.clone(), Arc::new(registry), component.configuration());
+    for (address, secured) in plain.into_iter().chain(secure) {
+        let listener = TcpListener::bind(address)
+            .await
+            .map_err(|source| RunError::Listen { address, source })?;
+        let (answers, cancel) = (answers.clone(), cancel.clone());
+        tasks.spawn(async move {
+            endpoint::serve_with(listener, answers, secured, cancel).await;
+            "endpoint"
+        });
+    }
     Ok(())
 }
 

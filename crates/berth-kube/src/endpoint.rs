@@ -1,11 +1,12 @@
 //! Answers `/metrics`, `/healthz` (also `/livez` and `/healthz/leader-election`), `/readyz` and, where there is something to show, `/configz` over
-//! plain HTTP.
+//! plain HTTP, or over TLS for those who may read it ([`crate::guard`]).
 //!
 //! Health is answered whatever else happens. A connection carries one request and ends soon, read or unread; when there
 //! are too many, the oldest goes and the new one is heard; and the work of the component is done by other threads.
 
+use crate::guard::Guard;
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -19,13 +20,16 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 const METRICS: &str = "/metrics";
+const TEXT: &str = "text/plain; charset=utf-8";
 
 /// A client that does not send its request in this time is cut off.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -146,23 +150,16 @@ impl Health {
 
 /// Serves until cancelled.
 pub async fn serve(listener: TcpListener, health: Health, registry: Arc<Registry>, cancel: CancellationToken) {
-    serve_with(listener, health, registry, None, cancel).await;
+    serve_with(listener, Answers::new(health, registry, None), None, cancel).await;
 }
 
-/// Serves until cancelled, with the configuration at `/configz`, in a thread of its own.
-pub async fn serve_with(
+/// Serves until cancelled, in a thread of its own.
+pub(crate) async fn serve_with(
     listener: TcpListener,
-    health: Health,
-    registry: Arc<Registry>,
-    configuration: Option<Arc<str>>,
+    answers: Answers,
+    secured: Option<Secured>,
     cancel: CancellationToken,
 ) {
-    let answers = Answers {
-        health,
-        registry,
-        configuration,
-        scrapers: Arc::new(Crowd::new(SCRAPERS_MAX)),
-    };
     let (ended, end) = oneshot::channel::<Infallible>();
     // The thread ends also if nobody waits for it any more.
     let stop = cancel.child_token();
@@ -170,7 +167,7 @@ pub async fn serve_with(
     let thread = std::thread::Builder::new().name("endpoint".to_owned());
     let spawned = thread.spawn(move || {
         let _ended = ended;
-        if let Err(error) = serve_here(listener, answers, stop) {
+        if let Err(error) = serve_here(listener, &Served { answers, secured }, &stop) {
             tracing::error!(%error, "the endpoint cannot be served");
         }
     });
@@ -182,18 +179,18 @@ pub async fn serve_with(
 }
 
 /// Serves in this thread.
-fn serve_here(listener: TcpListener, answers: Answers, cancel: CancellationToken) -> io::Result<()> {
+fn serve_here(listener: TcpListener, served: &Served, cancel: &CancellationToken) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // A listener belongs to the runtime in which it was made.
     let listener = listener.into_std()?;
     runtime.block_on(async {
         let listener = TcpListener::from_std(listener)?;
-        accept(&listener, &answers, &cancel).await;
+        accept(&listener, served, cancel).await;
         Ok(())
     })
 }
 
-async fn accept(listener: &TcpListener, answers: &Answers, cancel: &CancellationToken) {
+async fn accept(listener: &TcpListener, served: &Served, cancel: &CancellationToken) {
     let mut connections = JoinSet::new();
     let crowd = Crowd::new(CONNECTIONS_MAX);
     while let Some(accepted) = cancel.run_until_cancelled(listener.accept()).await {
@@ -209,7 +206,7 @@ async fn accept(listener: &TcpListener, answers: &Answers, cancel: &Cancellation
         while connections.try_join_next().is_some() {}
         let stay = CancellationToken::new();
         crowd.enter(&stay);
-        connections.spawn(converse(stream, answers.clone(), stay));
+        connections.spawn(converse(stream, served.clone(), stay));
         // Whoever has sent its request is answered before the next one comes: a crowd must not push out a probe unheard.
         tokio::task::yield_now().await;
     }
@@ -241,19 +238,34 @@ impl Crowd {
 }
 
 /// Answers one request, until `stay` is cancelled.
-async fn converse(stream: TcpStream, answers: Answers, stay: CancellationToken) {
+async fn converse(stream: TcpStream, served: Served, stay: CancellationToken) {
     let _over = stay.clone().drop_guard();
-    let talk = tokio::time::timeout(CONNECTION_TIMEOUT, talk(stream, answers, stay.clone()));
+    let talk = async {
+        match served.secured.clone() {
+            None => talk(stream, served, stay.clone()).await,
+            Some(secured) => match secured.acceptor.accept(stream).await {
+                Ok(stream) => talk(stream, served, stay.clone()).await,
+                Err(error) => tracing::debug!(%error, "a client of the endpoint cannot speak TLS"),
+            },
+        }
+    };
+    let talk = tokio::time::timeout(CONNECTION_TIMEOUT, talk);
     let _ = stay.run_until_cancelled(talk).await;
 }
 
-async fn talk(stream: TcpStream, answers: Answers, stay: CancellationToken) {
-    let service = service_fn(move |request: Request<Incoming>| {
-        if request.uri().path() == METRICS {
-            answers.scrapers.enter(&stay);
+async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin, served: Served, stay: CancellationToken) {
+    let (served, stay) = (&served, &stay);
+    let service = service_fn(move |request: Request<Incoming>| async move {
+        let path = request.uri().path();
+        if let Some(secured) = &served.secured
+            && let Err(refusal) = secured.guard.admit(request.method(), path, request.headers()).await
+        {
+            return Ok(response(refusal.code, TEXT, refusal.text));
         }
-        let answer = answers.answer(request.uri().path());
-        async move { Ok::<_, Infallible>(answer) }
+        if path == METRICS {
+            served.answers.scrapers.enter(stay);
+        }
+        Ok::<_, Infallible>(served.answers.answer(path))
     });
     let mut server = http1::Builder::new();
     let server = server
@@ -265,9 +277,23 @@ async fn talk(stream: TcpStream, answers: Answers, stay: CancellationToken) {
     }
 }
 
+/// What speaking TLS takes, and who may read then.
+#[derive(Clone)]
+pub(crate) struct Secured {
+    pub(crate) acceptor: TlsAcceptor,
+    pub(crate) guard: Arc<Guard>,
+}
+
+/// What is served, and how.
+#[derive(Clone)]
+struct Served {
+    answers: Answers,
+    secured: Option<Secured>,
+}
+
 /// What the endpoint tells.
 #[derive(Clone)]
-struct Answers {
+pub(crate) struct Answers {
     health: Health,
     registry: Arc<Registry>,
     configuration: Option<Arc<str>>,
@@ -275,6 +301,15 @@ struct Answers {
 }
 
 impl Answers {
+    pub(crate) fn new(health: Health, registry: Arc<Registry>, configuration: Option<Arc<str>>) -> Self {
+        Self {
+            health,
+            registry,
+            configuration,
+            scrapers: Arc::new(Crowd::new(SCRAPERS_MAX)),
+        }
+    }
+
     fn answer(&self, path: &str) -> Response<Full<Bytes>> {
         let state = |problem: Option<String>| {
             let status = match &problem {
@@ -282,7 +317,7 @@ impl Answers {
                 Some(_) => StatusCode::SERVICE_UNAVAILABLE,
             };
             let body = problem.unwrap_or_else(|| "ok".to_owned());
-            (status, "text/plain; charset=utf-8", body)
+            (status, TEXT, body)
         };
         let (status, content_type, body) = match (path, &self.configuration) {
             // The last is where the kubelet asks CSI sidecars.
@@ -294,22 +329,21 @@ impl Answers {
                 let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
                 match encode(&mut text, &self.registry) {
                     Ok(()) => (StatusCode::OK, content_type, text),
-                    Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, "text/plain", error.to_string()),
+                    Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, TEXT, error.to_string()),
                 }
             }
-            _ => (
-                StatusCode::NOT_FOUND,
-                "text/plain; charset=utf-8",
-                "not found".to_owned(),
-            ),
+            _ => (StatusCode::NOT_FOUND, TEXT, "not found".to_owned()),
         };
-        let mut response = Response::new(Full::new(Bytes::from(body)));
-        *response.status_mut() = status;
-        if let Ok(value) = content_type.parse() {
-            response.headers_mut().insert(http::header::CONTENT_TYPE, value);
-        }
-        response
+        response(status, content_type, body)
     }
+}
+
+fn response(status: StatusCode, content_type: &'static str, body: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    *response.status_mut() = status;
+    let content_type = HeaderValue::from_static(content_type);
+    response.headers_mut().insert(http::header::CONTENT_TYPE, content_type);
+    response
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ pub mod connect;
 pub mod controller;
 pub mod endpoint;
 pub mod executor;
+mod guard;
 pub mod inbox;
 pub mod keyed;
 pub mod lease;

@@ -44,7 +44,10 @@ pub fn scheduler(args: &SchedulerArgs, color: Color) -> anyhow::Result<()> {
             Some(_) => None,
             None => announcement(&args.component, &configuration),
         },
-        process: announced(process),
+        process: ProcessOptions {
+            secure: flags.secure.options()?,
+            ..announced(process)
+        },
         ..scheduler_options(&configuration)
     };
     options.settings.times.flush_after = flags.pod_max_in_unschedulable_pods_duration;

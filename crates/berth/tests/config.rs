@@ -592,7 +592,7 @@ fn the_command_line_of_kube_scheduler_is_read() {
     );
     assert_eq!(kubernetes.verbosity, Some(2));
     let warnings: Vec<String> = kubernetes.unused.warnings().collect();
-    assert_eq!(warnings.len(), 7, "{warnings:#?}");
+    assert_eq!(warnings.len(), 5, "{warnings:#?}");
     let gates = args.decisions.gates.warnings(SCHEDULER_GATES).unwrap();
     assert_eq!(
         gates,

@@ -57,7 +57,10 @@ pub fn arguments(command: &Command, arguments: impl IntoIterator<Item = OsString
             all.push(format!("--csi-address={CSI_SOCKET}").into());
         }
         // Beside kube-schedulers of other nodes only one may work.
-        Some("kube-scheduler") => all.extend(["scheduler", "--usual-lease=kube-scheduler"].map(OsString::from)),
+        Some("kube-scheduler") => {
+            let usual = ["scheduler", "--usual-lease=kube-scheduler", "--secure-port=10259"];
+            all.extend(usual.map(OsString::from));
+        }
         _ => {}
     }
     all.extend(given);

@@ -2,6 +2,7 @@
 
 use super::accepted::{Accepted, Flag, Table};
 use super::logging;
+use super::secure::SecureArgs;
 use crate::duration::duration;
 use clap::Args;
 use std::time::Duration;
@@ -28,6 +29,9 @@ pub struct KubeSchedulerArgs {
     /// Name of the lease if neither a flag nor the configuration has one.
     #[arg(long, hide = true, value_name = "NAME", default_value = "berth-scheduler")]
     pub usual_lease: String,
+    /// TLS.
+    #[command(flatten)]
+    pub secure: SecureArgs,
     /// Flags that have no effect.
     #[command(flatten)]
     pub unused: Accepted<Unused>,
@@ -37,8 +41,12 @@ pub struct KubeSchedulerArgs {
 #[derive(Clone, Copy, Debug)]
 pub struct Unused;
 
-const PLAIN_HTTP: &str = "metrics and health are served over plain HTTP, where --listen says";
-const NOBODY_ASKED: &str = "who may read metrics is not asked: let a network policy say it";
+const IN_MEMORY: &str = "a certificate that is not given by file is generated anew at each start";
+const USUAL_TLS: &str = "TLS 1.2 and 1.3 with the cipher suites that are safe today are spoken";
+const HTTP_1: &str = "metrics and health are served over HTTP/1.1";
+const SAME_SERVER: &str = "the API server of --kubeconfig is asked who may read metrics";
+const TOKENS_ONLY: &str = "who reads metrics shows a token, not a certificate";
+const TEN_SECONDS: &str = "what the API server said is good for ten seconds";
 const UNLIMITED: &str = "requests are not limited in rate, but in how many are under way at a time";
 const NO_PROFILES: &str = "there is no profile to serve";
 const ALL_METRICS: &str = "all metrics are served, with all of their labels";
@@ -47,34 +55,29 @@ const ONE_VERSION: &str = "Berth works as one version of it does, with any API s
 impl Table for Unused {
     const FLAGS: &'static [&'static [Flag]] = &[
         &[
-            Flag::value("bind-address", PLAIN_HTTP),
-            Flag::value("secure-port", PLAIN_HTTP),
-            Flag::value("cert-dir", PLAIN_HTTP),
-            Flag::value("tls-cert-file", PLAIN_HTTP),
-            Flag::value("tls-private-key-file", PLAIN_HTTP),
-            Flag::value("tls-cipher-suites", PLAIN_HTTP),
-            Flag::value("tls-curve-preferences", PLAIN_HTTP),
-            Flag::value("tls-min-version", PLAIN_HTTP),
-            Flag::value("tls-sni-cert-key", PLAIN_HTTP),
-            Flag::value("http2-max-streams-per-connection", PLAIN_HTTP),
-            Flag::switch("disable-http2-serving", PLAIN_HTTP),
-            Flag::switch("permit-address-sharing", PLAIN_HTTP),
-            Flag::switch("permit-port-sharing", PLAIN_HTTP),
-            Flag::value("authentication-kubeconfig", NOBODY_ASKED),
-            Flag::switch("authentication-skip-lookup", NOBODY_ASKED),
-            Flag::value("authentication-token-webhook-cache-ttl", NOBODY_ASKED),
-            Flag::switch("authentication-tolerate-lookup-failure", NOBODY_ASKED),
-            Flag::value("authorization-always-allow-paths", NOBODY_ASKED),
-            Flag::value("authorization-kubeconfig", NOBODY_ASKED),
-            Flag::value("authorization-webhook-cache-authorized-ttl", NOBODY_ASKED),
-            Flag::value("authorization-webhook-cache-unauthorized-ttl", NOBODY_ASKED),
-            Flag::value("client-ca-file", NOBODY_ASKED),
-            Flag::value("requestheader-allowed-names", NOBODY_ASKED),
-            Flag::value("requestheader-client-ca-file", NOBODY_ASKED),
-            Flag::value("requestheader-extra-headers-prefix", NOBODY_ASKED),
-            Flag::value("requestheader-group-headers", NOBODY_ASKED),
-            Flag::value("requestheader-uid-headers", NOBODY_ASKED),
-            Flag::value("requestheader-username-headers", NOBODY_ASKED),
+            Flag::value("cert-dir", IN_MEMORY),
+            Flag::value("tls-cipher-suites", USUAL_TLS),
+            Flag::value("tls-curve-preferences", USUAL_TLS),
+            Flag::value("tls-min-version", USUAL_TLS),
+            Flag::value("tls-sni-cert-key", "there is one certificate"),
+            Flag::value("http2-max-streams-per-connection", HTTP_1),
+            Flag::switch("disable-http2-serving", HTTP_1),
+            Flag::switch("permit-address-sharing", "the port is not shared"),
+            Flag::switch("permit-port-sharing", "the port is not shared"),
+            Flag::value("authentication-kubeconfig", SAME_SERVER),
+            Flag::switch("authentication-skip-lookup", TOKENS_ONLY),
+            Flag::value("authentication-token-webhook-cache-ttl", TEN_SECONDS),
+            Flag::switch("authentication-tolerate-lookup-failure", TOKENS_ONLY),
+            Flag::value("authorization-kubeconfig", SAME_SERVER),
+            Flag::value("authorization-webhook-cache-authorized-ttl", TEN_SECONDS),
+            Flag::value("authorization-webhook-cache-unauthorized-ttl", TEN_SECONDS),
+            Flag::value("client-ca-file", TOKENS_ONLY),
+            Flag::value("requestheader-allowed-names", TOKENS_ONLY),
+            Flag::value("requestheader-client-ca-file", TOKENS_ONLY),
+            Flag::value("requestheader-extra-headers-prefix", TOKENS_ONLY),
+            Flag::value("requestheader-group-headers", TOKENS_ONLY),
+            Flag::value("requestheader-uid-headers", TOKENS_ONLY),
+            Flag::value("requestheader-username-headers", TOKENS_ONLY),
             Flag::value("master", "the kubeconfig names the API server"),
             Flag::value("kube-api-qps", UNLIMITED),
             Flag::value("kube-api-burst", UNLIMITED),

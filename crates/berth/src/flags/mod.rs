@@ -8,3 +8,4 @@ pub mod accepted;
 pub mod go;
 pub mod kube_scheduler;
 pub mod logging;
+pub mod secure;

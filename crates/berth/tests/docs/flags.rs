@@ -11,6 +11,8 @@ use std::fmt::Write as _;
 
 /// The flags of kube-scheduler that `berth scheduler` obeys.
 const OF_SCHEDULER: &[&str] = &[
+    "authorization-always-allow-paths",
+    "bind-address",
     "config",
     "feature-gates",
     "help",
@@ -22,6 +24,9 @@ const OF_SCHEDULER: &[&str] = &[
     "leader-elect-resource-namespace",
     "leader-elect-retry-period",
     "pod-max-in-unschedulable-pods-duration",
+    "secure-port",
+    "tls-cert-file",
+    "tls-private-key-file",
     "v",
     "version",
 ];
