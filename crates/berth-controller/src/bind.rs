@@ -100,6 +100,7 @@ fn complete(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Option<
     let completed = claim.metadata.annotations.contains_key(names::BIND_COMPLETED);
     (!names_it || !completed).then(|| Change::CompleteClaim {
         volume_name: (!names_it).then(|| volume.metadata.name.clone()),
+        unhold: claim.metadata.annotations.contains_key(names::HELD_FOR),
     })
 }
 

@@ -31,6 +31,8 @@ pub enum Change {
     ReleaseVolume {
         /// The user had reserved it by name: only the uid goes.
         keep_name: bool,
+        /// It was held by an attempt of a pod, and is not any more.
+        unhold: bool,
     },
     /// A volume enters a phase.
     VolumePhase {
@@ -43,6 +45,8 @@ pub enum Change {
     CompleteClaim {
         /// The volume, if the claim does not name it yet.
         volume_name: Option<String>,
+        /// It was held by an attempt of a pod, and is not any more.
+        unhold: bool,
     },
     /// A claim's status.
     ClaimStatus {
@@ -70,6 +74,8 @@ pub enum Change {
         /// The node.
         node: String,
     },
+    /// No volume is made for a claim any more: it is not held, and no node is selected for it.
+    UnselectNode,
     /// An annotation is set, or goes.
     Annotate {
         /// Its key.
@@ -95,6 +101,7 @@ impl Change {
             | Self::AssignClass { .. }
             | Self::AssignProvisioner { .. }
             | Self::SelectNode { .. }
+            | Self::UnselectNode
             | Self::Annotate { .. }
             | Self::Finalizers(_)
             | Self::NodeAffinity(_) => None,
@@ -113,6 +120,7 @@ impl Change {
             Self::AssignClass { .. } => "assign_class",
             Self::AssignProvisioner { .. } => "assign_provisioner",
             Self::SelectNode { .. } => "select_node",
+            Self::UnselectNode => "unselect_node",
             Self::Annotate { .. } => "annotate",
             Self::Finalizers(_) => "finalizers",
             Self::NodeAffinity(_) => "node_affinity",
@@ -138,27 +146,36 @@ impl Change {
                 }
                 patch
             }
-            Self::ReleaseVolume { keep_name: true } => json!({"spec": {"claimRef": {"uid": null}}}),
-            Self::ReleaseVolume { keep_name: false } => json!({
-                "metadata": annotations([(names::BOUND_BY_CONTROLLER, None)]),
-                "spec": {"claimRef": null},
-            }),
+            Self::ReleaseVolume { keep_name, unhold } => {
+                let reference = if *keep_name { json!({"uid": null}) } else { Value::Null };
+                let mut patch = json!({"spec": {"claimRef": reference}});
+                let gone = [
+                    (!keep_name).then_some((names::BOUND_BY_CONTROLLER, None)),
+                    unhold.then_some((names::HELD_FOR, None)),
+                ];
+                if *unhold || !keep_name {
+                    patch["metadata"] = annotations(gone.into_iter().flatten());
+                }
+                patch
+            }
             Self::VolumePhase { phase, message } => json!({"status": {
                 "phase": phase,
                 "message": if message.is_empty() { Value::Null } else { json!(message) },
             }}),
-            Self::CompleteClaim { volume_name: None } => {
-                json!({"metadata": annotations([(names::BIND_COMPLETED, Some("yes"))])})
+            Self::CompleteClaim { volume_name, unhold } => {
+                let marks = [
+                    Some((names::BIND_COMPLETED, Some("yes"))),
+                    volume_name
+                        .is_some()
+                        .then_some((names::BOUND_BY_CONTROLLER, Some("yes"))),
+                    unhold.then_some((names::HELD_FOR, None)),
+                ];
+                let mut patch = json!({"metadata": annotations(marks.into_iter().flatten())});
+                if let Some(volume_name) = volume_name {
+                    patch["spec"] = json!({"volumeName": volume_name});
+                }
+                patch
             }
-            Self::CompleteClaim {
-                volume_name: Some(volume_name),
-            } => json!({
-                "metadata": annotations([
-                    (names::BIND_COMPLETED, Some("yes")),
-                    (names::BOUND_BY_CONTROLLER, Some("yes")),
-                ]),
-                "spec": {"volumeName": volume_name},
-            }),
             Self::ClaimStatus {
                 phase,
                 access_modes,
@@ -174,6 +191,11 @@ impl Change {
             Self::SelectNode { node } => {
                 json!({"metadata": annotations([(names::SELECTED_NODE, Some(node.as_str()))])})
             }
+            Self::UnselectNode => json!({"metadata": annotations([
+                (names::SELECTED_NODE, None),
+                (names::SELECTED_NODE_ALPHA, None),
+                (names::HELD_FOR, None),
+            ])}),
             Self::Annotate { key, value } => json!({"metadata": annotations([(*key, value.as_deref())])}),
             Self::Finalizers(finalizers) => json!({"metadata": {"finalizers": finalizers}}),
             Self::NodeAffinity(selector) => json!({"spec": {"nodeAffinity": {"required": node_selector(selector)}}}),
@@ -181,7 +203,7 @@ impl Change {
     }
 }
 
-fn annotations<const N: usize>(changes: [(&str, Option<&str>); N]) -> Value {
+fn annotations<'a>(changes: impl IntoIterator<Item = (&'a str, Option<&'a str>)>) -> Value {
     let map: BTreeMap<&str, Option<&str>> = changes.into_iter().collect();
     json!({"annotations": map})
 }

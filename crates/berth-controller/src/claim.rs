@@ -12,6 +12,7 @@
 
 use crate::bind::{bind, is_reserved_for, mismatch, unbound_status};
 use crate::change::{Change, Reason};
+use crate::held::settle_hold;
 use crate::lower;
 use crate::placed::bind_for_placed_pod;
 use crate::plugin;
@@ -81,7 +82,9 @@ pub fn sync_claim(claim: &PersistentVolumeClaim, state: &State, settings: &Setti
         Binding::Open
     };
     match (binding, NamedVolume::of(claim, state)) {
-        (Binding::Open, NamedVolume::None) => find_volume(claim, state, settings),
+        (Binding::Open, NamedVolume::None) => {
+            settle_hold(claim, state, settings).unwrap_or_else(|| find_volume(claim, state, settings))
+        }
         // The volume may still be created. Until then there is nothing to tell.
         (Binding::Open, NamedVolume::Missing(_)) => unbound_status(claim, "Pending").into_iter().collect(),
         (Binding::Open, NamedVolume::Free(volume)) => match mismatch(volume, claim) {

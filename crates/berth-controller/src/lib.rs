@@ -18,6 +18,7 @@ mod capacity;
 mod change;
 mod claim;
 pub mod ephemeral;
+mod held;
 mod index;
 mod lower;
 mod placed;

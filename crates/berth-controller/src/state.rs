@@ -5,6 +5,7 @@
 
 use crate::bind::is_reserved_for;
 use crate::ephemeral::{self, EphemeralVolume};
+use crate::held::{Begun, is_orphan};
 use crate::index::{VolumeIndex, attributes_class, modes_differ, requested, size_of};
 use crate::settings::Settings;
 use crate::zone::NodeKeys;
@@ -13,6 +14,7 @@ use berth_core::api::{
     StringMap,
 };
 use berth_core::effect::ObjectKey;
+use berth_core::hold::Verdicts;
 use berth_core::model::AccessModes;
 use berth_core::names;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -37,6 +39,8 @@ pub struct PodUse {
     pub claims: Vec<String>,
     /// Its ephemeral volumes.
     pub ephemeral: Vec<EphemeralVolume>,
+    /// What became of the attempts to get its volumes.
+    pub verdicts: Verdicts,
 }
 
 impl PodUse {
@@ -47,7 +51,7 @@ impl PodUse {
             Some(source.claim_name.clone())
         });
         Self {
-            // Labels and annotations of pods are not read, and there are many pods.
+            // Of labels and annotations of pods little is read, and there are many pods.
             metadata: ObjectMeta {
                 labels: StringMap::new(),
                 annotations: StringMap::new(),
@@ -59,6 +63,7 @@ impl PodUse {
                 .chain(ephemeral.iter().map(|volume| volume.claim.clone()))
                 .collect(),
             ephemeral,
+            verdicts: Verdicts::of(&pod.metadata),
         }
     }
 
@@ -104,6 +109,8 @@ pub struct State {
     waiting: BTreeMap<String, BTreeSet<ObjectKey>>,
     /// The claim that was last woken, by class.
     woken: FxHashMap<String, ObjectKey>,
+    /// Attempts of pods that are being bound, or were.
+    begun: Begun,
     /// A scheduler announces that it can bind delayed claims.
     delay_announced: bool,
 }
@@ -242,12 +249,23 @@ impl State {
             .claimed_by(&ObjectKey::of(Kind::PersistentVolumeClaim, &claim.metadata))
             .filter_map(|name| self.volumes.get(name))
             .filter(|volume| is_reserved_for(volume, claim) && fits_reserved(volume, claim))
+            .filter(|volume| !is_orphan(volume, claim))
             .map(|volume| (AccessModes::new(&volume.spec.access_modes), volume))
             // Whoever gave the claim's uid has seen the claim and decided, as schedulers do, who do not ask about modes.
             .map(|(modes, volume)| (!is_reserved_by_uid(volume), modes, volume))
             .filter(|(by_name, modes, _)| !by_name || modes.contains(wanted))
             .min_by_key(|(by_name, modes, _)| (*by_name, modes.count(), *modes))
             .map(|(_, modes, volume)| (modes, volume))
+    }
+
+    /// Attempts of pods that are being bound, or were.
+    pub(crate) fn begun(&self) -> &Begun {
+        &self.begun
+    }
+
+    /// The volumes that refer to a claim, by its name at least.
+    pub(crate) fn volumes_referring_to(&self, claim: &ObjectKey) -> impl Iterator<Item = &Arc<PersistentVolume>> {
+        self.index.claimed_by(claim).filter_map(|name| self.volumes.get(name))
     }
 
     /// The smallest free volumes that fit the claim and that the node can reach, so many at most.
@@ -432,7 +450,10 @@ impl State {
             None => keys.extend(self.wake(&volume)),
         }
         keys.extend(self.claims_naming(&name));
-        self.volumes.insert(name.clone(), Arc::new(volume));
+        self.begun.insert(&volume);
+        if let Some(before) = self.volumes.insert(name.clone(), Arc::new(volume)) {
+            self.begun.remove(&before);
+        }
         keys.push(ObjectKey::volume(name));
         keys
     }
@@ -443,6 +464,7 @@ impl State {
         let Some(volume) = self.volumes.remove(name) else {
             return Vec::new();
         };
+        self.begun.remove(&volume);
         let reference = volume.spec.claim_ref.as_ref();
         let referred = reference.map(ObjectKey::referred);
         referred.into_iter().chain(self.claims_naming(name)).collect()

@@ -10,6 +10,7 @@
 
 use crate::bind::phase;
 use crate::change::{Change, Reason};
+use crate::held::give_back_unbound;
 use crate::index::modes_differ;
 use crate::lower;
 use crate::plugin;
@@ -85,7 +86,9 @@ pub fn sync_volume(volume: &PersistentVolume, state: &State, _settings: &Setting
             Reference::None | Reference::ByName,
             Referent::Gone | Referent::Open(_) | Referent::Here | Referent::Elsewhere,
         ) => to_phase(volume, "Available"),
-        (Reference::ByUid(reference), Referent::Gone) => released(volume, Some(reference), state),
+        (Reference::ByUid(reference), Referent::Gone) => {
+            give_back_unbound(volume, reference).unwrap_or_else(|| released(volume, Some(reference), state))
+        }
         (Reference::ByUid(_), Referent::Open(claim)) if modes_differ(claim, volume) => mode_mismatch(volume, claim),
         // The binding is half done. Its other half is the claim's step.
         (Reference::ByUid(_), Referent::Open(claim)) => {
@@ -136,6 +139,7 @@ fn went_elsewhere(volume: &PersistentVolume, state: &State) -> Vec<Effect> {
     let by_controller = volume.metadata.annotations.contains_key(names::BOUND_BY_CONTROLLER);
     let release = Change::ReleaseVolume {
         keep_name: !by_controller,
+        unhold: false,
     };
     let mut effects = vec![write(volume, &release)];
     effects.extend(to_phase(volume, "Available"));

@@ -11,6 +11,7 @@ pub mod capacity;
 pub mod dispute;
 pub mod effect;
 mod free;
+pub mod hold;
 pub mod journal;
 pub mod label;
 pub mod mask;

@@ -2,6 +2,7 @@
 
 use crate::api;
 use crate::binder::PodVolumes;
+use crate::hold::{Hold, VolumeHold};
 use crate::label::{LabelSelector, Labels};
 use crate::migration::{InTreePlugin, TranslationError};
 use crate::names;
@@ -160,6 +161,8 @@ pub struct Volume {
     pub zones: SelectorId,
     /// The claim it is bound to or reserved for.
     pub claim_ref: Option<Box<ClaimRef>>,
+    /// The attempt of a pod that holds it for that claim.
+    pub hold: Option<Box<VolumeHold>>,
     /// The disk behind it.
     pub disk: Option<Box<Disk>>,
     /// The driver that attaches it, also one that took over from an in-tree plugin; empty for none.
@@ -172,7 +175,7 @@ pub struct Volume {
 
 crate::trace!(Volume {
     class, attributes_class, labels, claim_ref, disk, driver;
-    name, capacity, access_modes, volume_mode, available, deleting, affinity, zones, version, created
+    name, capacity, access_modes, volume_mode, available, deleting, affinity, zones, hold, version, created
 });
 
 impl Volume {
@@ -182,9 +185,14 @@ impl Volume {
         self.available && !self.deleting && self.claim_ref.is_none()
     }
 
-    /// Whether it is reserved for, or bound to, this very claim.
+    /// Whether it is reserved for, or bound to, this very claim. One that was made for an attempt which is over is nobody's.
     #[must_use]
     pub fn is_for(&self, claim: &Claim) -> bool {
+        let hold = self.hold.as_ref();
+        let is_orphan = hold.is_some_and(|hold| hold.is_orphan(claim.hold.as_deref()));
+        if is_orphan && *claim.volume_name != *self.name {
+            return false;
+        }
         self.claim_ref.as_ref().is_some_and(|reference| {
             reference.namespace == claim.namespace
                 && reference.name == claim.name
@@ -255,6 +263,8 @@ pub struct Claim {
     pub deleting: bool,
     /// The node that its volume is to be made for; empty for none.
     pub selected_node: Symbol,
+    /// The attempt of a pod for which that node was selected, if it is held.
+    pub hold: Option<Box<Hold>>,
     /// The uid of the object that manages it; empty for none.
     pub controller_uid: Box<str>,
     /// Its resource version; 0 if not known.
@@ -263,7 +273,7 @@ pub struct Claim {
 
 crate::trace!(Claim {
     namespace, class, shape, selected_node;
-    name, uid, volume_name, bind_completed, lost, deleting, controller_uid, version
+    name, uid, volume_name, bind_completed, lost, deleting, hold, controller_uid, version
 });
 
 impl Claim {
@@ -293,6 +303,7 @@ impl Claim {
             lost: claim.status.phase == "Lost",
             deleting: claim.metadata.is_deleting(),
             selected_node: symbols.intern(claim.selected_node().unwrap_or("")),
+            hold: Hold::of_claim(claim).map(Box::new),
             controller_uid: controller.map_or("", |owner| &owner.uid).into(),
             version: version_of(&claim.metadata),
         }
@@ -369,6 +380,7 @@ pub(crate) fn volume_without_selectors(symbols: &mut Symbols, volume: &api::Pers
         affinity: SelectorId::ALL,
         zones: SelectorId::ALL,
         claim_ref,
+        hold: VolumeHold::of(volume).map(Box::new),
         disk: None,
         driver: Symbol::EMPTY,
         version: version_of(&volume.metadata),

@@ -79,6 +79,15 @@ pub const CAPACITY_MANAGED_BY: &str = "csi.storage.k8s.io/managed-by";
 pub const ATTEMPT_FINALIZER: &str = "provisioner.berth.dev/attempt";
 /// Annotation on such a claim: what the backend was asked for.
 pub const ATTEMPT: &str = "provisioner.berth.dev/attempt";
+/// Annotation on a volume that was reserved, or on a claim for which a node was selected: the attempt of a pod that holds it
+/// until all volumes of the pod are there.
+pub const HELD_FOR: &str = "binding.berth.dev/held-for";
+/// Annotation on a volume that was made for a claim which is held: the attempt that it was made for.
+pub const MADE_FOR: &str = "binding.berth.dev/made-for";
+/// Annotation on a pod: the attempt whose volumes are all there.
+pub const COMMITTED: &str = "binding.berth.dev/committed";
+/// Annotation on a pod: the attempt, with all before it, whose volumes are given back.
+pub const ABORTED: &str = "binding.berth.dev/aborted";
 /// The pools that volumes of no class in particular come from.
 pub const FALLBACK_CLASS: &str = "<fallback>";
 /// The pools that inline volumes come from.

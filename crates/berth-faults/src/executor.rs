@@ -85,6 +85,7 @@ impl Hands<'_> {
                 let is_unguarded = match patch.name {
                     "select_node" => self.has(Mutation::UnguardedSelection),
                     "reserve_volume" => self.has(Mutation::UnguardedReservation),
+                    "commit_volumes" | "abort_volumes" => self.has(Mutation::UnguardedVerdict),
                     _ => false,
                 };
                 if is_unguarded || self.has(Mutation::UnguardedController) {

@@ -22,6 +22,7 @@ pub enum Mutation {
     DeafToClaims,
     UnguardedSelection,
     UnguardedReservation,
+    UnguardedVerdict,
     UnguardedController,
     NamesakeBound,
     UserReservationMarked,
@@ -49,7 +50,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// Every bug.
-    pub const ALL: [Self; 38] = [
+    pub const ALL: [Self; 39] = [
         Self::NamesakesInLists,
         Self::RemovalsInLists,
         Self::SkippedChange,
@@ -65,6 +66,7 @@ impl Mutation {
         Self::DeafToClaims,
         Self::UnguardedSelection,
         Self::UnguardedReservation,
+        Self::UnguardedVerdict,
         Self::UnguardedController,
         Self::NamesakeBound,
         Self::UserReservationMarked,
@@ -138,6 +140,10 @@ impl Mutation {
             Self::UnguardedReservation => (
                 "unguarded-reservation",
                 "claimRef is written whatever became of the volume since the decision",
+            ),
+            Self::UnguardedVerdict => (
+                "unguarded-verdict",
+                "an attempt is committed or aborted whatever became of the pod since",
             ),
             Self::UnguardedController => ("unguarded-controller", "the controller writes on any version"),
             Self::NamesakeBound => ("namesake-bound", "writes do not compare uids"),

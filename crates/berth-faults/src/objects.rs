@@ -122,9 +122,11 @@ pub(crate) fn pod(index: usize) -> Value {
         .map(|claim| json!({"name": claim, "persistentVolumeClaim": {"claimName": claim}}))
         .collect();
     if index == 7 {
-        let template = json!({"spec": {"storageClassName": "disk", "accessModes": ["ReadWriteOnce"],
-            "resources": {"requests": {"storage": "1Gi"}}}});
-        volumes.push(json!({"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}));
+        for (name, class) in [("scratch", "disk"), ("cache", "local")] {
+            let template = json!({"spec": {"storageClassName": class, "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Gi"}}}});
+            volumes.push(json!({"name": name, "ephemeral": {"volumeClaimTemplate": template}}));
+        }
     }
     let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE},
         "spec": {"priorityClassName": priority, "terminationGracePeriodSeconds": 2, "containers": [
@@ -135,7 +137,7 @@ pub(crate) fn pod(index: usize) -> Value {
     pod
 }
 
-/// A StatefulSet with a claim of the driver for each pod.
+/// A StatefulSet with a claim of the driver and one of the built-in provisioner for each pod.
 pub(crate) fn stateful_set() -> Value {
     json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db", "namespace": NAMESPACE}, "spec": {
         "replicas": 1, "serviceName": "db", "selector": {"matchLabels": {"app": "db"}},
@@ -143,8 +145,11 @@ pub(crate) fn stateful_set() -> Value {
             "terminationGracePeriodSeconds": 1, "containers": [
                 {"name": "main", "image": "app", "resources": {"requests": {"cpu": "1"}}}],
             "volumes": []}},
-        "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {"storageClassName": "disk",
-            "accessModes": ["ReadWriteOncePod"], "resources": {"requests": {"storage": "1Gi"}}}}]}})
+        "volumeClaimTemplates": [
+            {"metadata": {"name": "data"}, "spec": {"storageClassName": "disk",
+                "accessModes": ["ReadWriteOncePod"], "resources": {"requests": {"storage": "1Gi"}}}},
+            {"metadata": {"name": "log"}, "spec": {"storageClassName": "node-local",
+                "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}]}})
 }
 
 /// A Deployment without volumes.

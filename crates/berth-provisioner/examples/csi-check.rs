@@ -26,6 +26,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         selected_node: None,
         requirement: None,
         bytes: 1 << 30,
+        held_for: None,
     };
     let volume = client.create(&request, &NoSecrets).await?;
     println!("{volume:?}");

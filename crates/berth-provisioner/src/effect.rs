@@ -26,6 +26,9 @@ pub struct Intent {
     pub node: Option<String>,
     /// Where the volume must be reachable.
     pub requirement: Option<Requirement>,
+    /// The attempt of a pod that held the claim when it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_for: Option<String>,
     /// Only the best places were kept: there are more, and as long as the node is there they can be found again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub partial: bool,

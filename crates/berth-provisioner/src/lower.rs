@@ -152,6 +152,7 @@ mod tests {
         let intent = Intent {
             node: Some("n1".into()),
             requirement: None,
+            held_for: None,
             partial: false,
         };
         let recorded = patch(&Change::RecordAttempt(intent), &claim).unwrap();

@@ -39,6 +39,9 @@ pub fn persistent_volume(request: &Request, volume: &Volume, settings: &Settings
     }
     let mut annotations = Map::new();
     annotations.insert(names::PROVISIONED_BY.to_owned(), json!(settings.provisioner));
+    if let Some(attempt) = &request.held_for {
+        annotations.insert(names::MADE_FOR.to_owned(), json!(attempt));
+    }
     if let Some(secret) = &request.parameters.provisioner_secret {
         annotations.insert(names::DELETION_SECRET_NAME.to_owned(), json!(secret.name));
         annotations.insert(names::DELETION_SECRET_NAMESPACE.to_owned(), json!(secret.namespace));

@@ -5,8 +5,9 @@ use crate::parameters::SecretReference;
 use crate::request::{Backing, places_of};
 use crate::settings::Settings;
 use crate::state::State;
-use berth_core::api::{Kind, PersistentVolume, VolumeSource};
+use berth_core::api::{Kind, PersistentVolume, PersistentVolumeClaim, VolumeSource};
 use berth_core::effect::Event;
+use berth_core::hold::{Hold, VolumeHold};
 use berth_core::names;
 
 /// What to do about a volume.
@@ -31,6 +32,11 @@ pub fn reclaim(volume: &PersistentVolume, state: &State, settings: &Settings) ->
     }
     if settings.node.as_deref().is_some_and(|node| !is_on(volume, node, state)) {
         return Reclaim::Nothing;
+    }
+    if let Some(claim) = given_back_by(volume, state) {
+        let mut actions = vec![Action::confirm(Kind::PersistentVolumeClaim, &claim.metadata)];
+        actions.extend(delete(volume));
+        return Reclaim::Act(actions);
     }
     let protected = volume
         .metadata
@@ -66,6 +72,11 @@ pub fn reclaim(volume: &PersistentVolume, state: &State, settings: &Settings) ->
             ),
         };
     }
+    Reclaim::Act(delete(volume))
+}
+
+/// Deletes a volume in the backend, then its object.
+fn delete(volume: &PersistentVolume) -> Vec<Action> {
     let mut actions = vec![
         // What is known may be old, and data that are deleted do not come back: the policy may have changed since.
         Action::confirm(Kind::PersistentVolume, &volume.metadata),
@@ -73,7 +84,17 @@ pub fn reclaim(volume: &PersistentVolume, state: &State, settings: &Settings) ->
         Action::delete(Kind::PersistentVolume, &volume.metadata),
     ];
     actions.extend(Change::ReleaseVolume.lower(&volume.metadata).map(Action::Api));
-    Reclaim::Act(actions)
+    actions
+}
+
+/// The claim that a volume was made for, if the attempt is over: the claim is not bound, and is not held for this attempt any more. So no
+/// claim ever had the volume, no data can be on it, and it goes whatever its policy says.
+fn given_back_by<'a>(volume: &PersistentVolume, state: &'a State) -> Option<&'a PersistentVolumeClaim> {
+    let made = VolumeHold::of(volume)?;
+    let reference = volume.spec.claim_ref.as_ref()?;
+    let claim = state.claim(&reference.namespace, &reference.name)?;
+    let is_open = claim.metadata.uid == reference.uid && claim.spec.volume_name.is_empty();
+    (is_open && made.is_orphan(Hold::of_claim(claim).as_ref())).then_some(claim)
 }
 
 /// Whether no claim has a volume, as far as its claim is known. One that was not seen may be there all the same.

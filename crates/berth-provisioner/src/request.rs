@@ -26,6 +26,8 @@ pub struct Request {
     pub requirement: Option<Requirement>,
     /// The size.
     pub bytes: i64,
+    /// The attempt of a pod that the volume is made for, if the claim is held.
+    pub held_for: Option<String>,
 }
 
 impl Request {

@@ -7,6 +7,7 @@ use berth_core::api::{
     CsiNode, Kind, Node, Object, ObjectMeta, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment,
 };
 use berth_core::effect::ObjectKey;
+use berth_core::names;
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -99,10 +100,11 @@ impl State {
     fn concerned(&self, object: &Object) -> Vec<ObjectKey> {
         match object {
             Object::PersistentVolumeClaim(claim) => {
-                // Its own, and that of its volume if somebody deletes that one.
-                let volume = self.volume(&volume_name(claim));
-                let going = volume.filter(|volume| volume.metadata.is_deleting());
-                let volume = going.map(|volume| ObjectKey::volume(&volume.metadata.name));
+                // Its own, and that of its volume if somebody deletes that one, or it was made for an attempt.
+                let volume = self.volume(&volume_name(claim)).filter(|volume| {
+                    volume.metadata.is_deleting() || volume.metadata.annotation(names::MADE_FOR).is_some()
+                });
+                let volume = volume.map(|volume| ObjectKey::volume(&volume.metadata.name));
                 std::iter::once(claim_key(claim)).chain(volume).collect()
             }
             Object::PersistentVolume(volume) => vec![ObjectKey::volume(&volume.metadata.name)],

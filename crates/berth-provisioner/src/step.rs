@@ -20,6 +20,7 @@ use crate::state::State;
 use crate::topology::{Question, RequirementError, requirement};
 use berth_core::api::{Kind, PersistentVolumeClaim, StorageClass};
 use berth_core::effect::{Effect, Event, Fact, ObjectKey, When};
+use berth_core::hold::Hold;
 use berth_core::migration::allowed_topologies;
 use berth_core::names;
 use jiff::Timestamp;
@@ -88,7 +89,7 @@ impl Attempt {
 pub enum Purpose {
     /// The claim needs it.
     Provision,
-    /// The claim is going, or has got another volume, and one may exist: to learn its handle and delete it.
+    /// The claim is going, has got another volume, or is not held for the attempt any more that it was asked for, and one may exist: to learn its handle and delete it.
     CleanUp,
 }
 
@@ -189,6 +190,7 @@ fn unsettled(
         Ok(requirement) => Intent {
             node: node.map(str::to_owned),
             requirement,
+            held_for: Hold::of_claim(claim).map(|hold| hold.to_string()),
             partial: false,
         },
         Err(error) => {
@@ -349,7 +351,7 @@ fn ask(
         class.allowed_topologies = topologies;
     }
     let selected_node = intent.node.as_ref().and_then(|node| state.nodes().get(node)).cloned();
-    let purpose = if claim.metadata.is_deleting() || is_bound_elsewhere(claim) {
+    let purpose = if claim.metadata.is_deleting() || is_bound_elsewhere(claim) || is_given_back(claim, &intent) {
         Purpose::CleanUp
     } else {
         Purpose::Provision
@@ -364,12 +366,20 @@ fn ask(
             selected_node,
             requirement: intent.requirement,
             bytes: claim.requested_bytes(),
+            held_for: intent.held_for,
         },
         node: intent.node,
         purpose,
         repeated,
         in_doubt: repeated,
     }))
+}
+
+/// Whether the attempt of a pod that something was asked for is over.
+fn is_given_back(claim: &PersistentVolumeClaim, intent: &Intent) -> bool {
+    let holds = Hold::of_claim(claim).map(|hold| hold.to_string());
+    // What was asked for without an attempt is what the claim gets, whoever waits for it by now.
+    intent.held_for.is_some() && holds != intent.held_for && !is_bound(claim)
 }
 
 fn act(actions: Vec<Action>, then: Then) -> Decision {

@@ -202,6 +202,7 @@ fn recorded(node: &str, partial: bool) -> Value {
             requisite: vec![segment(node)],
             preferred: vec![segment(node)],
         }),
+        held_for: None,
         partial,
     };
     claim(|claim| {
@@ -495,4 +496,76 @@ fn a_rejected_node_that_is_selected_again_waits() {
 
 fn decode(object: Value) -> Object {
     Object::decode(&object).unwrap().unwrap()
+}
+
+const MARK: &str = "web/p-1/u-1/7";
+
+fn held(mark: &str) -> Value {
+    claim(|claim| claim["metadata"]["annotations"][names::HELD_FOR] = json!(mark))
+}
+
+#[test]
+fn a_volume_says_which_attempt_it_was_made_for() {
+    let mut cluster = cluster(1);
+    let mut attempt = ask(&mut cluster, held(MARK));
+    assert_eq!(attempt.request.held_for.as_deref(), Some(MARK));
+    // The attempt may be over when the answer comes: what was recorded counts.
+    let recorded = write(&mut cluster, attempt.record.as_ref());
+    attempt.recorded(recorded);
+    let conclusion = conclude(&attempt, &Ok(made()), &Settings::csi(DRIVER));
+    let Action::Api(Effect::Create(volume)) = &conclusion.actions[0] else {
+        panic!("{conclusion:?}")
+    };
+    assert_eq!(volume["metadata"]["annotations"][names::MADE_FOR], MARK);
+}
+
+#[test]
+fn what_was_asked_for_an_attempt_that_is_over_is_cleaned_up() {
+    let intent = json!({"node": "n0", "requirement": null, "held_for": MARK}).to_string();
+    for (mark, purpose) in [
+        (json!(MARK), Purpose::Provision),
+        (json!("web/p-1/u-1/8"), Purpose::CleanUp),
+        (Value::Null, Purpose::CleanUp),
+    ] {
+        let recorded = claim(|claim| {
+            claim["metadata"]["finalizers"] = json!([ATTEMPT_FINALIZER]);
+            claim["metadata"]["annotations"][ATTEMPT] = json!(intent);
+            if !mark.is_null() {
+                claim["metadata"]["annotations"][names::HELD_FOR] = mark.clone();
+            }
+        });
+        assert_eq!(ask(&mut cluster(1), recorded).purpose, purpose, "{mark}");
+    }
+}
+
+#[test]
+fn a_volume_goes_with_its_attempt_and_with_nothing_else() {
+    let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pvc-u-1", "annotations": {
+        names::PROVISIONED_BY: DRIVER, names::MADE_FOR: MARK}}, "spec": {"persistentVolumeReclaimPolicy": "Retain",
+        "claimRef": {"namespace": "default", "name": "data", "uid": "u-1"},
+        "csi": {"driver": DRIVER, "volumeHandle": "vol-1"}}});
+    let bound = claim(|claim| claim["spec"]["volumeName"] = json!("pvc-u-1"));
+    let another = claim(|claim| claim["metadata"]["uid"] = json!("u-2"));
+    for (claim, goes) in [
+        (claim(|_| {}), true),
+        (held("web/p-1/u-1/8"), true),
+        (held(MARK), false),
+        (bound, false),
+        (another, false),
+    ] {
+        let mut cluster = cluster(1);
+        cluster.create(claim.clone());
+        cluster.create(volume.clone());
+        let state = cluster.state();
+        let decided = reclaim(state.volume("pvc-u-1").unwrap(), &state, &Settings::csi(DRIVER));
+        let deletes = matches!(&decided, Reclaim::Act(actions)
+            if actions.iter().any(|action| matches!(action, Action::DeleteBacking(_))));
+        assert_eq!(deletes, goes, "{claim}: {decided:?}");
+        // The watch of claims may be behind.
+        let confirms = |action: &Action| {
+            matches!(action, Action::Api(Effect::Confirm(Fact::Unchanged(target)))
+            if target.key.kind == Kind::PersistentVolumeClaim.name())
+        };
+        assert!(!goes || matches!(&decided, Reclaim::Act(actions) if confirms(&actions[0])));
+    }
 }

@@ -439,6 +439,10 @@ pub struct SchedulerArgs {
     /// Random seed, for ties between nodes.
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED)]
     pub seed: u64,
+    /// Bind the claims of a pod all together or not at all: hold its volumes until all of them are there. Only for clusters whose volume
+    /// controller is `berth controller`.
+    #[arg(long)]
+    pub hold_volumes: bool,
     /// Flags of kube-scheduler.
     #[command(flatten)]
     pub kubernetes: KubeSchedulerArgs,

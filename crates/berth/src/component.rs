@@ -50,6 +50,7 @@ pub fn scheduler(args: &SchedulerArgs, color: Color) -> anyhow::Result<()> {
         },
         ..scheduler_options(&configuration)
     };
+    options.settings.hold_volumes = args.hold_volumes;
     options.settings.times.flush_after = flags.pod_max_in_unschedulable_pods_duration;
     let kubeconfig = args.component.kubeconfig.as_deref().or(settings.kubeconfig.as_deref());
     let level = logging::level(args.component.verbose, flags.verbosity);

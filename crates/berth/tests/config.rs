@@ -384,6 +384,7 @@ fn every_field_set(path: &std::path::Path) -> Settings {
         profiles,
         times,
         together,
+        hold_volumes: _,
     } = settings.clone();
     assert_ne!(together, Together::default());
     let QueueTimes {

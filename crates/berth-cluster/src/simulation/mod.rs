@@ -127,7 +127,12 @@ impl Simulation {
     /// An empty cluster.
     #[must_use]
     pub fn new(options: Options) -> Self {
-        let mut scheduler = Scheduler::new(options.settings.clone(), options.seed);
+        let settings = Settings {
+            // The controller here knows what is held.
+            hold_volumes: true,
+            ..options.settings.clone()
+        };
+        let mut scheduler = Scheduler::new(settings, options.seed);
         scheduler.set_now(options.start.as_second());
         let volume_scheduling = options.settings.volume_gates().volume_scheduling;
         let controller = berth_controller::Settings {

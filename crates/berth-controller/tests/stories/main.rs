@@ -7,5 +7,6 @@ mod beside_binding;
 mod binding;
 #[path = "../common/mod.rs"]
 mod common;
+mod held;
 mod story;
 mod waiting;

@@ -7,7 +7,7 @@
 //!       └───────revert────────┘
 //! ```
 
-use super::{NodeVolumes, Overlaid, Overlay, VolumeBinder, WriteTarget};
+use super::{Attempt, NodeVolumes, Overlaid, Overlay, VolumeBinder, WriteTarget};
 use crate::model::{Claim, ClaimId, ClaimRef, Volume, VolumeId};
 use crate::nodes::NodeId;
 use crate::symbols::Symbol;
@@ -31,9 +31,11 @@ pub struct Assumption {
     pub(super) selections: BTreeMap<ClaimId, u64>,
     /// The versions that the API server gave to what was written; older states are not yet the outcome.
     written: FxHashMap<WriteTarget, u64>,
+    /// What is written is held for this attempt until all volumes are there.
+    pub(super) attempt: Option<Attempt>,
 }
 
-crate::trace!(Assumption { node_name; number, node, decision, reservations, selections, written });
+crate::trace!(Assumption { node_name; number, node, decision, reservations, selections, written, attempt });
 
 /// A volume that is to be reserved.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +53,22 @@ impl Assumption {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.reservations.is_empty() && self.selections.is_empty()
+    }
+
+    /// The attempt that what is written is held for.
+    #[must_use]
+    pub fn attempt(&self) -> Option<&Attempt> {
+        self.attempt.as_ref()
+    }
+
+    /// Whether the API server has taken anything of it.
+    #[must_use]
+    pub fn is_partly_written(&self) -> bool {
+        !self.written.is_empty()
+    }
+
+    pub(super) fn has_written(&self, target: WriteTarget) -> bool {
+        self.written.contains_key(&target)
     }
 
     /// Leaves the assumption in place until watched objects replace it.
@@ -189,6 +207,7 @@ impl VolumeBinder {
             reservations: BTreeMap::new(),
             selections: BTreeMap::new(),
             written: FxHashMap::default(),
+            attempt: None,
         };
         for (claim, volume) in &assumption.decision.bindings {
             if let Some(reservation) = self.hold_volume(*volume, *claim, number) {
@@ -235,6 +254,7 @@ impl VolumeBinder {
         if let Some(slot) = self.volumes.get_mut(volume.0) {
             let assumed = Volume {
                 claim_ref: reference,
+                hold: None,
                 ..slot.effective.clone()
             };
             slot.cover(assumed, number);

@@ -2,15 +2,19 @@
 //!
 //! ```text
 //!   assume ──▶ writes: volumes reserved ──all taken──▶ writes: nodes selected ──all taken──▶ progress: waiting ──▶ bound
-//!                 │                                       │                                       │
+//!                 │                                       │                                       │    ready ▲
 //!                 └────────── refused, or something gone or changed: revert, and decide again ─────┘
 //! ```
+//!
+//! What is [held](VolumeBinder::hold) is ready when all volumes are there, and bound only after whoever carries the decision out has
+//! committed it.
 //!
 //! Volumes are reserved first, and nodes selected for claims only when every volume is: a reservation can be lost to
 //! another writer, and a volume that is being made cannot be taken back. Nothing here writes or waits: whoever uses it
 //! sends the writes, reports what the API server took, and asks again when a watched object changed.
 
 use super::{Assumption, VolumeBinder};
+use crate::hold::Hold;
 use crate::model::{Claim, ClaimId, VolumeId};
 
 /// An object that is written while a decision is carried out.
@@ -40,6 +44,8 @@ pub enum VolumeWrite {
         /// Whether the volume names the claim already, by a user's hand. Then it is not marked as bound by the controller:
         /// the reservation stays when the claim goes elsewhere.
         prebound: bool,
+        /// The attempt that holds it.
+        hold: Option<Hold>,
     },
     /// Mark a claim with the node that its volume is to be made for, if the claim is still at this version.
     SelectNode {
@@ -51,14 +57,18 @@ pub enum VolumeWrite {
         version: u64,
         /// The node.
         node: String,
+        /// The attempt that holds the claim.
+        hold: Option<Hold>,
     },
 }
 
 /// How far the claims of a decision are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Progress {
     /// Some claim is not bound yet.
     Waiting,
+    /// Every claim of an attempt has a volume that is held for it, or is bound.
+    Ready,
     /// All claims are bound: the pod may be.
     Bound,
 }
@@ -85,6 +95,14 @@ pub enum BindingError {
     /// The chosen volume is gone.
     #[error("the volume chosen for claim {0:?} was deleted")]
     VolumeGone(Box<str>),
+    /// The volume that was made cannot be used on the node.
+    #[error("volume {volume:?}, made for claim {claim:?}, cannot be reached from the chosen node")]
+    VolumeUnreachable {
+        /// The volume.
+        volume: Box<str>,
+        /// The claim.
+        claim: Box<str>,
+    },
     /// Somebody else has the chosen volume.
     #[error("volume {volume:?} is no longer reserved for claim {claim:?}")]
     VolumeLost {
@@ -118,6 +136,7 @@ impl VolumeBinder {
                 claim: claim.name.to_string(),
                 uid: claim.uid.to_string(),
                 prebound: reservation.prebound,
+                hold: assumption.attempt.as_ref().map(|attempt| attempt.hold(claim)),
             };
             writes.push((WriteTarget::Volume(*volume), write));
         }
@@ -136,6 +155,7 @@ impl VolumeBinder {
                 // Of the claim as it was decided on: what somebody wrote since is not to be overwritten.
                 version: *version,
                 node: self.symbols.text(assumption.node_name).to_owned(),
+                hold: assumption.attempt.as_ref().map(|attempt| attempt.hold(claim)),
             };
             writes.push((WriteTarget::Claim(*id), write));
         }
@@ -153,9 +173,7 @@ impl VolumeBinder {
         }
         let mut progress = Progress::Bound;
         for claim in assumption.decided_claims() {
-            if self.progress_of(assumption, claim)? == Progress::Waiting {
-                progress = Progress::Waiting;
-            }
+            progress = progress.min(self.progress_of(assumption, claim)?);
         }
         Ok(progress)
     }
@@ -174,11 +192,33 @@ impl VolumeBinder {
             let known = self.volumes_by_name.contains_key(&*claim.volume_name);
             return Ok(if known { Progress::Bound } else { Progress::Waiting });
         }
-        match assumption.chosen_for(id) {
+        let chosen = assumption.chosen_for(id);
+        match chosen {
             Some(volume) => self.check_reserved(assumption, claim, volume)?,
             None => self.check_selected(assumption, claim, id)?,
         }
-        Ok(Progress::Waiting)
+        if assumption.attempt.is_none() {
+            return Ok(Progress::Waiting);
+        }
+        let is_there = match chosen {
+            Some(volume) => !assumption.reservations.contains_key(&volume),
+            None => self.is_made(assumption, claim)?,
+        };
+        Ok(if is_there { Progress::Ready } else { Progress::Waiting })
+    }
+
+    /// Whether a volume was made for the claim.
+    fn is_made(&self, assumption: &Assumption, claim: &Claim) -> Result<bool, BindingError> {
+        let Some(volume) = self.volume_held_for(claim).filter(|volume| !volume.deleting) else {
+            return Ok(false);
+        };
+        if self.nodes.matching(volume.affinity).contains(assumption.node.0) {
+            return Ok(true);
+        }
+        Err(BindingError::VolumeUnreachable {
+            volume: (*volume.name).into(),
+            claim: claim.name.clone(),
+        })
     }
 
     /// The chosen volume is still the claim's, or its reservation was not seen yet.
@@ -197,10 +237,14 @@ impl VolumeBinder {
     /// The chosen node is still selected for the claim, or the selection was not seen yet.
     fn check_selected(&self, assumption: &Assumption, claim: &Claim, id: ClaimId) -> Result<(), BindingError> {
         let selected = claim.selected_node;
-        if selected == assumption.node_name || assumption.is_behind(WriteTarget::Claim(id), claim.version) {
+        let attempt = assumption
+            .attempt()
+            .filter(|_| assumption.has_written(WriteTarget::Claim(id)));
+        let is_held = attempt.is_none_or(|attempt| claim.hold.as_deref() == Some(&attempt.hold(claim)));
+        if selected == assumption.node_name && is_held || assumption.is_behind(WriteTarget::Claim(id), claim.version) {
             return Ok(());
         }
-        Err(if selected.is_empty() {
+        Err(if selected.is_empty() || !is_held {
             BindingError::SelectionCleared(claim.name.clone())
         } else {
             BindingError::SelectionChanged(claim.name.clone())

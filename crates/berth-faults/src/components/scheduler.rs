@@ -30,7 +30,10 @@ pub(crate) struct Scheduling {
 
 impl Scheduling {
     pub(crate) fn new(seed: u64, now: Millis) -> Self {
-        let mut settings = Settings::default();
+        let mut settings = Settings {
+            hold_volumes: true,
+            ..Settings::default()
+        };
         // What an event missed must show: nothing is tried again just because it waited for long.
         settings.times.flush_after = Duration::from_secs(1_000_000);
         Self {
@@ -112,7 +115,8 @@ impl Scheduling {
                         namespace,
                         claim,
                         uid,
-                        ..
+                        prebound: _,
+                        hold,
                     },
             } if turn.has(Mutation::UserReservationMarked) => Effect::Write {
                 id,
@@ -123,6 +127,7 @@ impl Scheduling {
                     claim,
                     uid,
                     prebound: false,
+                    hold,
                 },
             },
             other => other,

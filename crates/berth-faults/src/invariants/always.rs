@@ -1,5 +1,6 @@
 //! What must hold after every single write, and of every single decision, whatever goes wrong.
 
+use super::held::{self, EverBound};
 use crate::components::DRIVER;
 use crate::objects::ATTACH_LIMIT;
 use crate::process::Process;
@@ -8,7 +9,7 @@ use crate::story::{self, Action};
 use crate::world::{Doc, Entry, Millis, World, kind_number};
 use berth_cluster::field;
 use berth_core::effect::{Effect as Written, Guard, ObjectKey, Refusal};
-use berth_core::names::SELECTED_NODE;
+use berth_core::names::{MADE_FOR, SELECTED_NODE};
 use berth_core::quantity::Quantity;
 use berth_scheduler::scheduler::{Effect, Write};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -41,11 +42,13 @@ pub(crate) struct Always {
     actions: VecDeque<Millis>,
     /// Volumes, by name, whose data may stay in the backend: somebody wanted it so.
     pub(crate) retained: BTreeSet<String>,
+    /// Volumes that may have data.
+    ever_bound: EverBound,
     /// Classes that were deleted: what was under way for them may be left in the backend.
     pub(crate) lost_classes: BTreeSet<String>,
 }
 
-type Checked = Result<(), String>;
+pub(super) type Checked = Result<(), String>;
 
 impl Always {
     /// A user does something on purpose.
@@ -85,7 +88,7 @@ impl Always {
                 self.evicts(process, &pod.uid, by, world)
             }
             Effect::Write {
-                write: Write::ReserveVolume { .. } | Write::SelectNode { .. },
+                write: Write::ReserveVolume { .. } | Write::SelectNode { .. } | Write::Conclude { .. },
                 ..
             }
             | Effect::Condition { .. }
@@ -202,8 +205,20 @@ impl Always {
         }
         let same = entry.before.as_ref().filter(|before| before.uid == entry.doc.uid);
         match &*entry.doc.key.kind {
-            "PersistentVolumeClaim" => claim_changed(author, entry, same.map(|doc| &**doc)),
-            "PersistentVolume" => self.volume_changed(author, entry, same.map(|doc| &**doc), world),
+            "PersistentVolumeClaim" => {
+                let before = same.map(|doc| &**doc);
+                if author != Author::User && !entry.gone {
+                    self.ever_bound.claim_changed(entry, before, world)?;
+                }
+                claim_changed(author, entry, before)
+            }
+            "PersistentVolume" => {
+                let before = same.map(|doc| &**doc);
+                if author != Author::User && !entry.gone {
+                    held::volume_changed(entry, before, world)?;
+                }
+                self.volume_changed(author, entry, before, world)
+            }
             "Pod" => self.pod_changed(author, entry, same.map(|doc| &**doc), world),
             _ => Ok(()),
         }
@@ -331,7 +346,9 @@ impl Always {
             let mut before = log.iter().rev().filter(|entry| entry.at < since);
             before.find(|entry| entry.doc.key == volume.key)
         });
-        let is_retained = |doc: &Doc| doc.text("/spec/persistentVolumeReclaimPolicy") != "Delete";
+        // A volume that was made for an attempt and never bound has no data, whatever its policy says.
+        let is_empty = !self.ever_bound.contains(name) && field::annotation(&volume.value, MADE_FOR).is_some();
+        let is_retained = |doc: &Doc| !is_empty && doc.text("/spec/persistentVolumeReclaimPolicy") != "Delete";
         if is_retained(volume) && then.is_some_and(|then| !then.gone && is_retained(&then.doc)) {
             return Err(format!(
                 "the data of {} are deleted though it is to be retained",

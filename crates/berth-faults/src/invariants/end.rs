@@ -1,5 +1,6 @@
 //! What must hold when faults have stopped and nothing moves any more.
 
+use super::held::held_for_ever;
 use crate::driver::Driver;
 use crate::simulator::Simulator;
 use crate::trace::{self, Trace};
@@ -9,6 +10,7 @@ use std::collections::BTreeSet;
 /// Checks the end of a story.
 pub(crate) fn check(mut simulator: Simulator) -> Simulator {
     let problem = nothing_under_way(&simulator)
+        .or_else(|| held_for_ever(&simulator.world))
         .or_else(|| deleted_are_gone(&simulator))
         .or_else(|| backend_is_clean(&simulator));
     match problem {

@@ -2,6 +2,7 @@
 
 mod always;
 mod end;
+mod held;
 
 pub(crate) use always::Always;
 pub(crate) use end::check;

@@ -120,6 +120,7 @@ mod tests {
             claim: claim.to_owned(),
             version: 1,
             node: "n1".to_owned(),
+            hold: None,
         })
     }
 

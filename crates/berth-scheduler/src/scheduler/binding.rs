@@ -2,11 +2,15 @@
 //!
 //! ```text
 //!   start ──▶ writing ──all written──▶ waiting ──all claims bound──▶ binding the pod ──written──▶ done
-//!                │                        │                                │
+//!                │                      │  ▲ │                             │
+//!                │      all volumes held▼  │ │                             │
+//!                │                   committing                            │
 //!                └─────────────── failed, timed out, something gone ───────┘
 //!                                         ▼
 //!                          what was not written is reverted; the pod waits
 //! ```
+//!
+//! Volumes of an attempt are committed when all of them are there (`attempts`); only then are claims bound.
 //!
 //! What is written for the volumes, in which order, and when they are bound is the binder's to say
 //! ([`VolumeBinder::writes`](berth_core::binder::VolumeBinder::writes)). When a write fails, the others under way are
@@ -42,6 +46,9 @@ const VOLUME_FILTERS: [PluginName; 4] = [
     PluginName::VolumeZone,
 ];
 
+/// How long after a commit that was not taken it is written again, if the pod is not seen to change before.
+const RECOMMIT: Duration = Duration::from_secs(1);
+
 /// A placed pod on its way.
 #[derive(Debug)]
 pub(super) struct Binding {
@@ -51,16 +58,27 @@ pub(super) struct Binding {
     deadline: Duration,
     /// Why the binding fails, when the writes under way are answered.
     failed: Option<String>,
+    /// An answer was lost: something may be written that is not known to be.
+    in_doubt: bool,
+    /// All volumes of the attempt were there, and the API server knows.
+    committed: bool,
 }
 
-berth_core::trace!(Binding { assumption, assumed_pod; stage, deadline, failed });
+berth_core::trace!(Binding { assumption, assumed_pod; stage, deadline, failed, in_doubt, committed });
 
 #[derive(Debug, PartialEq, Eq)]
 enum Stage {
     /// Writes that were not yet answered.
     Writing(FxHashMap<WriteId, WriteTarget>),
-    /// Until these claims are bound.
+    /// Until these claims are bound, or as far as they get before the attempt is committed.
     Waiting(FxHashSet<ClaimId>),
+    /// Until the API server has taken that all volumes are there.
+    Committing {
+        /// Not yet answered. None if it was not taken: then it is written again on another version of the pod, or after a while.
+        write: Option<WriteId>,
+        /// The version of the pod that it was written on.
+        version: u64,
+    },
     /// Until the API server has taken the pod's node.
     BindingPod(WriteId),
     /// Until the watch shows it.
@@ -83,7 +101,49 @@ impl Binding {
             stage: Stage::Writing(FxHashMap::default()),
             deadline,
             failed: None,
+            in_doubt: false,
+            committed: false,
         }
+    }
+
+    /// How far its claims must be before something else is to be done.
+    fn goal(&self) -> Progress {
+        match self.open_attempt() {
+            Some(_) => Progress::Ready,
+            None => Progress::Bound,
+        }
+    }
+
+    /// The attempt, unless it is committed.
+    pub(super) fn open_attempt(&self) -> Option<u64> {
+        let attempt = self.assumption.attempt().filter(|_| !self.committed)?;
+        Some(attempt.number)
+    }
+
+    /// The attempt, if it may have left something that is held.
+    fn abandoned_attempt(&self) -> Option<u64> {
+        let written = self.in_doubt || self.assumption.is_partly_written();
+        self.open_attempt().filter(|_| written)
+    }
+
+    /// An attempt is being committed.
+    pub(super) fn committing(&mut self, write: WriteId, version: u64) {
+        let write = Some(write);
+        self.stage = Stage::Committing { write, version };
+    }
+
+    /// The version of the pod on which a commit was not taken.
+    pub(super) fn refused_commit(&self) -> Option<u64> {
+        match self.stage {
+            Stage::Committing { write: None, version } => Some(version),
+            _ => None,
+        }
+    }
+
+    /// The attempt is committed.
+    pub(super) fn committed(&mut self) {
+        self.committed = true;
+        self.stage = Stage::Waiting(FxHashSet::default());
     }
 
     /// When the volumes must be bound.
@@ -177,11 +237,22 @@ impl Scheduler {
                 match outcome {
                     WriteOutcome::Done { version } => binding.assumption.written(target, *version),
                     WriteOutcome::Failed { problem } | WriteOutcome::Unknown { problem } => {
+                        binding.in_doubt |= matches!(outcome, WriteOutcome::Unknown { .. });
                         let message = format!("running PreBind plugin \"VolumeBinding\": {problem}");
                         binding.failed.get_or_insert(message);
                     }
                 }
                 self.when_answered(&key, now);
+            }
+            (Stage::Committing { write, .. }, outcome) if *write == Some(id) => {
+                if matches!(outcome, WriteOutcome::Done { .. }) {
+                    binding.committed();
+                    self.move_on(&key, now);
+                } else {
+                    *write = None;
+                    self.recommits.insert((now + RECOMMIT, PodKey::clone(&key)));
+                    self.commit_again(&key, now);
+                }
             }
             (Stage::BindingPod(write), WriteOutcome::Done { .. }) if *write == id => {
                 binding.stage = Stage::Bound;
@@ -200,7 +271,7 @@ impl Scheduler {
                 self.fail_binding(&key, FailedStage::BindPod, format!("binding rejected: {problem}"), now);
             }
             // An answer to a write that nobody waits for any more.
-            (Stage::Waiting(_) | Stage::Bound | Stage::BindingPod(_), _) => {}
+            (Stage::Waiting(_) | Stage::Committing { .. } | Stage::Bound | Stage::BindingPod(_), _) => {}
         }
     }
 
@@ -226,7 +297,7 @@ impl Scheduler {
     }
 
     /// Moves a binding on as far as it goes.
-    fn move_on(&mut self, key: &PodKey, now: Duration) {
+    pub(super) fn move_on(&mut self, key: &PodKey, now: Duration) {
         let Some(binding) = self.bindings.get(key) else {
             return;
         };
@@ -235,19 +306,22 @@ impl Scheduler {
             Stage::Writing(_) | Stage::Waiting(_) => {
                 let (binder, assumption) = (self.cluster.binder(), &binding.assumption);
                 self.counts.claims_checked += assumption.decided_claims().count() as u64;
+                let goal = binding.goal();
                 match binder.progress(assumption) {
-                    Ok(Progress::Waiting) => {
-                        let is_open = |claim: &ClaimId| binder.progress_of(assumption, *claim) != Ok(Progress::Bound);
+                    Ok(Progress::Bound) => self.bind_pod(key, now),
+                    Ok(reached) if reached >= goal => self.commit(key, now),
+                    Ok(Progress::Waiting | Progress::Ready) => {
+                        let is_open =
+                            |claim: &ClaimId| binder.progress_of(assumption, *claim).is_ok_and(|far| far < goal);
                         let open = assumption.decided_claims().filter(is_open).collect();
                         if let Some(binding) = self.bindings.get_mut(key) {
                             binding.stage = Stage::Waiting(open);
                         }
                     }
-                    Ok(Progress::Bound) => self.bind_pod(key, now),
                     Err(problem) => self.fail_binding(key, stage_of(&problem), problem.to_string(), now),
                 }
             }
-            Stage::BindingPod(_) | Stage::Bound => {}
+            Stage::Committing { .. } | Stage::BindingPod(_) | Stage::Bound => {}
         }
     }
 
@@ -255,16 +329,17 @@ impl Scheduler {
     /// come true any more. The others are not looked at.
     fn move_on_with(&mut self, key: &PodKey, claim: Option<ClaimId>, now: Duration) {
         if let Some(binding) = self.bindings.get_mut(key)
+            && let goal = binding.goal()
             && let Stage::Waiting(open) = &mut binding.stage
             && let Some(claim) = claim.filter(|claim| binding.assumption.decides(*claim))
         {
             self.counts.claims_checked += 1;
             match self.cluster.binder().progress_of(&binding.assumption, claim) {
-                Ok(Progress::Waiting) => {
+                Ok(far) if far < goal => {
                     open.insert(claim);
                     return;
                 }
-                Ok(Progress::Bound) => {
+                Ok(_) => {
                     open.remove(&claim);
                     if !open.is_empty() {
                         return;
@@ -329,9 +404,13 @@ impl Scheduler {
     }
 
     /// Undoes what was not written, says why, and has the pod tried again after its backoff.
-    fn fail_binding(&mut self, key: &PodKey, stage: FailedStage, message: String, now: Duration) {
+    pub(super) fn fail_binding(&mut self, key: &PodKey, stage: FailedStage, message: String, now: Duration) {
         self.counts.errors += 1;
+        let abandoned = self.bindings.get(key).and_then(Binding::abandoned_attempt);
         self.revert_binding(key, now);
+        if let Some(attempt) = abandoned {
+            self.abort(key, attempt);
+        }
         self.tell_destination(key, "");
         let outcome = Outcome::Failed(stage);
         if stage != FailedStage::BindPod {
@@ -478,6 +557,7 @@ impl Scheduler {
                 "running PreBind plugin \"VolumeBinding\": binding volumes: timed out waiting for the condition";
             self.fail_binding(&key, FailedStage::BindVolumes, message.to_owned(), now);
         }
+        self.commit_overdue(now);
         self.let_overdue_go(now);
         if self.promise_end.is_some_and(|end| end <= now) {
             self.settle_promises(now);

@@ -30,6 +30,9 @@ impl Scheduler {
             return false;
         };
         self.last_tried = Some(PodKey::clone(&key));
+        if self.is_held_up(&key, now) {
+            return true;
+        }
         let decided = self.pods.get(&key).and_then(|pod| {
             let profile = self.profiles.get(pod.scheduler_name())?;
             let (nominations, refusals) = (&self.nominations, &self.refusals);
@@ -67,9 +70,10 @@ impl Scheduler {
             .get(pod.scheduler_name())
             .map_or(Duration::ZERO, |profile| profile.volume_binding.bind_timeout);
         match self.cluster.assume_volumes(node, &placement.volumes) {
-            Ok(assumption) => {
+            Ok(mut assumption) => {
                 let footprint = Arc::clone(&pod.compiled.footprint);
                 let assumed_pod = self.cluster.assume_pod(&pod.compiled, node);
+                self.hold_volumes_of(key, &mut assumption);
                 self.settle_room(key, node, now);
                 // Others may wait for just this pod to have a node; they need not wait until it is bound.
                 self.happened(&ClusterEvent::PodPlaced { node, pod: footprint }, now);

@@ -2,6 +2,7 @@
 
 use crate::queue::PodKey;
 use berth_core::binder::VolumeWrite;
+use berth_core::hold::Hold;
 
 /// A write, by which its outcome is reported back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -120,6 +121,8 @@ pub enum Write {
         uid: String,
         /// Whether the volume names the claim already, by a user's hand: then it is not marked as bound by the controller.
         prebound: bool,
+        /// The attempt that holds it.
+        hold: Option<Hold>,
     },
     /// Mark a claim with the node that its volume is to be made for, if the claim is still at this version.
     SelectNode {
@@ -131,6 +134,19 @@ pub enum Write {
         version: u64,
         /// The node.
         node: String,
+        /// The attempt that holds the claim.
+        hold: Option<Hold>,
+    },
+    /// Say on a pod what becomes of an attempt to get its volumes, if the pod is still at this version.
+    Conclude {
+        /// The pod.
+        pod: PodRef,
+        /// Its version, 0 if not known.
+        version: u64,
+        /// The attempt.
+        attempt: u64,
+        /// All volumes are there, and the claims are to be bound. Otherwise what is held is given back.
+        commit: bool,
     },
     /// Bind a pod to a node.
     BindPod {
@@ -158,6 +174,7 @@ impl From<VolumeWrite> for Write {
                 claim,
                 uid,
                 prebound,
+                hold,
             } => Self::ReserveVolume {
                 volume,
                 version,
@@ -165,17 +182,20 @@ impl From<VolumeWrite> for Write {
                 claim,
                 uid,
                 prebound,
+                hold,
             },
             VolumeWrite::SelectNode {
                 namespace,
                 claim,
                 version,
                 node,
+                hold,
             } => Self::SelectNode {
                 namespace,
                 claim,
                 version,
                 node,
+                hold,
             },
         }
     }

@@ -3,10 +3,12 @@
 use super::effects::{Effect, PodRef, Write, WriteOutcome};
 use berth_core::api::Kind;
 use berth_core::effect::{self, Delete, Event, EventType, Guard, Merge, ObjectKey, Patch, Refusal, Target};
+use berth_core::hold::Hold;
 use berth_core::names;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// What writes say besides what was decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +65,8 @@ impl Write {
         match self {
             Self::ReserveVolume { .. } => "reserve_volume",
             Self::SelectNode { .. } => "select_node",
+            Self::Conclude { commit: true, .. } => "commit_volumes",
+            Self::Conclude { commit: false, .. } => "abort_volumes",
             Self::BindPod { .. } => "bind_pod",
             Self::EvictPod { .. } => "evict_pod",
         }
@@ -77,13 +81,16 @@ impl Write {
                 claim,
                 uid,
                 prebound,
+                hold,
             } => {
                 let claim_ref = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
                     "namespace": namespace, "name": claim, "uid": uid});
                 let mut body = json!({"spec": {"claimRef": claim_ref}});
                 // What a user reserved is not ours to take back.
-                if !prebound {
-                    body["metadata"] = json!({"annotations": {names::BOUND_BY_CONTROLLER: "yes"}});
+                let by_controller = (!prebound).then_some((names::BOUND_BY_CONTROLLER, "yes".to_owned()));
+                let annotations: BTreeMap<_, _> = by_controller.into_iter().chain(mark(hold.as_ref())).collect();
+                if !annotations.is_empty() {
+                    body["metadata"] = json!({"annotations": annotations});
                 }
                 let volume = target(Kind::PersistentVolume, "", volume, *version);
                 vec![self.patch(volume, body)]
@@ -93,10 +100,27 @@ impl Write {
                 claim,
                 version,
                 node,
+                hold,
             } => {
-                let body = json!({"metadata": {"annotations": {names::SELECTED_NODE: node}}});
+                let selected = std::iter::once((names::SELECTED_NODE, node.clone()));
+                let annotations: BTreeMap<_, _> = selected.chain(mark(hold.as_ref())).collect();
+                let body = json!({"metadata": {"annotations": annotations}});
                 let claim = target(Kind::PersistentVolumeClaim, namespace, claim, *version);
                 vec![self.patch(claim, body)]
+            }
+            Self::Conclude {
+                pod,
+                version,
+                attempt,
+                commit,
+            } => {
+                let key = if *commit { names::COMMITTED } else { names::ABORTED };
+                let body = json!({"metadata": {"annotations": {key: attempt.to_string()}}});
+                let target = Target {
+                    resource_version: version_text(*version),
+                    ..pod.target()
+                };
+                vec![self.patch(target, body)]
             }
             Self::BindPod { pod, node } => vec![effect::Effect::Bind {
                 pod: pod.target(),
@@ -149,6 +173,11 @@ impl Write {
     }
 }
 
+/// The annotation that says what holds a volume or a claim.
+fn mark(hold: Option<&Hold>) -> Option<(&'static str, String)> {
+    hold.map(|hold| (names::HELD_FOR, hold.to_string()))
+}
+
 /// A change to a pod's status that only schedulers make.
 fn status(pod: &PodRef, name: &'static str, status: Value) -> effect::Effect {
     effect::Effect::Patch(Patch {
@@ -167,11 +196,15 @@ fn target(kind: Kind, namespace: &str, name: &str, version: u64) -> Target {
         api_version: kind.api_version(),
         key: ObjectKey::new(kind.name(), namespace, name),
         uid: String::new(),
-        resource_version: if version == 0 {
-            String::new()
-        } else {
-            version.to_string()
-        },
+        resource_version: version_text(version),
+    }
+}
+
+fn version_text(version: u64) -> String {
+    if version == 0 {
+        String::new()
+    } else {
+        version.to_string()
     }
 }
 
@@ -220,6 +253,7 @@ mod tests {
                 claim: "data".into(),
                 uid: "c-1".into(),
                 prebound,
+                hold: None,
             })
         };
         assert_eq!(patch(&reserve(true)).body["metadata"], Value::Null, "a user's own");
@@ -241,6 +275,7 @@ mod tests {
             claim: "data".into(),
             version: 0,
             node: "n1".into(),
+            hold: None,
         });
         let selected = patch(&selected);
         assert_eq!(

@@ -9,6 +9,7 @@
 //!                          └────────── written / upsert / tick ──────────────┘
 //! ```
 
+mod attempts;
 mod binding;
 mod binding_index;
 mod cycle;
@@ -45,7 +46,7 @@ use preempting::{Eviction, Nominations};
 use refusals::Refusals;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use sweep::Sweeps;
 use watch::NodeDigest;
@@ -69,6 +70,8 @@ struct PendingPod {
     said: Option<String>,
     /// Nodes that this scheduler named for it, or none any more, and that were not seen in the API yet.
     nominations_sent: Vec<Box<str>>,
+    /// The last attempt that this scheduler made to get all of its volumes; 0 for none.
+    last_attempt: u64,
 }
 
 impl PendingPod {
@@ -77,6 +80,11 @@ impl PendingPod {
             key: PodKey::clone(key),
             uid: self.object.metadata.uid.clone(),
         }
+    }
+
+    /// Its resource version; 0 if not known.
+    fn version(&self) -> u64 {
+        self.object.metadata.resource_version.parse().unwrap_or(0)
     }
 
     fn scheduler_name(&self) -> &str {
@@ -173,6 +181,10 @@ pub struct Scheduler {
     /// Pods that a watch showed on their nodes before their bindings were answered.
     unanswered: FxHashMap<WriteId, Seen>,
     hold: Hold,
+    /// Volumes of a pod are held until all of them are there.
+    hold_volumes: bool,
+    /// When attempts are committed once more, since the API server did not take it.
+    recommits: BTreeSet<(Duration, PodKey)>,
     /// How long a new pod waits for claims that are not known yet.
     await_claims: Duration,
     /// Bindings by the claims that they wait for.
@@ -205,6 +217,7 @@ impl Scheduler {
             profiles,
             times,
             together,
+            hold_volumes,
         } = settings;
         Self {
             cluster,
@@ -215,6 +228,8 @@ impl Scheduler {
             bindings: BindingIndex::default(),
             unanswered: FxHashMap::default(),
             hold: Hold::default(),
+            hold_volumes,
+            recommits: BTreeSet::new(),
             await_claims: times.await_claims,
             waiting_for_claim: FxHashMap::default(),
             nominations: Nominations::default(),
@@ -313,6 +328,7 @@ impl Scheduler {
             self.queue.next_turn(),
             self.bindings.next_due(),
             self.hold.next_due(),
+            self.recommits.first().map(|(due, _)| *due),
             self.promise_end,
         ];
         due.into_iter().flatten().min()

@@ -122,6 +122,12 @@ impl Scheduler {
             self.restore_nomination(key, &pod.status.nominated_node_name);
         }
         if unchanged {
+            if let Some(known) = self.pods.get_mut(key) {
+                let (known, seen) = (&mut known.object.metadata, &pod.metadata);
+                known.resource_version.clone_from(&seen.resource_version);
+                known.annotations.clone_from(&seen.annotations);
+            }
+            self.commit_again(key, now);
             return;
         }
         let Some(profile) = self.profiles.get(scheduler_name(pod)) else {
@@ -131,9 +137,9 @@ impl Scheduler {
         // A pod whose binding is under way keeps it: what its spec says now is met if the binding fails.
         let old = self.pods.remove(key);
         let known_before = old.is_some();
-        let (said, nominations_sent) = old.map_or_else(Default::default, |old| {
+        let (said, nominations_sent, last_attempt) = old.map_or_else(Default::default, |old| {
             self.cluster.release(&old.compiled);
-            (old.said, old.nominations_sent)
+            (old.said, old.nominations_sent, old.last_attempt)
         });
         let compiled = self.cluster.compile(&adapted);
         let (priority, gated) = (pod.spec.priority.unwrap_or(0), !pod.spec.scheduling_gates.is_empty());
@@ -145,8 +151,10 @@ impl Scheduler {
                 compiled,
                 said,
                 nominations_sent,
+                last_attempt,
             },
         );
+        self.commit_again(key, now);
         let wait = self.refusals.wait(pod, now);
         self.queue.upsert(key, priority, gated, now);
         match wait.filter(|_| !known_before) {

@@ -19,7 +19,7 @@ impl Effect {
             Self::Condition { pod, .. }
             | Self::Nominate { pod, .. }
             | Self::Write {
-                write: Write::BindPod { pod, .. } | Write::EvictPod { pod, .. },
+                write: Write::BindPod { pod, .. } | Write::EvictPod { pod, .. } | Write::Conclude { pod, .. },
                 ..
             } => Some(&pod.key),
             Self::Write {

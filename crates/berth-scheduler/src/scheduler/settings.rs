@@ -16,6 +16,9 @@ pub struct Settings {
     pub times: QueueTimes,
     /// How pods that wait are looked at together.
     pub together: Together,
+    /// Hold the volumes of a pod until all of them are there. Right only beside a volume controller that binds no claim which is
+    /// held, and gives back what an attempt leaves behind.
+    pub hold_volumes: bool,
 }
 
 /// How pods that wait are looked at together, before they are decided one by one.
@@ -39,6 +42,7 @@ impl Default for Settings {
             profiles: BTreeMap::from([(DEFAULT_SCHEDULER_NAME.to_owned(), Profile::default())]),
             times: QueueTimes::default(),
             together: Together::default(),
+            hold_volumes: false,
         }
     }
 }

@@ -7,6 +7,7 @@
 )]
 
 mod api;
+mod attempts;
 mod events;
 mod faults;
 mod in_flight;

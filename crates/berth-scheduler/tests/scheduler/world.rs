@@ -18,6 +18,8 @@ type Faults = Box<dyn FnMut(usize, &Write) -> Fault>;
 pub(crate) struct World {
     pub(crate) api: Api,
     pub(crate) scheduler: Scheduler,
+    /// Whether the scheduler holds volumes until all of them are there.
+    holds: bool,
     pub(crate) now: Duration,
     /// Whether somebody completes bindings, and somebody makes volumes.
     pub(crate) controller: bool,
@@ -37,9 +39,12 @@ pub(crate) struct World {
     pub(crate) said: Vec<(String, &'static str, String)>,
 }
 
-fn scheduler() -> Scheduler {
+fn scheduler(hold_volumes: bool) -> Scheduler {
     // Stories about claims that are not there need no time to pass before the refusal.
-    let mut settings = Settings::default();
+    let mut settings = Settings {
+        hold_volumes,
+        ..Settings::default()
+    };
     settings.times.await_claims = Duration::ZERO;
     Scheduler::new(settings, 7)
 }
@@ -53,7 +58,8 @@ impl World {
     pub(crate) fn of(objects: impl IntoIterator<Item = Value>) -> Self {
         let mut world = Self {
             api: Api::default(),
-            scheduler: scheduler(),
+            scheduler: scheduler(false),
+            holds: false,
             now: Duration::ZERO,
             controller: true,
             kubelet: true,
@@ -66,6 +72,14 @@ impl World {
             said: Vec::new(),
         };
         world.create(objects);
+        world
+    }
+
+    /// A world whose scheduler holds volumes until all of them are there.
+    pub(crate) fn holding(objects: impl IntoIterator<Item = Value>) -> Self {
+        let mut world = Self::of(objects);
+        world.holds = true;
+        world.scheduler = scheduler(true);
         world
     }
 
@@ -285,7 +299,7 @@ impl World {
 
     /// The scheduler is gone with all that it knew, and another one starts from what the API says.
     pub(crate) fn restart(&mut self) {
-        self.scheduler = scheduler();
+        self.scheduler = scheduler(self.holds);
         self.api.changes.clear();
         self.writes_left = usize::MAX;
         for value in self.api.everything() {

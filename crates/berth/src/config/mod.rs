@@ -217,6 +217,8 @@ impl Configuration {
             profiles: profiles.collect(),
             times: *times,
             together: *together,
+            // Who runs the scheduler knows which volume controller runs beside it.
+            hold_volumes: false,
         }
     }
 

@@ -327,6 +327,7 @@ fn start(client: &Client, chosen: &Chosen, how: How, cancel: &CancellationToken,
         let mut options = how.scheduling;
         announcing.extend(options.settings.profiles.keys().cloned());
         options.process = process(SCHEDULER_PATIENCE);
+        options.settings.hold_volumes = chosen.has(Component::Controller);
         let running = scheduler::run(client.clone(), options, cancel.clone());
         parts.spawn(async move { running.await.context("the scheduler") });
     }

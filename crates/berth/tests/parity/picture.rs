@@ -98,6 +98,9 @@ static UID: LazyLock<Regex> =
     LazyLock::new(|| Regex::new("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}").unwrap());
 static TIME: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z").unwrap());
 
+/// Attempts to get the volumes of a pod are numbered by its versions.
+static ATTEMPT: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\d+$").unwrap());
+
 /// Agents name containers after the uids of their pods.
 static CONTAINER: LazyLock<Regex> = LazyLock::new(|| Regex::new("berth://[0-9a-f]{16}\\b").unwrap());
 
@@ -150,7 +153,13 @@ impl Plain {
             Value::Array(items) => items.iter().map(|item| self.value(item)).collect(),
             Value::Object(fields) => {
                 let kept = fields.iter().filter(|(name, _)| name.as_str() != "resourceVersion");
-                let plain = kept.map(|(name, value)| (self.text(name), self.value(value)));
+                let plain = kept.map(|(name, value)| match value {
+                    Value::String(text) if name.starts_with("binding.berth.dev/") => {
+                        let text = ATTEMPT.replace(text, "<attempt>");
+                        (name.clone(), Value::String(self.text(&text)))
+                    }
+                    _ => (self.text(name), self.value(value)),
+                });
                 Value::Object(plain.collect())
             }
             other => other.clone(),

@@ -45,11 +45,18 @@
 {{- end -}}
 
 {{- define "berth.scheduler.args" -}}
+{{- $args := list -}}
 {{- with .Values.scheduler.featureGates -}}
 {{- $gates := list -}}
 {{- range $name, $on := . -}}
 {{- $gates = append $gates (printf "%s=%t" $name $on) -}}
 {{- end -}}
-- --feature-gates={{ join "," $gates }}
+{{- $args = append $args (printf "--feature-gates=%s" (join "," $gates)) -}}
+{{- end -}}
+{{- if (.Values.controller | default dict).enabled -}}
+{{- $args = append $args "--hold-volumes" -}}
+{{- end -}}
+{{- if $args -}}
+{{ toYaml $args }}
 {{- end -}}
 {{- end -}}

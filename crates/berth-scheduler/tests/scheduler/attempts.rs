@@ -1,0 +1,198 @@
+//! Several volumes of a pod as one attempt: committed when all are there, or aborted.
+
+use crate::world::World;
+use berth_core::api::Kind;
+use berth_core::names;
+use berth_scheduler::scheduler::Write;
+use berth_testing::{Fault, Manifest, claim, class, local_class, node, pod, volume};
+use serde_json::{Value, json};
+
+/// A pod with one claim for an existing volume and one for which a volume is made; nobody binds claims.
+fn mixed() -> World {
+    let mut world = World::holding([
+        node("n1"),
+        node("n2"),
+        local_class(),
+        class("fast", "disk.example.com"),
+        volume("pv1", "local", 10).on("n1"),
+        claim("old", "local", 5),
+        claim("new", "fast", 5),
+        pod("db", &["old", "new"]),
+    ]);
+    world.controller = false;
+    world
+}
+
+/// The provisioner makes the volume for claim `new`.
+fn make(world: &mut World) {
+    let claim = world.api.get(Kind::PersistentVolumeClaim, "default/new");
+    let mark = claim.map_or(json!(null), |claim| {
+        claim["metadata"]["annotations"][names::HELD_FOR].clone()
+    });
+    make_for(world, &mark);
+}
+
+/// The provisioner makes a volume for claim `new`, for an attempt.
+fn make_for(world: &mut World, mark: &Value) {
+    let uid = uid_of_new(world);
+    let mut made = volume("made", "fast", 5).on("n1");
+    made["spec"]["claimRef"] = json!({"namespace": "default", "name": "new", "uid": uid});
+    made["metadata"]["annotations"] = json!({names::MADE_FOR: mark});
+    world.create([made]);
+}
+
+fn uid_of_new(world: &World) -> String {
+    let claims = Kind::PersistentVolumeClaim;
+    world.api.text(claims, "default/new", "/metadata/uid").to_owned()
+}
+
+/// The controller gives back what is held.
+fn give_back(world: &mut World) {
+    world.api.edit(Kind::PersistentVolume, "pv1", |volume| {
+        volume["spec"]["claimRef"] = json!(null);
+        volume["metadata"]["annotations"] = json!({});
+    });
+    world.api.edit(Kind::PersistentVolumeClaim, "default/new", |claim| {
+        claim["metadata"]["annotations"] = json!({});
+    });
+}
+
+fn verdict(world: &World, key: &str) -> String {
+    let pointer = format!("/metadata/annotations/{}", key.replace('/', "~1"));
+    world.api.text(Kind::Pod, "default/db", &pointer).to_owned()
+}
+
+fn holds(world: &World) -> Vec<u64> {
+    let held = world.writes.iter().filter_map(|write| match write {
+        Write::ReserveVolume { hold, .. } | Write::SelectNode { hold, .. } => Some(hold.as_ref()?.attempt),
+        _ => None,
+    });
+    held.collect()
+}
+
+#[test]
+fn an_attempt_is_committed_when_all_volumes_are_there_and_the_pod_is_bound_when_all_claims_are() {
+    for watch_first in [true, false] {
+        let mut world = mixed();
+        world.watch_first = watch_first;
+        world.settle();
+        let attempt = holds(&world);
+        assert_eq!((attempt.len(), attempt.first() == attempt.last()), (2, true));
+        assert_eq!(world.writes.len(), 2, "a volume is missing");
+        make(&mut world);
+        world.settle();
+        assert_eq!(verdict(&world, names::COMMITTED), attempt[0].to_string());
+        assert_eq!(world.writes.len(), 3, "the claims are not bound");
+        world.controller = true;
+        world.settle();
+        world.assert_on("default/db", "n1");
+        assert_eq!(world.writes.len(), 4);
+        world.check();
+    }
+}
+
+#[test]
+fn a_commit_that_is_not_taken_is_written_again() {
+    for fault in [Fault::Conflict, Fault::AnswerLost, Fault::Refused] {
+        let mut world = mixed();
+        world.fault = Box::new(move |number, _| if number == 2 { fault } else { Fault::None });
+        world.settle();
+        make(&mut world);
+        world.settle();
+        world.controller = true;
+        for _ in 0..3 {
+            world.advance(2);
+        }
+        world.assert_on("default/db", "n1");
+        assert_eq!(verdict(&world, names::ABORTED), "");
+        world.check();
+    }
+}
+
+#[test]
+fn an_attempt_that_fails_is_aborted_and_the_next_waits_until_it_is_settled() {
+    let mut world = mixed();
+    world.fault = Box::new(|number, _| if number == 1 { Fault::Refused } else { Fault::None });
+    world.settle();
+    let first = holds(&world)[0];
+    assert_eq!(verdict(&world, names::ABORTED), first.to_string());
+    let writes = world.writes.len();
+    world.advance(11);
+    assert_eq!(
+        world.writes.len(),
+        writes,
+        "what the attempt holds was not given back yet"
+    );
+    give_back(&mut world);
+    world.advance(11);
+    make(&mut world);
+    world.controller = true;
+    world.settle();
+    world.assert_on("default/db", "n1");
+    let last = holds(&world).pop().unwrap();
+    assert!(last > first);
+    assert_eq!(verdict(&world, names::COMMITTED), last.to_string());
+    world.check();
+}
+
+#[test]
+fn a_scheduler_that_starts_aborts_what_the_last_one_left() {
+    for written in 1..=2 {
+        let mut world = mixed();
+        world.writes_left = written;
+        world.settle();
+        let left = holds(&world)[0];
+        world.restart();
+        world.settle();
+        assert_eq!(verdict(&world, names::ABORTED), left.to_string());
+        give_back(&mut world);
+        world.advance(11);
+        make(&mut world);
+        world.controller = true;
+        world.settle();
+        world.assert_on("default/db", "n1");
+        world.check();
+    }
+}
+
+#[test]
+fn a_volume_that_was_made_for_an_earlier_attempt_is_not_taken() {
+    let mut world = mixed();
+    world.settle();
+    let earlier = format!("db/uid/{}/1", uid_of_new(&world));
+    make_for(&mut world, &json!(earlier));
+    world.settle();
+    assert_eq!(verdict(&world, names::COMMITTED), "");
+}
+
+#[test]
+fn one_write_needs_no_attempt() {
+    let mut world = World::holding([
+        node("n1"),
+        local_class(),
+        volume("pv1", "local", 10).on("n1"),
+        claim("data", "local", 5),
+        pod("web", &["data"]),
+    ]);
+    world.settle();
+    assert_eq!((holds(&world), world.writes.len()), (vec![], 2));
+    world.assert_on("default/web", "n1");
+}
+
+#[test]
+fn a_pod_waits_for_a_claim_that_is_held_for_another() {
+    let mut world = mixed();
+    world.create([pod("too", &["old"])]);
+    world.settle();
+    assert!(
+        world.message("default/too").contains("is held for pod \"db\""),
+        "{}",
+        world.message("default/too")
+    );
+    make(&mut world);
+    world.controller = true;
+    world.settle();
+    world.advance(11);
+    world.assert_on("default/db", "n1");
+    world.assert_on("default/too", "n1");
+}
