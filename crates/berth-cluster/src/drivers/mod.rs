@@ -3,7 +3,7 @@
 //! Where a driver's volumes can be used, its own words in CSINode objects say: the labels that it names there, of the
 //! selected node. A driver that names none makes volumes that every node can use, and one that is not on a node makes none
 //! there. Only of a driver that no CSINode tells of nothing is known; most such drivers are those of clouds, whose disks
-//! are in a zone.
+//! are in a zone, or can be used everywhere where nodes are in none.
 //!
 //! Nothing is written here: what changes in published capacity comes back as effects.
 
@@ -13,12 +13,12 @@ use crate::View;
 use berth_core::api::{CsiNode, Node, StorageClass};
 use berth_core::effect::Effect;
 use berth_core::migration::InTreePlugin;
-use berth_core::names::{NO_PROVISIONER, driver_object};
+use berth_core::names::{NO_PROVISIONER, ZONE, ZONE_BETA, driver_object};
 use berth_provisioner::answer::Answer;
 use berth_provisioner::builtin::{Builtin, PROVISIONERS};
 use berth_provisioner::request::{Failure, Request, Source, Volume, places};
 use berth_provisioner::settings::Settings;
-use berth_provisioner::topology::{Policy, Question, requirement, topology_keys};
+use berth_provisioner::topology::{Policy, Question, Segment, requirement, topology_keys};
 use pools::Pools;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -89,7 +89,10 @@ impl Drivers {
             drivers.unwrap_or_default().iter().any(|found| found.name == driver)
         };
         if !csi_nodes.keys().any(|node| is_on(node)) {
-            return self.make_zonal(topology, request, driver);
+            return match has_zone(topology.nodes, request) {
+                true => self.make_zonal(topology, request, driver),
+                false => Ok(volume(request, driver, None)),
+            };
         }
         let selected = request.selected_node.as_ref().map(|node| node.metadata.name.as_str());
         if let Some(node) = selected.filter(|node| !is_on(node)) {
@@ -113,12 +116,7 @@ impl Drivers {
             false => None,
         };
         let segment = requirement.and_then(|requirement| requirement.preferred.into_iter().next());
-        Ok(Volume {
-            handle: request.name.clone(),
-            bytes: request.bytes,
-            source: csi(driver),
-            accessible: places(segment),
-        })
+        Ok(volume(request, driver, segment))
     }
 
     fn make_zonal(&mut self, topology: Topology<'_>, request: &Request, driver: String) -> Answer {
@@ -130,6 +128,30 @@ impl Drivers {
             ..volume
         })
     }
+}
+
+/// A volume in a segment of the cluster, or everywhere.
+fn volume(request: &Request, driver: String, segment: Option<Segment>) -> Volume {
+    Volume {
+        handle: request.name.clone(),
+        bytes: request.bytes,
+        source: csi(driver),
+        accessible: places(segment),
+    }
+}
+
+/// Whether a volume would be in a zone: the selected node is, or any is, or the class says in which topologies.
+fn has_zone(nodes: &BTreeMap<String, Node>, request: &Request) -> bool {
+    let has = |node: &Node| {
+        [ZONE, ZONE_BETA]
+            .iter()
+            .any(|key| node.metadata.labels.contains_key(*key))
+    };
+    !request.class.allowed_topologies.is_empty()
+        || match &request.selected_node {
+            Some(node) => has(node),
+            None => nodes.values().any(has),
+        }
 }
 
 /// How volumes of a class are provisioned whose provisioner is simulated: neither built in, nor one that makes none.
