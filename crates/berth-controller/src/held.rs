@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   held ──the pod says: committed, or has a node──▶ bound as any other
-//!     └────the pod says: aborted, has run to its end, or is gone──▶ volumes are free again, no node is selected
+//!     └────the pod says: aborted, has run to its end, is being deleted, or is gone──▶ volumes are free again, no node is selected
 //! ```
 //!
 //! A volume that was made for an attempt which was given back is left to its provisioner, which deletes it.
@@ -91,7 +91,8 @@ fn fate(hold: &Hold, claim: &PersistentVolumeClaim, state: &State) -> Fate {
         Some(pod) if !pod.node_name.is_empty() => Fate::Bind,
         Some(pod) => match pod.verdicts.on(hold.attempt) {
             Verdict::Committed => Fate::Bind,
-            Verdict::Open if !pod.terminated => Fate::Wait,
+            // One that is being deleted is not looked at by schedulers any more.
+            Verdict::Open if !pod.terminated && !pod.metadata.is_deleting() => Fate::Wait,
             Verdict::Open | Verdict::Aborted => Fate::GiveBack(None),
         },
     }
@@ -132,10 +133,11 @@ fn begun(volume: &PersistentVolume) -> Option<(Box<str>, u64)> {
 }
 
 /// Gives a volume back whose claim went while the volume was held for it: it was never bound to that claim, since its phase says so before
-/// the claim does, and is as free as before.
+/// the claim does, and is as free as before. Only a volume that is said to be available was: of one without a phase, such as one that was
+/// restored from a backup with its marks, nobody knows what is on it.
 pub(crate) fn give_back_unbound(volume: &PersistentVolume, claim: &ObjectReference) -> Option<Vec<Effect>> {
     VolumeHold::of(volume).filter(|held| !held.made)?;
-    if !matches!(volume.status.phase.as_str(), "" | "Pending" | "Available") {
+    if volume.status.phase != "Available" {
         return None;
     }
     let gone = Fact::Gone {

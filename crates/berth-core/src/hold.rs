@@ -39,13 +39,15 @@ impl Hold {
     /// assert_eq!((&*hold.pod, hold.attempt), ("web-0", 17));
     /// assert_eq!(hold.to_string(), "web-0/p-uid/c-uid/17");
     /// assert_eq!(Hold::parse("yes"), None);
+    /// assert_eq!(Hold::parse("web-0/p-uid/c-uid/0"), None, "attempts are counted from one");
     /// ```
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('/');
         let mut next = || parts.next().filter(|part| !part.is_empty());
         let (pod, pod_uid, claim_uid, attempt) = (next()?, next()?, next()?, next()?.parse().ok()?);
-        parts.next().is_none().then(|| Self {
+        let is_whole = attempt > 0 && parts.next().is_none();
+        is_whole.then(|| Self {
             pod: pod.into(),
             pod_uid: pod_uid.into(),
             claim_uid: claim_uid.into(),

@@ -4,7 +4,7 @@
 //! path (`SubjectAccessReview`). What it said is good for some seconds, so that scrapers and strangers do not keep it busy.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::{HeaderMap, StatusCode, header};
@@ -21,6 +21,8 @@ const GOOD_FOR: Duration = Duration::from_secs(10);
 const REMEMBERED_MAX: usize = 64;
 /// How many questions are asked at a time.
 const QUESTIONS_MAX: usize = 4;
+/// How long the API server may take.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest token. Those of service accounts have about a thousand bytes.
 const TOKEN_BYTES_MAX: usize = 16 << 10;
 
@@ -34,7 +36,7 @@ pub(crate) struct Guard {
     runtime: Handle,
     /// Paths that anybody may read.
     open_paths: Vec<String>,
-    questions: Semaphore,
+    questions: Arc<Semaphore>,
     remembered: Mutex<VecDeque<Remembered>>,
 }
 
@@ -72,8 +74,8 @@ impl Refusal {
         }
     }
 
-    fn unknown(error: &ApiError) -> Self {
-        tracing::warn!(%error, "cannot ask who may read metrics");
+    fn unknown(problem: &str) -> Self {
+        tracing::warn!(problem, "cannot ask the API server who may read metrics");
         Self {
             code: StatusCode::INTERNAL_SERVER_ERROR,
             text: "the API server could not be asked".to_owned(),
@@ -88,7 +90,7 @@ impl Guard {
             api,
             runtime: Handle::current(),
             open_paths,
-            questions: Semaphore::new(QUESTIONS_MAX),
+            questions: Arc::new(Semaphore::new(QUESTIONS_MAX)),
             remembered: Mutex::default(),
         }
     }
@@ -106,14 +108,22 @@ impl Guard {
         if let Some(verdict) = self.recall(&request) {
             return verdict;
         }
-        // Closed never.
-        let _turn = self.questions.acquire().await;
+        let turn = self.questions.clone().acquire_owned().await;
+        // Somebody else may have asked while this one waited.
+        if let Some(verdict) = self.recall(&request) {
+            return verdict;
+        }
         let (api, asked) = (self.api.clone(), request.clone());
-        let verdict = self.runtime.spawn(async move { review(&api, &asked).await });
+        // Goes on if the client has gone: so does its turn.
+        let verdict = self.runtime.spawn(async move {
+            let _turn = turn;
+            tokio::time::timeout(PATIENCE, review(&api, &asked)).await
+        });
         let verdict = match verdict.await {
-            Ok(Ok(verdict)) => verdict,
-            Ok(Err(error)) => return Err(Refusal::unknown(&error)),
-            Err(_) => return Err(Refusal::unauthorized()),
+            Ok(Ok(Ok(verdict))) => verdict,
+            Ok(Ok(Err(error))) => return Err(Refusal::unknown(&error.to_string())),
+            Ok(Err(_)) => return Err(Refusal::unknown("it does not answer")),
+            Err(_) => return Err(Refusal::unknown("nobody asks any more")),
         };
         self.remember(request, verdict.clone());
         verdict
@@ -207,7 +217,6 @@ async fn ask(api: &Api, path: &str, review: &Value) -> Result<Value, ApiError> {
 #[cfg(test)]
 mod tests {
     use std::net::SocketAddr;
-    use std::sync::Arc;
 
     use berth_apiserver::{Server, Tls};
     use http::Method;

@@ -184,8 +184,14 @@ fn reject(attempt: &Attempt, volume: &Volume, problem: &str, settings: &Settings
 }
 
 fn clean_up(attempt: &Attempt, volume: &Volume) -> Conclusion {
-    let mut actions = vec![delete(attempt, volume)];
-    actions.extend(forget(&attempt.request.claim, None));
+    let claim = &attempt.request.claim;
+    let mut actions = Vec::new();
+    if attempt.request.held_for.is_some() {
+        // By now the claim may have a volume of this name that was made for a later attempt.
+        actions.push(Action::confirm(Kind::PersistentVolumeClaim, &claim.metadata));
+    }
+    actions.push(delete(attempt, volume));
+    actions.extend(forget(claim, None));
     Conclusion {
         actions,
         then: Then::Rest,
@@ -243,8 +249,9 @@ fn give_up(attempt: &Attempt, problem: &str, settings: &Settings) -> Vec<Action>
     let claim = &attempt.request.claim;
     let message = class_failed(&attempt.request.class, problem);
     let mut actions = vec![failed(claim, message, settings)];
-    // A claim that has got another volume has no need of a node any more.
-    let node = attempt.node.as_deref().filter(|_| claim.spec.volume_name.is_empty());
+    // A claim that has got another volume has no need of a node any more, and a node that is selected by now may be that of another attempt.
+    let is_wanted = claim.spec.volume_name.is_empty() && attempt.purpose == Purpose::Provision;
+    let node = attempt.node.as_deref().filter(|_| is_wanted);
     actions.extend(forget(claim, node));
     actions
 }

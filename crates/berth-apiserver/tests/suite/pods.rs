@@ -240,6 +240,36 @@ pub(crate) async fn limit_ranges_complete_and_refuse(client: Client) {
             "maxLimitRequestRatio": {"cpu": "5"}},
         {"type": "PersistentVolumeClaim", "min": {"storage": "2Gi"}}]}}));
     ranges.create(&post, &range).await.unwrap();
+    for (limits, field) in [
+        (
+            json!([{"type": "Container", "min": {"cpu": "2"}, "max": {"cpu": "1"}}]),
+            "spec.limits[0].min[cpu]",
+        ),
+        (
+            json!([{"type": "Container", "default": {"cpu": "2"}, "max": {"cpu": "1"}}]),
+            "spec.limits[0].default[cpu]",
+        ),
+        (
+            json!([{"type": "Pod", "default": {"cpu": "2"}}]),
+            "spec.limits[0].default",
+        ),
+        (
+            json!([{"type": "PersistentVolumeClaim", "max": {"cpu": "1"}}]),
+            "either minimum or maximum storage",
+        ),
+        (
+            json!([{"type": "Pod", "max": {"cpu": "2"}}, {"type": "Pod", "max": {"cpu": "1"}}]),
+            "spec.limits[1].type",
+        ),
+        (
+            json!([{"type": "Pod", "maxLimitRequestRatio": {"cpu": "500m"}}]),
+            "is less than 1",
+        ),
+    ] {
+        let broken = object(json!({"metadata": {"name": "broken"}, "spec": {"limits": limits}}));
+        let refused = ranges.create(&post, &broken).await.unwrap_err().to_string();
+        assert!(refused.contains(field), "{refused}");
+    }
 
     let pods: Api<Pod> = Api::namespaced(client.clone(), &here);
     // Admission of a real server sees a new range only when its own watch does.

@@ -165,3 +165,25 @@ fn a_pod_that_somebody_put_on_a_node_gets_what_is_held_for_it() {
         .patch(Kind::Pod, "p", &json!({"spec": {"nodeName": "n1"}}))
         .claim("c1", "Bound", "v1");
 }
+
+#[test]
+fn what_is_held_for_a_pod_that_is_being_deleted_is_given_back() {
+    let story = reserve(two_claims(), "v1", "c1", 7);
+    let kept = json!({"metadata": {"finalizers": ["example.com/kept"]}});
+    story
+        .patch(Kind::Pod, "p", &kept)
+        .delete_pod("p")
+        .volume("v1", "Available", None)
+        .claim("c1", "Pending", "");
+}
+
+/// Its marks say that it was held once. They do not say what is on it.
+#[test]
+fn a_volume_that_was_restored_from_a_backup_with_its_marks_is_released_and_not_free() {
+    let mut restored = volume("v9", "wait", 5).on("n1");
+    restored["metadata"]["annotations"] =
+        json!({names::HELD_FOR: "p/pod-uid/claim-uid/7", names::BOUND_BY_CONTROLLER: "yes"});
+    restored["spec"]["claimRef"] = json!({"namespace": "default", "name": "gone", "uid": "claim-uid"});
+    restored["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
+    Story::new().create(restored).volume("v9", "Released", Some("gone"));
+}

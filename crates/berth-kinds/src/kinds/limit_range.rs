@@ -1,6 +1,6 @@
 //! Limit ranges: what containers of a namespace ask for if they do not say, and how much pods and claims may ask for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use berth_core::quantity::{Bytes, Quantity, canonical};
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::admission::Admission;
 use crate::columns::NAME_AND_TIME;
-use crate::error::Refusal;
+use crate::error::{FieldError, Refusal};
 use crate::fields;
 use crate::kind::Kind;
 use crate::meta;
@@ -23,6 +23,7 @@ pub const KIND: Kind = Kind {
             .iter_mut()
             .for_each(default_limit);
     },
+    validate,
     ..Kind::namespaced("", "v1", "LimitRange", "limitranges")
 };
 
@@ -45,6 +46,83 @@ fn default_limit(limit: &mut Value) {
         let given = limit[from].clone();
         for (resource, quantity) in given.as_object().into_iter().flatten() {
             meta::default(limit, &[to, resource], quantity.clone());
+        }
+    }
+}
+
+/// A range that nothing can keep would keep everything out of its namespace.
+fn validate(range: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let mut types = BTreeSet::new();
+    for (index, limit) in meta::items(range, &["spec", "limits"]).iter().enumerate() {
+        let at = format!("spec.limits[{index}]");
+        let of = meta::text(limit, &["type"]);
+        if !types.insert(of) {
+            errors.push(FieldError::duplicate(format!("{at}.type"), &of.into()));
+        }
+        if of == "Pod" {
+            for list in ["default", "defaultRequest"] {
+                if !limit[list].is_null() {
+                    let detail = "may not be specified when `type` is 'Pod'";
+                    errors.push(FieldError::forbidden(format!("{at}.{list}"), detail));
+                }
+            }
+        }
+        let bounds_storage = ["min", "max"].iter().any(|list| !limit[*list]["storage"].is_null());
+        if of == "PersistentVolumeClaim" && !bounds_storage {
+            let detail = "either minimum or maximum storage value is required, but neither was provided";
+            errors.push(FieldError::required(format!("{at}.limits"), detail));
+        }
+        check_order(limit, &at, &mut errors);
+    }
+    errors
+}
+
+/// What is smaller than what: list, words, list, words.
+const IN_ORDER: [(&str, &str, &str, &str); 6] = [
+    ("min", "min", "max", "max"),
+    ("min", "min", "defaultRequest", "default request"),
+    ("defaultRequest", "default request", "max", "max"),
+    ("defaultRequest", "default request", "default", "default limit"),
+    ("min", "min", "default", "default"),
+    ("default", "default", "max", "max"),
+];
+
+/// The amounts of a limit must be in order, and its ratio one that they can have.
+fn check_order(limit: &Value, at: &str, errors: &mut Vec<FieldError>) {
+    const RATIO: &str = "maxLimitRequestRatio";
+    let lists = ["min", "max", "default", "defaultRequest", RATIO];
+    let named = lists.iter().filter_map(|list| limit[*list].as_object());
+    let resources: BTreeSet<&String> = named.flat_map(|amounts| amounts.keys()).collect();
+    for resource in resources {
+        let amount = |list: &str| fields::parse_quantity(&limit[list][resource.as_str()]);
+        for (low, low_name, high, high_name) in IN_ORDER {
+            if let (Some(least), Some(most)) = (amount(low), amount(high))
+                && least > most
+            {
+                // The one that is given beside a bound is wrong, and of two bounds the lower one.
+                let wrong = if high == "max" || low == "defaultRequest" {
+                    low
+                } else {
+                    high
+                };
+                let value = &limit[wrong][resource.as_str()];
+                let text = |list: &str| meta::text(limit, &[list, resource.as_str()]).to_owned();
+                let detail = format!(
+                    "{low_name} value {} is greater than {high_name} value {}",
+                    text(low),
+                    text(high)
+                );
+                errors.push(FieldError::invalid(format!("{at}.{wrong}[{resource}]"), value, &detail));
+            }
+        }
+        if amount(RATIO).is_some_and(|ratio| ratio < Quantity::from_units(1)) {
+            let value = &limit[RATIO][resource.as_str()];
+            let detail = format!(
+                "ratio {} is less than 1",
+                meta::text(limit, &[RATIO, resource.as_str()])
+            );
+            errors.push(FieldError::invalid(format!("{at}.{RATIO}[{resource}]"), value, &detail));
         }
     }
 }

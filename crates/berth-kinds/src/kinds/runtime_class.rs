@@ -1,5 +1,8 @@
 //! Runtime classes, and what pods get from them.
 
+use std::collections::BTreeMap;
+
+use berth_core::quantity::Quantity;
 use serde_json::Value;
 
 use crate::admission::Admission;
@@ -34,7 +37,7 @@ pub(crate) fn equip(admission: &Admission<'_>, pod: &mut Value) -> Result<(), Re
     let class = class.map_or(Value::Null, |class| class.into_owned());
     let overhead = class["overhead"]["podFixed"].clone();
     let own = &pod["spec"]["overhead"];
-    if is_strict && !own.is_null() && *own != overhead {
+    if is_strict && !own.is_null() && amounts(own) != amounts(&overhead) {
         return Err(match overhead {
             Value::Null => Refusal::OverheadWithoutClass,
             _ => Refusal::OtherOverhead,
@@ -44,6 +47,14 @@ pub(crate) fn equip(admission: &Admission<'_>, pod: &mut Value) -> Result<(), Re
     select_nodes(&class["scheduling"]["nodeSelector"], pod)?;
     tolerate(meta::items(&class, &["scheduling", "tolerations"]), pod);
     Ok(())
+}
+
+/// Amounts by resource: `1Gi` and `1024Mi` are one.
+fn amounts(resources: &Value) -> BTreeMap<&str, Option<Quantity>> {
+    let resources = resources.as_object().into_iter().flatten();
+    resources
+        .map(|(resource, amount)| (resource.as_str(), fields::parse_quantity(amount)))
+        .collect()
 }
 
 fn select_nodes(wanted: &Value, pod: &mut Value) -> Result<(), Refusal> {

@@ -28,14 +28,18 @@ impl Scheduler {
         let metadata = &pod.object.metadata;
         let Verdicts { committed, aborted } = Verdicts::of(metadata);
         let last = pod.version().max(committed).max(aborted).max(pod.last_attempt);
+        // Whoever writes such a number on a pod has its claims bound one by one.
+        let Some(number) = last.checked_add(1) else {
+            return;
+        };
         let attempt = Attempt {
             pod: metadata.name.as_str().into(),
             pod_uid: metadata.uid.as_str().into(),
-            number: last + 1,
+            number,
         };
         self.cluster.binder_mut().hold(assumption, attempt);
         if assumption.attempt().is_some() {
-            pod.last_attempt = last + 1;
+            pod.last_attempt = number;
         }
     }
 
@@ -77,7 +81,7 @@ impl Scheduler {
         let refused_on = self.bindings.get(key).and_then(Binding::refused_commit);
         let version = self.pods.get(key).map(PendingPod::version);
         if refused_on.is_some() && refused_on != version {
-            self.commit(key, now);
+            self.look_again(key, now);
         }
     }
 
@@ -89,9 +93,17 @@ impl Scheduler {
                 return;
             }
             if self.bindings.get(&key).and_then(Binding::refused_commit).is_some() {
-                self.commit(&key, now);
+                self.look_again(&key, now);
             }
         }
+    }
+
+    /// Commits what is still there: a volume may have gone since.
+    fn look_again(&mut self, key: &PodKey, now: Duration) {
+        if let Some(binding) = self.bindings.get_mut(key) {
+            binding.wait_again();
+        }
+        self.move_on(key, now);
     }
 
     /// An attempt came to nothing: has what it holds given back.
@@ -137,8 +149,15 @@ impl Scheduler {
         if other.is_none() && !(own && (self.hold_volumes || open.is_some())) {
             return false;
         }
-        // Why its own attempt came to nothing was told.
-        let message = other.map(|(claim, hold)| format!("claim {:?} is held for pod {:?}", claim.name, hold.pod));
+        // Why its own attempt came to nothing was told, but not that nobody can end it.
+        let held = other.map(|(claim, hold)| format!("claim {:?} is held for pod {:?}", claim.name, hold.pod));
+        let unsettled = || {
+            let open = open.filter(|_| !self.hold_volumes)?;
+            Some(format!(
+                "its volumes are still held for attempt {open}, which has to be aborted first: that takes the right to patch pods"
+            ))
+        };
+        let message = held.or_else(unsettled);
         if let Some(message) = message {
             self.say(key, Outcome::Failed(FailedStage::BindVolumes), message);
         }

@@ -143,6 +143,11 @@ impl Binding {
     /// The attempt is committed.
     pub(super) fn committed(&mut self) {
         self.committed = true;
+        self.wait_again();
+    }
+
+    /// Whether all volumes are there is to be asked once more.
+    pub(super) fn wait_again(&mut self) {
         self.stage = Stage::Waiting(FxHashSet::default());
     }
 

@@ -86,9 +86,15 @@ impl Write {
                 let claim_ref = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
                     "namespace": namespace, "name": claim, "uid": uid});
                 let mut body = json!({"spec": {"claimRef": claim_ref}});
-                // What a user reserved is not ours to take back.
-                let by_controller = (!prebound).then_some((names::BOUND_BY_CONTROLLER, "yes".to_owned()));
-                let annotations: BTreeMap<_, _> = by_controller.into_iter().chain(mark(hold.as_ref())).collect();
+                // What a user reserved is not ours to take back, also if the volume was reserved by a controller once.
+                let by_controller = match (prebound, hold) {
+                    (false, _) => Some(Some("yes".to_owned())),
+                    (true, Some(_)) => Some(None),
+                    (true, None) => None,
+                };
+                let by_controller = by_controller.map(|value| (names::BOUND_BY_CONTROLLER, value));
+                let mark = mark(hold.as_ref()).map(|(key, value)| (key, Some(value)));
+                let annotations: BTreeMap<_, _> = by_controller.into_iter().chain(mark).collect();
                 if !annotations.is_empty() {
                     body["metadata"] = json!({"annotations": annotations});
                 }

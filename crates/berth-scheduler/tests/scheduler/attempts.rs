@@ -196,3 +196,27 @@ fn a_pod_waits_for_a_claim_that_is_held_for_another() {
     world.assert_on("default/db", "n1");
     world.assert_on("default/too", "n1");
 }
+
+#[test]
+fn a_pod_with_the_last_number_has_no_attempt_and_is_placed() {
+    let mut world = mixed();
+    world.controller = true;
+    world.api.edit(Kind::Pod, "default/db", |pod| {
+        pod["metadata"]["annotations"] = json!({names::ABORTED: u64::MAX.to_string()});
+    });
+    world.settle();
+    assert_eq!(holds(&world), [0_u64; 0]);
+}
+
+#[test]
+fn a_reservation_of_a_user_is_no_reservation_of_a_controller_any_more() {
+    let mut world = mixed();
+    world.api.edit(Kind::PersistentVolume, "pv1", |volume| {
+        volume["spec"]["claimRef"] = json!({"namespace": "default", "name": "old"});
+        volume["metadata"]["annotations"] = json!({names::BOUND_BY_CONTROLLER: "yes"});
+    });
+    world.settle();
+    assert_eq!(holds(&world).len(), 2);
+    let pv1 = world.api.get(Kind::PersistentVolume, "pv1").unwrap();
+    assert_eq!(pv1["metadata"]["annotations"][names::BOUND_BY_CONTROLLER], Value::Null);
+}

@@ -195,7 +195,7 @@ mod tests {
         );
         check(
             "kube-scheduler -v=2",
-            "kube-scheduler scheduler --usual-lease=kube-scheduler --v=2",
+            "kube-scheduler scheduler --usual-lease=kube-scheduler --secure-port=10259 --v=2",
         );
         check("kubectl-berth explain", "kubectl-berth explain");
     }
