@@ -5,7 +5,7 @@
 
 mod common;
 
-use berth_controller::Settings;
+use berth_controller::{Protection, Settings};
 use berth_core::api::Kind;
 use berth_kube::controller::{Metrics, Options};
 use berth_kube::resource::Resource;
@@ -126,8 +126,11 @@ async fn difference_by_name(scenario: Value) -> Option<String> {
     let options = Options {
         // Everything must come of events: no resync helps out.
         resync: Duration::from_secs(3600),
-        // The embedded server puts finalizers on claims and volumes, as a real one does.
-        settings: Settings::embedded(),
+        // The embedded server puts finalizers on claims and volumes, as a real one does; but the recorded cluster let bound volumes go.
+        settings: Settings {
+            protection: Protection::UsedByPods,
+            ..Settings::embedded()
+        },
         metrics: metrics.clone(),
         ..Options::default()
     };
