@@ -4,10 +4,12 @@
 //! In a cluster, controllers and the API server itself see to it. Here the server makes it at the start, and again whenever it is
 //! changed or gone (see [`crate::collector`]).
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use berth_kinds::kinds::{pod, priority_class};
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::api::Api;
@@ -16,6 +18,7 @@ use crate::meta;
 use crate::patch::merge;
 use crate::server::BuildError;
 use crate::store::{Object, Ticket};
+use crate::types::Served;
 use crate::write::{Change, Outcome};
 
 /// The namespaces that a cluster has from the start.
@@ -53,9 +56,11 @@ pub(crate) fn make(api: &Api) -> Result<(), BuildError> {
             reason: error.to_string(),
         };
         tickets.extend(create_namespace(api, name).map_err(failed)?);
-        for (_, ticket) in furnish(api, name).map_err(failed)? {
-            tickets.push(ticket);
+        let furnished = furnish(api, name);
+        if let Some((_, error)) = furnished.failed.into_iter().next() {
+            return Err(failed(error));
         }
+        tickets.extend(furnished.tickets.into_iter().map(|(_, ticket)| ticket));
     }
     for class in priority_class::system_classes() {
         let name = class.name;
@@ -76,33 +81,77 @@ pub(crate) fn create_namespace(api: &Api, name: &str) -> Result<Option<Ticket>, 
     create(api, "v1", "Namespace", "", name, json!({}))
 }
 
-/// Makes what a namespace lacks, and mends what is otherwise than it must be. Says in which tables.
-pub(crate) fn furnish(api: &Api, namespace: &str) -> Result<Vec<(Arc<str>, Ticket)>, ApiError> {
-    let mut tickets = Vec::new();
+/// How long what was mended is left alone.
+const PEACE: SignedDuration = SignedDuration::from_secs(1);
+
+/// What was mended a moment ago, and when. Somebody who writes the same in turns with this server has the last word: nobody writes
+/// again at once what another took back.
+#[derive(Default)]
+pub(crate) struct Mended(Mutex<HashMap<(Arc<str>, String), Timestamp>>);
+
+impl Mended {
+    fn has(&self, table: &Arc<str>, key: &str, now: Timestamp) -> bool {
+        let mut mended = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        mended.retain(|_, at| now.duration_since(*at) < PEACE);
+        mended.contains_key(&(table.clone(), key.to_owned()))
+    }
+
+    fn note(&self, table: &Arc<str>, key: &str, now: Timestamp) {
+        let mut mended = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        mended.insert((table.clone(), key.to_owned()), now);
+    }
+}
+
+/// Makes what a namespace lacks, and mends what is otherwise than it must be. Says in which tables. What cannot be made or mended does
+/// not keep the rest from it.
+pub(crate) fn furnish(api: &Api, namespace: &str) -> Furnished {
+    let mut furnished = Furnished::default();
     for basic in of_namespace(api, namespace) {
         let Some(served) = api.types().by_kind(basic.api_version, basic.kind).cloned() else {
             continue;
         };
-        let key = meta::key(namespace, basic.name);
-        let made = match api.store.latest(&served.table, &key) {
-            None => create(api, basic.api_version, basic.kind, namespace, basic.name, basic.object)?,
-            Some(_) => {
-                let mut change = Change::internal(api, served.clone(), namespace, basic.name);
-                let mended = change.change(true, |old| {
-                    let mut new = merge::apply(old, &basic.object);
-                    // The address of a service stays.
-                    meta::copy(old, &mut new, &["spec", "clusterIP"]);
-                    Ok(new)
-                });
-                match mended? {
-                    Outcome::Stored(ticket) => Some(ticket),
-                    Outcome::Unchanged(_) | Outcome::Tried(_) => None,
-                }
-            }
-        };
-        tickets.extend(made.map(|ticket| (served.table.clone(), ticket)));
+        let (kind, name) = (basic.kind, basic.name);
+        match furnish_with(api, namespace, basic, &served) {
+            Ok(made) => furnished
+                .tickets
+                .extend(made.map(|ticket| (served.table.clone(), ticket))),
+            Err(error) => furnished.failed.push((format!("{kind} {namespace}/{name}"), error)),
+        }
     }
-    Ok(tickets)
+    furnished
+}
+
+/// What came of furnishing a namespace.
+#[derive(Default)]
+pub(crate) struct Furnished {
+    /// What was written, by table.
+    pub(crate) tickets: Vec<(Arc<str>, Ticket)>,
+    /// What was not, and why.
+    pub(crate) failed: Vec<(String, ApiError)>,
+}
+
+fn furnish_with(api: &Api, namespace: &str, basic: Basic, served: &Arc<Served>) -> Result<Option<Ticket>, ApiError> {
+    let (key, now) = (meta::key(namespace, basic.name), api.now());
+    if api.store.latest(&served.table, &key).is_none() {
+        return create(api, basic.api_version, basic.kind, namespace, basic.name, basic.object);
+    }
+    if api.collector.mended.has(&served.table, &key, now) {
+        return Ok(None);
+    }
+    let mut change = Change::internal(api, served.clone(), namespace, basic.name);
+    let mended = change.change(true, |old| {
+        let mut new = merge::apply(old, &basic.object);
+        // The address of a service stays.
+        meta::copy(old, &mut new, &["spec", "clusterIP"]);
+        Ok(new)
+    });
+    Ok(match mended? {
+        Outcome::Stored(ticket) => {
+            api.collector.mended.note(&served.table, &key, now);
+            Some(ticket)
+        }
+        Outcome::Unchanged(_) | Outcome::Tried(_) => None,
+    })
 }
 
 /// Whether an object is one of those, by its table.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::Value;
 
 use crate::api::{Api, DEFINITIONS};
-use crate::basics;
+use crate::basics::{self, Mended};
 use crate::clock;
 use crate::error::ApiError;
 use crate::meta;
@@ -54,6 +54,8 @@ struct Queue {
 #[derive(Default)]
 pub(crate) struct Collector {
     queue: Mutex<Queue>,
+    /// What every namespace has and was not as it must be.
+    pub(crate) mended: Mended,
     /// Held while the queue is worked off, so that two workers do not race to the same objects.
     working: tokio::sync::Mutex<()>,
 }
@@ -418,9 +420,10 @@ impl Work<'_> {
         if self.api.store.latest("namespaces", namespace).is_none() || self.api.is_deleting("namespaces", namespace) {
             return;
         }
-        match basics::furnish(self.api, namespace) {
-            Ok(made) => self.tickets.extend(made),
-            Err(error) => tracing::warn!(%error, namespace, "cannot make what every namespace has"),
+        let furnished = basics::furnish(self.api, namespace);
+        self.tickets.extend(furnished.tickets);
+        for (what, error) in furnished.failed {
+            tracing::warn!(%error, "cannot make {what}, which every cluster has");
         }
     }
 

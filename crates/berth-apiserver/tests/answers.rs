@@ -422,6 +422,32 @@ async fn mended(server: &Server, path: &str, field: &str, wanted: &Value) {
     }
 }
 
+/// Time stands still.
+struct Still;
+
+impl berth_apiserver::Clock for Still {
+    fn now(&self) -> jiff::Timestamp {
+        jiff::Timestamp::UNIX_EPOCH
+    }
+}
+
+#[tokio::test]
+async fn whoever_writes_a_certificate_in_turns_with_the_server_has_the_last_word() {
+    let server = Server::builder().clock(std::sync::Arc::new(Still)).build().unwrap();
+    let service = server.service();
+    let tls = Tls::generate(&[]).unwrap();
+    server.publish(([127, 0, 0, 1], 6443).into(), &tls).await;
+    let map = format!("{MAPS}/kube-root-ca.crt");
+    mended(&server, &map, "/data/ca.crt", &json!(tls.authority_pem())).await;
+    for (written, found) in [("once", tls.authority_pem()), ("twice", "twice")] {
+        let (_, mut changed) = ask(&service, "GET", &map, Value::Null).await;
+        changed["data"]["ca.crt"] = json!(written);
+        ask(&service, "PUT", &map, changed).await;
+        server.collect_garbage().await;
+        mended(&server, &map, "/data/ca.crt", &json!(found)).await;
+    }
+}
+
 #[tokio::test]
 async fn the_cluster_knows_its_api_server() {
     let directory = tempfile::tempdir().unwrap();
