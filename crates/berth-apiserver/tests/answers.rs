@@ -448,6 +448,18 @@ async fn whoever_writes_a_certificate_in_turns_with_the_server_has_the_last_word
     }
 }
 
+/// A server on a directory that one before it may be about to leave: what it does beside requests ends a moment after it is dropped.
+async fn opened(directory: &std::path::Path) -> Server {
+    let start = Instant::now();
+    loop {
+        match Server::builder().data_dir(directory).build() {
+            Ok(server) => return server,
+            Err(error) => assert!(start.elapsed() < Duration::from_secs(30), "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
 #[tokio::test]
 async fn the_cluster_knows_its_api_server() {
     let directory = tempfile::tempdir().unwrap();
@@ -456,7 +468,7 @@ async fn the_cluster_knows_its_api_server() {
     let of = |namespace: &str, rest: &str| format!("/api/v1/namespaces/{namespace}/{rest}");
     for port in [6443, 7443] {
         // The second time the state is that of the first, and the port another one.
-        let server = Server::builder().data_dir(directory.path()).build().unwrap();
+        let server = opened(directory.path()).await;
         let service = server.service();
         server.publish(([127, 0, 0, 1], port).into(), &tls).await;
         let (_, found) = ask(&service, "GET", &of("default", "services/kubernetes"), Value::Null).await;
