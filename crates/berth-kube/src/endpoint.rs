@@ -1,5 +1,5 @@
 //! Answers `/metrics`, `/healthz` (also `/livez` and `/healthz/leader-election`), `/readyz` and, where there is something to show, `/configz` over
-//! plain HTTP, or over TLS for those who may read it ([`crate::guard`]).
+//! plain HTTP, or over TLS for those who may read it (`guard`).
 //!
 //! Health is answered whatever else happens. A connection carries one request and ends soon, read or unread; when there
 //! are too many, the oldest goes and the new one is heard; and the work of the component is done by other threads.

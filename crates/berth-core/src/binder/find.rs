@@ -344,7 +344,7 @@ impl VolumeBinder {
         }
     }
 
-    /// Whether the claims that are not bound would find volumes on a node, or could be provisioned there: [`Self::unbound_on_node`]
+    /// Whether the claims that are not bound would find volumes on a node, or could be provisioned there: `unbound_on_node`
     /// without the volumes and the words.
     #[must_use]
     pub fn accepts_unbound(&self, pod: &PreparedPod, node: NodeId) -> bool {
