@@ -7,26 +7,26 @@ use berth_core::binder::{Assumption, BindingError, PodVolumes, Progress, VolumeB
 use serde_json::{Value, json};
 use std::error::Error;
 
-/// A scheduler that knows nothing but volumes: of the nodes that fit, it takes the first by name.
+/// A scheduler that considers only volumes: it picks the first fitting node by name.
 #[derive(Default)]
 pub struct SmallScheduler {
     binder: VolumeBinder,
 }
 
-/// Where a pod goes. Until its claims are bound, the volumes are held by the assumption.
+/// Where a pod goes. The assumption holds the volumes until the pod's claims are bound.
 pub struct Placement {
     /// The node.
     pub node: String,
     /// Claims with the volumes that exist for them.
     pub static_volumes: Vec<(String, String)>,
-    /// Claims for which a volume is to be made.
+    /// Claims that need a new volume.
     pub to_provision: Vec<String>,
-    /// Holds all of it.
+    /// Holds the volumes for these claims.
     pub assumption: Assumption,
 }
 
 impl SmallScheduler {
-    /// Takes in an object as a watch brings it. Kinds that have nothing to do with volumes cost nothing.
+    /// Applies an object from a watch. Kinds that are irrelevant to volumes are ignored.
     pub fn watch(&mut self, object: Value) -> Result<(), Box<dyn Error>> {
         if let Some(object) = Object::decode(&object)? {
             self.binder.upsert(&object);
@@ -34,15 +34,15 @@ impl SmallScheduler {
         Ok(())
     }
 
-    /// Takes in that an object is gone.
+    /// Applies the deletion of an object.
     pub fn gone(&mut self, kind: Kind, namespace: &str, name: &str) {
         self.binder.remove(kind, namespace, name);
     }
 
-    /// Finds a node for a pod and takes its volumes, or says why there is none.
+    /// Finds a node for a pod and takes its volumes, or returns why there is none.
     pub fn place(&mut self, pod: &Pod) -> Result<Placement, String> {
         let volumes = PodVolumes::new(self.binder.symbols_mut(), pod);
-        // A refusal here holds for every node: a claim that is missing, say.
+        // An error here applies to every node, for example a missing claim.
         let claims = self.binder.claims(&volumes).map_err(|reason| reason.to_string())?;
         let prepared = self.binder.prepare(&claims);
         let (nodes, symbols) = (self.binder.nodes(), self.binder.symbols());
@@ -79,8 +79,8 @@ impl SmallScheduler {
         Err(refusals.join("; "))
     }
 
-    /// Makes the writes of a placement: all reservations first, then all selections. `send` writes to the API server and
-    /// returns the version that the object has then; a scheduler in earnest sends the writes of one round side by side.
+    /// Sends the writes of a placement: all reservations first, then all selections. `send` writes to the API server and
+    /// returns the object's new version. A production scheduler sends the writes of one round concurrently.
     pub fn write(
         &self,
         placement: &mut Placement,
@@ -98,18 +98,18 @@ impl SmallScheduler {
         }
     }
 
-    /// Whether the pod may be bound: asked again whenever the watch shows one of its claims or volumes.
+    /// Whether the pod may be bound. Call it again whenever a watch shows one of its claims or volumes.
     pub fn progress(&self, placement: &Placement) -> Result<Progress, BindingError> {
         self.binder.progress(&placement.assumption)
     }
 
-    /// Binding failed: what was not written is there for others again.
+    /// Binding failed: releases everything that was not written.
     pub fn give_back(&mut self, placement: Placement) {
         self.binder.revert(placement.assumption);
     }
 }
 
-/// An API server with a volume controller, as far as the story needs them: it completes bindings at once.
+/// A minimal API server with a volume controller that completes bindings at once.
 #[derive(Default)]
 struct Server {
     version: u64,
@@ -124,7 +124,7 @@ impl Server {
         self.version
     }
 
-    /// Carries a write out. What comes of it arrives by the watch.
+    /// Carries out a write. The result arrives through the watch.
     fn send(&mut self, write: &VolumeWrite) -> u64 {
         match write {
             VolumeWrite::ReserveVolume {
@@ -172,7 +172,7 @@ fn pod(name: &str, claims: &[&str]) -> Result<Pod, serde_json::Error> {
     serde_json::from_value(json!({"metadata": {"name": name, "namespace": "default"}, "spec": {"volumes": volumes}}))
 }
 
-/// Plays a small story and returns what happened.
+/// Runs the example and returns what happened.
 pub fn play() -> Result<Vec<String>, Box<dyn Error>> {
     let mut scheduler = SmallScheduler::default();
     for node in ["n1", "n2"] {
@@ -200,7 +200,7 @@ pub fn play() -> Result<Vec<String>, Box<dyn Error>> {
     }
 
     let mut told = Vec::new();
-    // Both claims must be met on one node: n1 has a disk for the log, but none for the data.
+    // Both claims must fit on one node: n1 has a disk for the log but none for the data.
     let placement = scheduler.place(&pod("db", &["data", "log"])?)?;
     told.push(format!(
         "db runs on {} with {:?}",
@@ -212,13 +212,13 @@ pub fn play() -> Result<Vec<String>, Box<dyn Error>> {
     if let Err(refusal) = scheduler.place(&pod("other", &["other"])?) {
         told.push(format!("other waits: {refusal}"));
     }
-    // Binding the database fails: its disks are there for others.
+    // Binding the database fails, so its disks are free again.
     scheduler.give_back(placement);
     let other = scheduler.place(&pod("other", &["other"])?)?;
     told.push(format!("other runs on {} with {:?}", other.node, other.static_volumes));
     scheduler.give_back(other);
     told.extend(bind(&mut scheduler)?);
-    // A node goes while the cache is on its way there: the binding has failed, and the pod is to be placed again.
+    // A node is deleted while the cache is being bound to it: binding fails, and the pod must be placed again.
     scheduler.gone(Kind::Node, "", &cache.node);
     if let Err(problem) = scheduler.progress(&cache) {
         told.push(format!("cache is placed again: {problem}"));
@@ -227,7 +227,7 @@ pub fn play() -> Result<Vec<String>, Box<dyn Error>> {
     Ok(told)
 }
 
-/// Places the database again and sees its binding through.
+/// Places the database again and completes its binding.
 fn bind(scheduler: &mut SmallScheduler) -> Result<Vec<String>, Box<dyn Error>> {
     let mut server = Server::default();
     let mut told = Vec::new();
@@ -239,12 +239,12 @@ fn bind(scheduler: &mut SmallScheduler) -> Result<Vec<String>, Box<dyn Error>> {
         Ok(server.send(write))
     })?;
     told.push(format!("db is {:?}", scheduler.progress(&placement)?));
-    // The watch shows the outcome of the writes, and that the volume controller completed the binding.
+    // The watch shows the result of the writes, and that the volume controller completed the binding.
     for object in server.changed.drain(..) {
         scheduler.watch(object)?;
     }
     told.push(format!("db is {:?}", scheduler.progress(&placement)?));
-    // Everything is written and seen: nothing is to be reverted. Now the pod is bound to its node.
+    // Everything is written and observed: there is nothing to revert. The pod can now be bound to its node.
     placement.assumption.keep();
     Ok(told)
 }

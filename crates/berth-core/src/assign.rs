@@ -1,22 +1,22 @@
 //! Joint assignment: which volumes serve which claims of one pod.
 //!
-//! As many claims as possible get a volume, and of all such assignments the one with the least total
-//! capacity is taken. The cost of an assignment depends only on the volumes used, and the sets of
-//! volumes that can be used together form a matroid; so it is enough to offer the volumes from the
-//! smallest to the largest, and to keep each one for which an augmenting path is found.
+//! Assigns volumes to as many claims as possible, and among those assignments picks the one with the least total
+//! capacity. The cost of an assignment depends only on the volumes used, and the sets of volumes that can be used
+//! together form a matroid. It is therefore enough to offer the volumes from the smallest to the largest, and to keep
+//! each one for which an augmenting path is found.
 //!
-//! If there are fewer volumes than claims, a volume has to be made for the others. The sets of claims that can have volumes
-//! together form a matroid too, and any of the largest such sets can have the very volumes found above. So who gets them is
-//! a question of its own: [`assign_in_order`] serves those first for whom a volume is hardest to make.
+//! If there are fewer volumes than claims, the other claims need new volumes. The sets of claims that can have volumes
+//! together form a matroid too, and any of the largest such sets can use exactly the volumes found above. Which claims get
+//! them is therefore a separate question: [`assign_in_order`] first serves those for which provisioning is hardest.
 
-/// How many claims of a pod are assigned together if they differ in more than size. Finding the best assignment takes the
-/// cube of their number: some milliseconds for this many. Pods have a few claims; one with more gets them assigned claim by
-/// claim, as kube-scheduler does, so that no pod keeps others waiting.
+/// Maximum number of claims of a pod that are assigned together if they differ in more than size. Finding the best
+/// assignment is cubic in their number: some milliseconds for this many. Pods have a few claims. A pod with more is
+/// assigned claim by claim, as kube-scheduler does, so that it does not delay other pods.
 pub const MAX_TOGETHER: usize = 128;
 
-/// For each claim, the volumes that could serve it, as indexes into a list of volumes ordered from
-/// the most to the least wanted. Returns for each claim the volume assigned to it. Of two claims that
-/// could as well have each other's volume, the first one gets the more wanted.
+/// For each claim, the volumes that could serve it, as indexes into a list of volumes ordered from the most to the
+/// least preferred. Returns the volume assigned to each claim. If two claims could swap volumes, the first one gets the
+/// preferred volume.
 ///
 /// ```
 /// use berth_core::assign::assign;
@@ -44,8 +44,8 @@ pub fn assign(volumes: usize, candidates: &[Vec<usize>]) -> Vec<Option<usize>> {
     assigned
 }
 
-/// Like [`assign`], but for volumes all of which can be used together: claims are served in an order, and one that has got a volume
-/// never loses it to a later one. Of each prefix of the order as many claims are served as can be.
+/// Like [`assign`], but for volumes that can all be used together: claims are served in order, and a claim never loses its volume
+/// to a later one. Each prefix of the order has as many claims served as possible.
 ///
 /// ```
 /// use berth_core::assign::assign_in_order;
@@ -74,8 +74,7 @@ pub fn assign_in_order(
     assigned
 }
 
-/// Swaps volumes between claims where that costs nothing, so that claims in the order of their size get
-/// volumes in the order of theirs.
+/// Swaps volumes between claims at no cost, so that claims in order of size get volumes in order of size.
 fn untangle(candidates: &[Vec<usize>], assigned: &mut [Option<usize>]) {
     for first in 0..assigned.len() {
         for second in first + 1..assigned.len() {
@@ -90,8 +89,8 @@ fn untangle(candidates: &[Vec<usize>], assigned: &mut [Option<usize>]) {
     }
 }
 
-/// Finds a place for a volume, moving others to their alternatives. Whatever was assigned stays so. A chain of moves may be as
-/// long as there are claims, so it is kept in a list and not on the stack.
+/// Finds a claim for a volume, moving other volumes to alternative claims. No claim loses its assignment. A chain of moves may
+/// be as long as the number of claims, so it is kept in a list and not on the stack.
 fn augment(
     volume: usize,
     claims_of: &[Vec<usize>],
@@ -99,14 +98,15 @@ fn augment(
     chain: &mut Vec<(usize, usize)>,
     assigned: &mut [Option<usize>],
 ) -> bool {
-    // Mostly nobody has to move.
+    // Usually no volume has to move.
     if let Some(&claim) = claims_of[volume].first()
         && assigned[claim].is_none()
     {
         assigned[claim] = Some(volume);
         return true;
     }
-    // Volumes that look for a claim, each with how many of its claims it has asked. One gives way to the one before it.
+    // Volumes that look for a claim, each with the number of claims already tried. Each one gives way to its
+    // predecessor.
     chain.clear();
     chain.push((volume, 0));
     while let Some((volume, asked)) = chain.last_mut() {
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The most claims that can be served and, for that many, the least total size: by trying all.
+    /// The most claims that can be served and the least total size for that number, by brute force.
     fn exhaustive(sizes: &[u32], candidates: &[Vec<usize>], claim: usize, used: &mut Vec<bool>) -> (usize, u32) {
         let Some(volumes) = candidates.get(claim) else {
             return (0, 0);
@@ -157,7 +157,8 @@ mod tests {
 
     #[test]
     fn a_chain_of_moves_may_be_long() {
-        // Each claim but the last has its volume when the last volume comes, and all of them have to move on by one.
+        // Every claim except the last has its volume when the last volume is offered, and all of them have to move by
+        // one.
         let claims = 200_000;
         let candidates: Vec<Vec<usize>> = (0..claims).map(|claim| vec![claim, claim + 1]).collect();
         let mut claims_of = vec![Vec::new(); claims + 1];

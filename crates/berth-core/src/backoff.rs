@@ -1,8 +1,8 @@
-//! Delays that grow with every failure. Chance is a parameter, as time is.
+//! Exponential backoff. Randomness is a parameter, like time.
 
 use std::time::Duration;
 
-/// How long to wait after failures in a row.
+/// How long to wait after consecutive failures.
 ///
 /// ```
 /// use berth_core::backoff::Backoff;
@@ -14,48 +14,48 @@ use std::time::Duration;
 pub struct Backoff {
     /// After the first failure.
     pub initial: Duration,
-    /// The most it grows to.
+    /// Upper bound.
     pub max: Duration,
 }
 
 impl Backoff {
-    /// For watches and lists: an API server that comes back is not to be stormed.
+    /// For watches and lists: a recovering API server must not be flooded.
     pub const WATCH: Self = Self {
         initial: Duration::from_millis(200),
         max: Duration::from_secs(30),
     };
-    /// For effects on one object: a conflict is over soon, a write that is refused each time is not.
+    /// For effects on one object: a conflict resolves quickly, a write that is refused each time does not.
     pub const EFFECT: Self = Self {
         initial: Duration::from_millis(5),
         max: Duration::from_secs(60),
     };
-    /// For calls to a storage backend: most failures are a driver that restarts, some last until someone adds a disk. The
-    /// maximum is that of the CSI sidecars.
+    /// For calls to a storage backend: most failures are a restarting driver, some last until an administrator adds a
+    /// disk. The maximum is that of the CSI sidecars.
     pub const CALL: Self = Self {
         initial: Duration::from_secs(1),
         max: Duration::from_secs(300),
     };
 
-    /// The most for watches and effects that failed because the API server is away: it comes back when it comes back, and
-    /// what waits must not wait as long again.
+    /// Upper bound for watches and effects that failed because the API server is unavailable: after it recovers, pending
+    /// work must not wait as long as the outage lasted.
     pub const OUTAGE_MAX: Duration = Duration::from_secs(5);
 
-    /// The delay after this many failures in a row (at least one), doubled each time.
+    /// The delay after this many consecutive failures (at least one), doubled each time.
     #[must_use]
     pub fn delay(&self, failures: u32) -> Duration {
-        // More doublings than these do not fit, and are beyond any maximum that makes sense.
+        // More doublings than these overflow, and exceed any sensible maximum.
         let doublings = failures.saturating_sub(1).min(31);
         self.initial.saturating_mul(1 << doublings).min(self.max)
     }
 
-    /// [`Self::delay`] and up to a quarter more, so that many clients do not come back at once. Chance is between 0 and 1.
+    /// [`Self::delay`] plus up to a quarter, so that many clients do not retry at once. `chance` is between 0 and 1.
     #[must_use]
     pub fn jittered(&self, failures: u32, chance: f64) -> Duration {
         let delay = self.delay(failures);
         delay.saturating_add((delay / 4).mul_f64(chance.clamp(0.0, 1.0)))
     }
 
-    /// Delays that grow to no more than this.
+    /// The same delays with a lower upper bound.
     #[must_use]
     pub fn at_most(self, max: Duration) -> Self {
         let max = self.max.min(max);

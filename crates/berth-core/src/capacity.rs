@@ -1,8 +1,8 @@
 //! Free space that drivers publish, and whether claims fit into it.
 //!
-//! There are two forms: objects of their own (`CSIStorageCapacity`), and pools in the status of a
-//! `CSIDriver`. Both become pools here: so much space for a class, reachable from a set of nodes. Objects say how much is left, and
-//! what claims take is added up; a status says how large a single volume can be, and each claim is held against that alone.
+//! There are two forms: separate objects (`CSIStorageCapacity`), and pools in the status of a `CSIDriver`. Both become pools here:
+//! an amount of space for a class, reachable from a set of nodes. Objects report free space, and the sizes of claims are added up.
+//! A status reports the largest single volume, and each claim is compared with that alone.
 
 use crate::nodes::{NodeId, Nodes, SelectorId};
 use crate::symbols::Symbol;
@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Whom a pool serves.
+/// What a pool serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum PoolKey {
     /// Volumes of a class, published as objects.
@@ -26,7 +26,7 @@ pub(crate) enum PoolKey {
 }
 
 impl PoolKey {
-    /// Brings equal keys together when they are sorted by it.
+    /// Sort key that brings equal keys together.
     pub(crate) fn order(self) -> (Symbol, Symbol) {
         match self {
             Self::Class(class) => (Symbol::EMPTY, class),
@@ -52,37 +52,37 @@ pub struct Pool {
     pub capacity: Option<i64>,
     /// The largest volume that can be made.
     pub maximum_volume_size: Option<i64>,
-    /// When it stops counting, in seconds since 1970.
+    /// When it expires, in seconds since 1970.
     pub expires: Option<i64>,
-    /// What of the free space was promised to claims since it was published.
+    /// Free space promised to claims since it was published.
     pub promised: i64,
 }
 
 crate::trace!(Pool { ; name, nodes, capacity, maximum_volume_size, expires, promised });
 
 impl Pool {
-    /// The largest volume that the pool can hold, if it says so.
+    /// The largest volume that the pool can hold, if published.
     #[must_use]
     pub fn largest(&self) -> Option<i64> {
         self.maximum_volume_size.or(self.capacity)
     }
 
-    /// The free space that was not promised to anybody, if it is known.
+    /// The free space that is not promised, if known.
     #[must_use]
     pub fn room(&self) -> Option<i64> {
         self.capacity.map(|capacity| capacity.saturating_sub(self.promised))
     }
 
-    /// The largest volume for which there is room now, if the pool says so.
+    /// The largest volume for which there is room now, if published.
     #[must_use]
     pub fn largest_now(&self) -> Option<i64> {
         let largest = self.largest()?;
-        // A maximum stands in the place of the capacity for one volume, even if it is more, as long as nothing was promised.
+        // For one volume, a maximum replaces the capacity even if it is larger, as long as nothing was promised.
         let room = self.room().filter(|_| self.promised > 0);
         Some(room.map_or(largest, |room| largest.min(room.max(0))))
     }
 
-    /// Whether another report about the pool gives the same answers now. That it counts for longer is no change.
+    /// Whether another report about the pool gives the same answers now. A later expiry is not a change.
     pub(crate) fn says_the_same(&self, other: &Self, now: i64) -> bool {
         let room = |pool: &Self| (pool.nodes, pool.capacity, pool.maximum_volume_size, pool.counts_at(now));
         room(self) == room(other)
@@ -97,7 +97,7 @@ impl Pool {
     }
 }
 
-/// All pools, by whom they serve and which nodes reach them.
+/// All pools, by what they serve and which nodes reach them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pools {
     by_key: FxHashMap<PoolKey, FxHashMap<SelectorId, SmallVec<[Pool; 1]>>>,
@@ -108,7 +108,7 @@ crate::trace!(Pools { by_key });
 impl Pools {
     pub(crate) fn insert(&mut self, key: PoolKey, pool: Pool) {
         let pools = self.by_key.entry(key).or_default().entry(pool.nodes).or_default();
-        // Kept by name, so that answers do not depend on the order in which pools became known.
+        // Sorted by name, so that answers do not depend on the order in which pools were added.
         let at = pools.partition_point(|other| other.name <= pool.name);
         pools.insert(at, pool);
     }
@@ -140,14 +140,14 @@ impl Pools {
         pools.iter_mut().find(|pool| &*pool.name == name)
     }
 
-    /// Whether any pool stops counting, or starts to count again, between two times.
+    /// Whether any pool expires, or becomes valid again, between two times.
     pub(crate) fn change_between(&self, one: i64, other: i64) -> bool {
         let (from, to) = (one.min(other), one.max(other));
         let mut pools = self.by_key.values().flat_map(FxHashMap::values).flatten();
         pools.any(|pool| pool.expires.is_some_and(|expires| from < expires && expires <= to))
     }
 
-    /// The pools that a node can reach, but for those that expired.
+    /// The pools that a node can reach, except expired ones.
     pub(crate) fn reachable<'a>(
         &'a self,
         nodes: &'a Nodes,
@@ -166,13 +166,13 @@ impl Pools {
     }
 }
 
-/// How many ways of spreading a pod's claims over pools are tried. Pods have a few claims and nodes
-/// reach a few pools, and ways that differ only in which of several alike pools or claims is which are tried once: so all of
-/// them are. Past this many, claims that each fit alone are let through, as kube-scheduler lets them.
+/// Maximum number of ways of spreading a pod's claims over pools that are tried. Pods have a few claims, nodes reach a few
+/// pools, and ways that differ only in the order of equivalent pools or claims are tried once, so normally all are. Beyond
+/// this, claims that each fit alone are accepted, as in kube-scheduler.
 const MAX_TRIES: usize = 10_000;
 
-/// Whether requests fit into pools together: each into one pool that can hold it, and the requests
-/// in a pool within its free space.
+/// Whether requests fit into pools together: each fits into one pool, and the requests in a pool fit into its free
+/// space.
 ///
 /// ```
 /// use berth_core::capacity::{Pool, fit_together};
@@ -203,7 +203,7 @@ pub fn fit_together(requests: &[i64], pools: &[&Pool]) -> bool {
     let mut requests = requests.to_vec();
     requests.sort_unstable_by(|a, b| b.cmp(a));
     let mut free: Vec<i64> = pools.iter().map(|pool| pool.room().unwrap_or(i64::MAX)).collect();
-    // No pool is asked for more than all of them have, if they all say how much that is.
+    // The total must not exceed the free space of all pools, if all of them publish it.
     let total = |amounts: &[i64]| amounts.iter().fold(0_i64, |sum, amount| sum.saturating_add(*amount));
     if total(&requests) > total(&free) {
         return false;
@@ -212,8 +212,8 @@ pub fn fit_together(requests: &[i64], pools: &[&Pool]) -> bool {
     place(&requests, 0, pools, &mut free, &mut tries) || tries == 0
 }
 
-/// Places the requests, the largest first. `first` is the pool at which to begin: of equal requests, none goes into a pool
-/// before that of the one before it.
+/// Places the requests, largest first. `first` is the first pool to try: of equal requests, none goes into a pool before
+/// that of its predecessor.
 fn place(requests: &[i64], first: usize, pools: &[&Pool], free: &mut [i64], tries: &mut usize) -> bool {
     let Some((request, rest)) = requests.split_first() else {
         return true;
@@ -222,7 +222,7 @@ fn place(requests: &[i64], first: usize, pools: &[&Pool], free: &mut [i64], trie
         if *tries == 0 {
             return false;
         }
-        // A pool with as much room as one that was tried in vain would be in vain too.
+        // A pool with the same room as one that failed would fail too.
         let alike = |other: usize| free[other] == free[index] && pools[other].largest() == pools[index].largest();
         if !pools[index].holds(*request) || free[index] < *request || (first..index).any(alike) {
             continue;
@@ -264,7 +264,7 @@ mod tests {
         assert!(!fit_together(&requests, &pools));
     }
 
-    /// Whether requests fit, by trying all ways.
+    /// Whether requests fit, by brute force.
     fn exhaustive(requests: &[i64], free: &mut [i64], largest: &[i64]) -> bool {
         let Some((request, rest)) = requests.split_first() else {
             return true;

@@ -1,9 +1,9 @@
 //! Keeps components from fighting over an object.
 //!
-//! One component writes, another takes it back, the first decides the same again: without a brake that is a storm. Whoever runs
-//! steps asks [`Disputes`] before it carries out a list of effects, and tells it what was written. The first time that a write
-//! was undone it is made again soon, because somebody may have slipped; from the second time on it takes a minute and more.
-//! Only the very same write waits: another decision goes through at once, and so does one that was made of another object.
+//! One component writes, another reverts it, and the first decides the same again: without a limit, that becomes a storm. The
+//! code that runs steps asks [`Disputes`] before it carries out a list of effects, and reports what was written. The first time
+//! a write was reverted it is retried soon, because it may have been an accident; from the second time on it waits a minute or
+//! more. Only an identical write waits: a different decision goes through at once, and so does one about another object.
 
 use crate::effect::{Effect, Patch};
 use jiff::{SignedDuration, Timestamp};
@@ -11,40 +11,40 @@ use rustc_hash::{FxHashMap, FxHasher};
 use serde_json::Value;
 use std::hash::{Hash, Hasher};
 
-/// How long a write waits that was undone once.
+/// How long a write waits after it was reverted once.
 const SLIP: SignedDuration = SignedDuration::from_secs(2);
-/// How long it waits when that was not the first time; doubled each time.
+/// How long it waits after further reverts; doubled each time.
 const DISPUTE: SignedDuration = SignedDuration::from_secs(60);
-/// The longest that it waits.
+/// The maximum wait.
 const LONGEST: SignedDuration = SignedDuration::from_secs(300);
-/// A write that stood for this long was not undone by somebody who answers it. Twice the longest wait.
+/// A write that lasted this long was not reverted in response. Twice the maximum wait.
 const PEACE: SignedDuration = SignedDuration::from_secs(600);
-/// Writes in one generation of the memory. The last two are kept, at some forty bytes each: a dispute is between writes that
-/// follow each other closely, so what many thousands of others came after is none.
+/// Writes in one generation of the memory. The last two generations are kept, at some forty bytes per write. A dispute is
+/// between writes that follow each other closely, so a write followed by many thousands of others is not disputed.
 const GENERATION: usize = 32_768;
 
-/// What was written last to one place of one object.
+/// The last write to one part of one object.
 #[derive(Clone, Copy, Debug)]
 struct Written {
     body: u64,
-    /// How often in a row it was the same.
+    /// Number of consecutive repetitions.
     repeated: u32,
     last: Timestamp,
 }
 
 impl Written {
-    /// When the same may be written again.
+    /// When the same write may be repeated.
     fn due(&self) -> Timestamp {
         let delay = match self.repeated {
             0 => SLIP,
-            // Four doublings are beyond the maximum.
+            // Four doublings exceed the maximum.
             count => (DISPUTE * (1_i32 << (count - 1).min(4))).min(LONGEST),
         };
         self.last.checked_add(delay).unwrap_or(Timestamp::MAX)
     }
 }
 
-/// The writes of late, to notice which of them are made again and again.
+/// Recent writes, to detect which ones are repeated again and again.
 #[derive(Clone, Debug, Default)]
 pub struct Disputes {
     young: FxHashMap<u64, Written>,
@@ -52,7 +52,8 @@ pub struct Disputes {
 }
 
 impl Disputes {
-    /// When these effects may be carried out, if one of them was written of late and undone since: not before that time.
+    /// The earliest time at which these effects may be carried out, if one of them was written recently and reverted
+    /// since.
     #[must_use]
     pub fn due(&self, effects: &[Effect], now: Timestamp) -> Option<Timestamp> {
         let patches = effects.iter().filter_map(patch);
@@ -60,7 +61,7 @@ impl Disputes {
         due.max().filter(|due| *due > now)
     }
 
-    /// Takes down effects that were carried out.
+    /// Records effects that were carried out.
     pub fn written(&mut self, effects: &[Effect], now: Timestamp) {
         for patch in effects.iter().filter_map(patch) {
             let repeated = self
@@ -78,7 +79,7 @@ impl Disputes {
         }
     }
 
-    /// What is known of this very write, if it was the last one to its place and not long ago.
+    /// What is known about this exact write, if it was the last one to its part of the object and recent.
     fn repeated(&self, patch: &Patch, now: Timestamp) -> Option<&Written> {
         let place = place(patch);
         let last = self.young.get(&place).or_else(|| self.old.get(&place))?;
@@ -99,7 +100,7 @@ fn patch(effect: &Effect) -> Option<&Patch> {
     }
 }
 
-/// The object and the part of it that a patch is about.
+/// The object and the part of it that a patch changes.
 fn place(patch: &Patch) -> u64 {
     let mut hasher = FxHasher::default();
     (&patch.target.key, &patch.target.uid, patch.subresource, patch.name).hash(&mut hasher);
@@ -112,7 +113,7 @@ fn body(patch: &Patch) -> u64 {
     hasher.finish()
 }
 
-/// Versions are left out: they differ each time, and the write is the same.
+/// Versions are excluded: they differ each time, although the write is the same.
 fn hash(value: &Value, hasher: &mut FxHasher) {
     match value {
         Value::Null => 0_u8.hash(hasher),
@@ -184,7 +185,7 @@ mod tests {
         assert_eq!(disputes.due(&[select("u", Some("n2"))], start), None);
         assert_eq!(disputes.due(&[select("v", Some("n1"))], start), None);
         assert_eq!(disputes.due(&effects, after(start, 600)), None, "it stood for long");
-        // Whoever takes back what it wrote itself has no dispute.
+        // A component that reverts its own write has no dispute.
         disputes.written(&[select("u", None)], start);
         assert_eq!(disputes.due(&effects, start), None);
     }

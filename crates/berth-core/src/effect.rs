@@ -1,13 +1,12 @@
 //! The one language of writes.
 //!
-//! Scheduler, controller, provisioner, workload controllers and node agents decide and answer with [`Effect`]s: plain data
-//! that an executor carries out. There is one executor for API servers (`berth-kube`) and one for the cluster in memory
-//! (`berth-cluster`); both obey the same guards, so that a decision ends alike in a live cluster, under `berth up` and in a
-//! simulation.
+//! Scheduler, controller, provisioner, workload controllers and node agents return their decisions as [`Effect`]s: plain
+//! data that an executor carries out. There is one executor for API servers (`berth-kube`) and one for the cluster in
+//! memory (`berth-cluster`). Both obey the same guards, so that a decision has the same result in a live cluster, under
+//! `berth up` and in a simulation.
 //!
-//! A list of effects is carried out in order, and the first effect that is refused ends the list: the next step on
-//! the same object finds what is left to do. A later effect on an object that an earlier one of the same list wrote continues
-//! on the version that the earlier one left.
+//! A list of effects is carried out in order, and the first refused effect ends the list: the next step on the same object
+//! finds the remaining work. An effect on an object that the same list already wrote continues from the resulting version.
 
 use crate::api::{Kind, ObjectMeta, ObjectReference};
 use jiff::Timestamp;
@@ -18,9 +17,9 @@ use std::fmt;
 /// The name of an object: kind, namespace and name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
-    /// Kind, as `PersistentVolumeClaim`.
+    /// Kind, for example `PersistentVolumeClaim`.
     pub kind: Cow<'static, str>,
-    /// Namespace, empty for objects of the cluster.
+    /// Namespace, empty for cluster-scoped objects.
     pub namespace: String,
     /// Name.
     pub name: String,
@@ -61,7 +60,7 @@ impl ObjectKey {
         Self::claim(&reference.namespace, &reference.name)
     }
 
-    /// The kind, if it is one that Berth reads.
+    /// The kind, if Berth reads it.
     #[must_use]
     pub fn known_kind(&self) -> Option<Kind> {
         Kind::named(&self.kind)
@@ -78,16 +77,16 @@ impl fmt::Display for ObjectKey {
     }
 }
 
-/// The object that a write is about, in the state that was decided on.
+/// The object that a write targets, in the state that was decided on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Target {
-    /// API version, as `apps/v1`.
+    /// API version, for example `apps/v1`.
     pub api_version: Cow<'static, str>,
     /// The object.
     pub key: ObjectKey,
-    /// Its uid. A namesake with another uid is another object. Empty if it is not known.
+    /// Its UID. An object with the same name and another UID is a different one. Empty if unknown.
     pub uid: String,
-    /// The resource version that was decided on. Empty if it is not known.
+    /// The resource version that was decided on. Empty if unknown.
     pub resource_version: String,
 }
 
@@ -103,7 +102,7 @@ impl Target {
         }
     }
 
-    /// The target that is this JSON object.
+    /// The target for this JSON object.
     #[must_use]
     pub fn of_value(object: &Value) -> Self {
         let text = |path: &str| {
@@ -122,13 +121,13 @@ impl Target {
     }
 }
 
-/// What must still be true of the target when a write is made. A write to another object than the one decided on
-/// is refused as [`Refusal::NotFound`], one to another version as [`Refusal::Conflict`].
+/// What must still be true of the target when a write is made. A write to an object other than the one decided on is
+/// refused as [`Refusal::NotFound`], one to another version as [`Refusal::Conflict`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Guard {
     /// It is the same object, in the version that was decided on.
     Version,
-    /// It is the same object, in any version: the write sets only what its author alone sets.
+    /// It is the same object, in any version: the write sets only fields that no other writer sets.
     Uid,
 }
 
@@ -142,8 +141,8 @@ pub enum Merge {
 }
 
 impl Merge {
-    /// Whether an object is as a patch with this body would leave it: how a write is found whose answer was lost. Lists that are merged
-    /// may hold more than the patch names; a directive (`$patch`) tells nothing about the object.
+    /// Whether an object already looks as a patch with this body would leave it. Used to find out whether a write with a lost response
+    /// was made. Merged lists may hold more items than the patch lists; a directive (`$patch`) is ignored.
     #[must_use]
     pub fn is_made(self, found: &Value, body: &Value) -> bool {
         match body {
@@ -169,13 +168,13 @@ pub struct Patch {
     pub target: Target,
     /// What must still be true of it.
     pub guard: Guard,
-    /// The subresource that is written, such as `status`; the object itself if there is none.
+    /// The subresource to write, for example `status`; `None` for the object itself.
     pub subresource: Option<&'static str>,
     /// How the body is merged.
     pub merge: Merge,
-    /// What changes, without preconditions.
+    /// The changes, without preconditions.
     pub body: Value,
-    /// A short name for logs and metrics, as `reserve_volume`.
+    /// A short name for logs and metrics, for example `reserve_volume`.
     pub name: &'static str,
 }
 
@@ -186,19 +185,19 @@ pub struct Delete {
     pub target: Target,
     /// What must still be true of it.
     pub guard: Guard,
-    /// How long its containers may take to stop; `None` leaves it to the object.
+    /// Grace period for its containers; `None` for the object's default.
     pub grace_seconds: Option<i64>,
 }
 
-/// What must be true for the rest of a list of effects to be carried out. The executor asks the cluster itself, because
-/// watches can lag behind.
+/// A condition for carrying out the rest of a list of effects. The executor checks it on the cluster, because watches
+/// can lag behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact {
-    /// There is no object of this name, or it has another uid. With an empty uid: there is none of this name.
+    /// There is no object with this name, or it has another UID. With an empty UID: there is no object with this name.
     Gone {
         /// The object.
         key: ObjectKey,
-        /// The uid of the one that must be gone.
+        /// The UID of the object that must be gone.
         uid: String,
     },
     /// The object is still in the version that was decided on.
@@ -221,10 +220,10 @@ pub enum When {
     At(Timestamp),
 }
 
-/// One thing to do.
+/// One action.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    /// Go on only if this is so.
+    /// Continue only if this is true.
     Confirm(Fact),
     /// Create an object. It has `apiVersion`, `kind` and a name.
     Create(Box<Value>),
@@ -281,19 +280,19 @@ impl Effect {
 /// Why an effect was not carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// There is an object of this name already.
+    /// An object with this name already exists.
     #[error("{0} already exists")]
     AlreadyExists(ObjectKey),
-    /// There is no such object, or the one of this name has another uid.
+    /// There is no such object, or the one with this name has another UID.
     #[error("{0} not found")]
     NotFound(ObjectKey),
     /// The object has changed since the decision.
     #[error("{0} has been modified; look at the latest version and try again")]
     Conflict(ObjectKey),
-    /// A [`Fact`] that the rest of the list relies on does not hold.
+    /// A [`Fact`] that the rest of the list depends on is not true.
     #[error("what was decided on no longer holds")]
     Stale,
-    /// The object would break a rule. Trying the same again is no use.
+    /// The object would violate a rule. Retrying does not help.
     #[error("{key}: {message}")]
     Invalid {
         /// The object.
@@ -301,14 +300,14 @@ pub enum Refusal {
         /// The rule, in words.
         message: String,
     },
-    /// The API server did not carry it out, or did not say so.
+    /// The API server did not carry it out, or did not confirm it.
     #[error("{key}: {message}")]
     Unavailable {
         /// The object.
         key: ObjectKey,
         /// What went wrong, in words.
         message: String,
-        /// Whether the write may have been made all the same.
+        /// Whether the write may have been made anyway.
         in_doubt: bool,
     },
 }
@@ -316,14 +315,14 @@ pub enum Refusal {
 /// How serious an event is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EventType {
-    /// Something went as it should.
+    /// Expected behaviour.
     Normal,
-    /// Somebody should look.
+    /// Needs attention.
     Warning,
 }
 
 impl EventType {
-    /// The word of the Kubernetes API.
+    /// The name in the Kubernetes API.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -333,7 +332,7 @@ impl EventType {
     }
 }
 
-/// Something that a user should know about an object.
+/// Information for users about an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// The object.
@@ -344,6 +343,7 @@ pub struct Event {
     pub reason: &'static str,
     /// A human-readable sentence.
     pub message: String,
-    /// The component that reports it, as `default-scheduler`. Empty: the one whose effects are carried out.
+    /// The component that reports it, for example `default-scheduler`. Empty for the component whose effects are
+    /// carried out.
     pub source: Cow<'static, str>,
 }

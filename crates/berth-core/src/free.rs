@@ -1,9 +1,9 @@
-//! The free volumes of each class, ordered by size, so that "the smallest that is large enough on
-//! this node" costs a look-up and not a walk.
+//! The free volumes of each class, ordered by size, so that finding the smallest one that is large enough on a node is
+//! a lookup and not a walk.
 //!
-//! Volumes that are alike but for their size form a group. Of their labels only those count that some claim has asked
-//! for: volumes may each have a label of their own, and a group for each would be a walk again. Answers for a set of
-//! claims are kept for every node ([`MatchSet`]) and mended where a group changed.
+//! Volumes that differ only in size form a group. Only labels that some claim has selected count: every volume may have
+//! a unique label, and a group for each would be a walk again. Answers for a set of claims are cached for every node
+//! ([`MatchSet`]) and updated where a group changed.
 
 use crate::assign::MAX_TOGETHER;
 use crate::journal::Journal;
@@ -19,13 +19,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Volumes that differ only in name and size, and in labels that no claim asked for.
+/// Volumes that differ only in name and size, and in labels that no claim selects.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct GroupKey {
     affinity: SelectorId,
     /// The nodes that zone labels allow.
     zones: SelectorId,
-    /// The driver that attaches them; empty for none.
+    /// The driver that attaches them; empty if none does.
     driver: Symbol,
     access_modes: AccessModes,
     volume_mode: VolumeMode,
@@ -48,8 +48,8 @@ impl GroupKey {
         }
     }
 
-    /// Whether the volumes of the group suit a claim, if they are large enough. The labels that the claim asks for must
-    /// have been asked for before.
+    /// Whether the volumes of the group suit a claim if they are large enough. The labels that the claim selects must
+    /// be registered.
     fn suits(&self, shape: &ClaimShape) -> bool {
         self.suits_but_for_labels(shape) && shape.selects(&self.labels)
     }
@@ -59,8 +59,8 @@ impl GroupKey {
     }
 }
 
-/// A free volume, ordered by size and then by name, so that the choice does not depend on the order
-/// in which volumes became known.
+/// A free volume, ordered by size and then by name, so that the choice does not depend on the order in which volumes
+/// were added.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FreeVolume {
     pub(crate) capacity: i64,
@@ -74,10 +74,10 @@ struct Group {
     volumes: Ordered<FreeVolume>,
 }
 
-/// The volumes that claims took one after the other, in the order of the claims.
+/// The volumes that successive claims took, in the order of the claims.
 type InOrder<'a> = SmallVec<[Option<&'a FreeVolume>; 4]>;
 
-/// Has each claim take the smallest volume that is left and large enough, the smallest request first.
+/// Gives each claim the smallest remaining volume that is large enough, smallest request first.
 fn take_in_order<'a>(cursors: &mut [Cursor<'a>], shapes: &[ClaimShape]) -> InOrder<'a> {
     let volumes = shapes.iter().map(|shape| {
         cursors.iter_mut().for_each(|cursor| cursor.skip_below(shape.request));
@@ -89,13 +89,13 @@ fn take_in_order<'a>(cursors: &mut [Cursor<'a>], shapes: &[ClaimShape]) -> InOrd
     volumes.collect()
 }
 
-/// A place in the volumes of a group, from the smallest to the largest. It never goes back.
+/// A position in the volumes of a group, from the smallest to the largest. It never moves back.
 struct Cursor<'a> {
     group: &'a Group,
     suits_all: bool,
     next: Option<&'a FreeVolume>,
     rest: ordered::Iter<'a, FreeVolume>,
-    /// How many volumes were looked at.
+    /// Number of volumes examined.
     #[cfg(test)]
     looked_at: usize,
 }
@@ -118,7 +118,7 @@ impl<'a> Cursor<'a> {
         self.suits_all || self.group.key.suits(shape)
     }
 
-    /// Goes on to the first volume that is large enough, by a look-up and not by a walk.
+    /// Advances to the first volume that is large enough, by a lookup and not by a walk.
     fn skip_below(&mut self, request: i64) {
         if self.next.is_some_and(|next| next.capacity < request) {
             self.rest = self.group.volumes.starting_at(&least(request));
@@ -151,14 +151,14 @@ pub(crate) struct FreeVolumes {
     by_affinity: FxHashMap<SelectorId, SmallVec<[u32; 1]>>,
     /// How many volumes each driver attaches.
     by_driver: FxHashMap<Symbol, usize>,
-    /// The labels that claims have asked for.
+    /// The labels that claims have selected.
     asked: Vec<Symbol>,
     /// The selectors of groups that changed.
     changes: Journal<SelectorId>,
     sets: MatchSets,
 }
 
-// What is left of groups that were dropped is compared with nothing.
+// Leftovers of dropped groups are never compared.
 crate::trace!(FreeVolumes { group_ids, by_driver, asked, sets; groups, unused, by_affinity, changes });
 
 impl FreeVolumes {
@@ -171,18 +171,18 @@ impl FreeVolumes {
         self.changed(volume.affinity);
     }
 
-    /// The drivers that attach volumes of the class; an empty one for those that need none.
+    /// The drivers that attach volumes of the class; an empty one for volumes that are not attached.
     pub(crate) fn drivers(&self) -> impl Iterator<Item = Symbol> + '_ {
         self.by_driver.keys().copied()
     }
 
-    /// Whether there are none.
+    /// Whether there are no free volumes.
     pub(crate) fn is_empty(&self) -> bool {
         self.group_ids.is_empty()
     }
 
-    /// Drops all answers. Nodes with and without existing volumes are told apart only while there are any: with the first one and
-    /// the last one that changes on every node.
+    /// Drops all answers. Nodes with and without existing volumes are distinguished only while there are any, so adding the first
+    /// one or removing the last one changes every node.
     fn start_anew(&mut self) {
         self.sets.clear();
         self.changes.forget();
@@ -261,8 +261,8 @@ impl FreeVolumes {
         self.groups[group as usize].key.affinity
     }
 
-    /// A selector was dropped with the last volume that any group of it had: its id will stand for another one, and what
-    /// is not mended yet cannot be.
+    /// A selector was dropped with the last volume of any of its groups. Its ID will be reused, so changes not applied
+    /// yet can no longer be applied.
     pub(crate) fn drop_affinity(&mut self, affinity: SelectorId) {
         if self.changes.remembers(&affinity) {
             self.sets.clear();
@@ -270,7 +270,7 @@ impl FreeVolumes {
         }
     }
 
-    /// The groups that a node can reach, and whose volumes can be used there.
+    /// The groups that a node can reach and whose volumes can be used there.
     pub(crate) fn groups_of<'a>(&'a self, places: Places<'a>, node: NodeId) -> impl Iterator<Item = u32> + 'a {
         let usable = move |group: &u32| {
             let GroupKey { zones, driver, .. } = self.groups[*group as usize].key;
@@ -280,7 +280,7 @@ impl FreeVolumes {
         self.reached(places.nodes, node).filter(usable)
     }
 
-    /// The groups whose affinity a node meets.
+    /// The groups whose affinity a node satisfies.
     fn reached<'a>(&'a self, nodes: &'a Nodes, node: NodeId) -> impl Iterator<Item = u32> + 'a {
         nodes
             .selectors_of(node)
@@ -291,7 +291,7 @@ impl FreeVolumes {
             .copied()
     }
 
-    /// How many volumes a node can reach that are of no use there: because of their zone labels, and because of the attach limit.
+    /// How many volumes a node can reach but not use: because of their zone labels, and because of the attach limit.
     pub(crate) fn withheld(&self, places: Places<'_>, node: NodeId) -> (usize, usize) {
         let (mut elsewhere, mut full) = (0, 0);
         for group in self.reached(places.nodes, node) {
@@ -305,7 +305,7 @@ impl FreeVolumes {
         (elsewhere, full)
     }
 
-    /// The free volumes that a node can reach and that suit a claim, whatever their size and labels.
+    /// The free volumes that a node can reach and that suit a claim, regardless of size and labels.
     pub(crate) fn reachable<'a>(
         &'a self,
         places: Places<'a>,
@@ -323,8 +323,8 @@ impl FreeVolumes {
         self.groups.iter().flat_map(|group| group.volumes.iter())
     }
 
-    /// For each of several claims of one pod, the smallest volumes of a group that are large enough: as many as
-    /// there are claims, since the others may take some.
+    /// For each of several claims of one pod, the smallest volumes of a group that are large enough: as many as there
+    /// are claims, since other claims may take some.
     pub(crate) fn smallest_each(&self, group: u32, shapes: &[ClaimShape]) -> SmallVec<[SmallVec<[&FreeVolume; 1]>; 1]> {
         let group = &self.groups[group as usize];
         let of_shape = |shape: &ClaimShape| {
@@ -337,22 +337,23 @@ impl FreeVolumes {
         shapes.iter().map(of_shape).collect()
     }
 
-    /// The volumes of a group from the smallest to the largest, if they are few and suit all of these claims but for their size.
+    /// The volumes of a group from the smallest to the largest, if they are few and suit all of these claims except for
+    /// their size.
     pub(crate) fn few_for_all(&self, group: u32, shapes: &[ClaimShape]) -> Option<&[FreeVolume]> {
         let group = self.groups.get(group as usize)?;
         let list = group.volumes.as_list()?;
         shapes.iter().all(|shape| group.key.suits(shape)).then_some(list)
     }
 
-    /// The volumes of groups for several claims of one pod, the smallest request first, if each group suits all of them but for
-    /// its size, or none. Then each claim takes the smallest that is left and large enough: whoever comes later asks for no less.
-    /// More claims than are [assigned together](MAX_TOGETHER) take volumes in that order in any case.
+    /// The volumes of groups for several claims of one pod, smallest request first, if each group suits either all of them except
+    /// for its size, or none. Each claim then takes the smallest remaining volume that is large enough: later claims request no
+    /// less. More claims than are [assigned together](MAX_TOGETHER) always take volumes in that order.
     pub(crate) fn in_order<'a>(&'a self, groups: &[u32], shapes: &[ClaimShape]) -> Option<InOrder<'a>> {
         self.cursors(groups, shapes)
             .map(|mut cursors| take_in_order(&mut cursors, shapes))
     }
 
-    /// The smallest volumes of the groups that suit any of the claims; none if the claims are to be assigned together.
+    /// The smallest volumes of the groups that suit any of the claims; `None` if the claims must be assigned together.
     fn cursors<'a>(&'a self, groups: &[u32], shapes: &[ClaimShape]) -> Option<SmallVec<[Cursor<'a>; 2]>> {
         let mut cursors = SmallVec::new();
         let smallest = shapes.first().map_or(0, |shape| shape.request);
@@ -369,7 +370,7 @@ impl FreeVolumes {
         Some(cursors)
     }
 
-    /// The match set for claims of these shapes, up to date. The shapes must be in order.
+    /// The match set for claims of these shapes, up to date. The shapes must be sorted.
     pub(crate) fn prepare<'a>(
         &mut self,
         places: Places<'_>,
@@ -385,7 +386,7 @@ impl FreeVolumes {
 }
 
 impl FreeVolumes {
-    /// Tells volumes apart by the labels that these claims ask for. Claims of a class ask for few labels all in all.
+    /// Distinguishes volumes by the labels that these claims select. Claims of a class select few labels in total.
     fn ask_for_labels<'a>(&mut self, shapes: &[ClaimShape], volume: impl Fn(VolumeId) -> Option<&'a Volume>) {
         let before = self.asked.len();
         for key in asked_by(shapes) {
@@ -398,7 +399,8 @@ impl FreeVolumes {
         }
     }
 
-    /// Drops answers that nobody asked for since the last time, and no longer tells volumes apart by labels that nobody asks for.
+    /// Drops answers that were not used since the last call, and stops distinguishing volumes by labels that no claim
+    /// selects.
     pub(crate) fn tidy<'a>(&mut self, volume: impl Fn(VolumeId) -> Option<&'a Volume>) {
         self.sets.tidy();
         let used: FxHashSet<Symbol> = asked_by(self.sets.shapes()).collect();
@@ -415,7 +417,7 @@ impl FreeVolumes {
         self.unused.clear();
         self.group_ids.clear();
         self.by_affinity.clear();
-        // Answers stay true: claims that asked for other labels get the same volumes from more groups, or from fewer.
+        // Answers remain valid: claims that select other labels get the same volumes from more or fewer groups.
         for id in ids {
             if let Some(volume) = volume(id) {
                 self.enter(id, volume);
@@ -424,14 +426,14 @@ impl FreeVolumes {
     }
 }
 
-/// The labels that claims ask for.
+/// The labels that claims select.
 fn asked_by<'a>(shapes: impl IntoIterator<Item = &'a ClaimShape>) -> impl Iterator<Item = Symbol> {
     let selectors = shapes.into_iter().filter_map(|shape| shape.selector.as_ref());
     let requirements = selectors.flat_map(|selector| selector.requirements());
     requirements.map(LabelRequirement::key)
 }
 
-/// What comes before all volumes of a size.
+/// Sorts before all volumes of a size.
 fn least(capacity: i64) -> FreeVolume {
     FreeVolume {
         capacity,
@@ -458,7 +460,7 @@ mod tests {
     use crate::symbols::Symbols;
     use serde_json::json;
 
-    /// A class whose volumes each have a label of their own, and a claim that may ask for one.
+    /// A class whose volumes each have a unique label, and a claim that may select one.
     struct World {
         symbols: Symbols,
         nodes: Nodes,
@@ -496,7 +498,7 @@ mod tests {
             Claim::new(&mut self.symbols, &claim).shape
         }
 
-        /// How many claims find a volume one after the other, and how many volumes are looked at for that.
+        /// How many successive claims find a volume, and how many volumes are examined for that.
         fn taken(&self, shapes: &[ClaimShape]) -> Option<(usize, usize)> {
             let groups: Vec<u32> = self.free.group_ids.values().copied().collect();
             let mut cursors = self.free.cursors(&groups, shapes)?;
@@ -544,7 +546,7 @@ mod tests {
         let small = world.taken(&vec![large.clone(); 4000]);
         assert_eq!(small, Some((0, 1)), "small ones are not walked over");
         assert_eq!(world.taken(&[shape.clone(), large]), Some((1, 3)));
-        // Of several kinds only a few are assigned together; many take volumes as kube-scheduler gives them.
+        // Few claims of several shapes are assigned together; many take volumes as in kube-scheduler.
         let other = world.shape(&json!(null), "ReadWriteMany", 1);
         let mixed = |of_each: usize| [vec![shape.clone(); of_each], vec![other.clone(); of_each]].concat();
         assert_eq!(world.taken(&mixed(MAX_TOGETHER / 2)), None);

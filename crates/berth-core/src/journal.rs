@@ -1,13 +1,13 @@
-//! The latest of a sequence of changes, so that whoever keeps an answer can mend it where it is no longer true.
+//! The latest changes of a sequence, so that holders of cached answers can update them where they are stale.
 //!
-//! A reader remembers the number up to which it has read. What it missed is either still there, or so long ago that
-//! working the answer out again costs less than mending it.
+//! A reader remembers the number up to which it has read. The changes it missed are either still recorded, or so old
+//! that recomputing the answer costs less than updating it.
 
-/// How many changes are remembered at least, unless said otherwise. A reader that missed more starts again, which costs
-/// one evaluation a node: about what mending in so many places does.
+/// Default minimum number of recorded changes. A reader that missed more recomputes its answer at the cost of one
+/// evaluation per node, about the same as updating that many entries.
 const DEFAULT_LIMIT: usize = 4096;
 
-/// A sequence of changes of which the latest are remembered.
+/// A sequence of changes that records the latest ones.
 ///
 /// ```
 /// use berth_core::journal::Journal;
@@ -34,7 +34,7 @@ impl<T> Default for Journal<T> {
 }
 
 impl<T> Journal<T> {
-    /// A journal that remembers at least so many changes, and at most twice as many.
+    /// A journal that records at least this many changes, and at most twice as many.
     #[must_use]
     pub fn with_limit(limit: usize) -> Self {
         Self {
@@ -44,7 +44,7 @@ impl<T> Journal<T> {
         }
     }
 
-    /// The number of the change that comes next: what a reader who has read everything remembers.
+    /// The number of the next change: the position of a reader that has read everything.
     #[must_use]
     pub fn next(&self) -> u64 {
         self.before + self.entries.len() as u64
@@ -59,13 +59,13 @@ impl<T> Journal<T> {
         self.entries.push(change);
     }
 
-    /// Counts a change that cannot be told: every reader has to start again.
+    /// Records that anything may have changed: every reader has to recompute.
     pub fn forget(&mut self) {
         self.before = self.next() + 1;
         self.entries.clear();
     }
 
-    /// The changes from a number on, or nothing if some of them are forgotten.
+    /// The changes from a number on, or `None` if some of them are no longer recorded.
     #[must_use]
     pub fn since(&self, number: u64) -> Option<&[T]> {
         let skip = usize::try_from(number.checked_sub(self.before)?).ok()?;
@@ -74,7 +74,7 @@ impl<T> Journal<T> {
 }
 
 impl<T: PartialEq> Journal<T> {
-    /// Whether a change is among those that are remembered. The latest are looked at first.
+    /// Whether a change is recorded. The latest are checked first.
     #[must_use]
     pub fn remembers(&self, change: &T) -> bool {
         self.entries.iter().rev().any(|entry| entry == change)

@@ -1,4 +1,4 @@
-//! Labels and selectors over labels, on interned texts.
+//! Labels and label selectors, on interned strings.
 
 use crate::api;
 use crate::symbols::{Symbol, Symbols};
@@ -20,7 +20,7 @@ impl Labels {
         Self(pairs.into())
     }
 
-    /// The labels with some keys alone.
+    /// Only the labels with these keys.
     #[must_use]
     pub fn only(&self, keys: &[Symbol]) -> Self {
         let pairs = self.0.iter().copied();
@@ -30,7 +30,7 @@ impl Labels {
     /// The value of a label.
     #[must_use]
     pub fn get(&self, key: Symbol) -> Option<Symbol> {
-        // Objects have a dozen labels: a walk beats a search.
+        // Objects have about a dozen labels: a scan beats a search.
         self.0.iter().find(|(found, _)| *found == key).map(|(_, value)| *value)
     }
 
@@ -55,18 +55,18 @@ impl Trace for Labels {
 /// One requirement on a label.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LabelRequirement {
-    /// The label is there with one of these values (in order, without repeats).
+    /// The label exists with one of these values (sorted, no duplicates).
     In(Symbol, Box<[Symbol]>),
-    /// The label is not there, or has none of these values.
+    /// The label does not exist, or has none of these values.
     NotIn(Symbol, Box<[Symbol]>),
-    /// The label is there.
+    /// The label exists.
     Exists(Symbol),
-    /// The label is not there.
+    /// The label does not exist.
     DoesNotExist(Symbol),
 }
 
 impl LabelRequirement {
-    /// The label that it is about.
+    /// The label's key.
     #[must_use]
     pub fn key(&self) -> Symbol {
         match self {
@@ -74,7 +74,7 @@ impl LabelRequirement {
         }
     }
 
-    /// The values that it names.
+    /// The listed values.
     #[must_use]
     pub fn values(&self) -> &[Symbol] {
         match self {
@@ -83,7 +83,7 @@ impl LabelRequirement {
         }
     }
 
-    /// Whether labels meet the requirement.
+    /// Whether labels satisfy the requirement.
     #[must_use]
     pub fn matches(&self, labels: &Labels) -> bool {
         match self {
@@ -113,7 +113,7 @@ impl Trace for LabelRequirement {
     }
 }
 
-/// Interned values in order and without repeats, so that equal sets are equal values.
+/// Interned values, sorted and without duplicates, so that equal sets are equal values.
 pub(crate) fn value_set(symbols: &mut Symbols, values: &[String]) -> Box<[Symbol]> {
     let mut set: Vec<_> = values.iter().map(|value| symbols.intern(value)).collect();
     set.sort_unstable();
@@ -121,13 +121,13 @@ pub(crate) fn value_set(symbols: &mut Symbols, values: &[String]) -> Box<[Symbol
     set.into()
 }
 
-/// A selector over labels.
+/// A label selector.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LabelSelector {
-    /// Matches no object: what Kubernetes takes a selector for that is not given.
+    /// Matches no object: the meaning of a missing selector in Kubernetes.
     #[default]
     Nothing,
-    /// Matches the objects that meet all requirements; none of them means every object.
+    /// Matches the objects that satisfy all requirements; an empty list matches every object.
     All(Box<[LabelRequirement]>),
 }
 
@@ -138,9 +138,9 @@ impl LabelSelector {
         Self::All(Box::default())
     }
 
-    /// Compiles a selector. One that is not given matches nothing.
+    /// Compiles a selector. A missing one matches nothing.
     ///
-    /// Decoded objects have only valid operators; a requirement with another one matches nothing.
+    /// Decoded objects have only valid operators; a requirement with an unknown one matches nothing.
     #[must_use]
     pub fn new(symbols: &mut Symbols, selector: Option<&api::LabelSelector>) -> Self {
         let Some(selector) = selector else {
@@ -177,7 +177,7 @@ impl LabelSelector {
         }
     }
 
-    /// The requirements; none for [`Self::Nothing`] too.
+    /// The requirements; also empty for [`Self::Nothing`].
     #[must_use]
     pub fn requirements(&self) -> &[LabelRequirement] {
         match self {

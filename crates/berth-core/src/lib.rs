@@ -1,7 +1,7 @@
 //! Volume-aware scheduling decisions for Kubernetes.
 //!
-//! This crate is pure: it reads no files, opens no sockets, looks at no clock and keeps no
-//! global state. Objects come in, decisions come out.
+//! This crate is pure: it reads no files, opens no sockets, reads no clock and keeps no global state. Objects come in,
+//! decisions come out.
 
 pub mod api;
 pub mod assign;

@@ -3,7 +3,7 @@
 use crate::nodes::{NodeId, Nodes};
 use roaring::RoaringBitmap;
 
-/// A set of nodes as one bit a node.
+/// A set of nodes with one bit per node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeMask {
     words: Vec<u64>,
@@ -36,12 +36,12 @@ impl NodeMask {
         }
     }
 
-    /// Becomes a copy of another set, without allocating again.
+    /// Becomes a copy of another set without reallocating.
     pub fn copy_from(&mut self, other: &Self) {
         self.words.clone_from(&other.words);
     }
 
-    /// Adds a node and the room for it.
+    /// Adds a node, growing the mask if needed.
     pub fn grow_to(&mut self, node: NodeId) {
         let words = node.index() / 64 + 1;
         if self.words.len() < words {
@@ -56,12 +56,12 @@ impl NodeMask {
         &self.words
     }
 
-    /// The set as words of 64 nodes each, to be changed.
+    /// The set as words of 64 nodes each, mutable.
     pub fn words_mut(&mut self) -> &mut [u64] {
         &mut self.words
     }
 
-    /// Adds a node. Ids past the length that the mask was made with are left out.
+    /// Adds a node. IDs beyond the length of the mask are ignored.
     pub fn insert(&mut self, node: NodeId) {
         if let Some(word) = self.words.get_mut(node.index() / 64) {
             *word |= 1 << (node.0 % 64);
@@ -157,7 +157,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     proptest! {
-        /// A mask behaves as a set of numbers does.
+        /// A mask behaves like a set of numbers.
         #[test]
         fn is_a_set(first in proptest::collection::btree_set(0..200_u32, 0..60),
                     second in proptest::collection::btree_set(0..200_u32, 0..60)) {

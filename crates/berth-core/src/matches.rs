@@ -1,8 +1,8 @@
-//! For each mix of claims that pods come with: which free volumes they would get on every node.
+//! For each combination of claims that pods use: which free volumes they would get on every node.
 //!
-//! An answer is worked out once and then mended where a group of volumes or a node changed, so the cost of a decision
-//! does not grow with the number of volumes, and a thousand alike pods cost little more than one. Which nodes were
-//! mended is kept too, for those who keep answers that rest on these.
+//! An answer is computed once and then updated where a group of volumes or a node changed. The cost of a decision
+//! therefore does not grow with the number of volumes, and a thousand similar pods cost little more than one. The
+//! updated nodes are recorded too, for caches that depend on these answers.
 
 use crate::assign::assign;
 use crate::free::{FreeVolume, FreeVolumes};
@@ -18,23 +18,23 @@ use smallvec::SmallVec;
 use std::num::NonZero;
 use std::sync::Arc;
 
-/// How much the match sets of a class may hold together. A set holds 16 bytes a node and claim, so this is room for
-/// 80 mixes of one claim on 50,000 nodes, and for some hundred mixes of three on 5,000.
+/// Maximum total size of the match sets of a class. A set takes 16 bytes per node and claim, so this is room for 80
+/// combinations of one claim on 50,000 nodes, and for some hundred combinations of three on 5,000.
 const MAX_BYTES: usize = 64 << 20;
 
-/// How many mended nodes a set remembers: a tenth of that is mended between two uses of a set that is used at all.
+/// Number of updated nodes that a set records: ten times what usually changes between two uses of a set.
 const MAX_MENDED: usize = 1024;
 
-/// What a set holds besides its answers, at most.
+/// Maximum size of a set apart from its answers.
 const BYTES_PER_SET: usize = 512 + 2 * MAX_MENDED * size_of::<NodeId>();
 
-/// The match sets of one class that were used lately, by the claims that they are for.
+/// The recently used match sets of one class, by their claims.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MatchSets {
     sets: FxHashMap<Box<[ClaimShape]>, Arc<MatchSet>>,
     uses: u64,
     built: u64,
-    /// How often sets had been used when they were last tidied.
+    /// The use count at the last tidying.
     tidied: u64,
 }
 
@@ -53,19 +53,19 @@ impl MatchSets {
         self.sets.clear();
     }
 
-    /// Drops the sets that were not used since the last time.
+    /// Drops the sets that were not used since the last call.
     pub(crate) fn tidy(&mut self) {
         self.sets.retain(|_, set| set.used > self.tidied);
         self.tidied = self.uses;
     }
 
-    /// The shapes of the claims that there are sets for.
+    /// The shapes of the claims that have sets.
     pub(crate) fn shapes(&self) -> impl Iterator<Item = &ClaimShape> {
         self.sets.keys().flatten()
     }
 
-    /// The match set for claims of these shapes, up to date. The shapes must be in order, so that the
-    /// same claims always mean the same set. A set that is still held elsewhere is copied.
+    /// The match set for claims of these shapes, up to date. The shapes must be sorted, so that the same claims always
+    /// mean the same set. A set that is still held elsewhere is copied.
     pub(crate) fn prepare(&mut self, free: &FreeVolumes, places: Places<'_>, shapes: &[ClaimShape]) -> Arc<MatchSet> {
         self.uses += 1;
         if !self.sets.contains_key(shapes) {
@@ -84,7 +84,7 @@ impl MatchSets {
         Arc::clone(set)
     }
 
-    /// Drops the sets that were not used for the longest time, until so many bytes are left for another one.
+    /// Drops the least recently used sets until there is room for this many bytes.
     fn make_room(&mut self, wanted: usize, nodes: &Nodes) {
         let mut held: usize = self.sets.keys().map(|shapes| bytes(nodes, shapes.len())).sum();
         while held + wanted > MAX_BYTES {
@@ -105,20 +105,20 @@ fn bytes(nodes: &Nodes, width: usize) -> usize {
 /// For claims of given shapes and one class: which free volumes they would get on each node.
 #[derive(Clone, Debug)]
 pub(crate) struct MatchSet {
-    /// How many claims it is for.
+    /// Number of claims.
     width: usize,
-    /// By node and claim: the volume assigned.
+    /// By node and claim: the assigned volume.
     by_node: Vec<Option<Match>>,
-    /// By node: the percentage of their volumes that the claims ask for, or [`NOT_ALL`]. It is all that most decisions ask about
-    /// most nodes.
+    /// By node: the percentage of their volumes that the claims request, or [`NOT_ALL`]. Most decisions need no more than this
+    /// about most nodes.
     percent: Vec<u8>,
-    /// The number of the first change of free volumes that is not yet seen.
+    /// The number of the first unread change of free volumes.
     seen: u64,
     nodes_epoch: u64,
-    /// The number of the first change of what is full that is not yet seen.
+    /// The number of the first unread change of full nodes.
     full_seen: u64,
     used: u64,
-    /// No two answers that were worked out again have the same; 0 for none.
+    /// Unique for each recomputation; 0 for none.
     number: u64,
     mended: Journal<NodeId>,
 }
@@ -139,13 +139,13 @@ impl Default for MatchSet {
     }
 }
 
-/// In place of a percentage: some claim finds no volume on the node.
+/// Instead of a percentage: some claim finds no volume on the node.
 const NOT_ALL: u8 = u8::MAX;
 
 /// A free volume for a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Match {
-    /// One more than the place in the volume's id, so that having none takes no room.
+    /// The slot of the volume's ID plus one, so that `None` takes no space.
     place: NonZero<u32>,
     generation: u32,
     pub(crate) capacity: i64,
@@ -173,17 +173,17 @@ type Groups = SmallVec<[u32; 4]>;
 /// The volumes for the claims on a node.
 type Matches = SmallVec<[Option<Match>; 4]>;
 
-/// What nodes have in common, for as long as a set is built or mended.
+/// What nodes share while a set is built or updated.
 #[derive(Default)]
 struct Shared<'a> {
     /// By group: the smallest volumes for each claim. Many nodes may share a group.
     smallest: FxHashMap<u32, SmallVec<[SmallVec<[&'a FreeVolume; 1]>; 1]>>,
-    /// By groups: what several claims get of them. All nodes of a zone may reach the same groups.
+    /// By groups: what several claims get from them. All nodes of a zone may reach the same groups.
     together: FxHashMap<Groups, Matches>,
 }
 
 impl MatchSet {
-    /// Which answers these are: they share nothing with those of another number.
+    /// Identifies this computation: answers with another number share nothing with it.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
@@ -205,7 +205,7 @@ impl MatchSet {
         percent.filter(|percent| *percent != NOT_ALL)
     }
 
-    /// Works everything out again.
+    /// Recomputes everything.
     fn build(&mut self, free: &FreeVolumes, places: Places<'_>, shapes: &[ClaimShape], number: u64) {
         self.number = number;
         self.width = shapes.len();
@@ -220,7 +220,7 @@ impl MatchSet {
         self.read_everything(free, places);
     }
 
-    /// Works out again what changed; false if that cannot be told, or is nearly everything.
+    /// Recomputes what changed; returns false if that is unknown, or is nearly everything.
     fn mend(&mut self, free: &FreeVolumes, places: Places<'_>, shapes: &[ClaimShape]) -> bool {
         let nodes = places.nodes;
         let affinities = free.changes().since(self.seen).filter(|_| self.number != 0);
@@ -257,14 +257,14 @@ impl MatchSet {
         self.percent.resize(nodes.column_length(), NOT_ALL);
     }
 
-    /// Remembers that all changes up to now are seen.
+    /// Marks all changes so far as read.
     fn read_everything(&mut self, free: &FreeVolumes, places: Places<'_>) {
         self.seen = free.changes().next();
         self.nodes_epoch = places.nodes.epoch();
         self.full_seen = places.full.changes().next();
     }
 
-    /// Assigns volumes to the claims on a node, and tells whether they are others than before.
+    /// Assigns volumes to the claims on a node, and returns whether the assignment changed.
     fn assign_on<'a>(
         &mut self,
         free: &'a FreeVolumes,
@@ -289,9 +289,9 @@ impl MatchSet {
 }
 
 impl<'a> Shared<'a> {
-    /// The volumes that claims get of some groups.
+    /// The volumes that claims get from some groups.
     fn assign(&mut self, free: &'a FreeVolumes, nodes: &Nodes, shapes: &[ClaimShape], groups: Groups) -> Matches {
-        // A node with a group of its own, as those with local disks are, has it in common with nobody.
+        // A node with its own group, such as one with local disks, shares it with no other node.
         let in_common = |group: &u32| nodes.matching(free.affinity(*group)).len() > 1;
         let own = match groups.as_slice() {
             [group] if !in_common(group) => Some(*group),
@@ -331,8 +331,8 @@ impl<'a> Shared<'a> {
     }
 }
 
-/// Has each claim take the first volume that is large enough. Both are in the order of their size: what was too small for a claim is so for those
-/// after it.
+/// Gives each claim the first volume that is large enough. Both are sorted by size: a volume too small for one claim is too small for the
+/// following ones.
 fn take_in_turn(volumes: &[FreeVolume], shapes: &[ClaimShape]) -> Matches {
     let mut left = volumes.iter();
     let taken = shapes
@@ -341,7 +341,7 @@ fn take_in_turn(volumes: &[FreeVolume], shapes: &[ClaimShape]) -> Matches {
     taken.collect()
 }
 
-/// The percentage of their volumes that claims ask for, or [`NOT_ALL`].
+/// The percentage of their volumes that claims request, or [`NOT_ALL`].
 fn percent(shapes: &[ClaimShape], assigned: &[Option<Match>]) -> u8 {
     let mut sums = (0_i64, 0_i64);
     for (shape, found) in shapes.iter().zip(assigned) {

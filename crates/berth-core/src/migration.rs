@@ -1,7 +1,7 @@
-//! In-tree volume plugins whose volumes a CSI driver serves on nodes where they are migrated.
+//! In-tree volume plugins that are migrated to CSI drivers on some nodes.
 //!
-//! On such a node a volume is known under its CSI name, and the node must carry the driver's own
-//! topology label instead of the general zone label.
+//! On such a node a volume has its CSI name, and the node must have the driver's own topology label instead of the
+//! generic zone label.
 
 use crate::api::{self, TopologyRequirement, TopologySelectorTerm, VolumeSource};
 use crate::names;
@@ -54,7 +54,7 @@ impl InTreePlugin {
         }
     }
 
-    /// The driver that takes over.
+    /// The CSI driver that replaces it.
     #[must_use]
     pub fn driver(self) -> &'static str {
         match self {
@@ -90,7 +90,7 @@ impl InTreePlugin {
         }
     }
 
-    /// The node label that the driver reads zones from. Azure's disks keep the general one; the last three have none.
+    /// The node label that the driver reads zones from. Azure disks keep the generic one; the last three have none.
     fn zone_key(self) -> Option<&'static str> {
         match self {
             Self::AwsEbs => Some("topology.ebs.csi.aws.com/zone"),
@@ -102,7 +102,7 @@ impl InTreePlugin {
 }
 
 impl InTreePlugin {
-    /// The parameters of its classes that name zones.
+    /// The parameters of its classes that specify zones.
     fn zone_parameters(self) -> &'static [&'static str] {
         match self {
             Self::AwsEbs | Self::GcePd | Self::AzureDisk => &["zone", "zones"],
@@ -112,10 +112,10 @@ impl InTreePlugin {
     }
 }
 
-/// Why a class does not say where its volumes may be.
+/// Why the topology of a class is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TopologyError {
-    /// Two parameters name zones.
+    /// Two parameters specify zones.
     #[error("parameters {first:?} and {second:?} both name zones: keep one of them")]
     TwoParameters {
         /// One parameter.
@@ -123,7 +123,7 @@ pub enum TopologyError {
         /// The other.
         second: &'static str,
     },
-    /// A parameter names zones beside allowed topologies.
+    /// A parameter specifies zones in addition to allowed topologies.
     #[error("parameter {parameter:?} names zones, and so do allowedTopologies: keep one of them")]
     ParameterAndTopologies {
         /// The parameter.
@@ -131,8 +131,8 @@ pub enum TopologyError {
     },
 }
 
-/// Where the volumes of a class may be made. In-tree plugins took zones as parameters of a class; whoever serves their
-/// classes today reads them as allowed topologies. The zone goes by any name that nodes have it under.
+/// Where the volumes of a class may be created. In-tree plugins accepted zones as class parameters; their CSI drivers
+/// read them as allowed topologies. The zone matches under any label name that nodes use for it.
 ///
 /// ```
 /// use berth_core::api::StorageClass;
@@ -147,7 +147,7 @@ pub enum TopologyError {
 /// ```
 ///
 /// # Errors
-/// If the class names zones in two ways.
+/// If the class specifies zones in two ways.
 pub fn allowed_topologies(class: &api::StorageClass) -> Result<Cow<'_, [TopologySelectorTerm]>, TopologyError> {
     let plugin = InTreePlugin::from_name(&class.provisioner);
     let names = plugin.map_or(&[][..], InTreePlugin::zone_parameters);
@@ -181,21 +181,21 @@ pub fn allowed_topologies(class: &api::StorageClass) -> Result<Cow<'_, [Topology
 /// Why a volume has no CSI form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TranslationError {
-    /// The disk's id is not one of Amazon's.
+    /// The disk's ID is not a valid EBS volume ID.
     #[error("{0:?} is not the id of an EBS volume")]
     EbsVolumeId(Box<str>),
-    /// The zones do not name one region.
+    /// The zones are not in one region.
     #[error("zones {0:?} do not lie in one region")]
     Region(Box<str>),
-    /// Only managed disks can be served.
+    /// Only managed disks are supported.
     #[error("kind({0}) is not supported in csi migration")]
     AzureKind(Box<str>),
 }
 
-/// The name that a CSI driver gives to an in-tree volume with these labels; none for inline ones.
+/// The name that a CSI driver gives to an in-tree volume with these labels; empty for inline volumes.
 ///
 /// # Errors
-/// If the driver could not serve the volume.
+/// If the driver cannot serve the volume.
 pub fn csi_handle(
     source: VolumeSource<'_>,
     labels: Option<&api::StringMap>,
@@ -254,7 +254,7 @@ fn gce_handle(disk: &str, labels: Option<&api::StringMap>) -> Result<Box<str>, T
     }
 }
 
-/// The node affinity that a migrated volume has: zones under the driver's own key.
+/// The node affinity of a migrated volume: zones under the driver's own key.
 #[must_use]
 pub fn migrated_affinity(plugin: InTreePlugin, volume: &api::PersistentVolume) -> Option<api::NodeSelector> {
     let required = volume

@@ -1,4 +1,4 @@
-//! Volumes, claims and classes as decisions see them: small, with interned texts.
+//! Volumes, claims and classes in the form that decisions use: small, with interned strings.
 
 use crate::api;
 use crate::binder::PodVolumes;
@@ -12,11 +12,11 @@ use crate::symbols::{Symbol, Symbols};
 use crate::trace::{Marks, Trace};
 use std::sync::Arc;
 
-/// A volume. An id is never used again after its volume is gone.
+/// The ID of a volume. It is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VolumeId(pub(crate) SlotId);
 
-/// A claim. An id is never used again after its claim is gone.
+/// The ID of a claim. It is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClaimId(pub(crate) SlotId);
 
@@ -25,11 +25,10 @@ pub struct ClaimId(pub(crate) SlotId);
 pub struct AccessModes(u8);
 
 impl AccessModes {
-    /// The one mode that admits a single pod.
+    /// The mode that allows a single pod.
     pub const READ_WRITE_ONCE_POD: Self = Self(8);
 
-    /// The set of the modes in a list. Modes that Kubernetes does not know are left out; decoded
-    /// objects have none.
+    /// The set of the modes in a list. Unknown modes are ignored; decoded objects have none.
     #[must_use]
     pub fn new(modes: &[String]) -> Self {
         Self(modes.iter().fold(0, |set, mode| {
@@ -67,7 +66,7 @@ impl AccessModes {
     }
 }
 
-/// What a volume is given to a container as.
+/// How a volume is presented to a container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum VolumeMode {
     /// A directory.
@@ -94,13 +93,13 @@ pub struct ClaimRef {
     pub namespace: Symbol,
     /// Its name.
     pub name: Box<str>,
-    /// Its uid; empty if whoever wrote the reference did not know.
+    /// Its UID; empty if the writer of the reference did not know it.
     pub uid: Box<str>,
 }
 
 crate::trace!(ClaimRef { namespace; name, uid });
 
-/// The disk behind a volume, as far as attach limits count it.
+/// The disk behind a volume, as attach limits count it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Disk {
     /// A CSI driver's volume.
@@ -110,11 +109,11 @@ pub enum Disk {
         /// The driver's name for the volume.
         handle: Box<str>,
     },
-    /// A volume of an in-tree plugin that a CSI driver serves on nodes where it is migrated.
+    /// A volume of an in-tree plugin that a CSI driver serves on nodes where the plugin is migrated.
     InTree {
         /// The plugin.
         plugin: InTreePlugin,
-        /// What the CSI driver would call the volume.
+        /// The CSI driver's name for the volume.
         handle: Result<Box<str>, TranslationError>,
         /// The nodes that can reach it where it is migrated.
         migrated_affinity: SelectorId,
@@ -143,9 +142,9 @@ pub struct Volume {
     pub class: Symbol,
     /// Its size in bytes.
     pub capacity: i64,
-    /// The ways it can be mounted.
+    /// The ways in which it can be mounted.
     pub access_modes: AccessModes,
-    /// What it is given as.
+    /// How it is presented to a container.
     pub volume_mode: VolumeMode,
     /// Its attributes class; empty for none.
     pub attributes_class: Symbol,
@@ -161,15 +160,15 @@ pub struct Volume {
     pub zones: SelectorId,
     /// The claim it is bound to or reserved for.
     pub claim_ref: Option<Box<ClaimRef>>,
-    /// The attempt of a pod that holds it for that claim.
+    /// The attempt that holds it for that claim.
     pub hold: Option<Box<VolumeHold>>,
     /// The disk behind it.
     pub disk: Option<Box<Disk>>,
-    /// The driver that attaches it, also one that took over from an in-tree plugin; empty for none.
+    /// The driver that attaches it, including one that replaces an in-tree plugin; empty for none.
     pub driver: Symbol,
-    /// Its resource version; 0 if not known.
+    /// Its resource version; 0 if unknown.
     pub version: u64,
-    /// When it was created, in seconds since 1970; 0 if not known.
+    /// When it was created, in seconds since 1970; 0 if unknown.
     pub created: i64,
 }
 
@@ -179,13 +178,14 @@ crate::trace!(Volume {
 });
 
 impl Volume {
-    /// Whether an unbound claim may take it.
+    /// Whether an unbound claim may use it.
     #[must_use]
     pub fn is_free(&self) -> bool {
         self.available && !self.deleting && self.claim_ref.is_none()
     }
 
-    /// Whether it is reserved for, or bound to, this very claim. One that was made for an attempt which is over is nobody's.
+    /// Whether it is reserved for or bound to exactly this claim. A volume created for a finished attempt belongs to no
+    /// claim.
     #[must_use]
     pub fn is_for(&self, claim: &Claim) -> bool {
         let hold = self.hold.as_ref();
@@ -201,38 +201,38 @@ impl Volume {
     }
 }
 
-/// What a claim asks of a volume, apart from its class: claims of one shape are alike.
+/// What a claim requires of a volume, apart from its class: claims of one shape are interchangeable.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClaimShape {
     /// At least this many bytes.
     pub request: i64,
     /// At least these access modes.
     pub access_modes: AccessModes,
-    /// Given as this.
+    /// Presented in this way.
     pub volume_mode: VolumeMode,
-    /// Of this attributes class.
+    /// With this attributes class.
     pub attributes_class: Symbol,
-    /// With labels like this, if anything is said about labels.
+    /// With labels that match, if there is a selector.
     pub selector: Option<Arc<LabelSelector>>,
 }
 
 crate::trace!(ClaimShape { attributes_class, selector; request, access_modes, volume_mode });
 
 impl ClaimShape {
-    /// Whether a volume with these properties suits, whatever its size and labels.
+    /// Whether a volume with these properties suits, regardless of size and labels.
     pub(crate) fn suits(&self, access_modes: AccessModes, volume_mode: VolumeMode, attributes_class: Symbol) -> bool {
         access_modes.contains(self.access_modes)
             && volume_mode == self.volume_mode
             && attributes_class == self.attributes_class
     }
 
-    /// Whether a volume with these labels suits, as far as labels go.
+    /// Whether a volume's labels match.
     pub(crate) fn selects(&self, labels: &Labels) -> bool {
         let selector = self.selector.as_ref();
         selector.is_none_or(|selector| selector.matches(labels))
     }
 
-    /// Whether a free volume suits that a node can reach.
+    /// Whether a free volume that a node can reach suits.
     pub(crate) fn is_met_by(&self, volume: &Volume) -> bool {
         volume.capacity >= self.request
             && self.suits(volume.access_modes, volume.volume_mode, volume.attributes_class)
@@ -249,25 +249,25 @@ pub struct Claim {
     pub name: Box<str>,
     /// Its uid.
     pub uid: Box<str>,
-    /// Its class. `None` if none is given, which is not the same as an empty one.
+    /// Its class. `None` if not set, which differs from an empty name.
     pub class: Option<Symbol>,
-    /// What it asks of a volume.
+    /// What it requires of a volume.
     pub shape: ClaimShape,
-    /// The volume it is bound to or wants; empty for none.
+    /// The volume it is bound to or requests; empty for none.
     pub volume_name: Box<str>,
     /// Whether the binding to that volume is complete.
     pub bind_completed: bool,
-    /// Whether its volume is gone.
+    /// Whether its volume has been lost.
     pub lost: bool,
     /// Whether it is being deleted.
     pub deleting: bool,
-    /// The node that its volume is to be made for; empty for none.
+    /// The node to provision its volume for; empty for none.
     pub selected_node: Symbol,
-    /// The attempt of a pod for which that node was selected, if it is held.
+    /// The attempt for which that node was selected, if the claim is held.
     pub hold: Option<Box<Hold>>,
-    /// The uid of the object that manages it; empty for none.
+    /// The UID of its controller; empty for none.
     pub controller_uid: Box<str>,
-    /// Its resource version; 0 if not known.
+    /// Its resource version; 0 if unknown.
     pub version: u64,
 }
 
@@ -277,7 +277,7 @@ crate::trace!(Claim {
 });
 
 impl Claim {
-    /// The model of a claim.
+    /// Converts a claim to the model.
     #[must_use]
     pub fn new(symbols: &mut Symbols, claim: &api::PersistentVolumeClaim) -> Self {
         let selector = claim.spec.selector.as_ref();
@@ -309,13 +309,13 @@ impl Claim {
         }
     }
 
-    /// Whether the claim was made for an ephemeral volume of this pod: the pod manages it.
+    /// Whether the claim was created for an ephemeral volume of this pod, which is its controller.
     #[must_use]
     pub fn is_made_for(&self, pod: &PodVolumes) -> bool {
         !self.controller_uid.is_empty() && self.controller_uid == pod.uid
     }
 
-    /// Whether the claim is bound to a volume for good.
+    /// Whether the claim is fully bound to a volume.
     #[must_use]
     pub fn is_bound(&self) -> bool {
         self.bind_completed && !self.volume_name.is_empty()
@@ -325,36 +325,36 @@ impl Claim {
 /// A storage class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Class {
-    /// Who makes volumes for it.
+    /// The provisioner that creates its volumes.
     pub provisioner: Symbol,
-    /// The name of the `CSIDriver` object that tells of its capacity.
+    /// The name of the `CSIDriver` object that publishes its capacity.
     pub driver: Symbol,
-    /// Whether anyone does.
+    /// Whether the class has a provisioner.
     pub provisions: bool,
     /// Whether binding waits for the first consumer.
     pub delayed: bool,
-    /// Where volumes may be made.
+    /// Where volumes may be created.
     pub allowed_topologies: SelectorId,
-    /// Its weight in the capacity score, if it says one.
+    /// Its weight in the capacity score, if set.
     pub weight: Option<i64>,
-    /// Another one whenever anything of this changed, or the class was gone in between.
+    /// Changes whenever any of these fields changed or the class was recreated.
     pub(crate) number: u64,
 }
 
 crate::trace!(Class { provisioner, driver; provisions, delayed, allowed_topologies, weight, number });
 
-/// The resource version as a number; 0 if it is none, as in files.
+/// The resource version as a number; 0 if it is not a number, as in files.
 pub(crate) fn version_of(metadata: &api::ObjectMeta) -> u64 {
     metadata.resource_version.parse().unwrap_or(0)
 }
 
-/// When an object was created, in seconds since 1970; 0 if it does not say so.
+/// When an object was created, in seconds since 1970; 0 if unknown.
 fn created_at(metadata: &api::ObjectMeta) -> i64 {
     let time = metadata.creation_timestamp.as_deref().unwrap_or_default();
     time.parse().map_or(0, jiff::Timestamp::as_second)
 }
 
-/// What a volume is, apart from what needs the node table.
+/// The parts of a volume that do not need the node table.
 pub(crate) fn volume_without_selectors(symbols: &mut Symbols, volume: &api::PersistentVolume) -> Volume {
     let claim_ref = volume.spec.claim_ref.as_ref().map(|reference| {
         Box::new(ClaimRef {

@@ -1,20 +1,20 @@
-//! The fixed names of Kubernetes that decisions read or write: annotations, labels, provisioners.
+//! Well-known Kubernetes names that decisions read or write: annotations, labels, provisioners.
 //!
-//! Each is defined here once. Nothing else in the workspace spells them out.
+//! Each is defined once, here. No other module spells them out.
 
 use std::borrow::Cow;
 
 /// Annotation on a claim: its binding to a volume is complete.
 pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
-/// Annotation on a claim or a volume: the controller, not the user, set the reference to the other side.
+/// Annotation on a claim or a volume: the controller, not the user, set the reference to the other object.
 pub const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
-/// Annotation on a volume: the provisioner that made it.
+/// Annotation on a volume: the provisioner that created it.
 pub const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 /// Annotation on a claim: the node that the scheduler chose for its first consumer.
 pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
-/// The name that [`SELECTED_NODE`] had in the first design. Read, never written.
+/// The name of [`SELECTED_NODE`] in the first design proposal. Read, never written.
 pub const SELECTED_NODE_ALPHA: &str = "volume.alpha.kubernetes.io/selectedNode";
-/// Annotation on a claim: the provisioner that should make a volume for it.
+/// Annotation on a claim: the provisioner that should create its volume.
 pub const STORAGE_PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 /// The older twin of [`STORAGE_PROVISIONER`]. Both are written.
 pub const STORAGE_PROVISIONER_BETA: &str = "volume.beta.kubernetes.io/storage-provisioner";
@@ -39,7 +39,7 @@ pub const CLAIM_PROTECTION: &str = "kubernetes.io/pvc-protection";
 /// Finalizer on a volume that a claim still holds.
 pub const VOLUME_PROTECTION: &str = "kubernetes.io/pv-protection";
 
-/// Finalizer on a volume whose bytes the controller itself has to delete.
+/// Finalizer on a volume whose storage the controller itself has to delete.
 pub const VOLUME_DELETION_IN_TREE: &str = "kubernetes.io/pv-controller";
 /// Annotation on a volume: the size it had before it was expanded.
 pub const PRE_RESIZE_CAPACITY: &str = "volume.alpha.kubernetes.io/pre-resize-capacity";
@@ -62,60 +62,60 @@ pub const ZONE_DELIMITER: &str = "__";
 
 /// Finalizer on a volume whose backing storage an external provisioner still has to delete.
 pub const PROVISIONER_FINALIZER: &str = "external-provisioner.volume.kubernetes.io/finalizer";
-/// Annotation on a volume: the secret that deleting it needs.
+/// Annotation on a volume: the secret required to delete it.
 pub const DELETION_SECRET_NAME: &str = "volume.kubernetes.io/provisioner-deletion-secret-name";
 /// The namespace of [`DELETION_SECRET_NAME`].
 pub const DELETION_SECRET_NAMESPACE: &str = "volume.kubernetes.io/provisioner-deletion-secret-namespace";
-/// Class parameters and volume attributes that begin so are Kubernetes' own, not the driver's.
+/// Class parameters and volume attributes with this prefix belong to Kubernetes, not to the driver.
 pub const CSI_PREFIX: &str = "csi.storage.k8s.io/";
 /// The attribute of an inline CSI volume that gives its size, on clusters without a field for it.
 pub const INLINE_SIZE: &str = "csi.storage.k8s.io/size";
 /// Label on published capacity: the driver.
 pub const CAPACITY_DRIVER: &str = "csi.storage.k8s.io/drivername";
-/// Label on published capacity: who keeps the object.
+/// Label on published capacity: the component that manages the object.
 pub const CAPACITY_MANAGED_BY: &str = "csi.storage.k8s.io/managed-by";
 
 /// Finalizer on a claim whose volume may already exist in the backend without being known to the cluster.
 pub const ATTEMPT_FINALIZER: &str = "provisioner.berth.dev/attempt";
-/// Annotation on such a claim: what the backend was asked for.
+/// Annotation on such a claim: the request to the backend.
 pub const ATTEMPT: &str = "provisioner.berth.dev/attempt";
-/// Annotation on a volume that was reserved, or on a claim for which a node was selected: the attempt of a pod that holds it
-/// until all volumes of the pod are there.
+/// Annotation on a volume that was reserved, or on a claim for which a node was selected: the attempt that holds it until
+/// all volumes of the pod exist.
 pub const HELD_FOR: &str = "binding.berth.dev/held-for";
-/// Annotation on a volume that was made for a claim which is held: the attempt that it was made for.
+/// Annotation on a volume that was provisioned for a held claim: the attempt it was created for.
 pub const MADE_FOR: &str = "binding.berth.dev/made-for";
-/// Annotation on a pod: the attempt whose volumes are all there.
+/// Annotation on a pod: the attempt whose volumes all exist.
 pub const COMMITTED: &str = "binding.berth.dev/committed";
-/// Annotation on a pod: the attempt, with all before it, whose volumes are given back.
+/// Annotation on a pod: this attempt and all earlier ones are aborted, and their volumes released.
 pub const ABORTED: &str = "binding.berth.dev/aborted";
-/// The pools that volumes of no class in particular come from.
+/// The pools for classes that have none of their own.
 pub const FALLBACK_CLASS: &str = "<fallback>";
-/// The pools that inline volumes come from.
+/// The pools for inline volumes.
 pub const EPHEMERAL_CLASS: &str = "<ephemeral>";
 
-/// Taint on a node that `kubectl cordon` closed.
+/// Taint on a cordoned node.
 pub const TAINT_UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
-/// Taint on a node whose kubelet says that it is not ready.
+/// Taint on a node whose kubelet reports that it is not ready.
 pub const TAINT_NOT_READY: &str = "node.kubernetes.io/not-ready";
-/// Taint on a node whose kubelet says nothing.
+/// Taint on a node whose kubelet does not report.
 pub const TAINT_UNREACHABLE: &str = "node.kubernetes.io/unreachable";
-/// Taint by which an administrator says that a node is off.
+/// Taint that an administrator sets on a node that is shut down.
 pub const TAINT_OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
-/// Taint on a node whose machine the cloud has stopped.
+/// Taint on a node whose machine the cloud provider has stopped.
 pub const TAINT_SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
-/// Taint on a node that the cloud has not set up yet.
+/// Taint on a node that the cloud provider has not initialized yet.
 pub const TAINT_UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
-/// Taint on a node with little memory left.
+/// Taint on a node that is low on memory.
 pub const TAINT_MEMORY_PRESSURE: &str = "node.kubernetes.io/memory-pressure";
-/// Taint on a node with little disk left.
+/// Taint on a node that is low on disk space.
 pub const TAINT_DISK_PRESSURE: &str = "node.kubernetes.io/disk-pressure";
-/// Taint on a node with few process ids left.
+/// Taint on a node that is low on process IDs.
 pub const TAINT_PID_PRESSURE: &str = "node.kubernetes.io/pid-pressure";
-/// Taint on a node whose network is not set up.
+/// Taint on a node whose network is not configured.
 pub const TAINT_NETWORK_UNAVAILABLE: &str = "node.kubernetes.io/network-unavailable";
 
-/// The name of the `CSIDriver` object of a provisioner. That of a plugin which is no CSI driver may hold a slash, which no
-/// name of an object may: the part after it comes first.
+/// The name of the `CSIDriver` object of a provisioner. The name of a non-CSI plugin may contain a slash, which object
+/// names may not: the part after it comes first.
 ///
 /// ```
 /// use berth_core::names::driver_object;

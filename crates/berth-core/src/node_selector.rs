@@ -1,11 +1,11 @@
-//! Selectors over nodes, on interned texts: ORed terms of ANDed requirements.
+//! Node selectors, on interned strings: ORed terms of ANDed requirements.
 
 use crate::api;
 use crate::label::{LabelRequirement, Labels, value_set};
 use crate::symbols::{Symbol, Symbols};
 use crate::trace::{Marks, Trace};
 
-/// A selector over nodes. One without terms matches no node.
+/// A node selector. One without terms matches no node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct NodeSelector {
     terms: Box<[NodeSelectorTerm]>,
@@ -30,7 +30,7 @@ pub enum NodeRequirement {
     NameIn(Box<[Symbol]>),
     /// The name is none of these.
     NameNotIn(Box<[Symbol]>),
-    /// Cannot be met: what was written is not valid.
+    /// Cannot be satisfied: the requirement is invalid.
     Never,
 }
 
@@ -52,7 +52,7 @@ impl NodeRequirement {
         }
     }
 
-    /// The values or names that it names.
+    /// The listed values or names.
     fn values(&self) -> &[Symbol] {
         match self {
             Self::Label(requirement) => requirement.values(),
@@ -125,7 +125,7 @@ impl NodeSelectorTerm {
         &self.requirements
     }
 
-    /// Whether a node meets all requirements, of which there must be some.
+    /// Whether a node satisfies all requirements; an empty list matches no node.
     #[must_use]
     pub fn matches(&self, symbols: &Symbols, name: Symbol, labels: &Labels) -> bool {
         !self.requirements.is_empty()
@@ -156,7 +156,7 @@ impl NodeSelector {
         Self { terms: terms.into() }
     }
 
-    /// The nodes that have these labels (`nodeSelector` of a pod).
+    /// Selects the nodes with these labels (`nodeSelector` of a pod).
     #[must_use]
     pub fn with_labels(symbols: &mut Symbols, labels: &api::StringMap) -> Self {
         let requirements: Vec<_> = labels
@@ -169,7 +169,7 @@ impl NodeSelector {
         Self::of(vec![NodeSelectorTerm::of(requirements)])
     }
 
-    /// The nodes in one of a class's allowed topologies.
+    /// Selects the nodes in one of a class's allowed topologies.
     #[must_use]
     pub fn with_topologies(symbols: &mut Symbols, terms: &[api::TopologySelectorTerm]) -> Self {
         let compiled = terms
@@ -195,7 +195,7 @@ impl NodeSelector {
         &self.terms
     }
 
-    /// How much it says: the number of its requirements and of the values that they name.
+    /// The number of its requirements plus the values they list.
     #[must_use]
     pub fn size(&self) -> usize {
         let requirements = self.terms.iter().flat_map(|term| &term.requirements);

@@ -1,8 +1,8 @@
-//! The nodes of the cluster, and for each distinct selector the set of nodes that match it.
+//! The nodes of the cluster, and the set of matching nodes for each distinct selector.
 //!
-//! The set of a selector is worked out once and kept up to date when a node comes, goes or changes
-//! its labels. No selector is evaluated while a pod is scheduled. Both directions go through an index by label, so
-//! that a hundred thousand local volumes on as many nodes cost one look-up each, not a product.
+//! The set of a selector is computed once and kept up to date when a node is added, removed or relabeled. No selector
+//! is evaluated while a pod is scheduled. Both directions use an index by label, so that a hundred thousand local
+//! volumes on as many nodes cost one lookup each, not a product.
 
 use crate::api;
 use crate::journal::Journal;
@@ -13,7 +13,7 @@ use roaring::RoaringBitmap;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-/// A node. Ids are dense and are used again after a node is gone.
+/// The ID of a node. IDs are dense and are reused after a node is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u32);
 
@@ -25,12 +25,12 @@ impl NodeId {
     }
 }
 
-/// A distinct selector over nodes.
+/// The ID of a distinct node selector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SelectorId(u32);
 
 impl SelectorId {
-    /// Every node, also one without labels.
+    /// Every node, including one without labels.
     pub const ALL: Self = Self(0);
 }
 
@@ -38,7 +38,7 @@ impl SelectorId {
 struct NodeEntry {
     name: Symbol,
     labels: Labels,
-    /// Selectors that match this node, but for [`SelectorId::ALL`].
+    /// Selectors that match this node, except [`SelectorId::ALL`].
     selectors: SmallVec<[SelectorId; 4]>,
 }
 
@@ -46,14 +46,14 @@ struct NodeEntry {
 struct SelectorEntry {
     selector: NodeSelector,
     nodes: RoaringBitmap,
-    /// How many holders the selector has; it is dropped with the last.
+    /// Number of holders; the selector is dropped with the last one.
     holders: u32,
 }
 
 crate::trace!(NodeEntry { name, labels; selectors });
 crate::trace!(SelectorEntry { selector; nodes, holders });
 
-/// What a term can be found by: a label pair, a name, or neither.
+/// The index entry of a term: a label pair, a name, or neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Anchor {
     Label(Symbol, Symbol),
@@ -83,13 +83,13 @@ pub struct Nodes {
     free_selectors: Vec<u32>,
     selector_ids: FxHashMap<NodeSelector, SelectorId>,
     anchored: FxHashMap<Anchor, RoaringBitmap>,
-    /// Selectors with a term that no anchor finds.
+    /// Selectors with a term that has no anchor.
     unanchored: RoaringBitmap,
-    /// Nodes that came, went or changed their labels.
+    /// Nodes that were added, removed or relabeled.
     changes: Journal<NodeId>,
 }
 
-// The indexes name what nodes and selectors name.
+// The indexes contain only symbols of nodes and selectors.
 crate::trace!(Nodes {
     entries, selectors; free, by_name, by_label, free_selectors, selector_ids, anchored, unanchored, changes
 });
@@ -112,7 +112,7 @@ impl Default for Nodes {
 }
 
 impl Nodes {
-    /// Adds a node, or replaces its labels.
+    /// Adds a node or replaces its labels.
     pub fn upsert(&mut self, symbols: &mut Symbols, name: &str, labels: &api::StringMap) -> NodeId {
         let name = symbols.intern(name);
         let labels = Labels::new(symbols, labels);
@@ -132,7 +132,7 @@ impl Nodes {
         id
     }
 
-    /// Removes a node. Its id will be used again.
+    /// Removes a node. Its ID will be reused.
     pub fn remove(&mut self, symbols: &Symbols, name: &str) -> Option<NodeId> {
         let id = self.by_name.remove(&symbols.get(name)?)?;
         self.detach(id);
@@ -196,20 +196,20 @@ impl Nodes {
         self.by_name.get(&name).copied()
     }
 
-    /// The name of a node; empty for an id that is not in use.
+    /// The name of a node; empty for an unused ID.
     #[must_use]
     pub fn name(&self, id: NodeId) -> Symbol {
         self.entry(id).map_or(Symbol::EMPTY, |entry| entry.name)
     }
 
-    /// The labels of a node; none for an id that is not in use.
+    /// The labels of a node; empty for an unused ID.
     #[must_use]
     pub fn labels(&self, id: NodeId) -> &Labels {
         static NONE: std::sync::LazyLock<Labels> = std::sync::LazyLock::new(Labels::default);
         self.entry(id).map_or(&NONE, |entry| &entry.labels)
     }
 
-    /// The held selectors that match a node, but for [`SelectorId::ALL`].
+    /// The held selectors that match a node, except [`SelectorId::ALL`].
     #[must_use]
     pub fn selectors_of(&self, id: NodeId) -> &[SelectorId] {
         self.entry(id).map_or(&[], |entry| &entry.selectors)
@@ -230,26 +230,26 @@ impl Nodes {
         self.matching(SelectorId::ALL)
     }
 
-    /// One more than the largest id in use: the length that columns of node values need.
+    /// The largest ID in use plus one: the length for columns of node values.
     #[must_use]
     pub fn column_length(&self) -> usize {
         self.entries.len()
     }
 
-    /// Grows whenever a node comes, goes or changes its labels.
+    /// Increases whenever a node is added, removed or relabeled.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.changes.next()
     }
 
-    /// The nodes that came, went or changed their labels since an epoch, some of them repeatedly. None if that is too
-    /// long ago to tell.
+    /// The nodes that were added, removed or relabeled since an epoch, possibly with duplicates. `None` if the changes
+    /// are no longer recorded.
     #[must_use]
     pub fn changed_since(&self, epoch: u64) -> Option<&[NodeId]> {
         self.changes.since(epoch)
     }
 
-    /// The nodes with a label of this value.
+    /// The nodes where a label has this value.
     #[must_use]
     pub fn with_label(&self, key: Symbol, value: Symbol) -> Option<&RoaringBitmap> {
         self.by_label.get(&(key, value))
@@ -261,7 +261,7 @@ impl Nodes {
         &self.selectors[selector.0 as usize].nodes
     }
 
-    /// Holds a selector: from now on its node set is kept up to date. Equal selectors share one id.
+    /// Acquires a selector: from now on its node set is kept up to date. Equal selectors share one ID.
     pub fn acquire(&mut self, symbols: &Symbols, selector: &NodeSelector) -> SelectorId {
         if let Some(id) = self.selector_ids.get(selector).copied() {
             self.selectors[id.0 as usize].holders += 1;
@@ -298,21 +298,21 @@ impl Nodes {
         SelectorId(id)
     }
 
-    /// How much a held selector says; see [`NodeSelector::size`].
+    /// The size of a held selector; see [`NodeSelector::size`].
     #[must_use]
     pub fn selector_size(&self, id: SelectorId) -> usize {
         self.selectors[id.0 as usize].selector.size()
     }
 
-    /// Holds a selector that somebody holds already once more.
+    /// Adds a holder to a selector that is already held.
     pub fn hold(&mut self, id: SelectorId) {
         if id != SelectorId::ALL {
             self.selectors[id.0 as usize].holders += 1;
         }
     }
 
-    /// Lets go of a selector; with its last holder it is dropped, and its id will stand for another.
-    /// Tells whether that happened.
+    /// Releases a selector. With its last holder it is dropped, and its ID will be reused. Returns whether that
+    /// happened.
     pub fn release(&mut self, id: SelectorId) -> bool {
         if id == SelectorId::ALL {
             return false;
@@ -342,7 +342,7 @@ impl Nodes {
         true
     }
 
-    /// The nodes that a selector matches, worked out again through the index by label.
+    /// The nodes that a selector matches, recomputed through the index by label.
     #[must_use]
     pub fn evaluate(&self, symbols: &Symbols, selector: &NodeSelector) -> RoaringBitmap {
         let mut matching = RoaringBitmap::new();
@@ -372,7 +372,7 @@ impl Nodes {
     }
 }
 
-/// The anchors under which every node must be found that a term matches, if there are such.
+/// The anchors that cover every node a term matches, if there are any.
 fn anchors_of(term: &NodeSelectorTerm) -> Option<SmallVec<[Anchor; 2]>> {
     let mut best: Option<SmallVec<[Anchor; 2]>> = None;
     for requirement in term.requirements() {
@@ -447,7 +447,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes and goes, the set of every held selector is what a walk over all nodes finds.
+        /// After any sequence of changes, the set of every held selector equals what a walk over all nodes finds.
         #[test]
         fn node_sets_stay_true(steps in proptest::collection::vec(step(), 1..40)) {
             let (mut symbols, mut nodes) = (Symbols::default(), Nodes::default());

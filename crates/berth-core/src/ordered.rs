@@ -1,18 +1,18 @@
 //! An ordered set that is a sorted list while it is small.
 //!
-//! A node has a handful of local volumes, and there may be a hundred thousand nodes: a list takes a fraction of the memory of a tree and of the time
-//! to look through. A class of network volumes may have a hundred thousand of them in one set, and then it is a tree.
+//! A node has a handful of local volumes, and there may be a hundred thousand nodes: a list takes a fraction of the memory and scan time of a tree.
+//! A class of network volumes may have a hundred thousand of them in one set, which is then a tree.
 
 use std::collections::{BTreeSet, btree_set};
 use std::slice;
 
-/// So many are kept in a list: moving half of them costs no more than going down a tree.
+/// Maximum length of a list: moving half of this many elements costs no more than descending a tree.
 const MAX_IN_LIST: usize = 64;
 
 /// An ordered set.
 #[derive(Clone, Debug)]
 pub(crate) enum Ordered<T> {
-    /// At most [`MAX_IN_LIST`], in order.
+    /// At most [`MAX_IN_LIST`] elements, sorted.
     List(Vec<T>),
     Tree(BTreeSet<T>),
 }
@@ -53,7 +53,7 @@ impl<T: Ord> Ordered<T> {
         }
     }
 
-    /// Tells whether it was there. A tree stays one until it is empty.
+    /// Returns whether the element was present. A tree remains a tree until it is empty.
     pub(crate) fn remove(&mut self, element: &T) -> bool {
         match self {
             Self::List(list) => {
@@ -64,7 +64,7 @@ impl<T: Ord> Ordered<T> {
         }
     }
 
-    /// All elements in order, if they are few.
+    /// All elements in order, if the set is a list.
     pub(crate) fn as_list(&self) -> Option<&[T]> {
         match self {
             Self::List(list) => Some(list),
@@ -80,7 +80,7 @@ impl<T: Ord> Ordered<T> {
         }
     }
 
-    /// The elements that come no earlier than one that need not be there, in order.
+    /// The elements from this one on, in order. It need not be in the set.
     pub(crate) fn starting_at(&self, first: &T) -> Iter<'_, T> {
         match self {
             Self::List(list) => {
@@ -116,12 +116,12 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// It is the set that a tree is, however many there are.
+        /// Behaves like a tree set of any size.
         #[test]
         fn is_a_tree(steps in proptest::collection::vec((any::<bool>(), 0..200_u32), 0..400), first in 0..210_u32) {
             let (mut ordered, mut tree) = (Ordered::default(), BTreeSet::new());
             for (comes, element) in steps {
-                // Twice as many come as go, so that some lists grow into trees.
+                // Twice as many elements are added as removed, so that some lists grow into trees.
                 if comes || element % 2 == 0 {
                     ordered.insert(element);
                     tree.insert(element);

@@ -1,4 +1,4 @@
-//! Where volumes can be used: the nodes, and on which of them there is no room for one more volume of a driver.
+//! Where volumes can be used: the nodes, and which of them have no attach slot left for a driver.
 
 use crate::journal::Journal;
 use crate::nodes::{NodeId, Nodes};
@@ -6,18 +6,18 @@ use crate::symbols::Symbol;
 use roaring::RoaringBitmap;
 use rustc_hash::FxHashMap;
 
-/// The nodes, with what is full on them.
+/// The nodes, and which drivers are full on them.
 #[derive(Clone, Copy)]
 pub(crate) struct Places<'a> {
     pub(crate) nodes: &'a Nodes,
     pub(crate) full: &'a FullNodes,
 }
 
-/// By driver, the nodes that can hold no more of its volumes.
+/// By driver, the nodes that cannot attach more of its volumes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FullNodes {
     by_driver: FxHashMap<Symbol, RoaringBitmap>,
-    /// By node and driver: how many more volumes the node can hold, where there is a limit.
+    /// By node and driver: how many more volumes the node can attach, where there is a limit.
     room: FxHashMap<NodeId, FxHashMap<Symbol, i64>>,
     changes: Journal<NodeId>,
 }
@@ -25,7 +25,7 @@ pub(crate) struct FullNodes {
 crate::trace!(FullNodes { by_driver, room; changes });
 
 impl FullNodes {
-    /// Forgets drivers that are full nowhere.
+    /// Forgets drivers that are not full on any node.
     pub(crate) fn tidy(&mut self) {
         self.by_driver.retain(|_, nodes| !nodes.is_empty());
     }
@@ -40,13 +40,13 @@ impl FullNodes {
         self.room.contains_key(&node)
     }
 
-    /// How many more volumes of a driver a node can hold.
+    /// How many more volumes of a driver a node can attach.
     pub(crate) fn room(&self, driver: Symbol, node: NodeId) -> i64 {
         let of_node = self.room.get(&node).and_then(|drivers| drivers.get(&driver));
         of_node.copied().unwrap_or(i64::MAX)
     }
 
-    /// Says how many more volumes of a driver a node can hold; none for as many as one likes.
+    /// Sets how many more volumes of a driver a node can attach; `None` for no limit.
     pub(crate) fn set(&mut self, driver: Symbol, node: NodeId, room: Option<i64>) {
         match room {
             Some(room) => {
@@ -72,7 +72,7 @@ impl FullNodes {
         }
     }
 
-    /// The nodes on which something became full or no longer is.
+    /// The nodes on which a driver became full, or has room again.
     pub(crate) fn changes(&self) -> &Journal<NodeId> {
         &self.changes
     }

@@ -1,6 +1,6 @@
-//! Capacity in flight: what of a pool was promised to claims and is not in a report yet.
+//! Capacity in flight: the part of a pool that is promised to claims and not included in a report yet.
 //!
-//! A `CSIStorageCapacity` object says how much was left when the driver was asked. Until the next one comes, the room that was
+//! A `CSIStorageCapacity` object reports how much was free when the driver was asked. Until the next one arrives, the capacity
 //! promised since is subtracted:
 //!
 //! ```text
@@ -10,26 +10,27 @@
 //!      selection cleared, claim gone       volume gone, or older than a report can be
 //! ```
 //!
-//! Which volumes a report includes is nowhere said: the driver may have been asked before a volume was made, and the answer written after
-//! it. So reports are taken by what they changed. If a report is lower than the one before, the difference settles what was made,
-//! the oldest first; whatever is lower for other reasons is believed. What a report says of a volume that was not seen yet is kept,
-//! and settles the volume when it comes. If a report is higher, something was given back and nothing can be
-//! told from the difference: then it settles what was made before the report that preceded it.
+//! A report does not say which volumes it includes: the driver may have been asked before a volume was created, and its answer written
+//! afterwards. Reports are therefore interpreted by what they changed. If a report is lower than its predecessor, the difference settles
+//! created volumes, oldest first; a decrease for other reasons is trusted. The part of a decrease that belongs to a volume not observed
+//! yet is kept, and settles the volume when it appears. If a report is higher, space was returned and the difference says nothing; it
+//! then settles the volumes that were created before the preceding report.
 //!
-//! A driver whose reports do not change when it makes a volume (thin provisioning, or the total instead of what is left) writes no
-//! report. After [`REPORT_DUE_SECONDS`] a volume counts as reported, so that no pod waits forever for room that is there.
+//! A driver whose reports do not change when it creates a volume (thin provisioning, or the total instead of the free space)
+//! writes no report. After [`REPORT_DUE_SECONDS`] a volume counts as reported, so that no pod waits forever for space that is
+//! available.
 
 use crate::model::{ClaimId, VolumeId};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 
-/// A volume that was made so long ago is in the report that is there: drivers are asked at least once a minute.
+/// A volume older than this is included in the current report: drivers are polled at least once a minute.
 pub(crate) const REPORT_DUE_SECONDS: i64 = 60;
 
-/// A promise that nobody kept for so long does not hold room any more: pods wait for their volumes for ten minutes.
+/// A promise that is not fulfilled within this time no longer reserves space: pods wait ten minutes for their volumes.
 pub(crate) const ASKED_MAX_SECONDS: i64 = 600;
 
-/// A volume that was made for a claim.
+/// A volume that was created for a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Made {
     pub(crate) volume: VolumeId,
@@ -41,7 +42,7 @@ pub(crate) struct Made {
 }
 
 impl Made {
-    /// Whether a report that is not there yet may be due.
+    /// Whether a report that includes it may still be due.
     pub(crate) fn is_recent(&self, now: i64) -> bool {
         (0..REPORT_DUE_SECONDS).contains(&now.saturating_sub(self.created))
     }
@@ -50,9 +51,9 @@ impl Made {
 /// What was promised to a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Promise {
-    /// A volume is to be made.
+    /// A volume is to be created.
     Asked { bytes: i64, since: i64 },
-    /// The volume is there, and so much of it is not known to be in a report.
+    /// The volume exists, and this much of it is not known to be in a report.
     Made { made: Made, open: i64 },
 }
 
@@ -72,24 +73,24 @@ impl Promise {
     }
 }
 
-/// The reports about a pool, and what was promised of it.
+/// The reports about a pool, and the capacity promised from it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Account {
-    /// What the last report says is left.
+    /// The free space in the last report.
     capacity: i64,
-    /// The version of the last report that said something new.
+    /// The version of the last report with new content.
     version: u64,
-    /// What reports took away that no volume accounts for which was seen by then: volumes that are on their way, or other users.
+    /// Decreases in reports that no volume observed so far accounts for: volumes not observed yet, or other users.
     ahead: i64,
     promises: FxHashMap<ClaimId, Promise>,
-    /// What all promises hold together.
+    /// The total of all promises.
     promised: i64,
-    /// What those of them hold whose volumes are not known to be made.
+    /// The total of the promises whose volumes are not known to exist.
     asked: i64,
 }
 
 impl Account {
-    /// An account of a pool that nothing was promised of.
+    /// An account of a pool without promises.
     pub(crate) fn new(capacity: i64, version: u64) -> Self {
         Self {
             capacity,
@@ -98,17 +99,17 @@ impl Account {
         }
     }
 
-    /// What is to be subtracted from the last report.
+    /// The amount to subtract from the last report.
     pub(crate) fn promised(&self) -> i64 {
         self.promised
     }
 
-    /// What of it is a claim's.
+    /// The part of it that is promised to a claim.
     pub(crate) fn promised_to(&self, claim: ClaimId) -> i64 {
         self.promises.get(&claim).map_or(0, Promise::open)
     }
 
-    /// Whether the report was there before the volume, as far as versions tell.
+    /// Whether the report is older than the volume, judging by versions.
     pub(crate) fn is_older_than(&self, made: &Made) -> bool {
         self.version != 0 && self.version < made.version
     }
@@ -118,11 +119,11 @@ impl Account {
         self.promises.keys().copied()
     }
 
-    /// A report has come.
+    /// Applies a report.
     pub(crate) fn report(&mut self, capacity: i64, version: u64) {
         let lower = self.capacity.saturating_sub(capacity);
         if lower == 0 {
-            // Written once more, it says nothing about what was made since.
+            // Rewritten without a change, it says nothing about recently created volumes.
             return;
         }
         let previous = std::mem::replace(&mut self.version, version);
@@ -140,7 +141,7 @@ impl Account {
         }
     }
 
-    /// Settles so much of what was made, the oldest first. Returns what is left.
+    /// Settles this much of the created volumes, oldest first. Returns the remainder.
     fn settle(&mut self, mut bytes: i64) -> i64 {
         let mut made: Vec<(u64, &mut i64)> = Vec::new();
         for promise in self.promises.values_mut() {
@@ -160,14 +161,14 @@ impl Account {
         bytes
     }
 
-    /// A volume is to be made for a claim.
+    /// A volume is to be created for a claim.
     pub(crate) fn ask(&mut self, claim: ClaimId, bytes: i64, now: i64) {
         if !self.promises.contains_key(&claim) {
             self.set(claim, Some(Promise::Asked { bytes, since: now }));
         }
     }
 
-    /// The volume of a claim is there. The last report may have known of it already, if somebody was asked for it by then.
+    /// The volume of a claim exists. The last report may already include it, if it was requested by then.
     pub(crate) fn make(&mut self, claim: ClaimId, made: Made) {
         let mut open = made.bytes;
         match self.promises.get(&claim) {
@@ -182,7 +183,7 @@ impl Account {
         self.set(claim, Some(Promise::Made { made, open }));
     }
 
-    /// The volume that was made for a claim, if it is known.
+    /// The volume that was created for a claim, if it is known.
     pub(crate) fn made_for(&self, claim: ClaimId) -> Option<VolumeId> {
         match self.promises.get(&claim)? {
             Promise::Made { made, .. } => Some(made.volume),
@@ -206,19 +207,19 @@ impl Account {
         }
     }
 
-    /// A promise holds no longer.
+    /// Drops a promise.
     pub(crate) fn forget(&mut self, claim: ClaimId) {
         self.set(claim, None);
         self.ahead = self.ahead.min(self.asked);
     }
 
-    /// The promises that do not hold any more, at this time.
+    /// The promises that have expired at this time.
     pub(crate) fn expired(&self, now: i64) -> impl Iterator<Item = ClaimId> + '_ {
         let is_over = move |(_, promise): &(&ClaimId, &Promise)| promise.expires() <= now;
         self.promises.iter().filter(is_over).map(|(claim, _)| *claim)
     }
 
-    /// When the next promise ends by itself.
+    /// When the next promise expires.
     pub(crate) fn next_end(&self) -> Option<i64> {
         self.promises.values().map(Promise::expires).min()
     }
@@ -244,7 +245,7 @@ mod tests {
         }
     }
 
-    /// How much may be promised.
+    /// How much may still be promised.
     fn room(account: &Account) -> i64 {
         account.capacity - account.promised()
     }
@@ -258,7 +259,7 @@ mod tests {
             account.make(ClaimId(*id), made(*id, 2, version));
         }
         assert_eq!(room(&account), 4);
-        // The driver was asked when it had made one of them.
+        // The driver was polled after it had created one of them.
         account.report(8, 9);
         assert_eq!((room(&account), account.promised()), (4, 4));
         account.report(4, 10);
@@ -325,8 +326,9 @@ mod tests {
     }
 
     proptest! {
-        /// A driver makes volumes in any order and reports what is left whenever it likes, each time as of an earlier moment than it
-        /// is written, but never going back. However late, no more is promised than there is; and when all was reported, no less.
+        /// A driver creates volumes in any order and reports its free space at any time. Each report describes an earlier moment
+        /// than the one at which it is written, but reports never go backwards. However late they are, no more is promised than
+        /// there is; and once everything is reported, no less.
         #[test]
         fn what_is_promised_is_there(
             total in 1..30_i64,
@@ -334,7 +336,7 @@ mod tests {
         ) {
             let ids = ids(60);
             let mut account = Account::new(total, 1);
-            // What the driver had left after each volume that it made.
+            // The driver's free space after each volume that it created.
             let mut left = vec![total];
             let (mut asked, mut unseen) = (Vec::new(), Vec::new());
             let (mut version, mut reported) = (1, 0);

@@ -98,7 +98,7 @@ fn round_away(nanos: i128, unit: i128) -> i64 {
     i64::try_from(rounded).unwrap_or(if rounded > 0 { i64::MAX } else { i64::MIN })
 }
 
-/// What a suffix multiplies a number with.
+/// What a suffix multiplies a number by.
 enum Scale {
     Decimal(i64),
     Binary(u32),
@@ -246,8 +246,8 @@ impl<'de> Deserialize<'de> for Quantity {
     }
 }
 
-/// The form in which Kubernetes keeps a quantity: without a fraction, with the largest suffix of the family that was used.
-/// `None` if the text is not a quantity, or is one that is capped.
+/// The canonical form of a quantity in Kubernetes: without a fraction, with the largest suffix of the same family. `None`
+/// if the text is not a quantity, or is capped.
 ///
 /// ```
 /// use berth_core::quantity::canonical;
@@ -279,7 +279,7 @@ pub fn canonical(text: &str) -> Option<String> {
     Some(format!("{number}{suffix}"))
 }
 
-/// Takes a base out of a number as often as it is in there. Zero is written without a suffix.
+/// Divides a number by a base as often as possible. Zero has no suffix.
 fn largest_power(mut number: i128, base: i128, power_max: usize) -> (i128, usize) {
     if number == 0 {
         return (0, if base == 1000 { 3 } else { 0 });
@@ -292,7 +292,7 @@ fn largest_power(mut number: i128, base: i128, power_max: usize) -> (i128, usize
     (number, power)
 }
 
-/// Writes a number of bytes as Kubernetes users write sizes: `100Gi`, `512Mi`, `1500`.
+/// Formats a number of bytes as Kubernetes users write sizes: `100Gi`, `512Mi`, `1500`.
 ///
 /// ```
 /// use berth_core::quantity::Bytes;
@@ -443,7 +443,8 @@ mod tests {
             let value = |text: &str| text.parse::<Quantity>().unwrap().value();
             let form = canonical(&text).unwrap();
             prop_assert_eq!(value(&form), value(&text));
-            // A binary form without a suffix is read as a decimal one, and gets a suffix then. After that it stays.
+            // A binary form without a suffix is read as a decimal one, which then gets a suffix. After that it is
+            // stable.
             let read = canonical(&form).unwrap();
             prop_assert_eq!(value(&read), value(&text));
             prop_assert_eq!(canonical(&read), Some(read));

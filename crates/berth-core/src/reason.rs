@@ -1,26 +1,26 @@
-//! Why a pod's volumes keep it off a node, or out of the cluster. Each reason has a stable code and one wording.
+//! Why a pod's volumes exclude it from a node, or from the cluster. Each reason has a stable code and one wording.
 
 use std::fmt;
 
-/// A reason that has to do with volumes.
+/// A reason related to volumes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum VolumeReason {
     /// A bound volume cannot be reached from the node.
     NodeConflict,
-    /// Some claim finds no volume on the node, and none can be made for it there.
+    /// A claim finds no volume on the node, and none can be provisioned for it there.
     BindConflict,
     /// The pools that the node can reach are too small.
     NotEnoughSpace,
-    /// A claim is bound to a volume that is not there.
+    /// A claim is bound to a volume that does not exist.
     VolumeNotFound,
-    /// A claim that should be bound by now is not.
+    /// A claim that should already be bound is not.
     UnboundImmediateClaims,
-    /// The pod names a claim that is not there.
+    /// The pod refers to a claim that does not exist.
     ClaimNotFound {
         /// The claim's name.
         claim: Box<str>,
     },
-    /// The claim for an ephemeral volume is not yet there.
+    /// The claim for an ephemeral volume does not exist yet.
     EphemeralClaimNotFound {
         /// The claim's name.
         claim: Box<str>,
@@ -37,14 +37,14 @@ pub enum VolumeReason {
         /// The claim's name.
         claim: Box<str>,
     },
-    /// The claim that an ephemeral volume would use belongs to something else.
+    /// The claim for an ephemeral volume belongs to another object.
     ClaimNotOwned {
         /// The claim's namespace and name.
         claim: Box<str>,
         /// The pod's namespace and name.
         pod: Box<str>,
     },
-    /// A volume cannot be served by the driver that took over from its plugin.
+    /// The CSI driver that replaces a volume's plugin cannot serve it.
     NotTranslatable {
         /// The volume's name.
         volume: Box<str>,
@@ -54,7 +54,7 @@ pub enum VolumeReason {
 }
 
 impl VolumeReason {
-    /// One reason of each sort, to list codes and wordings.
+    /// One reason of each kind, to list codes and wordings.
     #[must_use]
     pub fn samples() -> Vec<Self> {
         let claim: Box<str> = "CLAIM".into();

@@ -1,8 +1,8 @@
-//! Pools of drivers that are reported beside them, in the custom resource `CSIDriverCapacity`.
+//! Pools that are reported in the custom resource `CSIDriverCapacity`.
 //!
-//! The pools of a driver stand in the status of its `CSIDriver`, where the API server has that. On other clusters they stand in a
-//! custom resource of the same name and form. Whoever reads drivers sees one object either way: what is reported for a driver is
-//! part of its status.
+//! The pools of a driver are part of the status of its `CSIDriver`, if the API server has that field. On other clusters they are
+//! in a custom resource with the same name and form. Readers see one object either way: the report is merged into the driver's
+//! status.
 
 use crate::api::{CsiDriver, CsiDriverStatus, CsiStorage, ObjectMeta};
 use serde_json::Value;
@@ -21,7 +21,7 @@ pub fn is_report(object: &Value) -> bool {
     text("kind") == KIND && group == Some(GROUP)
 }
 
-/// Drivers and what is reported for them, by name.
+/// Drivers and their reports, by name.
 #[derive(Clone, Debug, Default)]
 pub struct Reported {
     drivers: BTreeMap<String, CsiDriver>,
@@ -29,7 +29,7 @@ pub struct Reported {
 }
 
 impl Reported {
-    /// Takes a driver in.
+    /// Adds or replaces a driver.
     pub fn driver(&mut self, driver: CsiDriver) {
         self.drivers.insert(driver.metadata.name.clone(), driver);
     }
@@ -39,10 +39,10 @@ impl Reported {
         self.drivers.remove(name);
     }
 
-    /// Takes a report in. Gives the name of its driver.
+    /// Adds or replaces a report. Returns the name of its driver.
     ///
     /// # Errors
-    /// What is wrong with it. What was reported before still stands.
+    /// Describes what is wrong with it. The previous report remains in effect.
     pub fn report<'r>(&mut self, report: &'r Value) -> Result<&'r str, String> {
         let name = report.pointer("/metadata/name").and_then(Value::as_str);
         let name = name.unwrap_or_default();
@@ -58,7 +58,7 @@ impl Reported {
         self.reports.remove(name);
     }
 
-    /// A driver with what is reported for it. One that has a report and no object is known by its report.
+    /// A driver merged with its report. A driver with a report and no object is built from its report.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<CsiDriver> {
         let (driver, report) = (self.drivers.get(name).cloned(), self.reports.get(name));
@@ -75,7 +75,7 @@ impl Reported {
         Some(driver)
     }
 
-    /// All drivers, as [`Self::get`] gives them.
+    /// All drivers, as returned by [`Self::get`].
     pub fn all(&self) -> impl Iterator<Item = CsiDriver> + '_ {
         let names: BTreeSet<&String> = self.drivers.keys().chain(self.reports.keys()).collect();
         names.into_iter().filter_map(|name| self.get(name))

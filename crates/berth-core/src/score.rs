@@ -17,7 +17,7 @@ pub struct ShapePoint {
     pub score: i64,
 }
 
-/// Why points are no shape.
+/// Why points do not form a shape.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShapeError {
@@ -30,7 +30,7 @@ pub enum ShapeError {
     /// A score is out of range.
     #[error("point {0}: score {1} is not within 0 to 10")]
     Score(usize, i64),
-    /// Utilizations do not grow.
+    /// Utilizations are not increasing.
     #[error("point {0}: utilization {1} is not greater than that of the point before it")]
     Order(usize, i64),
 }
@@ -80,13 +80,13 @@ impl Shape {
         ))
     }
 
-    /// The better the fuller: what the capacity priority uses unless told otherwise.
+    /// Fuller is better: the default of the capacity priority.
     #[must_use]
     pub fn closest_fit() -> Self {
         Self::linear(0, MAX_NODE_SCORE)
     }
 
-    /// The better the emptier: what storage capacity scoring uses unless told otherwise.
+    /// Emptier is better: the default of storage capacity scoring.
     #[must_use]
     pub fn most_room() -> Self {
         Self::linear(MAX_NODE_SCORE, 0)
@@ -115,20 +115,20 @@ impl Shape {
     }
 }
 
-/// How many of a pod's claims take an existing volume on a node.
+/// How many of a pod's claims use an existing volume on a node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Existing {
-    /// Claims that could do without one.
+    /// Claims that could be provisioned instead.
     pub(crate) optional: usize,
-    /// Those of them that take one.
+    /// Those of them that use an existing volume.
     pub(crate) chosen: usize,
-    /// Whether others take one, as they must everywhere.
+    /// Whether other claims use one, as they must on every node.
     pub(crate) others: bool,
 }
 
 impl Existing {
-    /// Lifts the score of a fit, so that a node where more claims take existing volumes is above every one where fewer do, and a
-    /// node where all volumes have to be made is below all of them.
+    /// Raises the score of a fit, so that a node where more claims use existing volumes ranks above every node where fewer do,
+    /// and a node where all volumes are new ranks below all of them.
     pub(crate) fn above_new(self, fit: i64) -> i64 {
         if self.optional == 0 {
             return fit;
@@ -145,7 +145,7 @@ impl Existing {
     }
 }
 
-/// Requested bytes over the bytes they are taken from, by class.
+/// Requested bytes and the capacity they are taken from, by class.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ByClass(SmallVec<[(Symbol, i64, i64); 2]>);
 
@@ -154,14 +154,14 @@ impl ByClass {
         self.0.is_empty()
     }
 
-    /// A claim that takes a volume: both sides add up.
+    /// Adds a claim that uses a volume: both amounts add up.
     pub(crate) fn add_volume(&mut self, class: Symbol, requested: i64, capacity: i64) {
         let entry = self.entry(class);
         entry.1 = entry.1.saturating_add(requested);
         entry.2 = entry.2.saturating_add(capacity);
     }
 
-    /// A claim that is provisioned: its pool's capacity counts once.
+    /// Adds a claim to provision: its pool's capacity counts once.
     pub(crate) fn add_provisioned(&mut self, class: Symbol, requested: i64, capacity: i64) {
         let entry = self.entry(class);
         entry.1 = entry.1.saturating_add(requested);
@@ -177,7 +177,7 @@ impl ByClass {
         &mut self.0[at]
     }
 
-    /// The mean of the classes' scores, weighted, rounded half away from zero.
+    /// The weighted mean of the classes' scores, rounded half away from zero.
     pub(crate) fn score(&self, shape: &Shape, weight: impl Fn(Symbol) -> i64) -> i64 {
         let (mut sum, mut weights) = (0.0, 0.0);
         for (class, requested, capacity) in &self.0 {
@@ -192,12 +192,12 @@ impl ByClass {
     }
 }
 
-/// Percent of a capacity that a request takes, rounded down; all of it if it does not fit.
+/// Percentage of a capacity that a request takes, rounded down; 100 if it does not fit.
 pub(crate) fn utilization(requested: i64, capacity: i64) -> u8 {
     if capacity == 0 || requested > capacity {
         return 100;
     }
-    // Dividing 128 bits takes several times as long, and few volumes have that many bytes.
+    // Dividing 128 bits takes several times as long, and few volumes are that large.
     let percent = match requested.checked_mul(100) {
         Some(hundredfold) => hundredfold / capacity,
         None => (i128::from(requested) * 100 / i128::from(capacity)) as i64,

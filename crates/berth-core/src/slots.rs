@@ -1,9 +1,9 @@
-//! A table whose entries have small dense ids. A place is used again after its entry is gone; an id is not, so that
-//! whoever still holds one finds nothing instead of somebody else's entry.
+//! A table whose entries have small dense IDs. A slot is reused after its entry is gone, but an ID is not, so that a
+//! stale ID finds nothing instead of another entry.
 
 use crate::trace::{Marks, Trace};
 
-/// The place of an entry, and how many had it before.
+/// The slot of an entry, and how many entries used it before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SlotId {
     pub(crate) place: u32,
@@ -11,7 +11,7 @@ pub(crate) struct SlotId {
 }
 
 impl SlotId {
-    /// No other id comes before this one.
+    /// Sorts before all other IDs.
     pub(crate) const LEAST: Self = Self {
         place: 0,
         generation: 0,
@@ -21,7 +21,7 @@ impl SlotId {
 #[derive(Clone, Debug)]
 pub(crate) struct Slots<T> {
     entries: Vec<Option<T>>,
-    /// By place. A place would have to be used four billion times for an id to come again.
+    /// By slot. A slot would have to be reused four billion times for an ID to repeat.
     generations: Vec<u32>,
     free: Vec<u32>,
 }

@@ -1,23 +1,22 @@
-//! Interned texts: a label key, a namespace or a class is compared as a number.
+//! Interned strings: a label key, a namespace or a class is compared as a number.
 //!
-//! What users name comes and goes, so a text stays only while somebody uses it. Nobody counts users: that would cost every
-//! decision something. Instead whoever owns the table [marks](mod@crate::trace) what is in use now and then, and [`Symbols::sweep`]
-//! frees the rest. The number of a freed text stands for another one later, so a symbol is good until the next sweep
-//! that does not find it.
+//! User-defined names come and go, so a string is kept only while it is used. Uses are not counted, because that would slow down
+//! every decision. Instead the owner of the table periodically [marks](mod@crate::trace) what is in use, and [`Symbols::sweep`]
+//! frees the rest. The number of a freed string is reused, so a symbol is valid until the next sweep that does not find it.
 
 use crate::trace::Marks;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// An interned text. Equal symbols of one [`Symbols`] are equal texts.
+/// An interned string. Equal symbols of one [`Symbols`] are equal strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Symbol(u32);
 
 impl Symbol {
-    /// The empty text, in every table.
+    /// The empty string, in every table.
     pub const EMPTY: Self = Self(0);
 
-    /// Whether this is the empty text.
+    /// Whether this is the empty string.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self == Self::EMPTY
@@ -29,7 +28,7 @@ impl Symbol {
     }
 }
 
-/// The table of interned texts.
+/// The table of interned strings.
 ///
 /// ```
 /// use berth_core::symbols::Symbols;
@@ -41,12 +40,12 @@ impl Symbol {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Symbols {
-    /// By number; the empty text for numbers that stand for nothing.
+    /// By number; the empty string for unused numbers.
     texts: Vec<Arc<str>>,
     ids: FxHashMap<Arc<str>, Symbol>,
-    /// Numbers that stand for nothing.
+    /// Unused numbers.
     free: Vec<u32>,
-    /// How many texts came since the last sweep.
+    /// Number of strings added since the last sweep.
     fresh: usize,
 }
 
@@ -63,10 +62,10 @@ impl Default for Symbols {
 }
 
 impl Symbols {
-    /// The symbol of a text, new or known. It is good until a [sweep](Self::sweep) does not find it in use.
+    /// The symbol of a string, new or known. It is valid until a [sweep](Self::sweep) does not find it in use.
     ///
-    /// The table holds at most 2^32 texts, which at some 60 bytes each is beyond the memory of a process; past that, texts
-    /// are taken for empty.
+    /// The table holds at most 2^32 strings, which at some 60 bytes each exceeds the memory of a process; beyond that,
+    /// strings are treated as empty.
     pub fn intern(&mut self, text: &str) -> Symbol {
         if let Some(symbol) = self.ids.get(text) {
             return *symbol;
@@ -87,7 +86,7 @@ impl Symbols {
         Symbol(id)
     }
 
-    /// Frees every text that was not marked. Their numbers will stand for other texts.
+    /// Frees every string that was not marked. Their numbers will be reused.
     pub fn sweep(&mut self, marks: &Marks) {
         self.fresh = 0;
         let empty = Arc::clone(&self.texts[0]);
@@ -100,7 +99,7 @@ impl Symbols {
         let used = self.texts.iter().rposition(|text| !text.is_empty());
         self.texts.truncate(used.map_or(1, |last| last + 1));
         self.free.clear();
-        // Low numbers are taken first, so that the table can be cut at its end.
+        // Low numbers are used first, so that the table can be truncated.
         let unused = self.texts.iter().enumerate().skip(1).rev();
         let unused = unused.filter(|(_, text)| text.is_empty());
         self.free.extend(unused.map(|(id, _)| id as u32));
@@ -109,31 +108,31 @@ impl Symbols {
         self.free.shrink_to(2 * self.free.len());
     }
 
-    /// How many texts came since the last [sweep](Self::sweep).
+    /// Number of strings added since the last [sweep](Self::sweep).
     #[must_use]
     pub fn fresh(&self) -> usize {
         self.fresh
     }
 
-    /// How many texts there are.
+    /// Number of strings.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ids.len()
     }
 
-    /// Whether there are none; the empty text is always there.
+    /// Whether there are none apart from the empty string, which always exists.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
 
-    /// The symbol of a text that was interned before.
+    /// The symbol of a string that was interned before.
     #[must_use]
     pub fn get(&self, text: &str) -> Option<Symbol> {
         self.ids.get(text).copied()
     }
 
-    /// The text of a symbol.
+    /// The string of a symbol.
     #[must_use]
     pub fn text(&self, symbol: Symbol) -> &str {
         self.texts.get(symbol.index()).map_or("", |text| text)

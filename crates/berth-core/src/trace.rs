@@ -1,7 +1,8 @@
-//! Which symbols are in use: whatever keeps symbols can be traced, and what no trace comes upon is [freed](crate::symbols::Symbols::sweep).
+//! Finds the symbols in use: every type that keeps symbols can be traced, and symbols that no trace finds are
+//! [freed](crate::symbols::Symbols::sweep).
 //!
-//! A place that keeps a symbol and is not traced would see it turn into another text. So types are traced by [`trace!`](crate::trace!),
-//! which names every field: one that is added does not compile before somebody has said whether it holds symbols.
+//! A symbol kept in an untraced place could turn into another string. Types are therefore traced by [`trace!`](crate::trace!), which
+//! lists every field: a new field does not compile until its author states whether it holds symbols.
 
 use crate::model::{ClaimId, VolumeId};
 use crate::nodes::{NodeId, SelectorId};
@@ -36,14 +37,14 @@ impl Marks {
         word.is_some_and(|word| word & (1 << (symbol.index() % 64)) != 0)
     }
 
-    /// How often symbols were marked: what the trace cost.
+    /// How many times symbols were marked: the cost of the trace.
     #[must_use]
     pub fn count(&self) -> usize {
         self.count
     }
 }
 
-/// Something that may keep symbols.
+/// A value that may keep symbols.
 pub trait Trace {
     /// Marks the symbols that it keeps.
     fn trace(&self, marks: &mut Marks);
@@ -55,8 +56,8 @@ impl Trace for Symbol {
     }
 }
 
-/// Implements [`Trace`] for a type: the fields that keep symbols, and after a semicolon those that do not, or keep no other ones than the
-/// first do.
+/// Implements [`Trace`] for a type: lists the fields that keep symbols and, after a semicolon, those that do not or keep only symbols
+/// that the first ones keep too.
 ///
 /// ```
 /// use berth_core::symbols::{Symbol, Symbols};
@@ -92,7 +93,7 @@ macro_rules! trace {
     };
 }
 
-/// Types that keep no symbols, for what is kept beside some.
+/// Types that keep no symbols, for fields next to some that do.
 macro_rules! without_symbols {
     ($($type:ty),*) => {
         $(impl Trace for $type {

@@ -1,8 +1,9 @@
-//! Objects that are known by answers alone: no watch has shown them yet.
+//! Objects known only from responses to our own writes: no watch has shown them yet.
 //!
-//! Whoever takes in what it made itself knows an object before its watch does. If the object goes again while that watch is cut, the
-//! list that follows does not name it, and nothing says that it is gone: the watch never knew of it. So after a list it is asked for
-//! such objects. A list alone proves nothing, for it may be older than the answer.
+//! A component that applies the responses to its own writes knows an object before its watch does. If the object is deleted while
+//! that watch is disconnected, the following list does not contain it, and no event reports the deletion because the watch never
+//! showed the object. Such objects are therefore looked up after a list. A list alone proves nothing, because it may be older than
+//! the response.
 
 use crate::effect::{Effect, Fact, ObjectKey, Refusal};
 use rustc_hash::FxHashMap;
@@ -11,11 +12,11 @@ use rustc_hash::FxHashMap;
 #[derive(Clone, Debug)]
 struct Known {
     uid: String,
-    /// Its kind was listed since.
+    /// Its kind has been listed since.
     in_doubt: bool,
 }
 
-/// The objects that are known by answers alone.
+/// The objects known only from responses.
 ///
 /// ```
 /// use berth_core::effect::{Effect, Fact, ObjectKey};
@@ -36,7 +37,7 @@ pub struct Unseen {
 }
 
 impl Unseen {
-    /// An answer told of an object that was not known.
+    /// A response contained an object that was not known.
     pub fn answered(&mut self, key: ObjectKey, uid: &str) {
         let known = Known {
             uid: uid.to_owned(),
@@ -56,7 +57,7 @@ impl Unseen {
         self.objects.remove(key);
     }
 
-    /// All objects of a kind were listed, and those that the list names are settled. Returns the others, about which there is a
+    /// All objects of a kind were listed, and those in the list are settled. Returns the others, which have a
     /// [question](Self::question).
     pub fn listed(&mut self, kind: &str) -> Vec<ObjectKey> {
         let of_kind = self.objects.iter_mut().filter(|(key, _)| key.kind == kind);
@@ -70,7 +71,7 @@ impl Unseen {
         keys
     }
 
-    /// What is to be asked about an object before its next step.
+    /// What to check about an object before its next step.
     #[must_use]
     pub fn question(&self, key: &ObjectKey) -> Option<Effect> {
         let known = self.objects.get(key).filter(|known| known.in_doubt)?;
@@ -80,12 +81,12 @@ impl Unseen {
         }))
     }
 
-    /// The question was asked: the object is gone, there, or nobody answered.
+    /// The question was answered: the object is gone, exists, or there was no response.
     pub fn asked(&mut self, key: &ObjectKey, refusal: Option<&Refusal>) {
         match refusal {
             None => self.settled(key),
             Some(Refusal::Unavailable { .. }) => {}
-            // It is there: its watch will show it.
+            // It exists: its watch will show it.
             Some(_) => {
                 if let Some(known) = self.objects.get_mut(key) {
                     known.in_doubt = false;

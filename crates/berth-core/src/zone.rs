@@ -1,8 +1,8 @@
-//! Where the zone and region labels of a volume say that it is.
+//! Where a volume is according to its zone and region labels.
 //!
-//! Volumes of old say by labels what node affinity says today. A node is allowed if it has one of the places that
-//! each label names. The older name of a label is met by the newer one on nodes that no longer have the older. A node
-//! that says nothing about where it is may be anywhere.
+//! Older volumes express by labels what node affinity expresses today. A node is allowed if it is in one of the places
+//! that each label lists. The older name of a label matches the newer one on nodes without the older one. A node
+//! without any of these labels is always allowed.
 
 use crate::api::StringMap;
 use crate::label::LabelRequirement;
@@ -10,7 +10,7 @@ use crate::names;
 use crate::node_selector::{NodeRequirement, NodeSelector, NodeSelectorTerm};
 use crate::symbols::{Symbol, Symbols};
 
-/// The labels that say where a volume is, each older one with the newer one that replaces it on a node.
+/// The labels that locate a volume, each older one with the newer one that replaces it on a node.
 const LABELS: [(&str, Option<&str>); 4] = [
     (names::ZONE_BETA, Some(names::ZONE)),
     (names::REGION_BETA, Some(names::REGION)),
@@ -18,7 +18,8 @@ const LABELS: [(&str, Option<&str>); 4] = [
     (names::REGION, None),
 ];
 
-/// The nodes that the zone and region labels of a volume allow; `None` if it has none that can be read, so that every node is.
+/// The nodes that the zone and region labels of a volume allow; `None` if it has no readable ones, so that every node
+/// is allowed.
 ///
 /// ```
 /// use berth_core::{api::StringMap, label::Labels, symbols::Symbols, zone::allowed_nodes};
@@ -62,7 +63,7 @@ pub fn allowed_nodes(symbols: &mut Symbols, labels: &StringMap) -> Option<NodeSe
     Some(NodeSelector::of(terms.into_iter().map(term).collect()))
 }
 
-/// The places that a label's value names. One with an empty name among them cannot be read.
+/// The places that a label's value lists. A value with an empty name cannot be read.
 fn places(symbols: &mut Symbols, value: &str) -> Option<Box<[Symbol]>> {
     let places: Vec<String> = value
         .split(names::ZONE_DELIMITER)

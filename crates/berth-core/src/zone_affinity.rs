@@ -1,15 +1,15 @@
 //! Node affinity from zone and region labels of volumes.
 //!
-//! Volumes of old say where they are by labels that one scheduler plugin reads. Node affinity says the same to everyone. The
-//! controller writes it to volumes that are there, and admission to new ones.
+//! Older volumes express their location by labels that one scheduler plugin reads. Node affinity expresses it for every
+//! component. The controller adds it to existing volumes, and admission to new ones.
 
 use crate::api::{NodeSelector, NodeSelectorTerm, PersistentVolume, Requirement, StringMap};
 use crate::names;
 
-/// What the labels of a volume come to.
+/// The result for the labels of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plan {
-    /// No zone labels, or there is node affinity that nodes can meet.
+    /// No zone labels, or node affinity that nodes can already satisfy.
     Nothing,
     /// The volume should get this node affinity.
     Upgrade(NodeSelector),
@@ -22,18 +22,18 @@ pub enum Plan {
     },
 }
 
-/// The labels that say where something is, each with its older name.
+/// The labels that express a location, each with its older name.
 const LABELS: [(&str, &str); 2] = [(names::ZONE, names::ZONE_BETA), (names::REGION, names::REGION_BETA)];
 
-/// By which names of the labels the nodes of a cluster say where they are. Nodes of today may lack the older names, and nodes of
-/// old the newer ones: affinity by a name that no node has would keep a volume from all of them.
+/// Which label names the nodes of a cluster use for their location. New nodes may lack the older names, and old nodes the newer
+/// ones: affinity on a name that no node has would make a volume unreachable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeKeys {
     zone: Named,
     region: Named,
 }
 
-/// How many nodes have a label by which name.
+/// How many nodes use each name of a label.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Named {
     newer: usize,
@@ -42,19 +42,19 @@ struct Named {
 }
 
 impl NodeKeys {
-    /// The names that nodes with these labels have.
+    /// The names that nodes with these labels use.
     pub fn of<'a>(nodes: impl IntoIterator<Item = &'a StringMap>) -> Self {
         let mut keys = Self::default();
         nodes.into_iter().for_each(|labels| keys.add(labels));
         keys
     }
 
-    /// Counts a node that came.
+    /// Counts an added node.
     pub fn add(&mut self, labels: &StringMap) {
         self.count(labels, |count| *count += 1);
     }
 
-    /// Counts a node that went.
+    /// Uncounts a removed node.
     pub fn remove(&mut self, labels: &StringMap) {
         self.count(labels, |count| *count = count.saturating_sub(1));
     }
@@ -72,8 +72,8 @@ impl NodeKeys {
 }
 
 impl Named {
-    /// The requirements that say the same as this one, one of which nodes can meet: by its own name if nodes have that, or if no node
-    /// has either; by the other name if nodes have only that.
+    /// Equivalent requirements, one of which nodes can satisfy: under its own name if nodes use it, or if no node uses either name;
+    /// under the other name if nodes use only that.
     fn alternatives(self, own: Requirement, newer: &str, older: &str) -> Vec<Requirement> {
         let (with_own_only, with_other_only, other) = if own.key == newer {
             (self.newer, self.older, older)
@@ -92,7 +92,7 @@ impl Named {
     }
 }
 
-/// What would become of a volume in a cluster whose nodes have these labels. Changes nothing: a dry run prints this.
+/// What would change on a volume in a cluster whose nodes have these labels. Changes nothing: a dry run prints this.
 ///
 /// ```
 /// use berth_core::zone_affinity::{NodeKeys, Plan, plan};
@@ -108,7 +108,7 @@ pub fn plan(volume: &PersistentVolume, nodes: NodeKeys) -> Plan {
     if let Some(required) = affinity.and_then(|found| found.required.as_ref()) {
         return renamed(required, nodes).map_or(Plan::Nothing, Plan::Upgrade);
     }
-    // One of these lists must be met, each of them as a whole.
+    // One of these lists must be satisfied as a whole.
     let mut terms: Vec<Vec<Requirement>> = vec![Vec::new()];
     for ((newer, older), named) in LABELS.into_iter().zip([nodes.zone, nodes.region]) {
         let mut requirements = Vec::new();
@@ -118,7 +118,7 @@ pub fn plan(volume: &PersistentVolume, nodes: NodeKeys) -> Plan {
                 Err(unreadable) => return unreadable,
             }
         }
-        // Both keys that say the same are one requirement, on the key that is not on its way out.
+        // Two equivalent keys are one requirement, on the key that is not deprecated.
         if let [new, old] = requirements.as_slice()
             && new.values == old.values
         {
@@ -129,7 +129,7 @@ pub fn plan(volume: &PersistentVolume, nodes: NodeKeys) -> Plan {
                 let alternatives = named.alternatives(one.clone(), newer, older);
                 alternatives.into_iter().map(|one| vec![one]).collect()
             }
-            // None, or two that contradict each other: nodes that meet both are meant.
+            // None, or two that contradict each other: nodes must satisfy both.
             _ => vec![requirements],
         };
         let joined = |term: &Vec<Requirement>| -> Vec<_> {
@@ -151,8 +151,8 @@ pub fn plan(volume: &PersistentVolume, nodes: NodeKeys) -> Plan {
     })
 }
 
-/// The affinity by the newer names, if it says older ones that no node has any more: what an upgrade wrote long ago may keep a volume
-/// from all nodes. This is the one change of a volume's affinity that Kubernetes allows.
+/// The affinity with the newer names, if it uses older ones that no node has any more: an old upgrade may have made a volume
+/// unreachable. This is the only change of a volume's affinity that Kubernetes allows.
 fn renamed(required: &NodeSelector, nodes: NodeKeys) -> Option<NodeSelector> {
     let mut new = required.clone();
     let terms = new.node_selector_terms.iter_mut();
@@ -193,7 +193,7 @@ mod tests {
         owned.collect()
     }
 
-    /// The keys of each term that a volume with these labels gets in a cluster of these nodes.
+    /// The keys of each term that a volume with these labels gets in a cluster with these nodes.
     fn keys(volume: &[(&str, &str)], nodes: &[&[(&str, &str)]]) -> Vec<Vec<String>> {
         let mut labelled = PersistentVolume::default();
         labelled.metadata.labels = map(volume);

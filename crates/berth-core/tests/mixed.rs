@@ -1,4 +1,4 @@
-//! Existing and new volumes are one assignment: compared with trying everything.
+//! Existing and new volumes are one assignment: compared with brute force.
 
 #![allow(clippy::expect_used, reason = "a story that cannot be told is a failed test")]
 
@@ -11,16 +11,16 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use support::{binder_of, mk_pod, prepare};
 
-/// Who makes volumes of a class, and how much room is reported.
+/// How volumes of a class are provisioned, and how capacity is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
-    /// Nobody makes any.
+    /// No provisioner.
     Static,
-    /// Room is published as objects: what is left, and for some the largest volume.
+    /// Capacity is published as objects: the free space, and for some the largest volume.
     Objects,
-    /// Room is published in the status of the driver: the largest volume.
+    /// Capacity is published in the status of the driver: the largest volume.
     Status,
-    /// Nothing is said about room, but volumes are made in zone a only.
+    /// No capacity is published, but volumes can be created only in zone a.
     Unlimited,
 }
 
@@ -105,7 +105,7 @@ fn rarely() -> impl Strategy<Value = bool> {
 }
 
 fn world() -> impl Strategy<Value = World> {
-    // Few classes at a time, so that claims have to do with each other.
+    // Few classes at a time, so that claims compete.
     (class(), class()).prop_flat_map(|(one, other)| {
         let class = move || proptest::sample::select(vec![one, one, other]);
         let volume = (
@@ -226,7 +226,7 @@ impl World {
         }
     }
 
-    /// Whether claim and volume are of one kind, whatever modes and labels.
+    /// Whether claim and volume match in kind, apart from modes and labels.
     fn alike(&self, volume: usize, claim: usize) -> bool {
         let (volume, claim) = (&self.volumes[volume], &self.claims[claim]);
         volume.class == claim.class && volume.gi >= claim.gi && volume.block == claim.block
@@ -239,7 +239,7 @@ impl World {
             .collect()
     }
 
-    /// The existing volumes that a claim may have on a node.
+    /// The existing volumes that a claim may use on a node.
     fn choices(&self, claim: usize, node: usize) -> Vec<usize> {
         let reserved = self.reserved(claim);
         if !reserved.is_empty() {
@@ -262,7 +262,7 @@ impl World {
         (0..self.volumes.len()).filter(suits).collect()
     }
 
-    /// Whether volumes can be made for all of these claims on a node.
+    /// Whether volumes can be created for all of these claims on a node.
     fn makeable(&self, claims: &[usize], node: usize) -> bool {
         let of_class = |class: Class| {
             claims
@@ -281,7 +281,7 @@ impl World {
             && packs(&sizes, &objects, &mut room)
     }
 
-    /// The most existing volumes on a node and, for that many, the least gibibytes; by trying everything.
+    /// The most existing volumes on a node and the fewest gibibytes for that number, by brute force.
     fn best(
         &self,
         claim: usize,
@@ -312,7 +312,7 @@ impl World {
     }
 }
 
-/// Whether sizes fit into pools, by trying everything.
+/// Whether sizes fit into pools, by brute force.
 fn packs(sizes: &[u32], pools: &[&Pool], room: &mut [u32]) -> bool {
     let Some((size, rest)) = sizes.split_first() else {
         return true;

@@ -1,4 +1,4 @@
-//! What must hold for every cluster, not only for those of the stories.
+//! Invariants that hold for every cluster, not only for those of the examples.
 
 #![allow(clippy::expect_used, reason = "a story that cannot be told is a failed test")]
 
@@ -33,7 +33,7 @@ fn modes(choice: u8) -> &'static [&'static str] {
 
 prop_compose! {
     fn volume(index: usize)(gi in 1..8_u32, class in 0..3_u8, place in 0..6_u8, mode in 0..3_u8, gold: bool) -> Value {
-        // A label of its own, as provisioners give: it must not matter.
+        // A unique label, as provisioners set: it must not matter.
         let volume = berth_testing::volume(&format!("pv{index}"), "local", gi).label("id", &index.to_string()).access_modes(modes(mode));
         let volume = volume.class(if class == 0 { "dynamic" } else { "local" });
         affinity(if gold { volume.label("tier", "gold") } else { volume }, place)
@@ -78,7 +78,7 @@ fn names(objects: &[Value]) -> Vec<&str> {
         .collect()
 }
 
-/// The rules of KEP-490 (Scheduler Changes, Predicate), written down once more and as plainly as possible.
+/// The rules of KEP-490 (Scheduler Changes, Predicate), reimplemented as plainly as possible.
 fn suits(volume: &Value, claim: &Value, node: &str) -> bool {
     let (volume, claim) = (&volume["spec"], claim);
     let spec = &claim["spec"];
@@ -121,7 +121,7 @@ fn labels_suit(volume: &Value, claim: &Value) -> bool {
     claim["spec"]["selector"].is_null() || volume["metadata"]["labels"]["tier"] == "gold"
 }
 
-/// The most claims that can be matched and, for that many, the least gibibytes: by trying everything.
+/// The most claims that can be matched and the fewest gibibytes for that number, by brute force.
 fn exhaustive(claims: &[Value], volumes: &[Value], node: &str, used: &mut Vec<bool>) -> (usize, u64) {
     let Some((claim, rest)) = claims.split_first() else {
         return (0, 0);
@@ -146,7 +146,7 @@ fn gibibytes(volume: &Value) -> u64 {
     size.trim_end_matches("Gi").parse().unwrap_or(0)
 }
 
-/// All verdicts about a pod: words and scores.
+/// All verdicts about a pod: reasons and scores.
 fn verdicts(binder: &mut VolumeBinder, claims: &[&str]) -> Vec<(Vec<String>, i64)> {
     let pod = mk_pod(claims);
     NODES
@@ -196,7 +196,7 @@ fn decide(binder: &mut VolumeBinder, claims: &[String], node: &str) -> Option<No
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// An assignment is legal; and if trying everything finds one, so does Berth, with the least capacity.
+    /// An assignment is valid; and if brute force finds one, so does Berth, with the least capacity.
     #[test]
     fn assignments_are_legal_complete_and_smallest(volumes in volumes(0..11), claims in claims(1..7)) {
         let mut objects = nodes_and_classes();
@@ -243,8 +243,8 @@ proptest! {
         prop_assert_eq!(verdicts(&mut binder_of(&objects), &names), expected);
     }
 
-    /// After any history, verdicts are those of a binder that only ever saw the present: nothing kept
-    /// between decisions is stale, and a reverted assumption leaves no trace.
+    /// After any history, verdicts equal those of a binder that only ever saw the present: no cached answer is stale,
+    /// and a reverted assumption leaves no trace.
     #[test]
     fn nothing_kept_between_decisions_is_stale(steps in proptest::collection::vec(step(), 1..25)) {
         let mut present: std::collections::BTreeMap<(Kind, String), Value> = nodes_and_classes()
@@ -288,7 +288,7 @@ proptest! {
                     }
                 }
                 Step::Keep => {
-                    // What was assumed before stays; deciding meanwhile must not disturb it.
+                    // Earlier assumptions remain; decisions in between must not disturb them.
                     verdicts(&mut binder, &["c0", "c1"]);
                 }
             }
@@ -302,7 +302,7 @@ proptest! {
         }
     }
 
-    /// Assumed volumes are given to nobody else, and after reverting everything is as before.
+    /// Assumed volumes are not given to another pod, and reverting restores the previous state.
     #[test]
     fn assume_then_revert_restores_the_state(volumes in volumes(1..8), claims in claims(2..5)) {
         let mut objects = nodes_and_classes();
@@ -331,7 +331,7 @@ proptest! {
     }
 }
 
-/// Everything that can be seen of volumes and claims from outside.
+/// The externally visible state of volumes and claims.
 fn state(binder: &VolumeBinder) -> (Vec<String>, Vec<String>) {
     let mut free: Vec<String> = binder.free_volumes().map(str::to_owned).collect();
     free.sort_unstable();

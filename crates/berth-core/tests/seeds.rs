@@ -61,7 +61,7 @@ fn only_2_out_of_3_claims_have_a_match() {
     let mut binder = binder_of(&objects);
     let pod = mk_pod(&["small", "medium", "large"]);
     assert_eq!(outcome(&mut binder, &pod, "n1"), ["BindConflict"]);
-    // With a provisioner the third one is made.
+    // With a provisioner, the third one is provisioned.
     binder.upsert(&class("local", "disk.example.com").decoded());
     assert_eq!(
         outcome(&mut binder, &pod, "n1"),
@@ -69,7 +69,7 @@ fn only_2_out_of_3_claims_have_a_match() {
     );
 }
 
-/// Nodes in the order of their scores, best first; equal ones stay in the order given.
+/// Nodes by score, best first; ties keep the given order.
 fn ranked(objects: &[Value], claims: &[&str], nodes: &[&'static str], score: &CapacityScore) -> Vec<&'static str> {
     let mut binder = binder_of(objects);
     let prepared = prepare(&mut binder, &mk_pod(claims)).expect("claims can be considered");
@@ -126,7 +126,7 @@ fn dont_match_volumes_that_are_prebound() {
     objects.push(volume("pv", "local", 10).on("n1").claimed_by("other"));
     let mut binder = binder_of(&objects);
     assert_eq!(outcome(&mut binder, &mk_pod(&["data"]), "n1"), ["BindConflict"]);
-    // The claim that it is reserved for takes it, though a smaller one is free.
+    // The claim that it is reserved for takes it, although a smaller one is free.
     binder.upsert(&volume("smaller", "local", 10).on("n1").decoded());
     binder.upsert(&volume("pv", "local", 70).on("n1").claimed_by("other").decoded());
     assert_eq!(outcome(&mut binder, &mk_pod(&["other"]), "n1"), ["other=pv"]);
@@ -181,7 +181,7 @@ fn bound_claims_are_checked_against_node_affinity() {
     }
 }
 
-/// KEP-490, Multi Label Volume: it needs two labels to be told where it is.
+/// KEP-490, Multi Label Volume: two labels are needed to locate it.
 fn rack_volume(zone: &str) -> Value {
     let mut volume = volume("rack-volume-1", "local", 10).claimed_by("rack");
     volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"] = json!([{"matchExpressions": [
@@ -238,7 +238,7 @@ fn class_weights_prefer_the_scarce_class() {
         claim("fast", "ssd", 10),
         claim("slow", "hdd", 10),
     ];
-    // The first node fits the hdd claim exactly and wastes ssd; the second one the other way round.
+    // The first node fits the hdd claim exactly and wastes ssd; the second one is the reverse.
     for (node, ssd, hdd) in [("n1", 100, 10), ("n2", 12, 100)] {
         objects.push(volume(&format!("{node}-ssd"), "ssd", ssd).on(node));
         objects.push(volume(&format!("{node}-hdd"), "hdd", hdd).on(node));
@@ -291,7 +291,7 @@ fn pools_in_the_status_of_a_driver() {
         }
     };
     check(&mut binder, &["f"], [&["f=new"], &["NotEnoughSpace"]]);
-    // A status says how large one volume can be: each claim is held against that alone.
+    // A status reports how large one volume can be: each claim is compared with that alone.
     check(&mut binder, &["f", "f2"], [&["f=new", "f2=new"], &["NotEnoughSpace"]]);
     check(&mut binder, &["p"], [&["p=new"], &["p=new"]]);
     check(&mut binder, &["p2"], [&["NotEnoughSpace"], &["p2=new"]]);
@@ -321,7 +321,7 @@ fn ephemeral_pmem_volume_lands_where_the_pool_has_room() {
         assert_eq!(outcome(&mut binder, &pod(source.clone()), "n1"), ["NotEnoughSpace"]);
         assert_eq!(outcome(&mut binder, &pod(source), "n2"), [""; 0]);
     }
-    // A volume that does not say its size is not held back.
+    // A volume without a size is not held back.
     let unsized_volume = json!({"driver": "pmem.example.com"});
     assert_eq!(outcome(&mut binder, &pod(unsized_volume), "n1"), [""; 0]);
 }

@@ -1,7 +1,7 @@
-//! Whether an object is selected, on plain texts: for those who look at few objects and intern nothing.
+//! Label and node selector matching on plain strings, for callers that check few objects and need no interning.
 //!
-//! The compiled forms in [`label`](crate::label) and [`node_selector`](crate::node_selector) answer the same; their
-//! tests ask both.
+//! The compiled forms in [`label`](crate::label) and [`node_selector`](crate::node_selector) give the same results;
+//! their tests compare both.
 
 use super::{LabelSelector, NodeSelector, NodeSelectorTerm, Requirement, StringMap};
 
@@ -41,7 +41,7 @@ impl Requirement {
             ("NotIn" | "DoesNotExist", None) | ("Exists", Some(_)) => true,
             ("Gt", Some(value)) => self.compares(value, |found, bound| found > bound),
             ("Lt", Some(value)) => self.compares(value, |found, bound| found < bound),
-            // What is left asks for a label that is not there, or uses an operator that does not exist.
+            // The requirement needs a label that is missing, or uses an unknown operator.
             _ => false,
         }
     }

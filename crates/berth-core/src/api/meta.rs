@@ -1,10 +1,10 @@
-//! What every Kubernetes object carries, and selectors over labels.
+//! Metadata that every Kubernetes object has, and label selectors.
 
 use super::nullable;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// Labels or annotations as they stand in an object.
+/// Labels or annotations as written in an object.
 pub type StringMap = BTreeMap<String, String>;
 
 /// The metadata that decisions read.
@@ -14,13 +14,13 @@ pub struct ObjectMeta {
     /// Unique within its namespace and kind. The oldest examples spell the key `Name`.
     #[serde(alias = "Name", deserialize_with = "nullable")]
     pub name: String,
-    /// Empty for objects of the cluster.
+    /// Empty for cluster-scoped objects.
     #[serde(deserialize_with = "nullable")]
     pub namespace: String,
-    /// Tells two objects of one name apart that lived one after the other.
+    /// Distinguishes successive objects with the same name.
     #[serde(deserialize_with = "nullable")]
     pub uid: String,
-    /// The version of this state of the object.
+    /// The resource version of this state of the object.
     #[serde(deserialize_with = "nullable")]
     pub resource_version: String,
     /// Labels.
@@ -33,9 +33,9 @@ pub struct ObjectMeta {
     pub creation_timestamp: Option<String>,
     /// Set while the object is being deleted.
     pub deletion_timestamp: Option<String>,
-    /// How long the object may still take to stop while it is being deleted.
+    /// How long the object may take to stop once it is being deleted.
     pub deletion_grace_period_seconds: Option<i64>,
-    /// Who still has to clean up before the object goes.
+    /// Finalizers: cleanup that must finish before the object is removed.
     #[serde(deserialize_with = "nullable")]
     pub finalizers: Vec<String>,
     /// The objects that own this one.
@@ -50,14 +50,14 @@ impl ObjectMeta {
         self.deletion_timestamp.is_some()
     }
 
-    /// Whether it is being deleted and has nothing left to stop, though others may still keep the object: of a pod, its node is
-    /// done with it.
+    /// Whether it is being deleted and its grace period is zero, even if finalizers still keep the object. For a pod, its node
+    /// has stopped it.
     #[must_use]
     pub fn is_shut_down(&self) -> bool {
         self.is_deleting() && self.deletion_grace_period_seconds == Some(0)
     }
 
-    /// `namespace/name`, or the name alone for an object of the cluster.
+    /// `namespace/name`, or only the name for a cluster-scoped object.
     #[must_use]
     pub fn full_name(&self) -> String {
         if self.namespace.is_empty() {
@@ -90,11 +90,11 @@ pub struct OwnerReference {
     /// Uid of the owner.
     #[serde(deserialize_with = "nullable")]
     pub uid: String,
-    /// Whether the owner is the one that manages the object.
+    /// Whether this owner is the managing controller.
     pub controller: Option<bool>,
 }
 
-/// A selector over labels: all of its parts must match.
+/// A label selector: all of its parts must match.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LabelSelector {
@@ -121,11 +121,11 @@ pub struct Requirement {
     pub values: Vec<String>,
 }
 
-/// A selector over nodes: one of its terms must match.
+/// A node selector: one of its terms must match.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeSelector {
-    /// The terms, ORed. No term matches no node.
+    /// The terms, ORed. An empty list matches no node.
     #[serde(deserialize_with = "nullable")]
     pub node_selector_terms: Vec<NodeSelectorTerm>,
 }

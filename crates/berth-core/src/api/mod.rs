@@ -1,8 +1,8 @@
 //! The Kubernetes objects that Berth reads, reduced to the fields that decisions need.
 //!
-//! These types are the edge: they are decoded from what a user or an API server gives, checked, and
-//! turned into the compact model. Fields that are not listed are skipped while decoding, so a
-//! `managedFields` costs nothing. As in Kubernetes, `null` means "not given".
+//! These types are the boundary: they are decoded from user files or API server responses, validated, and converted to
+//! the compact model. Unlisted fields are skipped while decoding, so `managedFields` costs nothing. As in Kubernetes,
+//! `null` means "not set".
 
 mod matching;
 mod meta;

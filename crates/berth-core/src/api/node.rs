@@ -1,4 +1,4 @@
-//! Nodes and what drivers say about them.
+//! Nodes, and what CSI drivers report about them.
 
 use super::{ObjectMeta, nullable};
 use crate::quantity::Quantity;
@@ -15,7 +15,7 @@ pub struct Node {
     /// Metadata.
     #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
-    /// What the administrator asked of it.
+    /// Its desired state.
     #[serde(deserialize_with = "nullable")]
     pub spec: NodeSpec,
     /// What it reports.
@@ -30,12 +30,12 @@ pub struct NodeSpec {
     /// Set by `kubectl cordon`.
     #[serde(deserialize_with = "nullable")]
     pub unschedulable: bool,
-    /// Pods must tolerate these.
+    /// Taints that pods must tolerate.
     #[serde(deserialize_with = "nullable")]
     pub taints: Vec<Taint>,
 }
 
-/// A mark on a node that keeps pods away which do not tolerate it.
+/// A mark on a node that repels pods that do not tolerate it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Taint {
@@ -54,10 +54,10 @@ pub struct Taint {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeStatus {
-    /// What pods may use. Falls back to nothing, not to the capacity, as in kube-scheduler.
+    /// Resources available to pods. Defaults to none, not to the capacity, as in kube-scheduler.
     #[serde(deserialize_with = "nullable")]
     pub allocatable: ResourceList,
-    /// Images that the node holds.
+    /// Images on the node.
     #[serde(deserialize_with = "nullable")]
     pub images: Vec<ContainerImage>,
 }
@@ -74,7 +74,7 @@ pub struct ContainerImage {
     pub size_bytes: i64,
 }
 
-/// What the CSI drivers on a node say about it.
+/// What the CSI drivers on a node report.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CsiNode {
@@ -102,7 +102,7 @@ pub struct CsiNodeDriver {
     /// The driver's name.
     #[serde(deserialize_with = "nullable")]
     pub name: String,
-    /// The node's name in the driver's words.
+    /// The driver's ID for the node.
     #[serde(rename = "nodeID", deserialize_with = "nullable")]
     pub node_id: String,
     /// Node labels that make up the driver's topology.

@@ -54,7 +54,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// Whether its objects live in namespaces.
+            /// Whether its objects are namespaced.
             #[must_use]
             pub fn is_namespaced(self) -> bool {
                 match self { $(Self::$kind => $namespaced,)* }
@@ -114,10 +114,10 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Why something is not an object that Berth can read.
+/// Why a value is not an object that Berth can read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// It is no object at all, or does not say what it is.
+    /// It is not an object, or has no kind.
     #[error("{what}: {problem}")]
     NotAnObject {
         /// What was found.
@@ -125,7 +125,7 @@ pub enum DecodeError {
         /// What is wrong with it.
         problem: String,
     },
-    /// One field of it is broken.
+    /// One of its fields is invalid.
     #[error("{kind} {name:?}: {field}: {problem}")]
     Field {
         /// The object's kind.
@@ -140,12 +140,12 @@ pub enum DecodeError {
 }
 
 impl Object {
-    /// Decodes one object. `Ok(None)` means that it is of a kind that Berth does not read.
+    /// Decodes one object. Returns `Ok(None)` for a kind that Berth does not read.
     ///
-    /// Objects of namespaced kinds that name no namespace get `default`, as kubectl does it.
+    /// Namespaced objects without a namespace get `default`, as in kubectl.
     ///
     /// # Errors
-    /// If it is no Kubernetes object, or one of the fields that decisions read is broken.
+    /// If the value is not a Kubernetes object, or a field that decisions read is invalid.
     pub fn decode(value: &Value) -> Result<Option<Self>, DecodeError> {
         let Some(kind_name) = value.get("kind").and_then(Value::as_str) else {
             return Err(not_an_object(value, "expected an object with `apiVersion` and `kind`"));
@@ -206,7 +206,7 @@ fn not_an_object(value: &Value, problem: &str) -> DecodeError {
 }
 
 fn typed<T: DeserializeOwned>(kind: Kind, value: &Value) -> Result<T, DecodeError> {
-    // To keep track of where in the object one is costs a quarter more, and only errors tell it.
+    // Tracking the field path costs a quarter more time, and only errors need it.
     T::deserialize(value).or_else(|_| {
         let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let name = match (text("/metadata/namespace"), text("/metadata/name")) {

@@ -17,10 +17,10 @@ pub struct Pod {
     /// Metadata.
     #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
-    /// What it needs.
+    /// Its desired state.
     #[serde(deserialize_with = "nullable")]
     pub spec: PodSpec,
-    /// Where it stands.
+    /// Its current state.
     #[serde(deserialize_with = "nullable")]
     pub status: PodStatus,
 }
@@ -32,7 +32,7 @@ pub struct PodSpec {
     /// The node it runs on; empty until it is bound.
     #[serde(deserialize_with = "nullable")]
     pub node_name: String,
-    /// Who schedules it.
+    /// The scheduler responsible for it.
     pub scheduler_name: Option<String>,
     /// Its priority.
     pub priority: Option<i32>,
@@ -46,19 +46,19 @@ pub struct PodSpec {
     pub node_selector: BTreeMap<String, String>,
     /// Affinities.
     pub affinity: Option<Affinity>,
-    /// The taints it can live with.
+    /// The taints it tolerates.
     #[serde(deserialize_with = "nullable")]
     pub tolerations: Vec<Toleration>,
-    /// How it is to be spread.
+    /// How its pods are spread.
     #[serde(deserialize_with = "nullable")]
     pub topology_spread_constraints: Vec<TopologySpreadConstraint>,
     /// Containers.
     #[serde(deserialize_with = "nullable")]
     pub containers: Vec<Container>,
-    /// Containers that run before the others, or beside them if they restart always.
+    /// Containers that run before the others, or beside them if their restart policy is `Always`.
     #[serde(deserialize_with = "nullable")]
     pub init_containers: Vec<Container>,
-    /// What running it costs on top of its containers.
+    /// Resources that running the pod costs on top of its containers.
     #[serde(deserialize_with = "nullable")]
     pub overhead: ResourceList,
     /// Resources of the pod as a whole.
@@ -69,17 +69,17 @@ pub struct PodSpec {
     /// Uses the node's network: its container ports are host ports.
     #[serde(deserialize_with = "nullable")]
     pub host_network: bool,
-    /// Not to be scheduled before these are gone.
+    /// Scheduling gates: the pod is not scheduled before they are removed.
     #[serde(deserialize_with = "nullable")]
     pub scheduling_gates: Vec<SchedulingGate>,
-    /// Seconds it may take to stop.
+    /// Grace period for stopping, in seconds.
     pub termination_grace_period_seconds: Option<i64>,
-    /// Devices that are to be allocated for it.
+    /// Devices to allocate for it.
     #[serde(deserialize_with = "nullable")]
     pub resource_claims: Vec<PodResourceClaim>,
-    /// The workload whose pods are to be placed together.
+    /// The workload whose pods are scheduled together.
     pub workload_ref: Option<WorkloadReference>,
-    /// The group of pods that are to be placed together.
+    /// The group of pods that are scheduled together.
     pub scheduling_group: Option<SchedulingGroup>,
 }
 
@@ -126,19 +126,19 @@ pub struct PodStatus {
     /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
     #[serde(deserialize_with = "nullable")]
     pub phase: String,
-    /// Why it is in this phase, in a word.
+    /// The reason for this phase, as one word.
     #[serde(deserialize_with = "nullable")]
     pub reason: String,
-    /// The node that room is being made on.
+    /// The node nominated by preemption.
     #[serde(deserialize_with = "nullable")]
     pub nominated_node_name: String,
     /// Conditions.
     #[serde(deserialize_with = "nullable")]
     pub conditions: Vec<PodCondition>,
-    /// What runs of its containers.
+    /// Status of its containers.
     #[serde(deserialize_with = "nullable")]
     pub container_statuses: Vec<ContainerStatus>,
-    /// What runs of its init containers.
+    /// Status of its init containers.
     #[serde(deserialize_with = "nullable")]
     pub init_container_statuses: Vec<ContainerStatus>,
     /// When the kubelet first saw it.
@@ -154,7 +154,7 @@ pub struct ContainerStatus {
     pub name: String,
     /// What the running container was given.
     pub resources: Option<ContainerResources>,
-    /// What the node has set aside for it.
+    /// Resources that the node has allocated to it.
     #[serde(deserialize_with = "nullable")]
     pub allocated_resources: ResourceList,
 }
@@ -169,10 +169,10 @@ pub struct PodCondition {
     /// `True`, `False` or `Unknown`.
     #[serde(deserialize_with = "nullable")]
     pub status: String,
-    /// A short word why.
+    /// The reason, as one word.
     #[serde(deserialize_with = "nullable")]
     pub reason: String,
-    /// A sentence why.
+    /// The reason, as a sentence.
     #[serde(deserialize_with = "nullable")]
     pub message: String,
 }
@@ -197,7 +197,7 @@ pub struct Container {
     pub restart_policy: Option<String>,
 }
 
-/// What a container asks for.
+/// What a container requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerResources {
@@ -226,7 +226,7 @@ pub struct ContainerPort {
     pub protocol: Option<String>,
 }
 
-/// Where a pod wants to be.
+/// Where a pod should run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Affinity {
@@ -245,7 +245,7 @@ pub struct NodeAffinity {
     /// Must hold.
     #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
     pub required: Option<NodeSelector>,
-    /// Would be good. An empty list is scored, a missing one is not.
+    /// Preferred. An empty list is scored, a missing one is not.
     #[serde(rename = "preferredDuringSchedulingIgnoredDuringExecution")]
     pub preferred: Option<Vec<PreferredSchedulingTerm>>,
 }
@@ -272,7 +272,7 @@ pub struct PodAffinity {
         deserialize_with = "nullable"
     )]
     pub required: Vec<PodAffinityTerm>,
-    /// Would be good.
+    /// Preferred.
     #[serde(
         rename = "preferredDuringSchedulingIgnoredDuringExecution",
         deserialize_with = "nullable"
@@ -292,16 +292,16 @@ pub struct WeightedPodAffinityTerm {
     pub pod_affinity_term: PodAffinityTerm,
 }
 
-/// Which pods, and what counts as near.
+/// Selects pods and defines which nodes count as near.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodAffinityTerm {
-    /// The pods; none matches none.
+    /// The pods; no selector matches no pod.
     pub label_selector: Option<LabelSelector>,
     /// Their namespaces by name.
     #[serde(deserialize_with = "nullable")]
     pub namespaces: Vec<String>,
-    /// Nodes with one value of this label are near each other.
+    /// Nodes with the same value of this label are near each other.
     #[serde(deserialize_with = "nullable")]
     pub topology_key: String,
     /// Their namespaces by label; an empty one means all.
@@ -314,7 +314,7 @@ pub struct PodAffinityTerm {
     pub mismatch_label_keys: Vec<String>,
 }
 
-/// A taint that a pod can live with.
+/// A taint that a pod tolerates.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Toleration {
@@ -334,14 +334,14 @@ pub struct Toleration {
     pub toleration_seconds: Option<i64>,
 }
 
-/// How pods are to be spread.
+/// How pods are spread.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TopologySpreadConstraint {
     /// The largest difference.
     #[serde(deserialize_with = "nullable")]
     pub max_skew: i32,
-    /// What is spread over.
+    /// The label whose values are the domains.
     #[serde(deserialize_with = "nullable")]
     pub topology_key: String,
     /// `DoNotSchedule` or `ScheduleAnyway`.
@@ -349,7 +349,7 @@ pub struct TopologySpreadConstraint {
     pub when_unsatisfiable: String,
     /// The pods.
     pub label_selector: Option<LabelSelector>,
-    /// The fewest domains to count.
+    /// The minimum number of domains to count.
     pub min_domains: Option<i32>,
     /// `Honor` if not given, or `Ignore`.
     pub node_affinity_policy: Option<String>,
@@ -387,7 +387,7 @@ pub struct PodVolume {
     pub rbd: Option<RbdVolume>,
     /// A directory or disk of one node.
     pub local: Option<LocalVolume>,
-    /// A directory of whatever node the pod is on.
+    /// A directory of the node that the pod runs on.
     pub host_path: Option<HostPathVolume>,
     /// A network file system.
     pub nfs: Option<NfsVolume>,
@@ -411,25 +411,25 @@ pub struct ClaimSource {
     /// Name.
     #[serde(deserialize_with = "nullable")]
     pub claim_name: String,
-    /// Not writable.
+    /// Read-only.
     #[serde(deserialize_with = "nullable")]
     pub read_only: bool,
 }
 
-/// A claim that is made for the pod and goes with it.
+/// A claim that is created for the pod and deleted with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EphemeralSource {
-    /// What the claim looks like.
+    /// The template of the claim.
     pub volume_claim_template: Option<ClaimTemplate>,
 }
 
-/// What the claim of an ephemeral volume looks like.
+/// The template for the claim of an ephemeral volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClaimTemplate {
-    /// Spec of the claim, as far as decisions read it.
+    /// Spec of the claim, with the fields that decisions read.
     pub spec: PersistentVolumeClaimSpec,
-    /// The template with all of its fields: the claim takes over what decisions do not read too.
+    /// The template with all of its fields: the claim also gets those that decisions do not read.
     pub whole: Value,
 }
 
@@ -472,14 +472,14 @@ pub struct PriorityClass {
 }
 
 impl Pod {
-    /// Whether it was asked to grow beyond what its node can give.
+    /// Whether a resize asked for more than its node can provide.
     #[must_use]
     pub fn has_infeasible_resize(&self) -> bool {
         let mut conditions = self.status.conditions.iter();
         conditions.any(|condition| condition.kind == "PodResizePending" && condition.reason == "Infeasible")
     }
 
-    /// Whether it is being deleted because a scheduler made room for another one.
+    /// Whether it is being deleted because a scheduler preempted it.
     #[must_use]
     pub fn is_preempted(&self) -> bool {
         let mut conditions = self.status.conditions.iter();
@@ -489,7 +489,7 @@ impl Pod {
         self.metadata.is_deleting() && preempted
     }
 
-    /// Whether its node did not admit it: it is over, with a reason, and none of its containers was ever there.
+    /// Whether its node rejected it: it failed with a reason before any of its containers started.
     #[must_use]
     pub fn was_refused(&self) -> bool {
         let status = &self.status;
@@ -500,13 +500,14 @@ impl Pod {
             && status.init_container_statuses.is_empty()
     }
 
-    /// Whether it has run to its end, well or not.
+    /// Whether it has finished, successfully or not.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
     }
 
-    /// Whether it keeps a claim of this name in its namespace from going: it has a node that is not done with it.
+    /// Whether it blocks deletion of the claim with this name in its namespace: it has a node, and has not stopped
+    /// there.
     #[must_use]
     pub fn holds_claim(&self, name: &str) -> bool {
         !self.spec.node_name.is_empty()
@@ -520,7 +521,7 @@ impl Pod {
 }
 
 impl Container {
-    /// Whether this init container runs beside the others for as long as the pod.
+    /// Whether this init container runs alongside the others for the pod's lifetime.
     #[must_use]
     pub fn is_sidecar(&self) -> bool {
         self.restart_policy.as_deref() == Some("Always")

@@ -1,4 +1,4 @@
-//! Volumes, claims, classes and what drivers publish.
+//! Volumes, claims, classes, and what drivers publish.
 
 use super::{LabelSelector, NodeSelector, ObjectMeta, ResourceList, nullable};
 use crate::names;
@@ -13,10 +13,10 @@ pub struct PersistentVolume {
     /// Metadata.
     #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
-    /// What it is.
+    /// Its desired state.
     #[serde(deserialize_with = "nullable")]
     pub spec: PersistentVolumeSpec,
-    /// Where it stands.
+    /// Its current state.
     #[serde(deserialize_with = "nullable")]
     pub status: PersistentVolumeStatus,
 }
@@ -28,7 +28,7 @@ pub struct PersistentVolumeSpec {
     /// Its size, under `storage`.
     #[serde(deserialize_with = "nullable")]
     pub capacity: ResourceList,
-    /// The ways it can be mounted.
+    /// The ways in which it can be mounted.
     #[serde(deserialize_with = "nullable")]
     pub access_modes: Vec<String>,
     /// The claim it is bound to, or reserved for.
@@ -60,7 +60,7 @@ pub struct PersistentVolumeSpec {
     pub rbd: Option<RbdVolume>,
     /// A directory or disk of one node.
     pub local: Option<LocalVolume>,
-    /// A directory of whatever node the pod is on.
+    /// A directory of the node that the pod runs on.
     pub host_path: Option<HostPathVolume>,
     /// A network file system.
     pub nfs: Option<NfsVolume>,
@@ -84,7 +84,7 @@ pub struct PersistentVolumeStatus {
     /// Why it is in this phase.
     #[serde(deserialize_with = "nullable")]
     pub message: String,
-    /// A short word for the same.
+    /// The reason for this phase, as one word.
     #[serde(deserialize_with = "nullable")]
     pub reason: String,
 }
@@ -105,7 +105,7 @@ pub struct ObjectReference {
     /// Name.
     #[serde(deserialize_with = "nullable")]
     pub name: String,
-    /// Uid; empty if whoever wrote it did not know.
+    /// UID; empty if the writer did not know it.
     #[serde(deserialize_with = "nullable")]
     pub uid: String,
     /// Resource version.
@@ -113,7 +113,7 @@ pub struct ObjectReference {
     pub resource_version: String,
 }
 
-/// Where a volume's bytes are, as far as decisions tell the sources apart.
+/// The storage behind a volume, as far as decisions distinguish sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VolumeSource<'a> {
     /// A CSI driver's volume.
@@ -132,14 +132,14 @@ pub enum VolumeSource<'a> {
     Rbd(&'a RbdVolume),
     /// A directory or disk of one node.
     Local(&'a LocalVolume),
-    /// Anything else, or nothing.
+    /// Any other source, or none.
     Other,
 }
 
 macro_rules! volume_source {
     ($holder:ty) => {
         impl $holder {
-            /// Where the bytes are.
+            /// The storage source.
             #[must_use]
             pub fn source(&self) -> $crate::api::VolumeSource<'_> {
                 use $crate::api::VolumeSource as Source;
@@ -173,7 +173,7 @@ pub struct CsiSource {
     /// The driver's name for the volume (not inline).
     #[serde(deserialize_with = "nullable")]
     pub volume_handle: String,
-    /// Not writable.
+    /// Read-only.
     pub read_only: Option<bool>,
     /// File system.
     pub fs_type: Option<String>,
@@ -188,14 +188,14 @@ pub struct CsiSource {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GcePersistentDisk {
-    /// The disk's name. The first design spelled the key `diskName`.
+    /// The disk's name. The first design proposal spelled the key `diskName`.
     #[serde(alias = "diskName", deserialize_with = "nullable")]
     pub pd_name: String,
     /// File system.
     pub fs_type: Option<String>,
     /// Partition.
     pub partition: Option<i32>,
-    /// Not writable.
+    /// Read-only.
     #[serde(deserialize_with = "nullable")]
     pub read_only: bool,
 }
@@ -211,7 +211,7 @@ pub struct AwsElasticBlockStore {
     pub fs_type: Option<String>,
     /// Partition.
     pub partition: Option<i32>,
-    /// Not writable.
+    /// Read-only.
     #[serde(deserialize_with = "nullable")]
     pub read_only: bool,
 }
@@ -228,7 +228,7 @@ pub struct AzureDisk {
     pub disk_uri: String,
     /// `Shared`, `Dedicated` or `Managed`.
     pub kind: Option<String>,
-    /// Not writable.
+    /// Read-only.
     pub read_only: Option<bool>,
 }
 
@@ -239,7 +239,7 @@ pub struct CinderVolume {
     /// The disk's id.
     #[serde(rename = "volumeID", deserialize_with = "nullable")]
     pub volume_id: String,
-    /// Not writable.
+    /// Read-only.
     #[serde(deserialize_with = "nullable")]
     pub read_only: bool,
 }
@@ -257,7 +257,7 @@ pub struct IscsiVolume {
     /// The unit.
     #[serde(deserialize_with = "nullable")]
     pub lun: i32,
-    /// Not writable.
+    /// Read-only.
     #[serde(deserialize_with = "nullable")]
     pub read_only: bool,
 }
@@ -266,7 +266,7 @@ pub struct IscsiVolume {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RbdVolume {
-    /// The monitors, as a pod's volume or a volume's source spells them.
+    /// The monitors, under the name used by a pod's volume or by a persistent volume.
     #[serde(deserialize_with = "nullable")]
     pub monitors: Vec<String>,
     /// The image.
@@ -275,7 +275,7 @@ pub struct RbdVolume {
     /// The pool; `rbd` if not given.
     #[serde(deserialize_with = "nullable")]
     pub pool: String,
-    /// Not writable.
+    /// Read-only.
     #[serde(deserialize_with = "nullable")]
     pub read_only: bool,
 }
@@ -284,7 +284,7 @@ pub struct RbdVolume {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LocalVolume {
-    /// Where on the node.
+    /// Path on the node.
     #[serde(deserialize_with = "nullable")]
     pub path: String,
 }
@@ -293,7 +293,7 @@ pub struct LocalVolume {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct HostPathVolume {
-    /// Where on the node.
+    /// Path on the node.
     #[serde(deserialize_with = "nullable")]
     pub path: String,
 }
@@ -317,10 +317,10 @@ pub struct PersistentVolumeClaim {
     /// Metadata.
     #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
-    /// What is asked for.
+    /// What it requests.
     #[serde(deserialize_with = "nullable")]
     pub spec: PersistentVolumeClaimSpec,
-    /// What was got.
+    /// What it received.
     #[serde(deserialize_with = "nullable")]
     pub status: PersistentVolumeClaimStatus,
 }
@@ -329,7 +329,7 @@ pub struct PersistentVolumeClaim {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PersistentVolumeClaimSpec {
-    /// The ways it is to be mounted.
+    /// The requested ways to mount it.
     #[serde(deserialize_with = "nullable")]
     pub access_modes: Vec<String>,
     /// Only volumes with these labels.
@@ -337,22 +337,22 @@ pub struct PersistentVolumeClaimSpec {
     /// The size, under `requests.storage`.
     #[serde(deserialize_with = "nullable")]
     pub resources: VolumeResources,
-    /// The class; `Some("")` means none, and none given means the default one.
+    /// The class; `Some("")` means no class, and `None` means the default class.
     pub storage_class_name: Option<String>,
     /// `Filesystem` unless `Block`.
     pub volume_mode: Option<String>,
-    /// The volume it is bound to, or wants.
+    /// The volume it is bound to or requests.
     #[serde(deserialize_with = "nullable")]
     pub volume_name: String,
-    /// The attributes class it wants.
+    /// The requested attributes class.
     pub volume_attributes_class_name: Option<String>,
-    /// What it is to be filled with.
+    /// The object to populate the volume from.
     pub data_source: Option<DataSource>,
-    /// What it is to be filled with, of any kind.
+    /// The object to populate the volume from, of any kind.
     pub data_source_ref: Option<DataSource>,
 }
 
-/// An object that a new volume is filled from.
+/// An object that a new volume is populated from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DataSource {
@@ -367,7 +367,7 @@ pub struct DataSource {
     pub name: String,
 }
 
-/// What a claim asks for.
+/// What a claim requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VolumeResources {
@@ -383,7 +383,7 @@ pub struct PersistentVolumeClaimStatus {
     /// `Pending`, `Bound` or `Lost`.
     #[serde(deserialize_with = "nullable")]
     pub phase: String,
-    /// The ways the bound volume can be mounted.
+    /// The ways in which the bound volume can be mounted.
     #[serde(deserialize_with = "nullable")]
     pub access_modes: Vec<String>,
     /// The bound volume's size.
@@ -400,18 +400,18 @@ pub struct StorageClass {
     /// Metadata.
     #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
-    /// Who makes volumes for it.
+    /// The provisioner that creates its volumes.
     #[serde(deserialize_with = "nullable")]
     pub provisioner: String,
     /// The provisioner's parameters.
     #[serde(deserialize_with = "nullable")]
     pub parameters: BTreeMap<String, String>,
-    /// What becomes of its volumes: `Delete` if not given.
+    /// What happens to its volumes when they are released: `Delete` if not set.
     pub reclaim_policy: Option<String>,
-    /// `Immediate` unless `WaitForFirstConsumer`. The first design spelled the key `bindingMode`.
+    /// `Immediate` unless `WaitForFirstConsumer`. The first design proposal spelled the key `bindingMode`.
     #[serde(alias = "bindingMode")]
     pub volume_binding_mode: Option<String>,
-    /// Where volumes may be made.
+    /// Where volumes may be created.
     #[serde(deserialize_with = "nullable")]
     pub allowed_topologies: Vec<TopologySelectorTerm>,
     /// Mount options for its volumes.
@@ -447,7 +447,7 @@ pub struct CsiDriver {
     /// Metadata.
     #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
-    /// What it can do.
+    /// Its capabilities.
     #[serde(deserialize_with = "nullable")]
     pub spec: CsiDriverSpec,
     /// What it reports.
@@ -459,13 +459,13 @@ pub struct CsiDriver {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CsiDriverSpec {
-    /// It publishes its capacity as objects of their own.
+    /// It publishes its capacity as separate objects.
     pub storage_capacity: Option<bool>,
     /// It publishes its capacity in its own status.
     pub capacity_tracking: Option<bool>,
     /// Its volumes are attached before they are mounted.
     pub attach_required: Option<bool>,
-    /// It wants to know the pod when it mounts.
+    /// It needs pod information when it mounts.
     pub pod_info_on_mount: Option<bool>,
     /// Pods with its volumes only run on nodes that have it.
     pub prevent_pod_scheduling_if_missing: Option<bool>,
@@ -480,7 +480,7 @@ pub struct CsiDriverStatus {
     pub storage: Vec<CsiStorage>,
 }
 
-/// The pools from which one class is served.
+/// The pools that serve one class.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CsiStorage {
@@ -504,9 +504,9 @@ pub struct CsiStoragePool {
     /// The nodes that can reach it, by name.
     #[serde(deserialize_with = "nullable")]
     pub node_list: Vec<String>,
-    /// The largest volume that can be made now.
+    /// The largest volume that can be created now.
     pub capacity: Option<Quantity>,
-    /// When this entry stops counting.
+    /// When this entry expires.
     pub expiry_time: Option<String>,
 }
 
@@ -524,7 +524,7 @@ pub struct CsiStorageCapacity {
     pub node_topology: Option<LabelSelector>,
     /// Free space.
     pub capacity: Option<Quantity>,
-    /// The largest volume that can be made.
+    /// The largest volume that can be created.
     pub maximum_volume_size: Option<Quantity>,
 }
 
@@ -538,7 +538,7 @@ pub struct VolumeAttachment {
     /// What is attached where.
     #[serde(deserialize_with = "nullable")]
     pub spec: VolumeAttachmentSpec,
-    /// How far it got.
+    /// Its current state.
     #[serde(deserialize_with = "nullable")]
     pub status: VolumeAttachmentStatus,
 }
@@ -588,8 +588,8 @@ impl PersistentVolume {
 }
 
 impl PersistentVolumeClaim {
-    /// The class: the legacy annotation wins over the field. `None` if neither is there, which is
-    /// not the same as an empty one.
+    /// The class: the legacy annotation wins over the field. `None` if neither is set, which differs from an empty
+    /// name.
     #[must_use]
     pub fn class_name(&self) -> Option<&str> {
         self.metadata
@@ -597,7 +597,7 @@ impl PersistentVolumeClaim {
             .or(self.spec.storage_class_name.as_deref())
     }
 
-    /// The node chosen for the claim's first consumer, in today's annotation or the first one of KEP-490.
+    /// The node selected for the claim's first consumer, from the current annotation or the original one of KEP-490.
     #[must_use]
     pub fn selected_node(&self) -> Option<&str> {
         self.metadata
@@ -605,7 +605,7 @@ impl PersistentVolumeClaim {
             .or_else(|| self.metadata.annotation(names::SELECTED_NODE_ALPHA))
     }
 
-    /// The provisioner that is to make its volume, in today's annotation or the one of before.
+    /// The provisioner of its volume, from the current annotation or its predecessor.
     #[must_use]
     pub fn storage_provisioner(&self) -> Option<&str> {
         self.metadata
@@ -625,10 +625,10 @@ impl PersistentVolumeClaim {
 }
 
 impl StorageClass {
-    /// The weight in the capacity score that the class says.
+    /// The weight in the capacity score that the class sets.
     ///
     /// # Errors
-    /// What it says instead of a whole number, zero or more.
+    /// Returns the value if it is not a non-negative integer.
     pub fn weight(&self) -> Result<Option<i64>, &str> {
         let Some(text) = self.metadata.annotation(names::CLASS_WEIGHT) else {
             return Ok(None);

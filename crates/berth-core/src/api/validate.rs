@@ -1,7 +1,7 @@
-//! Checks an object before it becomes part of the model.
+//! Validates an object before it becomes part of the model.
 //!
-//! A Kubernetes API server has made most of these checks already; files have not been checked by
-//! anyone. What passes here is never the cause of an error later on.
+//! A Kubernetes API server has already made most of these checks, but files are unchecked. An object that passes here
+//! never causes an error later.
 
 use super::{
     Affinity, CsiSource, CsiStorage, CsiStoragePool, DecodeError, LabelSelector, NodeSelector, NodeSelectorTerm,
@@ -91,7 +91,7 @@ fn one_of(path: &str, value: &str, allowed: &[&str]) -> Result<(), Problem> {
     ))
 }
 
-/// Names that tell the items of a list apart.
+/// Checks that names distinguish the items of a list.
 fn distinct<'a>(path: &str, field: &str, names: impl Iterator<Item = &'a str>) -> Result<(), Problem> {
     let mut seen = BTreeSet::new();
     for (index, name) in names.enumerate() {
@@ -113,7 +113,7 @@ fn size(path: &str, size: Option<Quantity>) -> Result<(), Problem> {
     }
 }
 
-/// What a driver publishes in its status.
+/// Checks what a driver publishes in its status.
 fn published(path: &str, storage: &[CsiStorage]) -> Result<(), Problem> {
     let classes = storage.iter().map(|storage| storage.storage_class_name.as_str());
     distinct(path, "storageClassName", classes)?;
@@ -307,7 +307,7 @@ fn validate_pod(pod: &Pod) -> Result<(), Problem> {
     optional(pod.spec.affinity.as_ref(), |found| affinity("spec.affinity", found))
 }
 
-/// The size of an inline volume is given once: by its field, or by the attribute that drivers knew before.
+/// The size of an inline volume is set once: by its field, or by the older driver attribute.
 fn inline_size(path: &str, csi: &CsiSource) -> Result<(), Problem> {
     match (csi.fs_size, csi.volume_attributes.get(names::INLINE_SIZE)) {
         (Some(_), Some(_)) => Err((

@@ -1,4 +1,4 @@
-//! Services and workloads, as far as they tell which pods belong together, and budgets for evicting them.
+//! Services and workloads, with the fields that show which pods belong together, and disruption budgets.
 
 use super::{LabelSelector, ObjectMeta, StringMap, nullable};
 use serde::Deserialize;
@@ -41,7 +41,7 @@ selecting! {
     StatefulSet, StatefulSetSpec, LabelSelector;
 }
 
-/// How many of some pods may be evicted.
+/// How many pods of a set may be evicted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodDisruptionBudget {
@@ -51,7 +51,7 @@ pub struct PodDisruptionBudget {
     /// What it selects.
     #[serde(deserialize_with = "nullable")]
     pub spec: PodDisruptionBudgetSpec,
-    /// What may be evicted now.
+    /// How many may be evicted now.
     #[serde(deserialize_with = "nullable")]
     pub status: PodDisruptionBudgetStatus,
 }
@@ -71,7 +71,7 @@ pub struct PodDisruptionBudgetStatus {
     /// How many more pods may be evicted.
     #[serde(deserialize_with = "nullable")]
     pub disruptions_allowed: i32,
-    /// The pods whose eviction was granted and that are not yet seen to go, with the time.
+    /// Pods whose eviction was granted and that have not been observed to terminate, with the time.
     #[serde(deserialize_with = "nullable")]
     pub disrupted_pods: BTreeMap<String, Option<String>>,
 }

@@ -1,7 +1,8 @@
-//! Which pods' claims are alike, so that one's answers are another's, and where such answers have to be mended.
+//! Which pods have equivalent claims, so that one pod's answers apply to another, and where cached answers have become
+//! stale.
 //!
-//! Claims are alike if they are of the same classes and shapes and wait for any free volume. Their names do not
-//! matter: the pods of a StatefulSet share their answers. What can change an answer is told by node; see
+//! Claims are equivalent if they have the same classes and shapes and accept any free volume. Their names do not
+//! matter: the pods of a StatefulSet share their answers. Changes that affect an answer are reported by node; see
 //! [`VolumeBinder::stale_nodes`].
 
 use super::{PreparedPod, VolumeBinder};
@@ -9,8 +10,8 @@ use crate::nodes::NodeId;
 use crate::symbols::Symbol;
 use smallvec::SmallVec;
 
-/// The open claims of a pod, as far as answers depend on them. It stands for other claims once what is kept of these was
-/// dropped: then it is never equal to another one.
+/// The properties of a pod's open claims that answers depend on. When the cached answers for them are dropped, the value
+/// is never equal to a later one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AlikeClaims {
     classes: SmallVec<[(Symbol, u64, u64); 1]>,
@@ -18,7 +19,7 @@ pub struct AlikeClaims {
 
 crate::trace!(AlikeClaims { classes });
 
-/// Up to where somebody has read the changes that concern a pod's open claims.
+/// Position up to which a reader has seen the changes that affect a pod's open claims.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadUpTo {
     pools: u64,
@@ -26,8 +27,8 @@ pub struct ReadUpTo {
 }
 
 impl VolumeBinder {
-    /// The claims that are alike in pods which get the same answers. None if the pod's claims are its own: volumes are
-    /// reserved for them, a node was chosen for them before, or the pod has inline volumes.
+    /// The claims that are equivalent in pods with the same answers. `None` if the answers apply to this pod only:
+    /// volumes are reserved for its claims, a node was selected for them before, or the pod has inline volumes.
     #[must_use]
     pub fn alike(&self, pod: &PreparedPod) -> Option<AlikeClaims> {
         if !(pod.selected.is_empty() && pod.reserved.is_empty() && pod.inline.is_empty()) {
@@ -43,7 +44,7 @@ impl VolumeBinder {
         })
     }
 
-    /// Up to where answers about a pod's open claims are true that are worked out now.
+    /// Position up to which answers about a pod's open claims are valid if they are computed now.
     #[must_use]
     pub fn read_up_to(&self, pod: &PreparedPod) -> ReadUpTo {
         let classes = pod.open.iter().map(|open| open.matches.mended().next());
@@ -53,8 +54,8 @@ impl VolumeBinder {
         }
     }
 
-    /// Adds the nodes on which an answer about the pod's open claims may have changed. False if that is too long ago
-    /// to tell, or everything changed.
+    /// Adds the nodes on which an answer about the pod's open claims may have changed. Returns false if the changes are
+    /// no longer recorded, or everything changed.
     #[must_use]
     pub fn stale_nodes(&self, pod: &PreparedPod, read: &ReadUpTo, stale: &mut Vec<NodeId>) -> bool {
         if pod.open.is_empty() {

@@ -1,4 +1,4 @@
-//! Assumptions: what a scheduler decided and has not yet seen come true.
+//! Assumptions: decisions of a scheduler that watches have not confirmed yet.
 //!
 //! ```text
 //!                assume                    a newer object is watched
@@ -14,54 +14,54 @@ use crate::symbols::Symbol;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
-/// What was assumed for one pod. It must be reverted if binding fails; once the API server has taken
-/// every write, it may be dropped with [`Assumption::keep`], and watched objects replace it.
+/// What was assumed for one pod. It must be reverted if binding fails. Once the API server has accepted every write, it
+/// may be dropped with [`Assumption::keep`], and watched objects replace it.
 #[derive(Debug)]
 #[must_use = "an assumption holds volumes back until it is reverted or kept"]
 pub struct Assumption {
     number: u64,
     pub(super) node: NodeId,
-    /// Its name: another node may get the number of one that is gone.
+    /// Its name: another node may reuse the ID of a deleted one.
     pub(super) node_name: Symbol,
     /// In the order of claims.
     pub(super) decision: NodeVolumes,
-    /// Reservations that were not taken yet.
+    /// Reservations that the API server has not accepted yet.
     pub(super) reservations: BTreeMap<VolumeId, Reservation>,
-    /// Claims whose marks were not taken yet, with the versions that were decided on.
+    /// Claims whose node selection has not been accepted yet, with the versions that the decision was based on.
     pub(super) selections: BTreeMap<ClaimId, u64>,
-    /// The versions that the API server gave to what was written; older states are not yet the outcome.
+    /// The versions that the API server assigned to the writes; older states do not include them yet.
     written: FxHashMap<WriteTarget, u64>,
-    /// What is written is held for this attempt until all volumes are there.
+    /// The attempt that holds the written objects until all volumes exist.
     pub(super) attempt: Option<Attempt>,
 }
 
 crate::trace!(Assumption { node_name; number, node, decision, reservations, selections, written, attempt });
 
-/// A volume that is to be reserved.
+/// A volume to be reserved.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reservation {
-    /// The claim that it is for.
+    /// The claim that it is reserved for.
     pub(super) claim: ClaimId,
-    /// The volume's version that was decided on.
+    /// The volume's version that the decision was based on.
     pub(super) version: u64,
-    /// Whether the volume named the claim already: a user reserved it.
+    /// Whether the volume already named the claim, because a user reserved it.
     pub(super) prebound: bool,
 }
 
 impl Assumption {
-    /// Whether nothing had to be assumed: all claims are bound.
+    /// Whether nothing was assumed because all claims are bound.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.reservations.is_empty() && self.selections.is_empty()
     }
 
-    /// The attempt that what is written is held for.
+    /// The attempt that the written objects are held for.
     #[must_use]
     pub fn attempt(&self) -> Option<&Attempt> {
         self.attempt.as_ref()
     }
 
-    /// Whether the API server has taken anything of it.
+    /// Whether the API server has accepted any of its writes.
     #[must_use]
     pub fn is_partly_written(&self) -> bool {
         !self.written.is_empty()
@@ -74,8 +74,8 @@ impl Assumption {
     /// Leaves the assumption in place until watched objects replace it.
     pub fn keep(self) {}
 
-    /// The API server has taken what was assumed about an object and gave it this version, 0 if not known: reverting
-    /// leaves it in place.
+    /// Records that the API server accepted the write to an object and assigned this version, 0 if unknown. Reverting
+    /// then leaves the object in place.
     pub fn written(&mut self, target: WriteTarget, version: u64) {
         match target {
             WriteTarget::Volume(volume) => {
@@ -88,7 +88,7 @@ impl Assumption {
         self.written.insert(target, version);
     }
 
-    /// Whether an object at this version is older than what was written to it.
+    /// Whether an object at this version is older than the last write to it.
     pub(super) fn is_behind(&self, target: WriteTarget, version: u64) -> bool {
         self.written.get(&target).is_some_and(|written| version < *written)
     }
@@ -111,13 +111,13 @@ impl Assumption {
         &self.decision
     }
 
-    /// The claims that the decision is about.
+    /// The claims in the decision.
     pub fn decided_claims(&self) -> impl Iterator<Item = ClaimId> + '_ {
         let bindings = self.decision.bindings.iter().map(|(claim, _)| *claim);
         bindings.chain(self.decision.provisions.iter().copied())
     }
 
-    /// Whether the decision is about a claim.
+    /// Whether the decision includes a claim.
     #[must_use]
     pub fn decides(&self, claim: ClaimId) -> bool {
         self.chosen_for(claim).is_some() || self.decision.provisions.binary_search(&claim).is_ok()
@@ -130,18 +130,18 @@ impl Assumption {
         bindings.get(at).map(|(_, volume)| *volume)
     }
 
-    /// The volumes that were not held for their claims before, and whose reservations were not taken yet.
+    /// The volumes that were not held for their claims before, and whose reservations are not written yet.
     pub fn volumes(&self) -> impl Iterator<Item = VolumeId> + '_ {
         self.reservations.keys().copied()
     }
 
-    /// The claims that were not marked with the node before, and whose marks were not taken yet.
+    /// The claims that were not annotated with the node before, and whose selections are not written yet.
     pub fn claims(&self) -> impl Iterator<Item = ClaimId> + '_ {
         self.selections.keys().copied()
     }
 }
 
-/// Why a decision cannot be assumed any more.
+/// Why a decision can no longer be assumed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AssumeError {
@@ -151,7 +151,7 @@ pub enum AssumeError {
     /// A claim is gone.
     #[error("a claim of the pod is gone")]
     ClaimGone,
-    /// A claim is bound by now.
+    /// A claim has been bound since.
     #[error("claim {0:?} is bound by now")]
     ClaimBound(Box<str>),
     /// A volume is gone.
@@ -168,12 +168,11 @@ pub enum AssumeError {
 }
 
 impl VolumeBinder {
-    /// Takes a decision for granted: its volumes are held for their claims, and claims without a
-    /// volume are marked with the node. Other pods see that at once.
+    /// Assumes a decision: its volumes are held for their claims, and claims without a volume are annotated with the
+    /// node. Other pods see this at once.
     ///
     /// # Errors
-    /// If the state has changed since the decision, so that it cannot be carried out. Nothing is
-    /// assumed then.
+    /// If the state has changed since, so that the decision cannot be carried out. Nothing is assumed in that case.
     pub fn assume(&mut self, node: NodeId, decision: &NodeVolumes) -> Result<Assumption, AssumeError> {
         let node_name = self.nodes.name(node);
         if node_name.is_empty() {
@@ -236,7 +235,7 @@ impl VolumeBinder {
         Ok(claim)
     }
 
-    /// Reserves a volume for a claim; none if it already is, with the claim's uid.
+    /// Reserves a volume for a claim; `None` if it is already reserved with the claim's UID.
     fn hold_volume(&mut self, volume: VolumeId, id: ClaimId, number: u64) -> Option<Reservation> {
         let claim = self.claim(id)?;
         let reference = Some(Box::new(ClaimRef {
@@ -263,7 +262,7 @@ impl VolumeBinder {
         Some(reservation)
     }
 
-    /// Undoes an assumption, but for the objects that were watched to change since: those stay.
+    /// Undoes an assumption, except for objects whose watches have shown a change since.
     pub fn revert(&mut self, assumption: Assumption) {
         for id in assumption.reservations.into_keys() {
             let covered = |slot: &Overlaid<Volume>| slot.is_covered_by(assumption.number);

@@ -1,9 +1,9 @@
-//! Volumes for a pod that can be attached together.
+//! Chooses volumes for a pod that can be attached together.
 //!
-//! Claims get existing volumes so that the least capacity is taken, whichever drivers those are of. A node may have room for fewer volumes of one
-//! driver than that takes, and for others of another driver. Then all ways are tried: as many existing volumes as possible, and of those ways
-//! the one that takes the least capacity. If there is none, the pod keeps what it would have got, and NodeVolumeLimits says why it cannot
-//! have it.
+//! Claims get existing volumes so that the least capacity is used, regardless of driver. A node may have fewer attach slots left for one driver
+//! than that requires, and free slots for another. In that case all combinations are tried: as many existing volumes as possible, and among those
+//! the combination with the least capacity. If there is none, the pod keeps its original volumes, and NodeVolumeLimits reports why they cannot be
+//! attached.
 
 use super::VolumeBinder;
 use super::find::PreparedPod;
@@ -14,21 +14,21 @@ use crate::nodes::NodeId;
 use crate::symbols::Symbol;
 use smallvec::SmallVec;
 
-/// How many volumes are looked at on a node, claim by claim and way by way. Three claims and two drivers take a few dozen; a pod that takes
-/// more gets the best that was found so far, or what it would have got without limits.
+/// Maximum number of volumes examined on a node, over all claims and combinations. Three claims and two drivers need a few dozen. A pod
+/// that needs more gets the best combination found so far, or what it would get without limits.
 const MAX_LOOKS: usize = 50_000;
 
-/// How many volumes of each driver there are, or may be. A cluster has few drivers.
+/// Number of volumes by driver, used or allowed. A cluster has few drivers.
 type ByDriver = SmallVec<[(Symbol, i64); 2]>;
 
-/// How much of an existing volume a claim could take.
+/// An existing volume that a claim could use.
 struct Candidate {
     volume: VolumeId,
     driver: Symbol,
     capacity: i64,
 }
 
-/// One way to serve the open claims: a volume for each, or none for those for which one is made.
+/// One way to serve the open claims: an existing volume for each, or none for those that need a new one.
 #[derive(Clone, Default)]
 struct Way {
     chosen: SmallVec<[Option<VolumeId>; 4]>,
@@ -41,7 +41,7 @@ struct Tries<'a> {
     node: NodeId,
     needs: SmallVec<[&'a Need; 4]>,
     candidates: Vec<Vec<Candidate>>,
-    /// Claims whose volumes do not change, and have to be made.
+    /// Claims whose volumes are fixed, and must be provisioned.
     to_make: SmallVec<[&'a Need; 2]>,
     inline: &'a [(Symbol, i64)],
     left: usize,
@@ -49,12 +49,13 @@ struct Tries<'a> {
 }
 
 impl VolumeBinder {
-    /// Another way to serve a pod on a node, if too many volumes of one driver would be attached there this way.
+    /// Another way to serve a pod on a node, if this one would exceed the attach limit of a driver there.
     pub(super) fn attachable<'a>(&'a self, pod: &'a PreparedPod, node: NodeId, plan: &Plan<'a>) -> Option<Plan<'a>> {
         if !self.full.is_limited(node) || !self.exceeds_room(pod, plan, node) {
             return None;
         }
-        // Candidates are as many as the square of the claims. No node attaches that many volumes of one driver.
+        // The number of candidates is the square of the number of claims. No node attaches that many volumes of one
+        // driver.
         let open: usize = pod.open.iter().map(|open| open.needs.len()).sum();
         if open > MAX_TOGETHER {
             return None;
@@ -118,7 +119,7 @@ impl VolumeBinder {
             .any(|(driver, count)| *count > self.full.room(*driver, node))
     }
 
-    /// How many volumes of each driver a plan takes, with those that the pod's claims are bound to.
+    /// Number of volumes of each driver that a plan uses, including those that the pod's claims are bound to.
     fn drivers_of(&self, pod: &PreparedPod, plan: &Plan<'_>) -> ByDriver {
         let bindings = plan
             .bindings
@@ -132,7 +133,7 @@ impl VolumeBinder {
         drivers
     }
 
-    /// The driver that would make a volume for a claim.
+    /// The driver that would provision a volume for a claim.
     fn driver_of(&self, need: &Need) -> Symbol {
         self.classes
             .get(&need.class)
@@ -148,7 +149,7 @@ fn add(drivers: &mut ByDriver, driver: Symbol, count: i64) {
 }
 
 impl Tries<'_> {
-    /// Tries all ways to serve the claims that are left.
+    /// Tries all ways to serve the remaining claims.
     fn go_on(&mut self, way: &mut Way, taken: &mut ByDriver) {
         let index = way.chosen.len();
         let is_worse = |best: &Way| (way.made, way.capacity) >= (best.made, best.capacity);
@@ -217,7 +218,8 @@ mod tests {
     use crate::binder::PodVolumes;
     use serde_json::{Value, json};
 
-    /// How many volumes of a driver a pod with so many claims gets on a node that has room for one. Those of no driver are larger.
+    /// Number of volumes of a driver that a pod with this many claims gets on a node with one attach slot left. Volumes
+    /// without a driver are larger.
     fn of_driver(claims: usize) -> usize {
         let volume = |name: String, size: &str, source: (&str, Value)| {
             json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},

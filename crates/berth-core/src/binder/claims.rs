@@ -1,4 +1,4 @@
-//! The claims of a pod, sorted by what has to be done about them.
+//! The claims of a pod, sorted by what remains to be done for them.
 
 use super::VolumeBinder;
 use crate::api::{self, VolumeSource};
@@ -10,10 +10,10 @@ use crate::symbols::{Symbol, Symbols};
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
-/// How many claims are told apart by looking through them.
+/// Up to this many claims, duplicates are found by a linear scan.
 const FEW_CLAIMS: usize = 16;
 
-/// What a pod says about its volumes, as far as binding is concerned.
+/// The parts of a pod's volumes that matter for binding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodVolumes {
     /// The pod's namespace.
@@ -24,7 +24,7 @@ pub struct PodVolumes {
     pub uid: Box<str>,
     /// The claims it uses, in order.
     pub claims: Box<[PodClaim]>,
-    /// The inline CSI volumes that say how large they are: driver and bytes.
+    /// The inline CSI volumes that specify a size: driver and bytes.
     pub inline: Box<[(Symbol, i64)]>,
 }
 
@@ -35,7 +35,7 @@ crate::trace!(PodVolumes { namespace, inline; name, uid, claims });
 pub struct PodClaim {
     /// The claim's name.
     pub name: Box<str>,
-    /// Whether the claim is made for the pod and goes with it.
+    /// Whether the claim is created for the pod and deleted with it.
     pub ephemeral: bool,
 }
 
@@ -76,11 +76,11 @@ impl PodVolumes {
 /// The claims of a pod, sorted. A claim that the pod uses twice is listed once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodClaims {
-    /// Bound for good.
+    /// Fully bound.
     pub bound: SmallVec<[ClaimId; 2]>,
-    /// Not bound, and waiting for this pod to be placed.
+    /// Not bound, and waiting for this pod to be scheduled.
     pub delayed: SmallVec<[ClaimId; 2]>,
-    /// The pod's sized inline volumes: driver and bytes.
+    /// The pod's inline volumes that specify a size: driver and bytes.
     pub inline: SmallVec<[(Symbol, i64); 1]>,
 }
 
@@ -88,8 +88,8 @@ impl VolumeBinder {
     /// Sorts the claims of a pod.
     ///
     /// # Errors
-    /// The reason why the pod can run on no node at all: a claim is missing, lost, being deleted, not
-    /// the pod's own, or should have been bound by the volume controller and is not.
+    /// The reason why the pod cannot run on any node: a claim is missing, lost, being deleted, owned by another object,
+    /// or should already have been bound by the volume controller.
     pub fn claims(&self, pod: &PodVolumes) -> Result<PodClaims, VolumeReason> {
         let mut claims = PodClaims {
             inline: pod.inline.iter().copied().collect(),
@@ -108,7 +108,7 @@ impl VolumeBinder {
                 });
             };
             self.check_usable(pod, claim, reference.ephemeral)?;
-            // A few are looked through faster than a set is made.
+            // For a few claims, a scan is faster than building a set.
             let is_new = if pod.claims.len() <= FEW_CLAIMS {
                 !ids.contains(&id)
             } else {
@@ -155,7 +155,7 @@ impl VolumeBinder {
         Ok(())
     }
 
-    /// The reason that a claim which an ephemeral volume of the pod would use is not the pod's.
+    /// The reason why a claim for an ephemeral volume of the pod is not owned by the pod.
     #[must_use]
     pub fn not_owned(&self, pod: &PodVolumes, claim: &Claim) -> VolumeReason {
         let namespace = self.symbols.text(pod.namespace);
@@ -165,7 +165,7 @@ impl VolumeBinder {
         }
     }
 
-    /// Whether binding of a claim waits for its first consumer.
+    /// Whether the claim waits for its first consumer.
     fn is_delayed(&self, claim: &Claim) -> bool {
         claim
             .class

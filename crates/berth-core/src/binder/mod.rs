@@ -1,4 +1,4 @@
-//! The volume binder: what a scheduler asks about the volumes of a pod.
+//! The volume binder: answers a scheduler's questions about the volumes of a pod.
 //!
 //! ```text
 //!   watched objects ──upsert──▶ VolumeBinder ◀──assume / revert── scheduler
@@ -7,9 +7,9 @@
 //!                                                      └──────score──────▶ 0..100
 //! ```
 //!
-//! The binder holds the newest known state of nodes, volumes, claims, classes and drivers. What a
-//! scheduler assumed lies over what was watched until a newer watched object arrives, or the
-//! assumption is reverted. It never does I/O and never looks at a clock: see [`VolumeBinder::set_now`].
+//! The binder holds the newest known state of nodes, volumes, claims, classes and drivers. A scheduler's assumptions
+//! override watched objects until a newer watched object arrives or the assumption is reverted. The binder never does
+//! I/O and never reads a clock: see [`VolumeBinder::set_now`].
 
 mod alike;
 mod assume;
@@ -53,14 +53,14 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// An object and, while an assumption lies over it, what was watched.
+/// An object and, while an assumption overrides it, its watched state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Overlaid<T> {
     effective: T,
     watched: Option<Box<Overlay<T>>>,
 }
 
-/// What lies under an assumption, and which assumption it is.
+/// The watched state under an assumption, and which assumption overrides it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Overlay<T> {
     watched: T,
@@ -82,12 +82,12 @@ impl<T> Overlaid<T> {
     }
 }
 
-/// Feature gates of decisions about volumes. Both are on unless somebody switches them off.
+/// Feature gates for volume decisions. Both are on by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VolumeGates {
     /// `VolumeScheduling`. Off: no claim waits for its first consumer, whatever its class says.
     pub volume_scheduling: bool,
-    /// `CSIStorageCapacity`. Off: published capacity does not count.
+    /// `CSIStorageCapacity`. Off: published capacity is ignored.
     pub csi_storage_capacity: bool,
 }
 
@@ -100,10 +100,10 @@ impl Default for VolumeGates {
     }
 }
 
-/// Things of namespaces, by namespace and name.
+/// Namespaced items, by namespace and name.
 type ByNamespace<T> = FxHashMap<Symbol, FxHashMap<Box<str>, T>>;
 
-/// The state of the cluster that decisions about volumes read.
+/// The cluster state that volume decisions read.
 ///
 /// ```
 /// use berth_core::{api, binder::{PodVolumes, VolumeBinder}};
@@ -170,7 +170,7 @@ pub struct VolumeBinder {
     /// The nodes that can reach pools which changed.
     pool_changes: Journal<NodeId>,
     class_changes: u64,
-    /// Where drivers have no room for one more volume.
+    /// Where drivers have no attach slot left.
     full: FullNodes,
     attachments: FxHashMap<Symbol, FxHashMap<Box<str>, Attachment>>,
     attachment_nodes: FxHashMap<Box<str>, Symbol>,
@@ -180,13 +180,13 @@ pub struct VolumeBinder {
 }
 
 impl VolumeBinder {
-    /// The interned texts.
+    /// The interned strings.
     #[must_use]
     pub fn symbols(&self) -> &Symbols {
         &self.symbols
     }
 
-    /// The interned texts, to intern more.
+    /// The interned strings, mutable.
     pub fn symbols_mut(&mut self) -> &mut Symbols {
         &mut self.symbols
     }
@@ -197,23 +197,23 @@ impl VolumeBinder {
         &self.nodes
     }
 
-    /// The node of a name.
+    /// The node with this name.
     #[must_use]
     pub fn node(&self, name: &str) -> Option<NodeId> {
         self.nodes.id(self.symbols.get(name)?)
     }
 
-    /// Holds a selector over nodes, so that its node set is kept up to date.
+    /// Acquires a node selector, so that its node set is kept up to date.
     pub fn acquire_selector(&mut self, selector: &NodeSelector) -> SelectorId {
         self.nodes.acquire(&self.symbols, selector)
     }
 
-    /// Holds a selector that somebody holds already once more.
+    /// Adds a holder to a selector that is already held.
     pub fn hold_selector(&mut self, selector: SelectorId) {
         self.nodes.hold(selector);
     }
 
-    /// Lets go of a selector over nodes.
+    /// Releases a node selector.
     pub fn release_selector(&mut self, selector: SelectorId) {
         if self.nodes.release(selector) {
             for free in self.free.values_mut() {
@@ -222,7 +222,7 @@ impl VolumeBinder {
         }
     }
 
-    /// Says what time it is, in seconds since 1970: pools that have expired do not count.
+    /// Sets the current time in seconds since 1970: expired pools do not count.
     pub fn set_now(&mut self, seconds: i64) {
         if self.now != seconds && self.pools.change_between(self.now, seconds) {
             self.pool_changes.forget();
@@ -233,7 +233,7 @@ impl VolumeBinder {
     /// Sets the feature gates.
     pub fn set_gates(&mut self, gates: VolumeGates) {
         self.gates = gates;
-        // Every class and every pool may count otherwise.
+        // Any class and any pool may count differently.
         self.pool_changes.forget();
     }
 
@@ -243,8 +243,8 @@ impl VolumeBinder {
         class.delayed && self.gates.volume_scheduling
     }
 
-    /// Says how many more volumes of a driver a node can hold, if there is a limit: no more than that are chosen for the claims of a
-    /// pod, if it can be served otherwise.
+    /// Sets how many more volumes of a driver a node can attach, if there is a limit. The binder chooses no more than that for the
+    /// claims of a pod, if it can be served otherwise.
     pub fn set_attach_room(&mut self, driver: Symbol, node: NodeId, room: Option<i64>) {
         self.full.set(driver, node, room);
     }
@@ -262,7 +262,7 @@ impl VolumeBinder {
         self.volumes.get(id.0).map(|volume| &volume.effective)
     }
 
-    /// The volume that is held for a claim which is not bound yet.
+    /// The volume held for a claim that is not bound yet.
     #[must_use]
     pub fn volume_held_for(&self, claim: &Claim) -> Option<&Volume> {
         let volumes = self.reserved.get(&claim.namespace)?.get(&claim.name)?;
@@ -273,13 +273,13 @@ impl VolumeBinder {
         volumes.iter().filter_map(|id| self.volume(*id)).find(held)
     }
 
-    /// The volume of a name.
+    /// The volume with this name.
     #[must_use]
     pub fn volume_named(&self, name: &str) -> Option<&Volume> {
         self.volume(*self.volumes_by_name.get(name)?)
     }
 
-    /// The id of the volume of a name.
+    /// The ID of the volume with this name.
     #[must_use]
     pub fn volume_id(&self, name: &str) -> Option<VolumeId> {
         self.volumes_by_name.get(name).copied()
@@ -291,25 +291,25 @@ impl VolumeBinder {
         self.claims.get(id.0).map(|claim| &claim.effective)
     }
 
-    /// The claim of a name.
+    /// The claim with this name.
     #[must_use]
     pub fn claim_named(&self, namespace: Symbol, name: &str) -> Option<&Claim> {
         self.claim(self.claim_id(namespace, name)?)
     }
 
-    /// The id of the claim of a name.
+    /// The ID of the claim with this name.
     #[must_use]
     pub fn claim_id(&self, namespace: Symbol, name: &str) -> Option<ClaimId> {
         self.claims_by_name.get(&namespace)?.get(name).copied()
     }
 
-    /// The class of a name.
+    /// The class with this name.
     #[must_use]
     pub fn class(&self, name: Symbol) -> Option<&Class> {
         self.classes.get(&name)
     }
 
-    /// What the drivers on a node say.
+    /// What the drivers on a node report.
     #[must_use]
     pub fn csi_node(&self, node: Symbol) -> Option<&CsiNode> {
         self.csi_nodes.get(&node)
@@ -332,7 +332,7 @@ impl VolumeBinder {
         self.nodes.id(*self.attachment_nodes.get(attachment)?)
     }
 
-    /// The free space and the largest volume that a capacity object (`namespace/name`) says.
+    /// The free space and the largest volume that a capacity object (`namespace/name`) reports.
     #[must_use]
     pub fn published_capacity(&self, object: &str) -> Option<(Option<i64>, Option<i64>)> {
         let (key, nodes) = self.capacities.get(object)?.as_ref()?;
@@ -340,7 +340,7 @@ impl VolumeBinder {
         Some((pool.capacity, pool.maximum_volume_size))
     }
 
-    /// The names of all volumes that an unbound claim may take.
+    /// The names of all volumes that an unbound claim may use.
     pub fn free_volumes(&self) -> impl Iterator<Item = &str> + '_ {
         self.free
             .values()
@@ -348,25 +348,24 @@ impl VolumeBinder {
             .map(|volume| &*volume.name)
     }
 
-    /// What the volumes of a class hold that an unbound claim may take.
+    /// The capacities of a class's volumes that an unbound claim may use.
     pub fn free_capacities(&self, class: Symbol) -> impl Iterator<Item = i64> + '_ {
         let volumes = self.free.get(&class).into_iter().flat_map(FreeVolumes::all);
         volumes.map(|volume| volume.capacity)
     }
 
-    /// The drivers that attach the free volumes of a class; an empty one for volumes that need none.
+    /// The drivers that attach the free volumes of a class; an empty one for volumes that are not attached.
     pub fn free_drivers(&self, class: Symbol) -> impl Iterator<Item = Symbol> + '_ {
         self.free.get(&class).into_iter().flat_map(FreeVolumes::drivers)
     }
 
-    /// How many volumes are known.
+    /// Number of known volumes.
     #[must_use]
     pub fn volume_count(&self) -> usize {
         self.volumes.len()
     }
 
-    /// Adds an object, or replaces what is known of it. Kinds that have nothing to do with volumes
-    /// are left out.
+    /// Adds or replaces an object. Kinds that are irrelevant to volumes are ignored.
     pub fn upsert(&mut self, object: &api::Object) {
         match object {
             api::Object::Node(node) => {
@@ -390,7 +389,7 @@ impl VolumeBinder {
         }
     }
 
-    /// Removes an object. One that is not known is left out.
+    /// Removes an object. An unknown object is ignored.
     pub fn remove(&mut self, kind: api::Kind, namespace: &str, name: &str) {
         match kind {
             api::Kind::Node => {

@@ -1,4 +1,4 @@
-//! Watched objects become state.
+//! Converts watched objects to binder state.
 
 use super::{Overlaid, VolumeBinder};
 use crate::api;
@@ -18,12 +18,12 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What the drivers on a node say.
+/// What the drivers on a node report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CsiNode {
-    /// The in-tree plugins whose volumes drivers serve there.
+    /// The in-tree plugins that are migrated to CSI there.
     pub migrated: MigratedPlugins,
-    /// How many volumes of a driver the node can hold, for the drivers that say so.
+    /// Attach limits of the node, for the drivers that report one.
     pub limits: Box<[(Symbol, i64)]>,
     /// The drivers on the node.
     pub drivers: Box<[Symbol]>,
@@ -42,7 +42,7 @@ pub struct Attachment {
 
 crate::trace!(Attachment { attacher; volume });
 
-/// A driver, as far as its capacity is concerned.
+/// The capacity settings of a driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Driver {
     /// It publishes objects; claims must fit into them.
@@ -51,21 +51,21 @@ pub(super) struct Driver {
     pub(super) publishes_status: bool,
     /// Pods with its volumes only run on nodes that have it.
     pub(super) must_be_installed: bool,
-    /// The classes that its status names, with pools or without.
+    /// The classes that its status lists, with or without pools.
     pub(super) entries: BTreeSet<Symbol>,
     pools: Vec<(PoolKey, Arc<str>, SelectorId)>,
 }
 
 crate::trace!(Driver { entries, pools; publishes_objects, publishes_status, must_be_installed });
 
-/// The pool that a capacity object became; none if no node can reach it.
+/// The pool of a capacity object; `None` if no node can reach it.
 pub(super) type CapacityObject = Option<(PoolKey, SelectorId)>;
 
-/// A change of a pool that more nodes can reach than this is reported as a change of all pools.
+/// If more nodes than this can reach a changed pool, all pools are reported as changed.
 const MAX_POOL_NODES: u64 = 1024;
 
 impl VolumeBinder {
-    /// Adds a node, or replaces what is known of it.
+    /// Adds or replaces a node.
     pub fn upsert_node(&mut self, node: &api::Node) -> NodeId {
         let name = &node.metadata.name;
         let id = self.nodes.upsert(&mut self.symbols, name, &node.metadata.labels);
@@ -97,7 +97,7 @@ impl VolumeBinder {
         }
     }
 
-    /// Adds what the drivers on a node say, or replaces it.
+    /// Adds or replaces what the drivers on a node report.
     pub fn upsert_csi_node(&mut self, node: &api::CsiNode) {
         let name = self.symbols.intern(&node.metadata.name);
         let migrated = node.metadata.annotation(names::MIGRATED_PLUGINS).unwrap_or("");
@@ -116,7 +116,7 @@ impl VolumeBinder {
         self.mark_migrated(name);
     }
 
-    /// Removes what the drivers on a node said.
+    /// Removes what the drivers on a node reported.
     pub fn remove_csi_node(&mut self, name: &str) {
         if let Some(name) = self.symbols.get(name) {
             self.csi_nodes.remove(&name);
@@ -124,8 +124,8 @@ impl VolumeBinder {
         }
     }
 
-    /// Adds a volume, or replaces what is known of it. An assumption about it ends, unless the object
-    /// is no newer than the one that the assumption was made on.
+    /// Adds or replaces a volume. An assumption about it ends, unless the object is no newer than the one that the
+    /// assumption was based on.
     pub fn upsert_volume(&mut self, volume: &api::PersistentVolume) {
         if let Some(id) = self.volumes_by_name.get(volume.metadata.name.as_str()).copied() {
             let version = model::version_of(&volume.metadata);
@@ -138,7 +138,7 @@ impl VolumeBinder {
             self.unindex_volume(id);
             let affinities = affinities_of(known_watched(self, id));
             let new = self.model_volume(volume);
-            // The new selectors are held before the old ones are let go, so that shared ones stay.
+            // Acquires the new selectors before releasing the old ones, so that shared ones are kept.
             for affinity in affinities {
                 self.release_selector(affinity);
             }
@@ -212,7 +212,7 @@ impl VolumeBinder {
         })
     }
 
-    /// Enters a volume into the indexes by what it effectively is.
+    /// Adds a volume to the indexes by its effective state.
     pub(super) fn index_volume(&mut self, id: VolumeId) {
         let Some(volume) = self.volumes.get(id.0).map(|volume| &volume.effective) else {
             return;
@@ -232,7 +232,7 @@ impl VolumeBinder {
         }
     }
 
-    /// Takes a volume out of the indexes.
+    /// Removes a volume from the indexes.
     pub(super) fn unindex_volume(&mut self, id: VolumeId) {
         let Some(volume) = self.volumes.get(id.0).map(|volume| &volume.effective) else {
             return;
@@ -253,7 +253,7 @@ impl VolumeBinder {
         }
     }
 
-    /// Adds a claim, or replaces what is known of it; see [`Self::upsert_volume`] about assumptions.
+    /// Adds or replaces a claim; see [`Self::upsert_volume`] about assumptions.
     pub fn upsert_claim(&mut self, claim: &api::PersistentVolumeClaim) {
         let new = Claim::new(&mut self.symbols, claim);
         let known = self.claim_id(new.namespace, &new.name);
@@ -262,7 +262,7 @@ impl VolumeBinder {
             !uid.is_empty() && !new.uid.is_empty() && *uid != new.uid
         });
         if is_another {
-            // The claim of that name was deleted and made again: nothing that was decided about the old one holds.
+            // The claim was deleted and recreated under the same name: no decision about the old one applies.
             self.remove_claim(&claim.metadata.namespace, &claim.metadata.name);
         }
         match known.filter(|_| !is_another) {
@@ -297,10 +297,10 @@ impl VolumeBinder {
         }
     }
 
-    /// Adds a class, or replaces what is known of it.
+    /// Adds or replaces a class.
     pub fn upsert_class(&mut self, class: &api::StorageClass) {
         let name = self.symbols.intern(&class.metadata.name);
-        // A class that names zones in two ways gets no volume; where, does not matter.
+        // A class that sets zones in two ways gets no volume, so the topology does not matter.
         let topologies = migration::allowed_topologies(class).unwrap_or(Cow::Borrowed(&class.allowed_topologies));
         let allowed_topologies = if topologies.is_empty() {
             SelectorId::ALL
@@ -315,7 +315,7 @@ impl VolumeBinder {
             provisions: !class.provisioner.is_empty() && class.provisioner != names::NO_PROVISIONER,
             delayed: class.is_delayed(),
             allowed_topologies,
-            // One that cannot be read counts as none: the error is reported when files are read.
+            // An invalid weight counts as none: the error is reported when files are read.
             weight: class.weight().unwrap_or_default(),
             number: known,
         };
@@ -336,8 +336,8 @@ impl VolumeBinder {
         }
     }
 
-    /// Adds a driver, or replaces what is known of it. A report in which little changed drops few answers: only nodes that
-    /// can reach a pool that is new, gone or another one than before are reported.
+    /// Adds or replaces a driver. A report with few changes invalidates few answers: only nodes that can reach a new,
+    /// removed or changed pool are reported.
     pub fn upsert_driver(&mut self, driver: &api::CsiDriver) {
         let name = self.symbols.intern(&driver.metadata.name);
         let mut new = Driver {
@@ -348,7 +348,7 @@ impl VolumeBinder {
             pools: Vec::new(),
         };
         let old = self.drivers.remove(&name);
-        // What is reported now and was reported before is held twice for a moment, so that no selector is dropped between.
+        // Old and new reports are both held for a moment, so that no shared selector is dropped in between.
         let mut reported = Vec::new();
         for storage in &driver.status.storage {
             let class = self.symbols.intern(&storage.storage_class_name);
@@ -358,7 +358,8 @@ impl VolumeBinder {
                 let pool = Pool {
                     name: pool.name.as_str().into(),
                     nodes: self.pool_nodes(pool),
-                    // KEP-1472 (storage capacity), first form: the largest volume that can be made, not what is left.
+                    // KEP-1472 (storage capacity), first form: the largest volume that can be created, not the free
+                    // space.
                     capacity: None,
                     maximum_volume_size: pool.capacity.map(Quantity::value),
                     expires: pool.expiry_time.as_deref().map(seconds_of),
@@ -368,7 +369,7 @@ impl VolumeBinder {
                 reported.push((key, pool));
             }
         }
-        // Claims of a class that has an entry of its own now, or has none any more, are not met by the same pools as before.
+        // Claims of a class that gained or lost its own entry are now served by different pools.
         let serves_the_same = old.as_ref().is_some_and(|old| {
             let served = |driver: &Driver| {
                 (
@@ -397,7 +398,7 @@ impl VolumeBinder {
         self.drivers.insert(name, new);
     }
 
-    /// Tells which nodes can reach pools that are others than before.
+    /// Records which nodes can reach changed pools.
     fn tell_changed_pools(&mut self, old: &[(PoolKey, Arc<str>, SelectorId)], reported: &[(PoolKey, Pool)]) {
         let mut changed = BTreeSet::new();
         let stays: FxHashSet<_> = reported
@@ -420,11 +421,11 @@ impl VolumeBinder {
         }
     }
 
-    /// Removes a driver with its pools.
+    /// Removes a driver and its pools.
     pub fn remove_driver(&mut self, name: &str) {
         let removed = self.symbols.get(name).and_then(|name| self.drivers.remove(&name));
         if removed.is_some() {
-            // Claims of its classes can be provisioned anywhere now, or nowhere.
+            // Claims of its classes can now be provisioned anywhere, or nowhere.
             self.pool_changes.forget();
         }
         for (key, name, nodes) in removed.into_iter().flat_map(|driver| driver.pools) {
@@ -442,10 +443,10 @@ impl VolumeBinder {
         self.acquire_selector(&NodeSelector::of(vec![by_name]))
     }
 
-    /// Adds published capacity, or replaces it.
+    /// Adds or replaces published capacity.
     pub fn upsert_capacity(&mut self, capacity: &api::CsiStorageCapacity) {
         let full_name = capacity.metadata.full_name();
-        // What was made before the report must be known before it.
+        // Volumes created before the report must be accounted for first.
         self.settle_changed();
         self.take_out_capacity(&full_name);
         let key = PoolKey::Class(self.symbols.intern(&capacity.storage_class_name));
@@ -488,10 +489,10 @@ impl VolumeBinder {
         }
     }
 
-    /// A pool that these nodes can reach changed.
+    /// Records a change of a pool that these nodes can reach.
     pub(super) fn pool_changed(&mut self, nodes: SelectorId) {
         let nodes = self.nodes.matching(nodes);
-        // Past some point it is no use to tell one by one.
+        // Beyond this, recording single nodes does not pay off.
         if nodes.len() > MAX_POOL_NODES {
             self.pool_changes.forget();
         } else {
@@ -499,7 +500,7 @@ impl VolumeBinder {
         }
     }
 
-    /// Holds the node selector that says the same as a selector over labels.
+    /// Acquires the node selector that is equivalent to a label selector.
     fn acquire_labels(&mut self, selector: &api::LabelSelector) -> SelectorId {
         let selector = crate::label::LabelSelector::new(&mut self.symbols, Some(selector));
         let requirements: &[LabelRequirement] = selector.requirements();
@@ -510,7 +511,7 @@ impl VolumeBinder {
         self.acquire_selector(&NodeSelector::of(vec![term]))
     }
 
-    /// Adds an attachment of a volume by name, or replaces it.
+    /// Adds or replaces the attachment of a volume by name.
     pub fn upsert_attachment(&mut self, attachment: &api::VolumeAttachment) {
         self.remove_attachment(&attachment.metadata.name);
         let Some(volume) = attachment.spec.source.persistent_volume_name.as_deref() else {
@@ -552,7 +553,7 @@ fn affinities_of(volume: Option<&Volume>) -> Vec<SelectorId> {
     affinities
 }
 
-/// A time in seconds since 1970. One that cannot be read is long past: what nobody knows to be true does not count.
+/// A time in seconds since 1970. An invalid time counts as long past: unverified capacity must not count.
 fn seconds_of(text: &str) -> i64 {
     let time = text.parse::<jiff::Timestamp>();
     time.map_or(i64::MIN, jiff::Timestamp::as_second)

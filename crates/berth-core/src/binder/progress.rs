@@ -1,4 +1,4 @@
-//! Carrying a decision out: what has to be written, in which order, when it is done, and what breaks it.
+//! Carries out a decision: what to write and in which order, when it is done, and what invalidates it.
 //!
 //! ```text
 //!   assume ──▶ writes: volumes reserved ──all taken──▶ writes: nodes selected ──all taken──▶ progress: waiting ──▶ bound
@@ -6,12 +6,12 @@
 //!                 └────────── refused, or something gone or changed: revert, and decide again ─────┘
 //! ```
 //!
-//! What is [held](VolumeBinder::hold) is ready when all volumes are there, and bound only after whoever carries the decision out has
-//! committed it.
+//! Objects that are [held](VolumeBinder::hold) are ready when all volumes exist, and bound only after the caller has committed the
+//! decision.
 //!
-//! Volumes are reserved first, and nodes selected for claims only when every volume is: a reservation can be lost to
-//! another writer, and a volume that is being made cannot be taken back. Nothing here writes or waits: whoever uses it
-//! sends the writes, reports what the API server took, and asks again when a watched object changed.
+//! Volumes are reserved first, and nodes are selected for claims only once every volume is reserved: another writer can
+//! win a reservation, and provisioning cannot be undone. Nothing here writes or waits. The caller sends the writes,
+//! reports which ones the API server accepted, and asks again when a watched object changed.
 
 use super::{Assumption, VolumeBinder};
 use crate::hold::Hold;
@@ -26,14 +26,14 @@ pub enum WriteTarget {
     Claim(ClaimId),
 }
 
-/// Something to be written so that a decision comes true. Whoever carries decisions out has to know all of them.
+/// A write that a decision requires. Executors must handle every variant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VolumeWrite {
-    /// Set a volume's `claimRef`, if the volume is still at this version.
+    /// Set a volume's `claimRef` if the volume is still at this version.
     ReserveVolume {
         /// The volume.
         volume: String,
-        /// Its version, 0 if not known.
+        /// Its version, 0 if unknown.
         version: u64,
         /// The claim's namespace.
         namespace: String,
@@ -41,19 +41,19 @@ pub enum VolumeWrite {
         claim: String,
         /// The claim's uid.
         uid: String,
-        /// Whether the volume names the claim already, by a user's hand. Then it is not marked as bound by the controller:
-        /// the reservation stays when the claim goes elsewhere.
+        /// Whether a user already reserved the volume for the claim. Then it is not marked as bound by the controller: the
+        /// reservation remains if the claim is bound elsewhere.
         prebound: bool,
         /// The attempt that holds it.
         hold: Option<Hold>,
     },
-    /// Mark a claim with the node that its volume is to be made for, if the claim is still at this version.
+    /// Annotate a claim with the node to provision its volume for, if the claim is still at this version.
     SelectNode {
         /// The claim's namespace.
         namespace: String,
         /// The claim's name.
         claim: String,
-        /// Its version, 0 if not known.
+        /// Its version, 0 if unknown.
         version: u64,
         /// The node.
         node: String,
@@ -62,18 +62,18 @@ pub enum VolumeWrite {
     },
 }
 
-/// How far the claims of a decision are.
+/// How far the claims of a decision have come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Progress {
     /// Some claim is not bound yet.
     Waiting,
-    /// Every claim of an attempt has a volume that is held for it, or is bound.
+    /// Every claim of an attempt is bound, or has a volume that is held for it.
     Ready,
-    /// All claims are bound: the pod may be.
+    /// All claims are bound: the pod may be bound.
     Bound,
 }
 
-/// Why a decision cannot come true any more.
+/// Why a decision can no longer be carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindingError {
@@ -83,19 +83,19 @@ pub enum BindingError {
     /// A claim is gone.
     #[error("a claim of the pod was deleted")]
     ClaimGone,
-    /// A claim is going.
+    /// A claim is being deleted.
     #[error("claim {0:?} is being deleted")]
     ClaimDeleting(Box<str>),
-    /// Whoever makes the claim's volume could not make it for the node, and asks for another one.
+    /// The provisioner could not create the claim's volume for the node, and asks for another node.
     #[error("selected-node of claim {0:?} was cleared")]
     SelectionCleared(Box<str>),
-    /// Somebody selected another node.
+    /// Another node was selected for the claim.
     #[error("selected-node of claim {0:?} was changed")]
     SelectionChanged(Box<str>),
     /// The chosen volume is gone.
     #[error("the volume chosen for claim {0:?} was deleted")]
     VolumeGone(Box<str>),
-    /// The volume that was made cannot be used on the node.
+    /// The provisioned volume cannot be used on the node.
     #[error("volume {volume:?}, made for claim {claim:?}, cannot be reached from the chosen node")]
     VolumeUnreachable {
         /// The volume.
@@ -103,7 +103,7 @@ pub enum BindingError {
         /// The claim.
         claim: Box<str>,
     },
-    /// Somebody else has the chosen volume.
+    /// The chosen volume belongs to another claim.
     #[error("volume {volume:?} is no longer reserved for claim {claim:?}")]
     VolumeLost {
         /// The volume.
@@ -114,12 +114,12 @@ pub enum BindingError {
 }
 
 impl VolumeBinder {
-    /// What is to be written now: all reservations that the API server has not taken yet, or if it has taken all of
-    /// them, all selections that it has not. None are left when everything is written. Report what was taken with
-    /// [`Assumption::written`], and ask again when all these writes are answered.
+    /// What to write now: all reservations that the API server has not accepted yet or, once it has accepted them all,
+    /// all outstanding selections. Empty when everything is written. Report accepted writes with
+    /// [`Assumption::written`], and call this again when all of them are answered.
     ///
     /// # Errors
-    /// If something is gone that the decision needs: then the assumption is to be reverted.
+    /// If an object that the decision needs is gone: the assumption must be reverted.
     pub fn writes(&self, assumption: &Assumption) -> Result<Vec<(WriteTarget, VolumeWrite)>, BindingError> {
         if self.nodes.name(assumption.node) != assumption.node_name {
             return Err(BindingError::NodeGone);
@@ -152,7 +152,7 @@ impl VolumeBinder {
             let write = VolumeWrite::SelectNode {
                 namespace: self.symbols.text(claim.namespace).to_owned(),
                 claim: claim.name.to_string(),
-                // Of the claim as it was decided on: what somebody wrote since is not to be overwritten.
+                // The version of the claim that was decided on, so that later changes by others are not overwritten.
                 version: *version,
                 node: self.symbols.text(assumption.node_name).to_owned(),
                 hold: assumption.attempt.as_ref().map(|attempt| attempt.hold(claim)),
@@ -162,11 +162,11 @@ impl VolumeBinder {
         Ok(writes)
     }
 
-    /// How far the claims are when everything is written: each must be bound, or still be on its way to what was decided.
-    /// A claim that is bound to a volume which is not known waits for it: the volumes' watch may be behind the claims'.
+    /// How far the claims are once everything is written: each must be bound, or still on its way to the decided outcome.
+    /// A claim that is bound to an unknown volume waits for it: the volume watch may lag behind the claim watch.
     ///
     /// # Errors
-    /// If the decision cannot come true any more: then the assumption is to be reverted.
+    /// If the decision can no longer be carried out: the assumption must be reverted.
     pub fn progress(&self, assumption: &Assumption) -> Result<Progress, BindingError> {
         if self.nodes.name(assumption.node) != assumption.node_name {
             return Err(BindingError::NodeGone);
@@ -178,11 +178,11 @@ impl VolumeBinder {
         Ok(progress)
     }
 
-    /// How far one claim of the decision is, as in [`Self::progress`]. A pod may have thousands of claims: who hears that one
-    /// of them changed need not ask about all.
+    /// How far one claim of the decision is, as in [`Self::progress`]. A pod may have thousands of claims, so a change of one
+    /// of them does not require checking all.
     ///
     /// # Errors
-    /// If the decision cannot come true any more because of this claim.
+    /// If the decision can no longer be carried out because of this claim.
     pub fn progress_of(&self, assumption: &Assumption, id: ClaimId) -> Result<Progress, BindingError> {
         let claim = self.claim(id).ok_or(BindingError::ClaimGone)?;
         if claim.deleting {
@@ -207,7 +207,7 @@ impl VolumeBinder {
         Ok(if is_there { Progress::Ready } else { Progress::Waiting })
     }
 
-    /// Whether a volume was made for the claim.
+    /// Whether a volume was provisioned for the claim.
     fn is_made(&self, assumption: &Assumption, claim: &Claim) -> Result<bool, BindingError> {
         let Some(volume) = self.volume_held_for(claim).filter(|volume| !volume.deleting) else {
             return Ok(false);
@@ -221,7 +221,7 @@ impl VolumeBinder {
         })
     }
 
-    /// The chosen volume is still the claim's, or its reservation was not seen yet.
+    /// Checks that the chosen volume is still the claim's, or that its reservation was not observed yet.
     fn check_reserved(&self, assumption: &Assumption, claim: &Claim, id: VolumeId) -> Result<(), BindingError> {
         let volume = self.volume(id);
         let volume = volume.ok_or_else(|| BindingError::VolumeGone(claim.name.clone()))?;
@@ -234,7 +234,7 @@ impl VolumeBinder {
         })
     }
 
-    /// The chosen node is still selected for the claim, or the selection was not seen yet.
+    /// Checks that the chosen node is still selected for the claim, or that the selection was not observed yet.
     fn check_selected(&self, assumption: &Assumption, claim: &Claim, id: ClaimId) -> Result<(), BindingError> {
         let selected = claim.selected_node;
         let attempt = assumption

@@ -1,5 +1,5 @@
-//! Keeps the accounts of capacity in flight ([`crate::promises`]) up to date: from the claims, volumes and reports that are there, and
-//! from nothing else. A scheduler that starts again reads the same from the objects.
+//! Keeps the accounts of capacity in flight ([`crate::promises`]) up to date, from the current claims, volumes and reports only. A
+//! restarted scheduler reconstructs the same accounts from the objects.
 
 use super::VolumeBinder;
 use crate::capacity::PoolKey;
@@ -9,26 +9,27 @@ use crate::symbols::Symbol;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
-/// What was promised of all pools.
+/// Promised capacity of all pools.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Promises {
     /// By capacity object (`namespace/name`).
     accounts: FxHashMap<Box<str>, Account>,
     /// The account that holds the promise to a claim, and the node that it is for.
     held: FxHashMap<ClaimId, (Box<str>, Symbol)>,
-    /// The claims whose volumes are there.
+    /// The claims whose volumes exist.
     by_volume: FxHashMap<VolumeId, ClaimId>,
-    /// Claims to look at.
+    /// Claims to re-examine.
     changed: FxHashSet<ClaimId>,
     /// Claims for which no pool is known yet.
     homeless: FxHashSet<ClaimId>,
-    /// A pool or a node came since those were looked at.
+    /// A pool or a node was added since those were examined.
     may_have_home: bool,
-    /// By whom pools serve: the most that any pod asked for so far. Where more than that is left, nothing that is kept depends on how much.
+    /// By pool key: the largest request of any pod so far. Cached answers do not depend on the exact room of a pool
+    /// that has more than that.
     most_asked: FxHashMap<PoolKey, i64>,
     /// Classes of pools that have more room than before.
     raised: SmallVec<[Symbol; 2]>,
-    /// Before this time no promise ends by itself.
+    /// No promise expires before this time.
     next_end: Option<i64>,
 }
 
@@ -38,7 +39,7 @@ crate::trace!(Promises {
 });
 
 impl Promises {
-    /// Forgets how much was asked for of classes that are gone. Nothing is kept about claims of those.
+    /// Forgets the requests for classes that are gone. No answers are cached for claims of those.
     pub(super) fn tidy(&mut self, is_known: impl Fn(Symbol) -> bool) {
         self.most_asked.retain(|key, _| match key {
             PoolKey::Class(class) | PoolKey::DriverClass { class, .. } => is_known(*class),
@@ -46,18 +47,18 @@ impl Promises {
     }
 }
 
-/// How far the volume of a claim is.
+/// How far provisioning of a claim's volume is.
 enum Stage {
-    /// No volume is to be made.
+    /// No volume needs to be provisioned.
     Nothing,
-    /// Not known before a volume is seen.
+    /// Unknown until a volume is observed.
     Unknown,
     Asked,
     Made(Made),
 }
 
 impl VolumeBinder {
-    /// A claim came, changed or went.
+    /// A claim was added, changed or deleted.
     pub(super) fn promise_changed(&mut self, id: ClaimId) {
         let is_selected = self.claim(id).is_some_and(|claim| !claim.selected_node.is_empty());
         if is_selected || self.promises.held.contains_key(&id) || self.promises.homeless.contains(&id) {
@@ -65,7 +66,7 @@ impl VolumeBinder {
         }
     }
 
-    /// A volume came, changed or is about to go.
+    /// A volume was added, changed or is about to be deleted.
     pub(super) fn promise_of_volume_changed(&mut self, id: VolumeId) {
         let reference = self.volume(id).and_then(|volume| volume.claim_ref.as_ref());
         let claim = reference.and_then(|found| self.claim_id(found.namespace, &found.name));
@@ -74,25 +75,25 @@ impl VolumeBinder {
         }
     }
 
-    /// A volume is gone, and with it what it took.
+    /// A volume is gone, and its space with it.
     pub(super) fn promise_of_volume_ended(&mut self, id: VolumeId) {
         if let Some(claim) = self.promises.by_volume.remove(&id) {
             self.forget_promise(claim);
         }
     }
 
-    /// A node came: claims without a pool may find one.
+    /// A node was added: claims without a pool may find one.
     pub(super) fn promises_may_have_home(&mut self) {
         self.promises.may_have_home = true;
     }
 
-    /// Notes how much a pod asks of the pools of a class.
+    /// Records how much a pod requests from the pools of a class.
     pub(super) fn note_asked(&mut self, key: PoolKey, bytes: i64) {
         let most = self.promises.most_asked.entry(key).or_default();
         *most = bytes.max(*most);
     }
 
-    /// What a pool's own claims among these were promised.
+    /// What was promised to these claims in a pool.
     pub(super) fn promised_to(&self, claims: impl Iterator<Item = ClaimId>) -> SmallVec<[(&str, i64); 2]> {
         let own = claims.filter_map(|claim| {
             let (pool, _) = self.promises.held.get(&claim)?;
@@ -102,7 +103,7 @@ impl VolumeBinder {
         own.collect()
     }
 
-    /// Takes over what changed since the last call. Returns the classes of pools that have more room than before.
+    /// Applies the changes since the last call. Returns the classes of pools that have more room than before.
     pub fn settle_promises(&mut self) -> impl Iterator<Item = Symbol> + use<> {
         self.settle_changed();
         if self.promises.next_end.is_some_and(|end| end <= self.now) {
@@ -119,21 +120,22 @@ impl VolumeBinder {
         raised.into_iter()
     }
 
-    /// Where the list of classes ends that [`Self::settle_promises`] will name.
+    /// End of the list of classes that [`Self::settle_promises`] will return.
     #[must_use]
     pub fn bookmark_promises(&mut self) -> usize {
         self.settle_changed();
         self.promises.raised.len()
     }
 
-    /// Names no class that was added to the list since: whatever was assumed since is reverted, and nothing has become free by that.
+    /// Truncates the list of classes to a bookmark: everything assumed since is reverted, and no room was freed by
+    /// that.
     pub fn return_to_promises(&mut self, bookmark: usize) {
         self.settle_changed();
         self.promises.raised.truncate(bookmark);
     }
 
-    /// Finds pools for the claims that had none, if there may be some by now. Between two decisions many pools may come, so it is left
-    /// to the next decision.
+    /// Finds pools for claims that had none, if pools may have been added. Many pools may be added between two decisions, so this is
+    /// left to the next decision.
     pub(super) fn house_promises(&mut self) {
         self.settle_changed();
         if std::mem::take(&mut self.promises.may_have_home) {
@@ -142,7 +144,7 @@ impl VolumeBinder {
         }
     }
 
-    /// In how many seconds the next promise may end by itself.
+    /// Seconds until the next promise may expire.
     #[must_use]
     pub fn seconds_to_promise_end(&self) -> Option<u64> {
         let end = self.promises.next_end?;
@@ -150,7 +152,7 @@ impl VolumeBinder {
     }
 
     pub(super) fn settle_changed(&mut self) {
-        // Nobody can tell how old something is before it is known what time it is.
+        // Ages are unknown until the time is known.
         if self.now == 0 {
             return;
         }
@@ -162,7 +164,7 @@ impl VolumeBinder {
     fn settle_promise(&mut self, id: ClaimId) {
         self.promises.homeless.remove(&id);
         let Some(claim) = self.claim(id) else {
-            // A volume that was made takes room until it is gone itself.
+            // A provisioned volume takes room until it is deleted.
             if self.made_for(id).is_none() {
                 self.forget_promise(id);
             }
@@ -188,7 +190,7 @@ impl VolumeBinder {
                     self.promises.by_volume.insert(made.volume, id);
                     self.note_end(made.created.saturating_add(REPORT_DUE_SECONDS));
                 }
-                // Nobody saw it being made. What was made long ago is in a report.
+                // Its creation was not observed. A volume created long ago is already included in a report.
                 None if made.is_recent(self.now) => self.promise(id, Some(made)),
                 None => {}
             },
@@ -220,14 +222,14 @@ impl VolumeBinder {
                 version: volume.version,
                 created: volume.created,
             }),
-            // The volume's watch is behind the claim's.
+            // The volume watch lags behind the claim watch.
             None if claim.is_bound() => Stage::Unknown,
             None => Stage::Asked,
         }
     }
 
-    /// Charges a claim to the pool that its volume will be made from: of those that its node can reach, the one with the most room. A
-    /// volume that is there already is charged only if it is newer than the pool's report.
+    /// Charges a claim to the pool that its volume will be created in: the one with the most room among those that its node can
+    /// reach. An existing volume is charged only if it is newer than the pool's report.
     fn promise(&mut self, id: ClaimId, made: Option<Made>) {
         let Some(claim) = self.claim(id) else {
             return;
@@ -278,7 +280,7 @@ impl VolumeBinder {
         }
     }
 
-    /// Changes an account, and the room that is left in its pool.
+    /// Changes an account and the remaining room in its pool.
     fn change_account(&mut self, pool: &str, change: impl FnOnce(&mut Account)) {
         let Some(account) = self.promises.accounts.get_mut(pool) else {
             return;
@@ -309,7 +311,7 @@ impl VolumeBinder {
         }
     }
 
-    /// A report about a pool has come. Returns what is to be subtracted from it.
+    /// Applies a report about a pool. Returns the amount to subtract from it.
     pub(super) fn take_report(&mut self, pool: &str, capacity: Option<i64>, version: u64) -> i64 {
         let Some(capacity) = capacity else {
             self.close_account(pool);
@@ -330,7 +332,7 @@ impl VolumeBinder {
         }
     }
 
-    /// A pool is gone: its promises are made of others, if there are any.
+    /// A pool is gone: its promises move to other pools, if there are any.
     pub(super) fn close_account(&mut self, pool: &str) {
         let Some(account) = self.promises.accounts.remove(pool) else {
             return;

@@ -1,9 +1,9 @@
-//! Volumes that have to be made: whether they can be on a node, each alone and all together.
+//! Provisioning: whether new volumes can be created on a node, each alone and all together.
 //!
-//! A claim for which no existing volume is left needs one that is made. Existing volumes go to claims so that the least
-//! capacity is taken; only if what is left cannot be made do they go to those first for whom a volume is hardest to make. For
-//! claims of one class that is a simple order: those that nobody can make a volume for come first, then the larger ones. Whatever
-//! set of claims could be made, the set that is left by this order can be: it is no larger, claim by claim.
+//! A claim without an existing volume needs a new one. Existing volumes are assigned so that the least capacity is used. Only if
+//! the remaining claims cannot be provisioned do existing volumes go first to the claims that are hardest to provision. Within
+//! one class that is a simple order: claims that cannot be provisioned at all come first, then the larger ones. If any set of
+//! claims could be provisioned, the set that this order leaves can be too: it is no larger, claim by claim.
 
 use super::VolumeBinder;
 use super::find::{OpenClaims, PreparedPod};
@@ -19,7 +19,7 @@ use crate::symbols::Symbol;
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 
-/// A claim for which a volume must be found or made.
+/// A claim that needs an existing or a new volume.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Need {
     pub(super) claim: ClaimId,
@@ -30,10 +30,10 @@ pub(super) struct Need {
     pub(super) provision: Provision,
 }
 
-/// Whether and where a volume can be made for a claim.
+/// Whether and where a volume can be provisioned for a claim.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Provision {
-    /// Somebody makes volumes of the class, and the claim does not ask for labels that a new volume would not have.
+    /// The class has a provisioner, and the claim does not select labels that a new volume would lack.
     pub(super) possible: bool,
     topologies: SelectorId,
     /// The pools that it must fit into.
@@ -43,14 +43,14 @@ pub(super) struct Provision {
 /// Where the capacity for a volume is published.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PoolKeys {
-    /// Objects of their own.
+    /// Separate objects.
     objects: Option<PoolKey>,
     /// Entries in the status of the driver.
     status: Option<PoolKey>,
 }
 
 impl PoolKeys {
-    /// Whether the driver says nothing, so that there is nothing to check.
+    /// Whether the driver publishes nothing, so that there is nothing to check.
     pub(super) fn is_empty(self) -> bool {
         self == Self::default()
     }
@@ -72,7 +72,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Brings what has to be made into the order in which it is judged: of several reasons the first counts.
+    /// Sorts the new volumes into the order in which they are checked: the first of several reasons is reported.
     pub(super) fn sort(&mut self, pod: &PreparedPod) {
         let selected = pod.selected.len().min(self.to_make.len());
         self.to_make[selected..].sort_by_key(|need| (need.request, need.position));
@@ -117,7 +117,7 @@ impl VolumeBinder {
         let Some(known) = self.publisher(driver).filter(|_| request > 0) else {
             return PoolKeys::default();
         };
-        // A driver that names neither the class nor a fallback has no room for the class.
+        // A driver that lists neither the class nor a fallback has no room for the class.
         let class_entry = || PoolKey::DriverClass { driver, class };
         let in_status = || self.status_entry(driver, Some(class)).unwrap_or_else(class_entry);
         PoolKeys {
@@ -126,8 +126,8 @@ impl VolumeBinder {
         }
     }
 
-    /// The pools that an inline volume of a driver must fit into. A driver that names neither such volumes nor a fallback
-    /// says nothing about them.
+    /// The pools that an inline volume of a driver must fit into. A driver that lists neither inline volumes nor a
+    /// fallback does not limit them.
     pub(super) fn pools_for_inline(&self, driver: Symbol, request: i64) -> PoolKeys {
         let known = self.publisher(driver).filter(|_| request > 0);
         let in_status = known.filter(|known| known.publishes_status).and_then(|_| {
@@ -140,12 +140,12 @@ impl VolumeBinder {
         }
     }
 
-    /// The driver, if what it publishes counts.
+    /// The driver, if its published capacity counts.
     fn publisher(&self, driver: Symbol) -> Option<&Driver> {
         self.drivers.get(&driver).filter(|_| self.gates.csi_storage_capacity)
     }
 
-    /// The entry of a driver's status that counts for a class: its own, even if it has no pools, or the fallback.
+    /// The entry of a driver's status for a class: its own, even without pools, or the fallback.
     fn status_entry(&self, driver: Symbol, class: Option<Symbol>) -> Option<PoolKey> {
         let known = self.drivers.get(&driver)?;
         let fallback = self.symbols.get(names::FALLBACK_CLASS);
@@ -154,8 +154,8 @@ impl VolumeBinder {
         Some(PoolKey::DriverClass { driver, class })
     }
 
-    /// The pools that a node can reach. A pool may be published in both ways, and must not count twice: where there are objects,
-    /// which say more, they count alone.
+    /// The pools that a node can reach. A pool may be published in both forms and must not count twice: if there are objects,
+    /// which say more, only they count.
     pub(super) fn pools_on(&self, keys: PoolKeys, node: NodeId) -> SmallVec<[&Pool; 4]> {
         let reachable = |key| self.pools.reachable(&self.nodes, key, node, self.now);
         let objects: SmallVec<[&Pool; 4]> = keys.objects.into_iter().flat_map(reachable).collect();
@@ -165,7 +165,7 @@ impl VolumeBinder {
         objects
     }
 
-    /// Whether volumes can be made on a node, each alone and all together.
+    /// Whether volumes can be provisioned on a node, each alone and all together.
     pub(super) fn check_provisions(
         &self,
         needs: &[&Need],
@@ -176,7 +176,7 @@ impl VolumeBinder {
             return Ok(());
         }
         let mut requests: SmallVec<[(PoolKeys, i64); 4]> = SmallVec::new();
-        // What was promised to these very claims is theirs.
+        // Capacity promised to these same claims is available to them.
         let own = self.promised_to(needs.iter().map(|need| need.claim));
         for need in needs {
             if !need.provision.possible || !self.is_allowed(need, node) {
@@ -207,12 +207,12 @@ impl VolumeBinder {
         Ok(())
     }
 
-    /// Whether the class of a claim allows volumes to be made for a node.
+    /// Whether the class of a claim allows provisioning for a node.
     fn is_allowed(&self, need: &Need, node: NodeId) -> bool {
         self.nodes.matching(need.provision.topologies).contains(node.0)
     }
 
-    /// Whether sizes fit into the pools that a node can reach, if these promises are not held against them.
+    /// Whether sizes fit into the pools that a node can reach, not counting these promises.
     fn fit(&self, keys: PoolKeys, sizes: &[i64], node: NodeId, own: &[(&str, i64)]) -> bool {
         let pools = self.pools_on(keys, node);
         if own.is_empty() {
@@ -230,7 +230,7 @@ impl VolumeBinder {
         fit_together(sizes, &pools.iter().collect::<SmallVec<[&Pool; 4]>>())
     }
 
-    /// Notes how much a pod asks of pools.
+    /// Records how much a pod requests from pools.
     pub(super) fn note_asked_by(&mut self, pod: &PreparedPod) {
         let open = pod.open.iter().flat_map(|open| &open.needs);
         let selected = pod.selected.iter().map(|(need, _)| need);
@@ -250,8 +250,8 @@ impl VolumeBinder {
         }
     }
 
-    /// Gives existing volumes of each class for which not all can be made that is left to those claims for whom a volume is
-    /// hardest to make. Tells whether that changed anything.
+    /// For each class that cannot provision all remaining claims, gives existing volumes to the claims that are hardest to
+    /// provision. Returns whether anything changed.
     pub(super) fn rearrange<'a>(&self, pod: &'a PreparedPod, node: NodeId, plan: &mut Plan<'a>) -> bool {
         let mut changed = false;
         for open in &pod.open {
@@ -273,7 +273,7 @@ impl VolumeBinder {
         changed
     }
 
-    /// The volumes that were found on a node, for those claims first for whom a volume is hardest to make.
+    /// The volumes found on a node, assigned first to the claims that are hardest to provision.
     fn neediest_first(&self, open: &OpenClaims, matches: &[Option<Match>]) -> Vec<Option<VolumeId>> {
         let ids = matches.iter().flatten().map(|found| found.volume());
         let mut volumes: SmallVec<[(VolumeId, &Volume); 2]> =

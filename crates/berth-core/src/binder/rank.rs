@@ -1,4 +1,4 @@
-//! How well the volumes fit that a pod would use on each node.
+//! How well the volumes that a pod would use on each node fit.
 
 use super::find::PreparedPod;
 use super::{NodeVolumes, VolumeBinder};
@@ -13,24 +13,24 @@ use rustc_hash::FxHashMap;
 pub enum ScoreGate {
     /// None.
     Off,
-    /// `VolumeCapacityPriority`: the existing volumes that a node offers.
+    /// `VolumeCapacityPriority`: scores the existing volumes that a node offers.
     #[default]
     VolumeCapacityPriority,
-    /// `StorageCapacityScoring`: those, or else the published capacity.
+    /// `StorageCapacityScoring`: scores those, or else the published capacity.
     StorageCapacityScoring,
 }
 
 /// How volumes are scored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CapacityScore {
-    /// The shape; `None` for the gate's own.
+    /// The shape; `None` for the gate's default.
     pub shape: Option<Shape>,
-    /// Weights of classes, over those that the classes say themselves.
+    /// Weights of classes; they override those set by the classes themselves.
     pub class_weights: FxHashMap<Box<str>, i64>,
 }
 
 impl VolumeBinder {
-    /// How well the volumes fit that a pod would use on each of these nodes, 0 to 100.
+    /// How well the volumes that a pod would use on each of these nodes fit, 0 to 100.
     pub fn score(
         &self,
         pod: &PreparedPod,
@@ -52,8 +52,7 @@ impl VolumeBinder {
             let configured = score.class_weights.get(self.symbols.text(class)).copied();
             configured.or_else(|| self.classes.get(&class)?.weight).unwrap_or(1)
         };
-        // By far the most pods have claims of one class, all of which find a volume. Their weight is of
-        // no consequence unless it is nothing at all.
+        // Most pods have claims of one class, all of which find a volume. The weight then matters only if it is zero.
         let single = match pod.open.as_slice() {
             [open] if pod.selected.is_empty() && pod.reserved.is_empty() && pod.inline.is_empty() => Some(open),
             _ => None,

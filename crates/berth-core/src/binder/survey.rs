@@ -1,4 +1,4 @@
-//! What supports and what prevents a claim on a node, for explanations. Not for the hot path: it walks.
+//! What a node offers to a claim and what is missing, for explanations. Not for the hot path: it walks all volumes.
 
 use super::VolumeBinder;
 use super::provision::PoolKeys;
@@ -8,7 +8,7 @@ use crate::model::Claim;
 use crate::nodes::NodeId;
 use crate::symbols::Symbol;
 
-/// What a node has to offer to a claim.
+/// What a node offers to a claim.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClaimSurvey {
@@ -18,19 +18,19 @@ pub struct ClaimSurvey {
     pub reachable: usize,
     /// The largest of those that the node can reach.
     pub largest_reachable: Option<i64>,
-    /// Those that the node can reach and that suit the claim but for their size.
+    /// Those that the node can reach and that suit the claim except for their size.
     pub suitable: usize,
     /// The largest of those.
     pub largest_suitable: Option<i64>,
     /// Those that suit the claim and are large enough.
     pub fitting: usize,
-    /// Those that the node could reach if their labels did not name other zones.
+    /// Those that the node could reach if their labels did not specify other zones.
     pub elsewhere: usize,
-    /// Those that the node could reach if it could hold one more volume of their driver.
+    /// Those that the node could reach if it could attach one more volume of their driver.
     pub full: usize,
-    /// Whether a volume could be made for the claim at all.
+    /// Whether a volume could be provisioned for the claim at all.
     pub provisionable: bool,
-    /// Whether the class allows volumes to be made for this node.
+    /// Whether the class allows provisioning for this node.
     pub topology_allowed: bool,
     /// The pools that the node can reach, if the driver publishes any.
     pub pools: Option<Vec<PoolSurvey>>,
@@ -42,7 +42,7 @@ pub struct ClaimSurvey {
 pub struct PoolSurvey {
     /// Its name.
     pub name: String,
-    /// The largest volume that it can hold beside what was promised.
+    /// The largest volume that it can hold in addition to promised ones.
     pub largest: Option<i64>,
 }
 
@@ -56,7 +56,7 @@ impl PoolSurvey {
 }
 
 impl VolumeBinder {
-    /// Looks at what a node has to offer to a claim.
+    /// Surveys what a node offers to a claim.
     #[must_use]
     pub fn survey(&self, claim: &Claim, node: NodeId) -> ClaimSurvey {
         let class_name = claim.class.unwrap_or(Symbol::EMPTY);
@@ -89,7 +89,7 @@ impl VolumeBinder {
     }
 
     /// The pools from which a node could serve an inline volume of this size; `None` if the driver publishes none for
-    /// such volumes, so that nothing is checked.
+    /// inline volumes, so that nothing is checked.
     #[must_use]
     pub fn survey_inline(&self, driver: Symbol, size: i64, node: NodeId) -> Option<Vec<PoolSurvey>> {
         self.survey_pools(self.pools_for_inline(driver, size), node)

@@ -1,4 +1,4 @@
-//! What the binder gives up when nobody uses it: texts, answers that were kept, and what is left of namespaces, classes and drivers.
+//! Frees what the binder no longer uses: strings, cached answers, and leftovers of namespaces, classes and drivers.
 
 use super::{Overlaid, Overlay, VolumeBinder};
 use crate::trace::{Marks, Trace};
@@ -21,7 +21,7 @@ crate::trace!(VolumeBinder {
 });
 
 impl VolumeBinder {
-    /// Drops what nobody asked for since the last time. Answers are the same without it, and the next ones take longer.
+    /// Drops what was not used since the last call. Answers do not change, but the next ones take longer.
     pub fn tidy(&mut self) {
         self.claims_by_name.retain(|_, claims| !claims.is_empty());
         self.reserved.retain(|_, volumes| !volumes.is_empty());
@@ -32,12 +32,12 @@ impl VolumeBinder {
         for free in self.free.values_mut() {
             free.tidy(|id| volumes.get(id.0).map(|volume| &volume.effective));
         }
-        // A class that comes back is another one to whoever keeps answers.
+        // To holders of cached answers, a class that is recreated is a different one.
         self.free
             .retain(|class, free| !free.is_empty() || classes.contains_key(class));
     }
 
-    /// Frees the texts that nobody has marked; see [`Symbols::sweep`](crate::symbols::Symbols::sweep).
+    /// Frees the strings that are not marked; see [`Symbols::sweep`](crate::symbols::Symbols::sweep).
     pub fn sweep(&mut self, marks: &Marks) {
         self.symbols.sweep(marks);
     }

@@ -1,4 +1,4 @@
-//! A binder, and what it says about pods.
+//! A binder, and its verdicts about pods.
 
 #![allow(dead_code, reason = "every test file uses some of it")]
 #![allow(
@@ -39,7 +39,7 @@ pub fn on_node(binder: &mut VolumeBinder, pod: &api::Pod, node: &str) -> Result<
     binder.on_node(&prepared, binder.node(node).expect("the node is there"))
 }
 
-/// `claim=volume` for each binding and `claim=new` for each claim to provision for, or the reasons.
+/// `claim=volume` for each binding and `claim=new` for each claim to provision, or the reasons.
 pub fn outcome(binder: &mut VolumeBinder, pod: &api::Pod, node: &str) -> Vec<String> {
     match on_node(binder, pod, node) {
         Ok(volumes) => {
