@@ -1,7 +1,7 @@
-//! What happens to an object between a request and the store, as far as other objects, the time and settings matter.
+//! What happens to an object between a request and the store, where it depends on other objects, the time or settings.
 //!
-//! Each kind says in its own file what is filled in and refused. The cluster in memory completes whole objects by [`complete`]; the
-//! embedded API server takes the same steps one by one, between those of a request.
+//! Each kind defines defaults and refusals in its own file. The cluster in memory completes whole objects with [`complete`]; the
+//! embedded API server takes the same steps one by one while it handles a request.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ use crate::meta;
 
 /// Where admission looks up other objects.
 pub trait Lookup {
-    /// The object of a kind with this name. The namespace is empty for objects of the cluster.
+    /// The object of a kind with this name. The namespace is empty for cluster-scoped objects.
     fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Cow<'_, Value>>;
 
     /// All objects of a kind.
@@ -31,7 +31,7 @@ pub trait Lookup {
     }
 }
 
-/// No other objects at all.
+/// A lookup without any objects.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Nothing;
 
@@ -45,7 +45,7 @@ impl Lookup for Nothing {
     }
 }
 
-/// Whether admission of other objects reads objects of a kind: these are to be there first.
+/// Whether admission of other objects reads objects of this kind: these must be created first.
 #[must_use]
 pub fn reads(kind: &str) -> bool {
     let read = [
@@ -58,38 +58,39 @@ pub fn reads(kind: &str) -> bool {
     read.iter().any(|one| one.name == kind)
 }
 
-/// What admission needs to know besides the object.
+/// The context that admission needs besides the object.
 #[derive(Clone, Copy)]
 pub struct Admission<'a> {
     /// The other objects.
     pub objects: &'a dyn Lookup,
-    /// The present.
+    /// The current time.
     pub now: Timestamp,
     /// The subresource that is written; empty for the object itself.
     pub subresource: &'a str,
-    /// Whether the object has a past: what a system noted of it is kept, even if it could not come about today.
+    /// Whether the object comes from an existing cluster: what a system recorded on it is kept, even if it could not
+    /// happen today.
     pub restores: bool,
-    /// What is switched on.
+    /// The enabled features.
     pub features: Features,
 }
 
-/// What a server can be told to do or leave.
+/// Optional behaviour of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Features {
-    /// Pods that name no service account get the one that every namespace has.
+    /// Pods without a service account get the default one of their namespace.
     pub service_accounts: bool,
-    /// Services get addresses, and ports of the nodes, that no other service has. Without this they have what they say: where
-    /// nothing routes to them it is not worth a look at all of them.
+    /// Services get addresses and node ports that no other service has. Without this they keep what they specify: if nothing
+    /// routes to them, scanning all services is not worthwhile.
     pub service_addresses: bool,
-    /// A volume with zone labels and without a node affinity gets one on creation.
+    /// A volume with zone labels and no node affinity gets one on creation.
     pub zone_affinity: bool,
-    /// A pod that names a runtime class which is not there is refused, and so is one that brings an overhead of its own. Off
-    /// where files show a part of a cluster.
+    /// A pod with an unknown runtime class is refused, and so is one that sets its own overhead. Off if files contain only
+    /// part of a cluster.
     pub runtime_classes: bool,
 }
 
 impl<'a> Admission<'a> {
-    /// Admission of a new object among others, without anything special.
+    /// Admission of a new object with default settings.
     #[must_use]
     pub fn new(objects: &'a dyn Lookup, now: Timestamp) -> Self {
         Self {
@@ -101,20 +102,20 @@ impl<'a> Admission<'a> {
         }
     }
 
-    /// The present, as objects carry it.
+    /// The current time in the form that objects use.
     pub(crate) fn time(&self) -> Value {
         seconds(self.now)
     }
 
-    /// Whether the object itself is written, and not a part of it.
+    /// Whether the object itself is written, not a subresource.
     pub(crate) fn is_whole(&self) -> bool {
         self.subresource.is_empty()
     }
 }
 
-/// A time as objects carry it: `metav1.Time` has seconds and no more.
+/// A time in the form that objects use: `metav1.Time` has a resolution of seconds.
 pub(crate) fn seconds(time: Timestamp) -> Value {
-    // Cutting to seconds cannot leave the range of timestamps, but the type cannot say so.
+    // Truncating to seconds cannot leave the range of timestamps, but the type does not express that.
     let to_seconds = TimestampRound::new().smallest(Unit::Second).mode(RoundMode::Trunc);
     time.round(to_seconds).unwrap_or(time).to_string().into()
 }
@@ -130,8 +131,8 @@ impl std::fmt::Debug for Admission<'_> {
     }
 }
 
-/// Completes a new object as an API server does when it is created: defaults, then what depends on other objects. An object
-/// that went through this already comes out as it went in. Kinds that are not known are left alone.
+/// Completes a new object as an API server does on creation: defaults, then what depends on other objects. Completing an
+/// object twice changes nothing. Unknown kinds are left alone.
 ///
 /// # Errors
 /// If an API server would refuse the object.
@@ -151,8 +152,8 @@ pub fn complete(object: &mut Value, admission: &Admission<'_>) -> Result<(), Ref
     }
 }
 
-/// Completes a changed object as an API server does before it stores the change. The object before the change may be left out
-/// where [`Kind::compares_updates`] says that nothing depends on it.
+/// Completes a changed object as an API server does before it stores the change. The previous object may be omitted if
+/// [`Kind::compares_updates`] says that it is not used.
 ///
 /// # Errors
 /// If an API server would refuse the change.
@@ -163,9 +164,10 @@ pub fn complete_update(before: Option<&Value>, object: &mut Value, admission: &A
     }
 }
 
-/// Fills in what depends on no other object, and says of which kind the object is. For readers that see one object at a time.
+/// Fills in defaults that depend on no other object, and returns the object's kind. For readers that see one object at
+/// a time.
 pub fn apply_defaults(object: &mut Value) -> Option<&'static Kind> {
-    // What is no object at all is for whoever reads it to refuse.
+    // A value that is not an object is left for its reader to refuse.
     let kind = kind_of(object).filter(|_| object["metadata"].is_object())?;
     (kind.defaults)(object);
     Some(kind)

@@ -14,7 +14,7 @@ pub fn human_duration(seconds: i64) -> String {
     };
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match seconds {
-        // A clock that is a little behind is no reason to alarm anybody.
+        // A clock that is slightly behind is no cause for alarm.
         ..-1 => "<invalid>".to_owned(),
         -1 => "0s".to_owned(),
         0..120 => format!("{seconds}s"),
@@ -41,7 +41,7 @@ pub fn since(time: &Value, now: Timestamp) -> String {
 /// The time between two timestamps.
 #[must_use]
 pub fn between(from: Timestamp, to: Timestamp) -> String {
-    // The fraction of a second is cut off only after the subtraction.
+    // The fraction of a second is truncated only after the subtraction.
     human_duration(to.duration_since(from).as_secs())
 }
 

@@ -1,7 +1,7 @@
-//! What `kubectl get` prints of a kind: columns as data, and the small words that several kinds share.
+//! What `kubectl get` prints for a kind: columns as data, and formatting that several kinds share.
 //!
-//! Names and words are those of kube-apiserver, because people and scripts know them. Ages are counted to a `now` from
-//! outside.
+//! Names and wording are those of kube-apiserver, because people and scripts rely on them. Ages are relative to a `now`
+//! parameter.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -12,11 +12,11 @@ use crate::meta;
 /// A column.
 #[derive(Debug, Clone, Copy)]
 pub struct Column {
-    /// What stands above it.
+    /// Its title.
     pub name: &'static str,
     /// JSON type of its cells.
     pub cell_type: &'static str,
-    /// Whether it shows only with `-o wide`.
+    /// Whether it is shown only with `-o wide`.
     pub wide: bool,
     /// Where its cells come from.
     pub source: Source,
@@ -27,23 +27,23 @@ pub struct Column {
 pub enum Source {
     /// The object's name.
     Name,
-    /// The time since the object was made.
+    /// The time since the object was created.
     Age,
-    /// The text at a path, or another one where there is none.
+    /// The text at a path, or a default.
     Text(&'static [&'static str], &'static str),
-    /// The number at a path; 0 where there is none.
+    /// The number at a path; 0 by default.
     Count(&'static [&'static str]),
-    /// The flag at a path, or another one where there is none.
+    /// The flag at a path, or a default.
     Flag(&'static [&'static str], bool),
-    /// How many elements the list at a path has.
+    /// The length of the list at a path.
     Length(&'static [&'static str]),
-    /// The labels at a path, as `a=1,b=2`.
+    /// The labels at a path, for example `a=1,b=2`.
     Labels(&'static [&'static str]),
     /// The field of each container at a path, joined by commas.
     EachOf(&'static [&'static str], &'static str),
     /// The label selector at a path, in its text form.
     Selector(&'static [&'static str]),
-    /// What a function makes of the object.
+    /// The result of a function.
     Made(fn(&Value, Timestamp) -> Value),
 }
 
@@ -90,13 +90,13 @@ impl Column {
 
 /// The object's name.
 pub(crate) const NAME: Column = Column::new("Name", "string", Source::Name);
-/// The time since the object was made.
+/// The time since the object was created.
 pub(crate) const AGE: Column = Column::new("Age", "string", Source::Age);
 
-/// What is printed of kinds that Kubernetes says nothing about.
+/// Default columns of kinds for which Kubernetes defines none.
 pub const NAME_AND_AGE: &[Column] = &[NAME, AGE];
 
-/// What is printed of kinds that Kubernetes says little about.
+/// Columns of kinds for which Kubernetes defines few.
 pub(crate) const NAME_AND_TIME: &[Column] = &[
     NAME,
     text("Created At", &["metadata", "creationTimestamp"], "").of_type("date"),
@@ -112,12 +112,12 @@ pub(crate) const fn integer(name: &'static str, path: &'static [&'static str]) -
     Column::new(name, "integer", Source::Count(path))
 }
 
-/// A column of yes or no.
+/// A column of booleans.
 pub(crate) const fn flag(name: &'static str, path: &'static [&'static str], other: bool) -> Column {
     Column::new(name, "boolean", Source::Flag(path, other))
 }
 
-/// A column of the lengths of lists.
+/// A column of list lengths.
 pub(crate) const fn length(name: &'static str, path: &'static [&'static str]) -> Column {
     Column::new(name, "string", Source::Length(path))
 }
@@ -137,31 +137,31 @@ pub(crate) const fn selecting(name: &'static str, path: &'static [&'static str])
     Column::new(name, "string", Source::Selector(path))
 }
 
-/// A column of text that a function makes.
+/// A column with the result of a function.
 pub(crate) const fn made(name: &'static str, make: fn(&Value, Timestamp) -> Value) -> Column {
     Column::new(name, "string", Source::Made(make))
 }
 
-/// A cell that says there is nothing.
+/// The cell for an empty value.
 pub(crate) const NONE: &str = "<none>";
-/// A cell that says the value is not known.
+/// The cell for an unknown value.
 pub(crate) const UNKNOWN: &str = "<unknown>";
-/// A cell that says the field is not set.
+/// The cell for an unset field.
 pub(crate) const UNSET: &str = "<unset>";
-/// Addresses and hosts that a cell shows before it says how many more there are.
+/// Maximum number of addresses or hosts in a cell; the rest are counted.
 const SHOWN_MAX: usize = 3;
 
-/// The text of a field, or nothing if it is empty.
+/// The text of a field, or `None` if it is empty.
 pub(crate) fn text_of(value: &Value) -> Option<&str> {
     value.as_str().filter(|text| !text.is_empty())
 }
 
-/// The text of a field, or another.
+/// The text of a field, or a default.
 pub(crate) fn text_or(value: &Value, other: &str) -> Value {
     json!(text_of(value).unwrap_or(other))
 }
 
-/// A count that reads as 0 where it is not set.
+/// A count; 0 if not set.
 pub(crate) fn count(value: &Value) -> i64 {
     value.as_i64().unwrap_or(0)
 }
@@ -171,12 +171,12 @@ pub(crate) fn items(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Texts with commas between.
+/// Texts joined with commas.
 pub(crate) fn joined<'a>(texts: impl Iterator<Item = &'a str>) -> String {
     texts.collect::<Vec<_>>().join(",")
 }
 
-/// The first few texts, and how many more there are; something else if there is none.
+/// The first few texts and the number of further ones; a default if there are none.
 pub(crate) fn first_few(texts: &[String], none: &str) -> String {
     match texts.get(..SHOWN_MAX) {
         _ if texts.is_empty() => none.to_owned(),
@@ -202,7 +202,7 @@ pub(crate) fn labels(value: &Value) -> String {
     }
 }
 
-/// Whether a condition of a status holds.
+/// Whether a condition of a status is true.
 pub(crate) fn has_condition(status: &Value, condition: &str) -> bool {
     items(&status["conditions"])
         .iter()

@@ -1,6 +1,8 @@
-//! How objects go: at once, after a grace period, or when the last finalizer has gone; and what goes with them.
+//! How objects are deleted: at once, after a grace period, or when the last finalizer is removed; and what is deleted
+//! with them.
 //!
-//! The embedded API server and the cluster in memory delete and collect by these rules, each from its own store.
+//! The embedded API server and the cluster in memory apply these rules for deletion and garbage collection, each to its
+//! own store.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -8,12 +10,12 @@ use serde_json::Value;
 use crate::admission::seconds;
 use crate::meta;
 
-/// Finalizer of an object whose dependents go first.
+/// Finalizer of an object whose dependents are deleted first.
 pub const FOREGROUND: &str = "foregroundDeletion";
-/// Finalizer of an object whose dependents are to be set free first.
+/// Finalizer of an object whose dependents are orphaned first.
 pub const ORPHAN: &str = "orphan";
 
-/// How long the containers of a pod may take to stop that says nothing else.
+/// Default grace period of a pod.
 const DEFAULT_GRACE_SECONDS: i64 = 30;
 
 const OWNERS: [&str; 2] = ["metadata", "ownerReferences"];
@@ -23,11 +25,11 @@ const TIME: [&str; 2] = ["metadata", "deletionTimestamp"];
 /// What happens to the dependents of a deleted object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Propagation {
-    /// They go after it.
+    /// They are deleted after it.
     Background,
-    /// They go before it.
+    /// They are deleted before it.
     Foreground,
-    /// They stay.
+    /// They are kept.
     Orphan,
 }
 
@@ -47,8 +49,8 @@ impl Propagation {
     }
 }
 
-/// Marks an object as deleted. The first mark is a new generation of what has one; a later one can shorten the time that is left,
-/// never lengthen it.
+/// Marks an object as deleted. The first mark increments the generation of kinds that have one; a later one can shorten the grace
+/// period, never extend it.
 pub fn mark(
     object: &mut Value,
     propagation: Option<Propagation>,
@@ -64,7 +66,7 @@ pub fn mark(
         let Some((before, wanted)) = before.zip(grace_seconds).filter(|(before, wanted)| wanted < before) else {
             return;
         };
-        // It counts from when the object was deleted.
+        // It counts from the time of deletion.
         let ends: Timestamp = meta::text(object, &TIME).parse().unwrap_or(now);
         meta::set(object, &GRACE, wanted.into());
         ends.saturating_add(SignedDuration::from_secs(wanted - before))
@@ -80,7 +82,7 @@ pub fn mark(
     meta::set(object, &TIME, seconds(ends.unwrap_or(now)));
 }
 
-/// Only a pod that is on a node and has not finished is given time.
+/// Only a pod that is on a node and has not finished gets a grace period.
 fn grace_of(object: &Value, asked: Option<i64>) -> i64 {
     let is_over = matches!(meta::text(object, &["status", "phase"]), "Succeeded" | "Failed");
     let is_pod = object["kind"] == "Pod" && object["apiVersion"] == "v1";
@@ -91,17 +93,17 @@ fn grace_of(object: &Value, asked: Option<i64>) -> i64 {
     asked.or(own).unwrap_or(DEFAULT_GRACE_SECONDS).max(0)
 }
 
-/// Whether the last thing that kept a deleted object has gone.
+/// Whether nothing keeps a deleted object any more.
 #[must_use]
 pub fn is_finished(object: &Value) -> bool {
     let grace = meta::at(object, &GRACE).as_i64().unwrap_or(0);
     meta::is_deleting(object) && meta::finalizers(object).is_empty() && grace <= 0
 }
 
-/// How an object stands to one of its owners.
+/// The state of an object's owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
-    /// It is there and stays.
+    /// It exists and is not being deleted.
     Solid,
     /// It is being deleted and waits for its dependents.
     Waiting,
@@ -110,7 +112,7 @@ pub enum Owner {
 }
 
 impl Owner {
-    /// How an object stands to the owner of this reference, of whose name there is this object.
+    /// The state of the owner that a reference names, given the object found under that name.
     #[must_use]
     pub fn of(reference: &Value, found: Option<&Value>) -> Self {
         match found.filter(|found| meta::uid(found) == meta::text(reference, &["uid"])) {
@@ -121,24 +123,24 @@ impl Owner {
     }
 }
 
-/// Whether an object is being deleted and waits for its dependents to go.
+/// Whether an object is being deleted and waits for its dependents.
 #[must_use]
 pub fn is_waiting(object: &Value) -> bool {
     meta::is_deleting(object) && meta::finalizers(object).contains(&FOREGROUND)
 }
 
-/// What becomes of an object that may have lost owners.
+/// What happens to an object that may have lost owners.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fate {
     /// Nothing.
     Stays,
-    /// It stays with these owners.
+    /// It is kept with these owners.
     Keeps(Vec<Value>),
     /// It is deleted.
     Goes(Propagation),
 }
 
-/// What becomes of an object whose owners are in these states, in the order of its references.
+/// What happens to an object whose owners are in these states, in the order of its references.
 #[must_use]
 pub fn fate(object: &Value, owners: &[Owner], has_dependents: bool) -> Fate {
     let references = meta::items(object, &OWNERS);
@@ -157,7 +159,7 @@ pub fn fate(object: &Value, owners: &[Owner], has_dependents: bool) -> Fate {
     })
 }
 
-/// Whether a dependent keeps the owner of this uid from going before it.
+/// Whether a dependent blocks deletion of the owner with this UID.
 #[must_use]
 pub fn blocks(dependent: &Value, owner: &str) -> bool {
     let references = meta::items(dependent, &OWNERS);
@@ -166,14 +168,14 @@ pub fn blocks(dependent: &Value, owner: &str) -> bool {
         .any(|reference| reference["uid"] == owner && reference["blockOwnerDeletion"] == true)
 }
 
-/// Lets the owners of an object go before it: in a circle each would wait for the others.
+/// Stops an object from blocking its owners: in a cycle, each would wait for the others.
 pub fn unblock(object: &mut Value) {
     for reference in meta::items_mut(object, &OWNERS) {
         meta::set(reference, &["blockOwnerDeletion"], false.into());
     }
 }
 
-/// Gives an object these owners and no others.
+/// Sets the owners of an object.
 pub fn set_owners(object: &mut Value, owners: Vec<Value>) {
     let owners = if owners.is_empty() {
         Value::Null
@@ -183,7 +185,7 @@ pub fn set_owners(object: &mut Value, owners: Vec<Value>) {
     meta::set(object, &OWNERS, owners);
 }
 
-/// Takes the owner of this uid away from an object.
+/// Removes the owner with this UID from an object.
 pub fn disown(object: &mut Value, owner: &str) {
     let mut owners = meta::items(object, &OWNERS).to_vec();
     owners.retain(|reference| reference["uid"] != owner);

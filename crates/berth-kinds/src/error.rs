@@ -1,27 +1,27 @@
-//! What is wrong with a field, and why admission refuses an object: data that the API server turns into a `Status`.
+//! Field errors and admission refusals: data that the API server converts to a `Status`.
 //!
-//! The words are those of Kubernetes, because people and tools compare them.
+//! The wording is that of Kubernetes, because people and tools compare it.
 
 use std::fmt;
 
 use serde_json::Value;
 
-/// What kind of mistake a field has.
+/// The kind of error in a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Problem {
     /// It must be set.
     Required,
     /// Its value is not allowed.
     Invalid,
-    /// Its value is of another type.
+    /// Its value has the wrong type.
     TypeInvalid,
-    /// Its value is not one of those that are allowed.
+    /// Its value is not one of the supported ones.
     NotSupported,
     /// It must not be set or changed.
     Forbidden,
-    /// Its value may stand only once.
+    /// Its value must be unique.
     Duplicate,
-    /// Its value names something that is not there.
+    /// Its value refers to an object that does not exist.
     NotFound,
     /// Its value is longer than the kind allows.
     TooLong,
@@ -32,7 +32,7 @@ pub enum Problem {
 }
 
 impl Problem {
-    /// The `reason` of a cause in a `Status`, such as `FieldValueRequired`.
+    /// The `reason` of a cause in a `Status`, for example `FieldValueRequired`.
     #[must_use]
     pub fn reason(self) -> &'static str {
         match self {
@@ -62,16 +62,16 @@ impl Problem {
     }
 }
 
-/// One thing that is wrong with one field. It displays as `spec.size: Required value`.
+/// One error in one field. It displays as `spec.size: Required value`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldError {
-    /// The field, such as `spec.sizes[0]`.
+    /// The field, for example `spec.sizes[0]`.
     pub field: String,
-    /// The kind of mistake.
+    /// The kind of error.
     pub problem: Problem,
-    /// The value as it is shown, if it belongs to the message.
+    /// The value as displayed, if it is part of the message.
     pub value: Option<String>,
-    /// What would be right; empty if the problem says it all.
+    /// What is allowed; empty if the problem is self-explanatory.
     pub detail: String,
 }
 
@@ -100,22 +100,22 @@ impl FieldError {
         Self::new(field, Problem::Invalid, Some(value.to_owned()), detail)
     }
 
-    /// The field's value is not what decisions expect. The problem says what was found, and what is right.
+    /// The field's value is not what decisions expect. The problem describes what was found and what is valid.
     pub(crate) fn unreadable(field: impl Into<String>, problem: &str) -> Self {
         Self::new(field, Problem::Invalid, None, problem)
     }
 
-    /// The field's value is of another type, or not of the format that the schema names.
+    /// The field's value has the wrong type, or does not have the format that the schema requires.
     pub fn type_invalid(field: impl Into<String>, value: &Value, detail: &str) -> Self {
         Self::new(field, Problem::TypeInvalid, Some(value.to_string()), detail)
     }
 
-    /// The field's value is not one of those that are.
+    /// The field's value is not one of the supported ones.
     pub fn not_supported(field: impl Into<String>, value: &Value, supported: &[&str]) -> Self {
         Self::not_supported_text(field, &value.to_string(), supported)
     }
 
-    /// The field's value, which is not shown as JSON, is not one of those that are.
+    /// The field's value, which is not shown as JSON, is not one of the supported ones.
     pub fn not_supported_text(field: impl Into<String>, value: &str, supported: &[&str]) -> Self {
         let supported: Vec<_> = supported.iter().map(|s| format!("{s:?}")).collect();
         Self::not_among(field, value, &supported)
@@ -132,17 +132,17 @@ impl FieldError {
         Self::new(field, Problem::Forbidden, None, detail)
     }
 
-    /// The value may stand only once.
+    /// The value must be unique.
     pub fn duplicate(field: impl Into<String>, value: &Value) -> Self {
         Self::duplicate_text(field, &value.to_string())
     }
 
-    /// The value, which is not shown as JSON, may stand only once.
+    /// The value, which is not shown as JSON, must be unique.
     pub fn duplicate_text(field: impl Into<String>, value: &str) -> Self {
         Self::new(field, Problem::Duplicate, Some(value.to_owned()), "")
     }
 
-    /// The value names something that is not there.
+    /// The value refers to an object that does not exist.
     pub fn not_found(field: impl Into<String>, value: &Value) -> Self {
         Self::new(field, Problem::NotFound, Some(value.to_string()), "")
     }
@@ -166,14 +166,14 @@ impl FieldError {
         Self::new(field, Problem::TooMany, Some(count.to_string()), detail)
     }
 
-    /// This error about another field.
+    /// The same error for another field.
     #[must_use]
     pub fn at(mut self, field: impl Into<String>) -> Self {
         self.field = field.into();
         self
     }
 
-    /// The message without the field, such as `Invalid value: 3: must be even`.
+    /// The message without the field, for example `Invalid value: 3: must be even`.
     #[must_use]
     pub fn message(&self) -> String {
         let mut message = self.problem.words().to_owned();
@@ -192,39 +192,39 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// Why admission does not let an object in.
+/// Why admission refuses an object.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// A pod names a priority class that is not there.
+    /// A pod refers to a priority class that does not exist.
     #[error("no PriorityClass with name {class} was found")]
     UnknownPriorityClass {
         /// The class.
         class: String,
     },
-    /// A pod brings a priority that its class does not give.
+    /// A pod sets a priority other than that of its class.
     #[error(
         "the integer value of priority ({given}) must not be provided in pod spec; priority admission controller \
          computed {computed} from the given PriorityClass name"
     )]
     OtherPriority {
-        /// What the pod says.
+        /// The pod's priority.
         given: i64,
-        /// What the class gives.
+        /// The class's priority.
         computed: i64,
     },
-    /// A pod names a runtime class that is not there.
+    /// A pod refers to a runtime class that does not exist.
     #[error("pod rejected: RuntimeClass {class:?} not found")]
     UnknownRuntimeClass {
         /// The class.
         class: String,
     },
-    /// A pod brings another overhead than its runtime class has.
+    /// A pod sets an overhead other than that of its runtime class.
     #[error("pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")]
     OtherOverhead,
-    /// A pod brings an overhead, and has no runtime class that would have one.
+    /// A pod sets an overhead without a runtime class that defines one.
     #[error("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")]
     OverheadWithoutClass,
-    /// A pod and its runtime class ask for different nodes.
+    /// A pod and its runtime class select different nodes.
     #[error(
         "conflict: runtimeClass.scheduling.nodeSelector[{label}] = {}; pod.spec.nodeSelector[{label}] = {}",
         .values[0], .values[1]
@@ -232,13 +232,13 @@ pub enum Refusal {
     OtherNodes {
         /// The label.
         label: String,
-        /// Its value in the class, and in the pod.
+        /// Its value in the class and in the pod.
         values: Box<[String; 2]>,
     },
-    /// An object breaks the limits of its namespace.
+    /// An object violates the limits of its namespace.
     #[error("{}", one_or_list(.0))]
     BeyondLimits(Vec<String>),
-    /// A claim wants to grow, and its class does not let it.
+    /// A claim requests expansion, and its class does not allow it.
     #[error(
         "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support \
          resize"
@@ -256,12 +256,12 @@ pub enum Refusal {
         /// The namespace.
         namespace: String,
     },
-    /// Fields ask for what another object has.
+    /// Fields request what another object already has.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
     Invalid(Vec<FieldError>),
 }
 
-/// One message as it is, several in brackets, none of them twice.
+/// One message as it is, several in brackets without duplicates.
 fn one_or_list(messages: &[String]) -> String {
     let mut distinct: Vec<&str> = Vec::new();
     for message in messages {

@@ -1,4 +1,4 @@
-//! Evictions: whether disruption budgets let a pod go, and what that costs them.
+//! Evictions: whether disruption budgets allow them, and how they are charged.
 
 use crate::kinds::pod;
 use crate::meta;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// Why a pod may not be evicted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// More than one budget covers it, for which evictions have no rule.
+    /// More than one budget covers it, which evictions do not support.
     SeveralBudgets,
     /// The status of the budget is older than the budget.
     Processing {
@@ -19,21 +19,21 @@ pub enum Refused {
     Exhausted {
         /// The budget.
         budget: String,
-        /// How many healthy pods it wants.
+        /// The desired number of healthy pods.
         desired: i64,
-        /// How many there are.
+        /// The current number.
         healthy: i64,
     },
 }
 
-/// Whether budgets have a say. They have none in pods that do not run yet, no longer, or not for long.
+/// Whether budgets apply. They do not apply to pods that have not started, have finished, or are being deleted.
 #[must_use]
 pub fn is_guarded(pod: &Value) -> bool {
     let phase = meta::text(pod, &["status", "phase"]);
     !matches!(phase, "Pending" | "Succeeded" | "Failed") && !meta::is_deleting(pod)
 }
 
-/// Whether a budget is about a pod. A selector that is not there selects nothing; an empty one every pod of the namespace.
+/// Whether a budget covers a pod. A missing selector selects nothing; an empty one selects every pod of the namespace.
 #[must_use]
 pub fn covers(budget: &Value, pod: &Value) -> bool {
     let selector = &budget["spec"]["selector"];
@@ -42,7 +42,7 @@ pub fn covers(budget: &Value, pod: &Value) -> bool {
         && LabelSelector::from_object(selector).is_ok_and(|selector| selector.matches(pod))
 }
 
-/// The budget that an eviction of the pod is taken from, if there is one.
+/// The budget that an eviction of the pod is charged to, if any.
 ///
 /// # Errors
 /// If there are several.
@@ -57,8 +57,8 @@ pub fn guard<'b>(pod: &Value, budgets: impl IntoIterator<Item = &'b Value>) -> R
     }
 }
 
-/// A pod that is not ready does not count among the healthy ones that the budget is about: it may go as long as there are
-/// enough of those, or always if the budget says so.
+/// An unready pod does not count as healthy for its budget: it may be evicted as long as enough pods are healthy, or
+/// always if the budget says so.
 fn may_go_unready(budget: &Value, pod: &Value) -> bool {
     let is_ready = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
     if meta::items(pod, &["status", "conditions"]).iter().any(is_ready) {
@@ -73,7 +73,7 @@ fn count(budget: &Value, key: &str) -> i64 {
     budget["status"][key].as_i64().unwrap_or(0)
 }
 
-/// The budget with one disruption less, for a pod of this name.
+/// The budget with one disruption less, for the pod with this name.
 ///
 /// # Errors
 /// If it allows none.

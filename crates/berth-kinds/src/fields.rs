@@ -1,4 +1,4 @@
-//! Small rules that several kinds share.
+//! Validation rules that several kinds share.
 
 use berth_core::api::{DecodeError, Object};
 use berth_core::quantity::{self, Quantity};
@@ -8,18 +8,18 @@ use crate::error::FieldError;
 use crate::meta;
 use crate::metadata::{self, DNS_LABEL, LABEL_BYTES_MAX, SUBDOMAIN};
 
-/// What Kubernetes says of a text that is not a quantity.
+/// The Kubernetes message for a text that is not a quantity.
 const NOT_A_QUANTITY: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 
-/// A name as DNS has them, with dots.
+/// Requires a DNS subdomain name.
 pub(crate) fn check_subdomain(name: &str, field: &str, errors: &mut Vec<FieldError>) {
     if !metadata::is_subdomain(name) {
         errors.push(FieldError::invalid(field, &name.into(), SUBDOMAIN));
     }
 }
 
-/// A name as DNS has them, without dots.
+/// Requires a DNS label.
 pub(crate) fn check_dns_label(name: &str, field: &str, errors: &mut Vec<FieldError>) {
     if name.len() > LABEL_BYTES_MAX {
         let detail = format!("must be no more than {LABEL_BYTES_MAX} bytes");
@@ -29,7 +29,7 @@ pub(crate) fn check_dns_label(name: &str, field: &str, errors: &mut Vec<FieldErr
     }
 }
 
-/// The name of a CSI driver. Upper case is allowed where drivers name themselves, but not in objects.
+/// Requires the name of a CSI driver. Upper case is allowed where drivers report their name, but not in objects.
 pub(crate) fn check_driver_name(name: &str, field: &str, errors: &mut Vec<FieldError>) {
     if name.len() > LABEL_BYTES_MAX {
         errors.push(FieldError::too_long(field, LABEL_BYTES_MAX));
@@ -38,7 +38,7 @@ pub(crate) fn check_driver_name(name: &str, field: &str, errors: &mut Vec<FieldE
     }
 }
 
-/// Keys and values of labels, wherever they stand.
+/// Checks keys and values of labels.
 pub(crate) fn check_labels(labels: &Value, field: &str, errors: &mut Vec<FieldError>) {
     for (key, value) in labels.as_object().into_iter().flatten() {
         metadata::check_qualified_name(key, field, errors);
@@ -46,14 +46,14 @@ pub(crate) fn check_labels(labels: &Value, field: &str, errors: &mut Vec<FieldEr
     }
 }
 
-/// A number must not be negative.
+/// Requires a non-negative number.
 pub(crate) fn check_count(value: &Value, field: &str, errors: &mut Vec<FieldError>) {
     if value.as_i64().is_some_and(|number| number < 0) {
         errors.push(FieldError::invalid(field, value, "must be greater than or equal to 0"));
     }
 }
 
-/// A quantity must be one, and not negative.
+/// Requires a non-negative quantity.
 pub(crate) fn check_quantity(value: &Value, field: &str, errors: &mut Vec<FieldError>) {
     match parse_quantity(value) {
         None => errors.push(FieldError::invalid(field, value, NOT_A_QUANTITY)),
@@ -65,7 +65,7 @@ pub(crate) fn check_quantity(value: &Value, field: &str, errors: &mut Vec<FieldE
     }
 }
 
-/// Quantities may be written as numbers, too.
+/// Parses a quantity, which may also be written as a number.
 pub(crate) fn parse_quantity(value: &Value) -> Option<Quantity> {
     match value {
         Value::String(text) => text.parse().ok(),
@@ -76,7 +76,7 @@ pub(crate) fn parse_quantity(value: &Value) -> Option<Quantity> {
 
 pub(crate) const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
-/// Access modes of volumes and claims.
+/// Checks the access modes of volumes and claims.
 pub(crate) fn check_access_modes(object: &Value, detail: &str, errors: &mut Vec<FieldError>) {
     let modes = meta::items(object, &["spec", "accessModes"]);
     if modes.is_empty() {
@@ -93,7 +93,7 @@ pub(crate) fn check_access_modes(object: &Value, detail: &str, errors: &mut Vec<
     }
 }
 
-/// A text that must be one of a few, if it is there.
+/// Requires one of several texts, if the field is set.
 pub(crate) fn check_one_of(object: &Value, path: &[&str], allowed: &[&str], errors: &mut Vec<FieldError>) {
     let value = meta::at(object, path);
     let text = value.as_str().unwrap_or_default();
@@ -102,7 +102,7 @@ pub(crate) fn check_one_of(object: &Value, path: &[&str], allowed: &[&str], erro
     }
 }
 
-/// `immutable: true` on a ConfigMap or a Secret.
+/// Enforces `immutable: true` on a ConfigMap or a Secret.
 pub(crate) fn check_fixed_content(old: &Value, new: &Value) -> Vec<FieldError> {
     if old["immutable"] != true {
         return Vec::new();
@@ -121,7 +121,7 @@ pub(crate) fn check_fixed_content(old: &Value, new: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Brings the quantities of the map at a path into the form in which they are kept, so that two that are the same read alike.
+/// Converts the quantities in the map at a path to canonical form, so that equal quantities are written alike.
 pub(crate) fn canonicalize(object: &mut Value, path: &[&str]) {
     let found = path.iter().try_fold(object, |value, key| value.get_mut(*key));
     for value in found
@@ -133,7 +133,7 @@ pub(crate) fn canonicalize(object: &mut Value, path: &[&str]) {
     }
 }
 
-/// Brings one quantity into the form in which it is kept.
+/// Converts one quantity to canonical form.
 pub(crate) fn canonicalize_value(value: &mut Value) {
     let canonical = match &*value {
         Value::String(text) => quantity::canonical(text).filter(|canonical| canonical != text),
@@ -145,7 +145,8 @@ pub(crate) fn canonicalize_value(value: &mut Value) {
     }
 }
 
-/// What decisions read of an object must be as they expect it. Asked last: where the rules of Kubernetes speak, they speak alone.
+/// Checks the fields that decisions read. Called last: if a rule of Kubernetes already reports an error, only that one
+/// is reported.
 pub(crate) fn check_readable(object: &Value, errors: &mut Vec<FieldError>) {
     if !errors.is_empty() {
         return;
@@ -155,12 +156,12 @@ pub(crate) fn check_readable(object: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Whether a value is a quantity above zero.
+/// Whether a value is a positive quantity.
 pub(crate) fn is_positive(value: &Value) -> bool {
     parse_quantity(value).is_some_and(|quantity| quantity > Quantity::default())
 }
 
-/// Fields at the top of an object that stay as they are.
+/// Requires that top-level fields do not change.
 pub(crate) fn check_fixed(old: &Value, new: &Value, fixed: &[&str]) -> Vec<FieldError> {
     let changed = fixed.iter().filter(|field| old[**field] != new[**field]);
     changed
@@ -168,7 +169,7 @@ pub(crate) fn check_fixed(old: &Value, new: &Value, fixed: &[&str]) -> Vec<Field
         .collect()
 }
 
-/// A text that must be there.
+/// Requires a text to be set.
 pub(crate) fn check_set(object: &Value, path: &[&str], errors: &mut Vec<FieldError>) {
     if meta::text(object, path).is_empty() {
         errors.push(FieldError::required(path.join("."), ""));

@@ -1,4 +1,4 @@
-//! What an API server knows of one kind of object, as one value.
+//! Everything an API server needs to know about one kind of object, as one value.
 
 use serde_json::Value;
 
@@ -7,65 +7,65 @@ use crate::columns::{self, Column};
 use crate::error::{FieldError, Refusal};
 use crate::metadata::NameRule;
 
-/// A kind: its names, and the rules that hold for its objects. Each is declared in a file of its own in `kinds`.
+/// A kind: its names and the rules for its objects. Each is declared in its own file in `kinds`.
 #[derive(Debug, Clone, Copy)]
 pub struct Kind {
     /// API group; empty for the core group.
     pub group: &'static str,
-    /// Version within the group, such as `v1`.
+    /// Version within the group, for example `v1`.
     pub version: &'static str,
-    /// Name of the kind, such as `PersistentVolumeClaim`.
+    /// Name of the kind, for example `PersistentVolumeClaim`.
     pub name: &'static str,
-    /// Name in paths, such as `persistentvolumeclaims`.
+    /// Name in paths, for example `persistentvolumeclaims`.
     pub plural: &'static str,
-    /// Abbreviations that kubectl understands, such as `pvc`.
+    /// Short names that kubectl understands, for example `pvc`.
     pub short_names: &'static [&'static str],
-    /// Groups of resources that kubectl understands, such as `all`.
+    /// Categories that kubectl understands, for example `all`.
     pub categories: &'static [&'static str],
-    /// Whether the objects live in a namespace.
+    /// Whether the objects are namespaced.
     pub namespaced: bool,
-    /// Whether objects are kept. What is not kept is only answered, such as an access review.
+    /// Whether objects are stored. An access review, for example, is only answered.
     pub stored: bool,
     /// The subresources, in alphabetical order.
     pub subresources: &'static [Subresource],
-    /// How objects may be called.
+    /// Which names are valid.
     pub name_rule: NameRule,
-    /// What a generation counts.
+    /// How `metadata.generation` is counted.
     pub generation: Generation,
-    /// What is special about writing objects of the kind.
+    /// Special rules for writes.
     pub writes: Writes,
-    /// How objects are stored, if that differs from how they are shown.
+    /// How objects are stored, if that differs from how they are served.
     pub stored_form: Option<StoredForm>,
     /// What `kubectl get` prints.
     pub columns: &'static [Column],
-    /// The fields that objects can be selected by, besides their name and namespace.
+    /// The fields that objects can be selected by, in addition to name and namespace.
     pub selectable: &'static [SelectableField],
-    /// Fills in what is not set and does not depend on other objects. Whatever is set stays.
+    /// Fills in unset fields that do not depend on other objects. Fields that are set are kept.
     pub defaults: fn(&mut Value),
     /// Completes a new object with what depends on other objects, or refuses it.
     pub admit: fn(&Admission<'_>, &mut Value) -> Result<(), Refusal>,
-    /// Completes a changed object, or refuses the change. The first object is the one before the change.
+    /// Completes a changed object, or refuses the change. The first object is the previous one.
     pub admit_update: fn(&Admission<'_>, &Value, &mut Value) -> Result<(), Refusal>,
-    /// Whether that looks at the object before the change.
+    /// Whether `admit_update` reads the previous object.
     pub compares_updates: bool,
-    /// What is wrong with an object.
+    /// Validates an object.
     pub validate: fn(&Value) -> Vec<FieldError>,
-    /// What is wrong with an object whose status is written.
+    /// Validates an object whose status is written.
     pub validate_status: fn(&Value) -> Vec<FieldError>,
-    /// What is wrong with a change, besides what is wrong with its result.
+    /// Validates a change, in addition to its result.
     pub validate_update: fn(&Value, &Value) -> Vec<FieldError>,
-    /// What the user should be told of an object that is otherwise fine.
+    /// Warnings for the user about an otherwise valid object.
     pub warnings: fn(&Value) -> Vec<String>,
 }
 
-/// A subresource and the kind of the object that is read from it or written to it.
+/// A subresource and the kind of the object that is exchanged through it.
 #[derive(Debug, Clone, Copy)]
 pub struct Subresource {
-    /// Name in the path, such as `status`.
+    /// Name in the path, for example `status`.
     pub name: &'static str,
     /// Group, version and kind of the object that is exchanged; `None` for the kind itself.
     pub exchanged: Option<(&'static str, &'static str, &'static str)>,
-    /// What may be asked of the subresource, in alphabetical order.
+    /// The supported verbs, in alphabetical order.
     pub verbs: &'static [&'static str],
 }
 
@@ -83,34 +83,34 @@ pub(crate) const SCALE: Subresource = Subresource {
     verbs: &["get", "patch", "update"],
 };
 
-/// What `metadata.generation` of a kind does.
+/// How `metadata.generation` of a kind behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Generation {
-    /// There is none.
+    /// Not set.
     Absent,
-    /// It begins with 1 and counts changes of what the user asks for.
+    /// Starts at 1 and counts changes of the desired state.
     Counted,
-    /// It begins with 1 and stays.
+    /// Always 1.
     Fixed,
-    /// It appears with the first change.
+    /// Set on the first change.
     CountedLater,
 }
 
-/// What is special about writing objects of a kind.
+/// Special rules for writing objects of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Writes {
-    /// A PUT to a name that is not there creates the object.
+    /// A PUT to a nonexistent name creates the object.
     pub put_creates: bool,
-    /// A PUT must say which version it is based on.
+    /// A PUT must specify the version it is based on.
     pub put_needs_version: bool,
-    /// A new object keeps the status it comes with, although there is a subresource for it.
+    /// A new object keeps its status, although there is a subresource for it.
     pub creates_with_status: bool,
-    /// An object takes something that only one object can have, such as an address: writes come one after the other.
+    /// An object takes a resource that must be unique, such as an address: writes are serialized.
     pub takes_what_is_unique: bool,
 }
 
 impl Writes {
-    /// Nothing special.
+    /// No special rules.
     pub const USUAL: Self = Self {
         put_creates: false,
         put_needs_version: false,
@@ -119,32 +119,32 @@ impl Writes {
     };
 }
 
-/// How objects are stored that another kind shows under other names.
+/// The stored form of objects that are served under other field names.
 #[derive(Debug, Clone, Copy)]
 pub struct StoredForm {
     /// Plural of the kind that they are stored as, with its group.
     pub table: &'static str,
-    /// The form that is shown, from the stored one.
+    /// Converts the stored form to the served one.
     pub to_shown: fn(Value) -> Value,
-    /// The stored form, from the one that is shown.
+    /// Converts the served form to the stored one.
     pub to_stored: fn(Value) -> Value,
 }
 
 /// A field that objects can be selected by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SelectableField {
-    /// What selectors call it, such as `spec.nodeName`.
+    /// Its name in selectors, for example `spec.nodeName`.
     pub name: &'static str,
-    /// Where its value is, as a dotted path.
+    /// The dotted path of its value.
     pub path: &'static str,
-    /// Where its value is if it is not there.
+    /// An alternative path of its value.
     pub other_path: &'static str,
-    /// What it reads as if it is not set.
+    /// Its value if unset.
     pub unset: &'static str,
 }
 
 impl SelectableField {
-    /// A field that is called as its path.
+    /// A field whose name is its path.
     pub(crate) const fn new(name: &'static str) -> Self {
         Self {
             name,
@@ -154,24 +154,24 @@ impl SelectableField {
         }
     }
 
-    /// A field that is elsewhere than its name says.
+    /// Sets a path that differs from the name.
     pub(crate) const fn at(self, path: &'static str) -> Self {
         Self { path, ..self }
     }
 
-    /// A field that may be in a second place.
+    /// Sets an alternative path.
     pub(crate) const fn or_at(self, other_path: &'static str) -> Self {
         Self { other_path, ..self }
     }
 
-    /// A field that reads as something if it is not set: a flag as false, a counter as 0.
+    /// Sets the value of an unset field: false for a flag, 0 for a counter.
     pub(crate) const fn unset(self, unset: &'static str) -> Self {
         Self { unset, ..self }
     }
 }
 
 impl Kind {
-    /// A kind whose objects live in a namespace, without rules of its own.
+    /// A namespaced kind without special rules.
     pub(crate) const fn namespaced(
         group: &'static str,
         version: &'static str,
@@ -205,7 +205,7 @@ impl Kind {
         }
     }
 
-    /// A kind whose objects belong to the whole cluster, without rules of its own.
+    /// A cluster-scoped kind without special rules.
     pub(crate) const fn cluster(
         group: &'static str,
         version: &'static str,
@@ -218,7 +218,7 @@ impl Kind {
         }
     }
 
-    /// `v1` or `apps/v1`: what objects of the kind carry as `apiVersion`.
+    /// `v1` or `apps/v1`: the `apiVersion` of the kind's objects.
     #[must_use]
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
@@ -228,7 +228,7 @@ impl Kind {
         }
     }
 
-    /// `persistentvolumeclaims` or `deployments.apps`: what the store calls the objects together.
+    /// `persistentvolumeclaims` or `deployments.apps`: the name of the kind's table in the store.
     #[must_use]
     pub fn table(&self) -> String {
         match (&self.stored_form, self.group) {
@@ -238,7 +238,7 @@ impl Kind {
         }
     }
 
-    /// Whether objects of the kind have a status that is written apart from the rest.
+    /// Whether objects of the kind have a status subresource.
     #[must_use]
     pub fn has_status(&self) -> bool {
         self.subresources.iter().any(|found| found.name == STATUS.name)

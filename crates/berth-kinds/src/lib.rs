@@ -1,8 +1,8 @@
-//! The kinds of the Kubernetes API: their names, and what an API server does to their objects.
+//! The kinds of the Kubernetes API: their names, and how an API server processes their objects.
 //!
-//! Everything of one kind is in one file of [`kinds`]: names, defaults, admission, validation, warnings, printed columns
-//! and selectable fields. [`KINDS`] is the one table of them; routing, discovery, OpenAPI, tables, defaults, admission and
-//! validation read it. What several kinds share has files of its own beside it.
+//! Everything about one kind is in one file of [`kinds`]: names, defaults, admission, validation, warnings, printed
+//! columns and selectable fields. [`KINDS`] is the only table of kinds; routing, discovery, OpenAPI, tables, defaults,
+//! admission and validation read it. Shared code has its own files next to it.
 //!
 //! The crate is pure: objects come in as JSON, completed objects and errors come out. Other objects are looked up through
 //! [`admission::Lookup`], and the time is a parameter.
@@ -35,7 +35,7 @@ use serde_json::Value;
 pub use kind::{Generation, Kind, SelectableField, StoredForm, Subresource, Writes};
 pub use kinds::{KINDS, REVIEWS};
 
-/// The kind that objects of an `apiVersion` and a `kind` are of.
+/// The kind with this `apiVersion` and `kind`.
 #[must_use]
 pub fn by_name(api_version: &str, kind: &str) -> Option<&'static Kind> {
     static BY_NAME: LazyLock<HashMap<(&str, &str, &str), &Kind>> = LazyLock::new(|| {

@@ -1,26 +1,26 @@
-//! Reading and writing parts of an object without ever panicking on its shape.
+//! Reads and writes parts of an object without panicking on an unexpected shape.
 
 use serde_json::{Map, Value};
 
-/// The text at a path of map keys; empty if there is none.
+/// The text at a path of map keys; empty if missing.
 #[must_use]
 pub fn text<'a>(object: &'a Value, path: &[&str]) -> &'a str {
     at(object, path).as_str().unwrap_or_default()
 }
 
-/// The value at a path of map keys; null if there is none.
+/// The value at a path of map keys; null if missing.
 #[must_use]
 pub fn at<'a>(object: &'a Value, path: &[&str]) -> &'a Value {
     path.iter().fold(object, |value, key| &value[*key])
 }
 
-/// The elements at a path; none if there is no list.
+/// The elements at a path; empty if there is no list.
 #[must_use]
 pub fn items<'a>(object: &'a Value, path: &[&str]) -> &'a [Value] {
     at(object, path).as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// The elements at a path, to be changed.
+/// The elements at a path, mutable.
 pub fn items_mut<'a>(object: &'a mut Value, path: &[&str]) -> &'a mut [Value] {
     path.iter()
         .try_fold(object, |value, key| value.get_mut(*key))
@@ -29,7 +29,7 @@ pub fn items_mut<'a>(object: &'a mut Value, path: &[&str]) -> &'a mut [Value] {
         .unwrap_or_default()
 }
 
-/// The map at a path, made if it is not there. `None` if something else is in the way.
+/// The map at a path, created if missing. `None` if a value of another type is in the way.
 pub fn map_mut<'a>(object: &'a mut Value, path: &[&str]) -> Option<&'a mut Map<String, Value>> {
     let mut value = object;
     for key in path {
@@ -61,21 +61,21 @@ pub fn set(object: &mut Value, path: &[&str], new: Value) {
     }
 }
 
-/// Sets the value at a path unless one is there.
+/// Sets the value at a path unless it is already set.
 pub fn default(object: &mut Value, path: &[&str], new: impl Into<Value>) {
     if at(object, path).is_null() {
         set(object, path, new.into());
     }
 }
 
-/// Copies the value at a path from one object to another unless one is there.
+/// Copies the value at a path from one object to another unless it is already set.
 pub(crate) fn copy_if_absent(from: &Value, to: &mut Value, path: &[&str]) {
     if at(to, path).is_null() {
         copy(from, to, path);
     }
 }
 
-/// Copies the value at a path from one object to another, its absence included.
+/// Copies the value at a path from one object to another, or removes it if missing.
 pub fn copy(from: &Value, to: &mut Value, path: &[&str]) {
     set(to, path, at(from, path).clone());
 }
@@ -104,13 +104,13 @@ pub fn annotation<'a>(object: &'a Value, key: &str) -> &'a str {
     text(object, &["metadata", "annotations", key])
 }
 
-/// Whether the object is on its way out.
+/// Whether the object is being deleted.
 #[must_use]
 pub fn is_deleting(object: &Value) -> bool {
     !at(object, &["metadata", "deletionTimestamp"]).is_null()
 }
 
-/// What must let go of the object before it is gone.
+/// The finalizers of the object.
 #[must_use]
 pub fn finalizers(object: &Value) -> Vec<&str> {
     items(object, &["metadata", "finalizers"])
@@ -119,7 +119,7 @@ pub fn finalizers(object: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// Adds a finalizer unless it is there.
+/// Adds a finalizer unless it is already set.
 pub fn add_finalizer(object: &mut Value, finalizer: &str) {
     if finalizers(object).contains(&finalizer) {
         return;
@@ -129,7 +129,7 @@ pub fn add_finalizer(object: &mut Value, finalizer: &str) {
     set(object, &["metadata", "finalizers"], Value::Array(all));
 }
 
-/// Removes a finalizer; true if it was there.
+/// Removes a finalizer; returns whether it was set.
 pub fn remove_finalizer(object: &mut Value, finalizer: &str) -> bool {
     let before = finalizers(object).len();
     let rest: Vec<Value> = finalizers(object)
@@ -147,7 +147,7 @@ pub fn remove_finalizer(object: &mut Value, finalizer: &str) -> bool {
     removed
 }
 
-/// The key under which the store keeps an object.
+/// The key of an object in the store.
 #[must_use]
 pub fn key(namespace: &str, name: &str) -> String {
     if namespace.is_empty() {

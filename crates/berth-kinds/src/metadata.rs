@@ -1,4 +1,4 @@
-//! The rules of metadata that hold for every kind, custom ones included.
+//! Metadata rules for every kind, including custom ones.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::meta;
 
 const SUBDOMAIN_BYTES_MAX: usize = 253;
 pub(crate) const LABEL_BYTES_MAX: usize = 63;
-/// What all annotations of an object may weigh together.
+/// Maximum total size of an object's annotations.
 const ANNOTATIONS_BYTES_MAX: usize = 256 << 10;
 
 pub(crate) const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
@@ -17,7 +17,7 @@ pub(crate) const DNS_LABEL: &str = "a lowercase RFC 1123 label must consist of l
 const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 const QUALIFIED_NAME: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 
-/// Metadata that no change of an object touches: only the server itself sets it.
+/// Metadata that only the server sets: changes by clients are ignored.
 pub const KEPT: [&str; 8] = [
     "name",
     "namespace",
@@ -29,21 +29,21 @@ pub const KEPT: [&str; 8] = [
     "selfLink",
 ];
 
-/// Metadata that may be changed along with the status of an object of a built-in kind, but not of a custom one.
+/// Metadata that may be changed together with the status of an object of a built-in kind, but not of a custom one.
 pub const CHANGED_WITH_STATUS: [&str; 3] = ["labels", "annotations", "finalizers"];
 
-/// How the objects of a kind may be called.
+/// Which names are valid for objects of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameRule {
-    /// Like a domain.
+    /// A DNS subdomain.
     Subdomain,
-    /// Like a part of a domain, without dots.
+    /// A DNS label, without dots.
     DnsLabel,
-    /// Anything that can be a part of a path.
+    /// Any valid path segment.
     PathSegment,
 }
 
-/// What is wrong with the metadata of an object.
+/// Validates the metadata of an object.
 #[must_use]
 pub fn validate(name_rule: NameRule, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
@@ -71,7 +71,7 @@ fn validate_finalizers(object: &Value, errors: &mut Vec<FieldError>) {
         check_qualified_name(finalizer, field, errors);
     }
     for (index, finalizer) in finalizers.iter().enumerate() {
-        // Names without a group are those that Kubernetes itself uses.
+        // Kubernetes itself uses finalizers without a group.
         if !finalizer.contains('/')
             && !["orphan", "foregroundDeletion", "kubernetes"].contains(finalizer)
             && !finalizer.contains('.')
@@ -93,7 +93,7 @@ pub(crate) fn check_label_value(value: &Value, field: &str, errors: &mut Vec<Fie
     }
 }
 
-/// What is wrong with a change of metadata.
+/// Validates a change of metadata.
 #[must_use]
 pub fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
@@ -135,7 +135,7 @@ fn validate_name(rule: NameRule, name: &str, errors: &mut Vec<FieldError>) {
         let detail = format!("must be no more than {bytes_max} bytes");
         errors.push(FieldError::invalid(field, &value, &detail));
     } else if !is_valid(name) {
-        // A name that would do elsewhere is told what it is that must not be in it here.
+        // For a name that is valid elsewhere, the error explains what is not allowed here.
         let detail = if is_subdomain(name) {
             "must not contain dots"
         } else {

@@ -1,8 +1,8 @@
-//! The schedules of cron jobs: five fields, or one of a few words. Nothing here says when the next run is.
+//! Schedules of cron jobs: five fields, or a predefined word. The next run is not computed here.
 
 use std::ops::RangeInclusive;
 
-/// Fields in order, with the values that they may have and the words that stand for some of them.
+/// Fields in order, with their valid values and the names of some of them.
 const FIELDS: [(RangeInclusive<u32>, &[&str]); 5] = [
     (0..=59, &[]),
     (0..=23, &[]),
@@ -10,11 +10,11 @@ const FIELDS: [(RangeInclusive<u32>, &[&str]); 5] = [
     (1..=12, &MONTHS),
     (0..=6, &DAYS),
 ];
-/// The first stands for 1.
+/// The first one is 1.
 const MONTHS: [&str; 12] = [
     "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
 ];
-/// The first stands for 0.
+/// The first one is 0.
 const DAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
 const DESCRIPTORS: [&str; 7] = [
@@ -57,7 +57,7 @@ fn descriptor_problem(schedule: &str) -> Option<String> {
     (!is_duration(duration)).then(wrong)
 }
 
-/// Numbers with units behind them, such as `1h30m`.
+/// Numbers with units, for example `1h30m`.
 fn is_duration(text: &str) -> bool {
     let mut rest = text.trim_start_matches(['+', '-']);
     let is_empty = rest.is_empty();
@@ -73,7 +73,7 @@ fn is_duration(text: &str) -> bool {
     !is_empty
 }
 
-/// `*`, a number or two with a dash between, and a step behind a slash.
+/// `*`, a number or a range, and a step after a slash.
 fn range_problem(part: &str, values: &RangeInclusive<u32>, words: &[&str]) -> Result<(), String> {
     let (range, step) = match part.split('/').collect::<Vec<_>>().as_slice() {
         [range] => (*range, None),

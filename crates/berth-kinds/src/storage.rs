@@ -1,4 +1,4 @@
-//! What claims, templates of claims and volumes share.
+//! What claims, claim templates and volumes share.
 
 use berth_core::names;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use crate::columns::joined;
 use crate::fields;
 use crate::meta;
 
-/// The defaults of a claim's spec, wherever it stands: in a claim, or in the template of one.
+/// The defaults of a claim's spec, in a claim or in a template.
 pub(crate) fn default_claim_spec(claim: &mut Value) {
     meta::default(claim, &["spec", "volumeMode"], "Filesystem");
     for list in ["limits", "requests"] {
@@ -15,7 +15,7 @@ pub(crate) fn default_claim_spec(claim: &mut Value) {
     }
 }
 
-/// The phase, or that the object is being deleted.
+/// The phase, or `Terminating` if the object is being deleted.
 pub(crate) fn phase(object: &Value) -> &str {
     if meta::is_deleting(object) {
         "Terminating"
@@ -24,7 +24,7 @@ pub(crate) fn phase(object: &Value) -> &str {
     }
 }
 
-/// The class of a volume or claim; the annotation is older and still wins.
+/// The class of a volume or claim; the legacy annotation wins over the field.
 pub(crate) fn class_name(object: &Value) -> &str {
     let annotation = meta::at(object, &["metadata", "annotations", names::STORAGE_CLASS_BETA]);
     let class = annotation
@@ -33,7 +33,7 @@ pub(crate) fn class_name(object: &Value) -> &str {
     class.unwrap_or_default()
 }
 
-/// The size among quantities, as it is written.
+/// The size among quantities, as written.
 pub(crate) fn size(capacity: &Value) -> String {
     match &capacity["storage"] {
         Value::String(text) => text.clone(),
@@ -42,7 +42,7 @@ pub(crate) fn size(capacity: &Value) -> String {
     }
 }
 
-/// The access modes of a spec or status, in short.
+/// The access modes of a spec or status, abbreviated.
 pub(crate) fn access_modes(of: &Value) -> String {
     const SHORT: [(&str, &str); 4] = [
         ("ReadWriteOnce", "RWO"),

@@ -1,5 +1,5 @@
-//! What the schema of a CustomResourceDefinition may say. One that says what cannot be kept is refused, so that it
-//! does not stay silent later.
+//! Validates the schema of a CustomResourceDefinition. A schema that cannot be enforced is refused, so that it is not
+//! silently ignored later.
 
 use serde_json::Value;
 
@@ -8,11 +8,11 @@ use crate::meta;
 use crate::schema;
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
-/// Deeper schemas than this are not looked into: no definition of use is.
+/// Maximum depth of a schema: no practical definition is deeper.
 const DEPTH_MAX: usize = 64;
 const RULES: &str = "x-kubernetes-validations";
 
-/// What is wrong with the schemas of a definition.
+/// Validates the schemas of a definition.
 pub(crate) fn validate(definition: &Value, errors: &mut Vec<FieldError>) {
     let versions = meta::items(definition, &["spec", "versions"]);
     for (index, version) in versions.iter().enumerate() {
@@ -20,7 +20,7 @@ pub(crate) fn validate(definition: &Value, errors: &mut Vec<FieldError>) {
         if !root.is_object() {
             continue;
         }
-        // Kubernetes names a schema that all versions share by where it used to be.
+        // Kubernetes reports a schema that all versions share under its former path.
         let path = if versions.len() == 1 {
             "spec.validation.openAPIV3Schema".to_owned()
         } else {
@@ -42,7 +42,7 @@ pub(crate) fn validate(definition: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// What the user should know of a definition that is otherwise fine.
+/// Warnings for the user about an otherwise valid definition.
 pub(crate) fn warnings(definition: &Value) -> Vec<String> {
     let mut warnings = Vec::new();
     for version in meta::items(definition, &["spec", "versions"]) {
@@ -86,7 +86,7 @@ impl Walk<'_> {
         }
         for (name, property) in schema["properties"].as_object().into_iter().flatten() {
             let path = format!("{path}.properties[{name}]");
-            // Metadata is what it is, whatever a definition says of it.
+            // Metadata has a fixed schema, whatever a definition says about it.
             self.require_type(property, &path, "specified object fields");
             self.schema(property, &path, below);
         }
@@ -162,12 +162,12 @@ impl Walk<'_> {
         }
     }
 
-    /// A default must be what the schema asks for.
+    /// A default must match its schema.
     fn check_default(&mut self, schema: &Value, path: &str) {
         let Some(default) = schema.get("default").filter(|default| !default.is_null()) else {
             return;
         };
-        // What is missing in it may have defaults of its own.
+        // Missing fields may have their own defaults.
         let mut completed = default.clone();
         schema::apply_defaults(&mut completed, schema);
         for error in schema::validate(&completed, schema) {
@@ -180,7 +180,7 @@ impl Walk<'_> {
     }
 }
 
-/// What a schema says that is passed over.
+/// Parts of a schema that are ignored.
 #[derive(Default)]
 struct Found {
     formats: Vec<String>,

@@ -1,4 +1,4 @@
-//! What the kinds that make pods share: their template, their selector, their strategy.
+//! What the kinds that create pods share: template, selector and strategy.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::meta;
 use crate::pod_spec;
 use crate::selector::LabelSelector;
 
-/// Where the template stands in most kinds.
+/// The path of the template in most kinds.
 pub(crate) const TEMPLATE: &[&str] = &["spec", "template"];
 
 /// How many of the desired replicas are ready.
@@ -24,7 +24,7 @@ pub(crate) const IMAGES: Column = each_of("Images", &["spec", "template", "spec"
 /// The selector.
 pub(crate) const SELECTOR: Column = selecting("Selector", &["spec", "selector"]).wide();
 
-/// The desired number of replicas: 1 unless it is said.
+/// The desired number of replicas: 1 by default.
 pub(crate) fn desired(object: &Value) -> i64 {
     object["spec"]["replicas"].as_i64().unwrap_or(1)
 }
@@ -42,14 +42,14 @@ pub(crate) fn default_template(object: &mut Value, template: &[&str]) {
         return;
     }
     pod_spec::apply_defaults(object, &[template, &["spec"]].concat());
-    // Older servers and `kubectl create --dry-run` write a time that is none.
+    // Older servers and `kubectl create --dry-run` write an empty time.
     let created = [template, &["metadata", "creationTimestamp"]].concat();
     if meta::at(object, &created).is_null() {
         meta::set(object, &created, Value::Null);
     }
 }
 
-/// Counts that are written even if there is nothing to count.
+/// Counts that are written even if they are zero.
 pub(crate) fn default_status(object: &mut Value, counts: &[&str]) {
     meta::default(object, &["status"], json!({}));
     for count in counts {
@@ -57,7 +57,7 @@ pub(crate) fn default_status(object: &mut Value, counts: &[&str]) {
     }
 }
 
-/// How pods are replaced: what is given of it stays, and the rest is filled in.
+/// Fills in the missing parts of the update strategy.
 pub(crate) fn default_strategy(object: &mut Value, field: &str, rolling: &Value) {
     if meta::text(object, &["spec", field, "type"]).is_empty() {
         meta::set(object, &["spec", field, "type"], "RollingUpdate".into());
@@ -69,7 +69,7 @@ pub(crate) fn default_strategy(object: &mut Value, field: &str, rolling: &Value)
     }
 }
 
-/// A strategy as Kubernetes shows it in a refusal.
+/// A strategy as Kubernetes prints it in an error.
 pub(crate) fn shown_strategy(strategy: &Value) -> String {
     format!(
         "{{\"Type\":{},\"RollingUpdate\":{}}}",
@@ -77,25 +77,25 @@ pub(crate) fn shown_strategy(strategy: &Value) -> String {
     )
 }
 
-/// The rules of the number of replicas.
+/// Validates the number of replicas.
 pub(crate) fn check_replicas(object: &Value, errors: &mut Vec<FieldError>) {
     fields::check_count(&object["spec"]["replicas"], "spec.replicas", errors);
 }
 
-/// The rules of the pod template at a path.
+/// Validates the pod template at a path.
 pub(crate) fn check_template(object: &Value, template: &[&str], errors: &mut Vec<FieldError>) {
     let spec = &meta::at(object, template)["spec"];
     errors.extend(pod_spec::validate(spec, &format!("{}.spec", template.join("."))));
 }
 
-/// The refusal of a template that the selector does not select.
+/// The error for a template that the selector does not match.
 pub(crate) fn not_selected(template: &Value) -> FieldError {
     let labels = meta::at(template, &["metadata", "labels"]);
     let detail = "`selector` does not match template `labels`";
     FieldError::invalid("spec.template.metadata.labels", labels, detail)
 }
 
-/// The selector must select the pods of the template. `kind` is what Kubernetes calls the kind in its refusal.
+/// The selector must match the pods of the template. `kind` is the name of the kind in the error.
 pub(crate) fn check_selector(object: &Value, kind: &str, errors: &mut Vec<FieldError>) {
     let (selector, template) = (&object["spec"]["selector"], &object["spec"]["template"]);
     if selector.is_null() {
@@ -116,7 +116,7 @@ pub(crate) fn check_selector(object: &Value, kind: &str, errors: &mut Vec<FieldE
     }
 }
 
-/// The selector stays as it is.
+/// The selector is immutable.
 pub(crate) fn check_fixed_selector(old: &Value, new: &Value) -> Vec<FieldError> {
     let value = &new["spec"]["selector"];
     if old["spec"]["selector"] == *value {

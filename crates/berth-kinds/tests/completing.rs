@@ -1,5 +1,4 @@
-//! Completing an object that is complete changes nothing: not one that went through it before, and not one that an API server
-//! has stored.
+//! Completing a complete object changes nothing, whether it was completed before or stored by an API server.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::borrow::Cow;
@@ -10,7 +9,7 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-/// A cluster with classes that new objects get something from.
+/// A cluster with classes that affect new objects.
 struct Classes(Vec<Value>);
 
 impl Classes {
@@ -62,7 +61,7 @@ fn completed(object: &Value, restores: bool) -> Option<Value> {
     complete(&mut object, &admission).is_ok().then_some(object)
 }
 
-/// Takes fields away at random: each decision is one bit.
+/// Removes fields at random: one bit per decision.
 fn thinned(value: &Value, bits: &mut impl Iterator<Item = bool>) -> Value {
     match value {
         Value::Object(fields) => {
@@ -80,7 +79,7 @@ fn thinned(value: &Value, bits: &mut impl Iterator<Item = bool>) -> Value {
     }
 }
 
-/// A pod spec with all that defaults and admission look at.
+/// A pod spec with everything that defaults and admission read.
 fn pod_spec() -> Value {
     json!({
         "restartPolicy": "Never", "dnsPolicy": "Default", "hostNetwork": true, "schedulerName": "mine",
@@ -111,7 +110,7 @@ fn pod_spec() -> Value {
     })
 }
 
-/// One rich object of each kind that has defaults.
+/// One full object of each kind that has defaults.
 fn rich() -> Vec<Value> {
     let metadata = json!({"name": "x", "namespace": "shop", "uid": "u-1", "labels": {"app": "x"}});
     let template = json!({"metadata": {"labels": {"app": "x"}, "creationTimestamp": null}, "spec": pod_spec()});
@@ -232,8 +231,8 @@ fn check_twice(object: &Value) -> Result<(), TestCaseError> {
         };
         let twice = completed(&once, restores);
         prop_assert_eq!(twice.as_ref(), Some(&once), "of {}", object);
-        // What was created once is in dumps from then on. A server leaves revisions alone that others make; only those of
-        // a dump are completed, with their sets.
+        // Dumps contain objects after creation. A server leaves revisions of other writers alone; only those of a dump
+        // are completed, with their sets.
         if object["kind"] != "ControllerRevision" {
             prop_assert_eq!(completed(&once, true), Some(once), "restored, of {}", object);
         }
@@ -273,7 +272,7 @@ proptest! {
     }
 }
 
-/// As `kubectl get -o json` shows a deployment, without what only a server knows.
+/// A deployment as `kubectl get -o json` shows it, without server-generated fields.
 #[test]
 fn what_an_api_server_stored_stays_as_it_is() {
     let container = json!({"name": "web", "image": "nginx:1.27", "imagePullPolicy": "IfNotPresent",

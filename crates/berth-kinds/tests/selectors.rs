@@ -1,4 +1,4 @@
-//! Any selector is read or refused.
+//! Any selector is parsed or refused.
 
 use berth_kinds::selector::{FieldSelector, LabelSelector};
 use proptest::prelude::*;

@@ -1,9 +1,9 @@
-//! Objects in the form in which a Kubernetes API server holds them in memory, as Go's encoder writes it.
+//! Objects in the in-memory form of a Kubernetes API server, as Go's encoder writes it.
 //!
-//! Some refusals print a value, or the difference between two, in that form: Go's names in the order of their
-//! declaration, with all that is not set. Clients do not read it, but people compare it. `types.txt` has a line for each
-//! structure: `Name` or `Name=jsonName`, then the type; `+` stands before a structure
-//! whose fields are part of the outer one, `?` behind a name that is left out if it is not set.
+//! Some refusals print a value, or the difference between two, in that form: Go field names in declaration order,
+//! including unset fields. Clients do not read it, but people compare it. `types.txt` has a line for each structure:
+//! `Name` or `Name=jsonName`, then the type; `+` precedes an embedded structure, and `?` follows a name that is omitted
+//! if unset.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -67,7 +67,7 @@ pub(crate) fn compact(structure: &str, value: &Value) -> String {
     out
 }
 
-/// How two values of a structure differ, in the unified form.
+/// How two values of a structure differ, as a unified diff.
 pub(crate) fn difference(structure: &str, old: &Value, new: &Value) -> String {
     let text = |value: &Value| {
         let mut out = String::new();
@@ -124,7 +124,7 @@ fn scalar(value: &Value, zero: &str) -> Form {
     })
 }
 
-/// Structures that are encoded alike in memory and on the wire.
+/// Structures that have the same encoding in memory and on the wire.
 fn as_written(value: &Value) -> Form {
     /// Their fields in Go's order; others follow.
     const ORDER: [&str; 10] = [
@@ -155,7 +155,7 @@ fn structure(fields: &[Field], value: &Value) -> Vec<(String, Form)> {
     let mut forms = Vec::new();
     for field in fields {
         if let Some(name) = field.go_name.strip_suffix('?') {
-            // Left out if it is not set.
+            // Omitted if unset.
             if !value[&field.json_name].is_null() {
                 forms.push((name.to_owned(), form(field.kind, &value[&field.json_name])));
             }
@@ -199,7 +199,7 @@ fn with_moved_fields(name: &str, value: &Value) -> Value {
 }
 
 impl Form {
-    /// On one line, or over several with an indentation of one blank for each level.
+    /// Writes on one line, or over several with one space of indentation per level.
     fn write(&self, level: Option<usize>, out: &mut String) {
         match self {
             Form::Scalar(text) => out.push_str(text),
@@ -234,7 +234,7 @@ fn write_all<'f>(
         new_line(below, out);
         if let Some(name) = name {
             let blank = if level.is_some() { " " } else { "" };
-            // Writing to a text cannot fail.
+            // Writing to a string cannot fail.
             let _ = write!(out, "{}:{blank}", Value::from(name));
         }
         part.write(below, out);

@@ -1,4 +1,4 @@
-//! Controller revisions: what a workload looked like at some time.
+//! Controller revisions: past states of a workload.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ pub const KIND: Kind = Kind {
         AGE,
     ],
     admit: |admission, revision| {
-        // It holds the template of a set that is completed, too; the two shall still be found to be the same.
+        // It contains the template of a set that is completed too; the two must still compare as equal.
         if admission.restores {
             workload::default_template(revision, &["data", "spec", "template"]);
         }

@@ -62,7 +62,7 @@ fn validate(driver: &Value) -> Vec<FieldError> {
 }
 
 fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
-    // The first name is as Kubernetes writes it.
+    // The first name is spelled as in Kubernetes.
     let fixed = [
         ("attachRequired", "attachedRequired"),
         ("fsGroupPolicy", "fsGroupPolicy"),

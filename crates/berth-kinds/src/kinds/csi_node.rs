@@ -1,4 +1,4 @@
-//! CSI nodes: the drivers that a node has.
+//! CSI nodes: the drivers on a node.
 
 use serde_json::Value;
 
@@ -43,13 +43,13 @@ fn validate(object: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// A driver may come and go, but while it is there it stays as it is.
+/// A driver may be added or removed, but its entry is immutable.
 fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for driver in meta::items(new, &["spec", "drivers"]) {
         let before = meta::items(old, &["spec", "drivers"]).iter();
         let same_name = |other: &&Value| other["name"] == driver["name"];
-        // How many volumes a driver can take may be found out later.
+        // The attach limit of a driver may be set later.
         let without_count = |driver: &Value| {
             let mut driver = driver.clone();
             meta::set(&mut driver, &["allocatable"], Value::Null);

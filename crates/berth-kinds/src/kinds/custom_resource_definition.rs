@@ -38,7 +38,7 @@ pub const KIND: Kind = Kind {
     )
 };
 
-/// Finalizer of a definition: its objects go first.
+/// Finalizer of a definition: its objects are deleted first.
 pub const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 fn defaults(definition: &mut Value) {
@@ -51,7 +51,7 @@ fn defaults(definition: &mut Value) {
     meta::default(definition, &["spec", "names", "listKind"], format!("{kind}List"));
 }
 
-/// The server serves the types at once, so the status says so at once.
+/// The server serves the types at once, so the status is set at once.
 fn admit(admission: &Admission<'_>, definition: &mut Value) -> Result<(), Refusal> {
     let before = definition["status"]["conditions"].clone();
     let mut status = established(definition, &admission.time());
@@ -62,7 +62,7 @@ fn admit(admission: &Admission<'_>, definition: &mut Value) -> Result<(), Refusa
     Ok(())
 }
 
-/// What the status of a definition says once its types are served.
+/// The status of a definition whose types are served.
 fn established(definition: &Value, time: &Value) -> Value {
     let condition = |kind: &str, reason: &str, message: &str| json!({"type": kind, "status": "True", "lastTransitionTime": time, "reason": reason, "message": message});
     let versions = meta::items(definition, &["spec", "versions"]);
@@ -77,7 +77,7 @@ fn established(definition: &Value, time: &Value) -> Value {
     ]})
 }
 
-/// Notes that a definition is on its way out, and that its objects go first.
+/// Records that a definition is being deleted, after its objects.
 pub fn mark_deleted(definition: &mut Value, time: &str) {
     meta::add_finalizer(definition, CLEANUP);
     meta::set(definition, &["metadata", "deletionGracePeriodSeconds"], Value::Null);
@@ -133,7 +133,7 @@ fn validate(definition: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Versions are taken for each other as they are. Webhooks are not called, so several versions cannot rely on one.
+/// Versions are interchangeable. Webhooks are not called, so several versions cannot rely on one.
 fn validate_conversion(spec: &Value, errors: &mut Vec<FieldError>) {
     let strategy = &spec["conversion"]["strategy"];
     let field = "spec.conversion.strategy";

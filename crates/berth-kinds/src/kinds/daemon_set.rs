@@ -61,7 +61,7 @@ fn validate(set: &Value) -> Vec<FieldError> {
         ));
     }
     if set["spec"]["selector"].is_null() {
-        // Kubernetes says only what follows from it.
+        // Kubernetes reports only the consequence.
         errors.push(workload::not_selected(&set["spec"]["template"]));
     } else {
         workload::check_selector(set, "daemonset", &mut errors);

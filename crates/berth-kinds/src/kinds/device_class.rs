@@ -1,4 +1,4 @@
-//! Classes of devices that claims ask for. They are stored and shown.
+//! Device classes that claims request. They are stored and served.
 
 use crate::columns::{AGE, NAME};
 use crate::kind::{Generation, Kind};

@@ -1,4 +1,4 @@
-//! Endpoint slices. They are stored and shown; nothing here routes.
+//! Endpoint slices. They are stored and served; traffic is not routed.
 
 use serde_json::{Value, json};
 

@@ -34,7 +34,7 @@ pub const KIND: Kind = Kind {
     ..Kind::namespaced("", "v1", "Event", "events")
 };
 
-/// Events of `events.k8s.io`: the same objects with other field names.
+/// Events of `events.k8s.io`: the same objects with different field names.
 pub const NEWER: Kind = Kind {
     short_names: &["ev"],
     writes: WRITES,
@@ -157,7 +157,7 @@ fn validate(event: &Value) -> Vec<FieldError> {
             detail,
         ));
     }
-    // Only those who write the newer form are asked for more.
+    // Stricter rules apply only to writers of the newer form.
     if is_new {
         if event["eventTime"].is_null() {
             errors.push(FieldError::required("eventTime", ""));
@@ -174,7 +174,7 @@ fn validate(event: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// The field under its older name, or else under its newer one.
+/// The field under its older name, or else its newer one.
 fn either<'e>(event: &'e Value, core: &str, newer: &str) -> &'e Value {
     match &event[core] {
         Value::Null => &event[newer],

@@ -1,4 +1,4 @@
-//! Autoscalers. They are stored and shown; nothing here scales.
+//! Autoscalers. They are stored and served; nothing is scaled.
 
 use serde_json::{Value, json};
 
@@ -49,7 +49,7 @@ fn defaults(scaler: &mut Value) {
     meta::default(scaler, &["status", "desiredReplicas"], 0);
 }
 
-/// Each metric with what it is and what it should be.
+/// The current and target value of each metric.
 fn targets(object: &Value) -> String {
     let current = items(&object["status"]["currentMetrics"]);
     let shown: Vec<String> = items(&object["spec"]["metrics"])
@@ -66,7 +66,7 @@ fn targets(object: &Value) -> String {
 
 fn target(metric: &Value, current: Option<&Value>) -> String {
     let kind = metric["type"].as_str().unwrap_or_default();
-    // The field of a metric is called as its type, with a small first letter.
+    // The field of a metric is named after its type, in lower camel case.
     let mut letters = kind.chars();
     let first: String = letters.next().into_iter().flat_map(char::to_lowercase).collect();
     let field = first + letters.as_str();

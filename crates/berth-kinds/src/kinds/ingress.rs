@@ -1,4 +1,4 @@
-//! Ingresses. They are stored and shown; nothing here routes.
+//! Ingresses. They are stored and served; traffic is not routed.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Ingress classes. They are stored and shown; nothing here routes.
+//! Ingress classes. They are stored and served; traffic is not routed.
 
 use serde_json::{Value, json};
 

@@ -52,7 +52,7 @@ fn defaults(job: &mut Value) {
     workload::default_status(job, &[]);
 }
 
-/// A job selects its own pods by its uid, unless the user wants otherwise.
+/// A job selects its own pods by its UID, unless the user sets a manual selector.
 fn own_pods(job: &mut Value) {
     if job["spec"]["manualSelector"] == true {
         return;
@@ -65,7 +65,7 @@ fn own_pods(job: &mut Value) {
         ("controller-uid", &uid),
         ("job-name", &name),
     ];
-    // A job without a template is refused: labels would only make half a one.
+    // A job without a template is refused: labels would create an incomplete template.
     for (key, value) in labels.into_iter().filter(|_| has_template) {
         let path = ["spec", "template", "metadata", "labels", key];
         meta::default(job, &path, value.as_str());
@@ -76,7 +76,7 @@ fn own_pods(job: &mut Value) {
     meta::default(job, &["metadata", "labels"], labels);
 }
 
-/// A job's selector is made for it, so it is not checked.
+/// A job's selector is generated, so it is not validated.
 fn validate(job: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     workload::check_template(job, TEMPLATE, &mut errors);
@@ -84,7 +84,7 @@ fn validate(job: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// What is done once must not be started forever.
+/// A pod that runs to completion must not restart forever.
 pub(super) fn check_restarts(object: &Value, template: &[&str], errors: &mut Vec<FieldError>) {
     let path = [template, &["spec", "restartPolicy"]].concat();
     if meta::text(object, &path) == "Always" {

@@ -1,4 +1,4 @@
-//! Limit ranges: what containers of a namespace ask for if they do not say, and how much pods and claims may ask for.
+//! Limit ranges: default requests of the containers in a namespace, and bounds on the requests of pods and claims.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -27,10 +27,10 @@ pub const KIND: Kind = Kind {
     ..Kind::namespaced("", "v1", "LimitRange", "limitranges")
 };
 
-/// Says of a pod what it was given here.
+/// Records on a pod what was filled in here.
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
-/// For containers, what is not said is taken from what is: the default from the largest, the request from the default.
+/// For containers, missing values are derived: the default from the maximum, the request from the default.
 fn default_limit(limit: &mut Value) {
     for list in ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"] {
         fields::canonicalize(limit, &[list]);
@@ -50,7 +50,7 @@ fn default_limit(limit: &mut Value) {
     }
 }
 
-/// A range that nothing can keep would keep everything out of its namespace.
+/// A range that nothing can satisfy would keep everything out of its namespace.
 fn validate(range: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut types = BTreeSet::new();
@@ -78,7 +78,7 @@ fn validate(range: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// What is smaller than what: list, words, list, words.
+/// Which amount must not exceed which: list, wording, list, wording.
 const IN_ORDER: [(&str, &str, &str, &str); 6] = [
     ("min", "min", "max", "max"),
     ("min", "min", "defaultRequest", "default request"),
@@ -88,7 +88,7 @@ const IN_ORDER: [(&str, &str, &str, &str); 6] = [
     ("default", "default", "max", "max"),
 ];
 
-/// The amounts of a limit must be in order, and its ratio one that they can have.
+/// The amounts of a limit must be in order, and its ratio must be possible with them.
 fn check_order(limit: &Value, at: &str, errors: &mut Vec<FieldError>) {
     const RATIO: &str = "maxLimitRequestRatio";
     let lists = ["min", "max", "default", "defaultRequest", RATIO];
@@ -100,7 +100,7 @@ fn check_order(limit: &Value, at: &str, errors: &mut Vec<FieldError>) {
             if let (Some(least), Some(most)) = (amount(low), amount(high))
                 && least > most
             {
-                // The one that is given beside a bound is wrong, and of two bounds the lower one.
+                // Next to a bound, the other value is wrong; of two bounds, the lower one.
                 let wrong = if high == "max" || low == "defaultRequest" {
                     low
                 } else {
@@ -127,7 +127,7 @@ fn check_order(limit: &Value, at: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// The ranges of the namespace of an object, in the order of their names.
+/// The ranges in the namespace of an object, by name.
 fn ranges(admission: &Admission<'_>, object: &Value) -> Vec<Value> {
     let ranges = admission.objects.within(&KIND, meta::namespace(object));
     let mut ranges: Vec<Value> = ranges.map(|range| range.into_owned()).collect();
@@ -141,8 +141,8 @@ fn limits<'a>(range: &'a Value, of: &'a str) -> impl Iterator<Item = &'a Value> 
         .filter(move |limit| limit["type"] == of)
 }
 
-/// Gives the containers of a new pod the requests and limits that its namespace has for those that name none, and notes it on
-/// the pod. Says whether there were any.
+/// Sets default requests and limits on the containers of a new pod, and records it on the pod. Returns whether there were
+/// any.
 pub(crate) fn fill(admission: &Admission<'_>, pod: &mut Value) -> bool {
     let mut is_filled = false;
     for range in ranges(admission, pod) {
@@ -161,7 +161,7 @@ pub(crate) fn fill(admission: &Admission<'_>, pod: &mut Value) -> bool {
     is_filled
 }
 
-/// Says what was set.
+/// Returns what was set.
 fn fill_container(range: &Value, container: &mut Value, what: &str) -> Vec<String> {
     let name = meta::text(container, &["name"]).to_owned();
     let mut set = Vec::new();
@@ -169,7 +169,7 @@ fn fill_container(range: &Value, container: &mut Value, what: &str) -> Vec<Strin
         ("defaultRequest", "requests", "request"),
         ("default", "limits", "limit"),
     ] {
-        // A later entry of a range counts more than an earlier one.
+        // A later entry of a range overrides an earlier one.
         let entries = limits(range, "Container").filter_map(|limit| limit[from].as_object());
         let mut missing: BTreeMap<&String, &Value> = entries.flatten().collect();
         missing.retain(|resource, _| meta::at(container, &["resources", to, resource]).is_null());
@@ -184,7 +184,7 @@ fn fill_container(range: &Value, container: &mut Value, what: &str) -> Vec<Strin
     set
 }
 
-/// Refuses a pod that asks for less or more than its namespace allows.
+/// Refuses a pod whose requests are outside the bounds of its namespace.
 pub(crate) fn check_pod(admission: &Admission<'_>, pod: &Value) -> Result<(), Refusal> {
     for range in ranges(admission, pod) {
         let mut wrong = Vec::new();
@@ -214,7 +214,7 @@ pub(crate) fn check_pod(admission: &Admission<'_>, pod: &Value) -> Result<(), Re
     Ok(())
 }
 
-/// Refuses a claim that asks for less or more than its namespace allows.
+/// Refuses a claim whose requests are outside the bounds of its namespace.
 pub(crate) fn check_claim(admission: &Admission<'_>, claim: &Value) -> Result<(), Refusal> {
     for range in ranges(admission, claim) {
         let requests = Amounts::of(&claim["spec"]["resources"]["requests"]);
@@ -239,7 +239,7 @@ fn refuse(wrong: Vec<String>) -> Result<(), Refusal> {
     }
 }
 
-/// What is wrong with requests and limits of a container or a pod.
+/// Checks requests and limits of a container or a pod.
 fn problems(limit: &Value, requests: &Amounts, limits: &Amounts) -> Vec<String> {
     let asked = |rule: &Rule<'_>| (requests.get(rule.resource), limits.get(rule.resource));
     let mut wrong = Vec::new();
@@ -273,7 +273,7 @@ impl Amount {
         })
     }
 
-    /// Whether thousandths of it can be told apart.
+    /// Whether it can be compared in thousandths without overflow.
     fn has_thousandths(self) -> bool {
         self.quantity.value() <= i64::MAX / 1000
     }
@@ -314,7 +314,8 @@ impl Amounts {
         self.0.get(resource).copied()
     }
 
-    /// Those of a pod: of its containers together, or of the largest step of its start; the pod's own take their place.
+    /// The amounts of a pod: the sum over its containers or the largest init step; amounts set on the pod itself take
+    /// precedence.
     fn of_pod(pod: &Value, list: &str) -> Self {
         let mut all = Self::default();
         for container in meta::items(pod, &["spec", "containers"]) {
@@ -361,7 +362,7 @@ impl Amounts {
 
 /// One bound of a limit range.
 struct Rule<'a> {
-    /// What is limited: `Pod`, `Container` or `PersistentVolumeClaim`.
+    /// The limited object: `Pod`, `Container` or `PersistentVolumeClaim`.
     of: &'a str,
     resource: &'a str,
     bound: Amount,
@@ -448,7 +449,7 @@ mod tests {
     use super::*;
     use crate::admission::{Lookup, complete};
 
-    /// A cluster with limit ranges, and nothing else.
+    /// A cluster that contains only limit ranges.
     struct Ranges(Vec<Value>);
 
     impl Lookup for Ranges {

@@ -1,7 +1,7 @@
 //! The kinds, each in its own file.
 //!
-//! A file has the whole of a kind: the declaration `KIND` first, then the functions that it names. Kinds that nothing here acts
-//! on have only what clients read back of them.
+//! A file contains everything about a kind: first the declaration `KIND`, then the functions it refers to. Kinds that no
+//! component acts on have only what clients read back.
 
 pub mod config_map;
 pub mod controller_revision;
@@ -54,7 +54,7 @@ use crate::kind::Kind;
 /// The review kinds, which are answered and never stored.
 pub const REVIEWS: &[&Kind] = review::KINDS;
 
-/// Every stored kind that needs no definition, in the order in which discovery lists them.
+/// Every stored built-in kind, in discovery order.
 pub const KINDS: &[&Kind] = &[
     &config_map::KIND,
     &endpoints::KIND,

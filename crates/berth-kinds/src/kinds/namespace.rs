@@ -40,10 +40,10 @@ fn defaults(namespace: &mut Value) {
     meta::default(namespace, &["status", "phase"], "Active");
 }
 
-/// Objects go only into a namespace that exists and stays.
+/// Checks that the namespace of a new object exists and is not being deleted.
 ///
 /// # Errors
-/// If the namespace is not there, or is on its way out.
+/// If the namespace does not exist or is being deleted.
 pub fn check_accepts(objects: &dyn Lookup, namespace: &str) -> Result<(), Refusal> {
     let Some(found) = objects.get(&KIND, "", namespace) else {
         let namespace = namespace.to_owned();

@@ -1,4 +1,4 @@
-//! Network policies. They are stored and shown; nothing here filters traffic.
+//! Network policies. They are stored and served; traffic is not filtered.
 
 use serde_json::{Value, json};
 

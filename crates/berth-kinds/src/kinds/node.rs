@@ -1,7 +1,7 @@
 //! Nodes.
 //!
-//! Kubernetes taints a new node as not ready, and its node controller takes the taint away again. There is no such controller
-//! here, and a node would never take a pod: the taint is left out.
+//! Kubernetes taints a new node as not ready, and its node controller removes the taint. There is no such controller here,
+//! and a tainted node would never accept a pod, so the taint is not set.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ pub const KIND: Kind = Kind {
     short_names: &["no"],
     subresources: &[STATUS],
     writes: Writes {
-        // A kubelet registers itself with what it found out.
+        // A kubelet registers itself with its status.
         creates_with_status: true,
         ..Writes::USUAL
     },
@@ -48,7 +48,7 @@ fn defaults(node: &mut Value) {
     for list in ["capacity", "allocatable"] {
         fields::canonicalize(node, &["status", list]);
     }
-    // What a node has can be used, unless it says otherwise.
+    // The capacity is allocatable unless the node says otherwise.
     let capacity = meta::at(node, &["status", "capacity"]).clone();
     meta::default(node, &["status", "allocatable"], capacity);
     meta::default(
@@ -75,7 +75,7 @@ fn defaults(node: &mut Value) {
 fn validate(node: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (index, taint) in meta::items(node, &["spec", "taints"]).iter().enumerate() {
-        // Kubernetes says so, although taints are in the spec.
+        // Kubernetes reports this path, although taints are in the spec.
         let field = format!("metadata.taints[{index}]");
         check_qualified_name(meta::text(taint, &["key"]), &format!("{field}.key"), &mut errors);
         let effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];

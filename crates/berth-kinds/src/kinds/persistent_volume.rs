@@ -51,7 +51,7 @@ pub const KIND: Kind = Kind {
     ..Kind::cluster("", "v1", "PersistentVolume", "persistentvolumes")
 };
 
-/// Fields of a volume's spec that are not its source.
+/// Fields of a volume's spec that are not sources.
 const NOT_A_SOURCE: [&str; 10] = [
     "accessModes",
     "capacity",
@@ -65,7 +65,7 @@ const NOT_A_SOURCE: [&str; 10] = [
     "bindingMode",
 ];
 
-/// The sources in the order in which Kubernetes looks at them; others follow by name.
+/// The sources in the order in which Kubernetes checks them; others follow by name.
 const SOURCE_ORDER: [&str; 4] = ["hostPath", "nfs", "local", "csi"];
 
 fn defaults(volume: &mut Value) {
@@ -81,7 +81,7 @@ fn defaults(volume: &mut Value) {
 fn admit(admission: &Admission<'_>, volume: &mut Value) -> Result<(), Refusal> {
     if !admission.restores {
         note_phase(admission, &Value::Null, volume);
-        // A volume with a past is for the upgrade of the controller to change.
+        // The controller upgrades a volume from an existing cluster.
         if admission.features.zone_affinity {
             write_zone_affinity(admission, volume);
         }
@@ -90,8 +90,8 @@ fn admit(admission: &Admission<'_>, volume: &mut Value) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A volume that says where it is by zone labels alone says it by node affinity, too. Labels that cannot be read stay as they
-/// are: the controller tells of them.
+/// Adds node affinity to a volume that is located by zone labels only. Unreadable labels are left as they are: the controller
+/// reports them.
 fn write_zone_affinity(admission: &Admission<'_>, volume: &mut Value) {
     let has_label = |(key, older): &(&str, &str)| {
         let label = |key: &str| !meta::at(volume, &["metadata", "labels", key]).is_null();
@@ -129,7 +129,7 @@ fn write_zone_affinity(admission: &Admission<'_>, volume: &mut Value) {
     );
 }
 
-/// When the phase changes, the time is noted.
+/// Records the time of a phase change.
 fn note_phase(admission: &Admission<'_>, old: &Value, new: &mut Value) {
     let phase = |volume: &Value| meta::text(volume, &["status", "phase"]).to_owned();
     if phase(old) != phase(new) {
@@ -137,8 +137,8 @@ fn note_phase(admission: &Admission<'_>, old: &Value, new: &mut Value) {
     }
 }
 
-/// Makes a volume that nobody has looked at yet free, as the volume controller does with it next. One that is reserved for a
-/// claim which has not got it yet is as good as free for that claim. For those who decide on files without a controller.
+/// Makes a new volume available, as the volume controller would do next. A volume that is reserved for an unbound claim is
+/// available to that claim. For decisions on files without a controller.
 pub fn settle(volume: &mut Value) {
     let is_new = matches!(meta::text(volume, &["status", "phase"]), "" | "Pending");
     if is_new && meta::text(volume, &["spec", "claimRef", "uid"]).is_empty() {
@@ -146,7 +146,7 @@ pub fn settle(volume: &mut Value) {
     }
 }
 
-/// The claim that a volume is for, as it is printed.
+/// The claim of a volume, as printed.
 fn claim(volume: &Value) -> String {
     match &volume["spec"]["claimRef"] {
         claim @ Value::Object(_) => format!("{}/{}", meta::text(claim, &["namespace"]), meta::text(claim, &["name"])),
@@ -303,7 +303,7 @@ fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Each key of a volume's affinity, with its place.
+/// Each key of a volume's affinity, with its path.
 fn affinity_keys(affinity: &Value) -> impl Iterator<Item = (String, &str)> {
     let terms = meta::items(affinity, &["required", "nodeSelectorTerms"])
         .iter()
@@ -326,7 +326,7 @@ fn stable_label(label: &str) -> Option<&'static str> {
     }
 }
 
-/// What the user should be told of a volume that is otherwise fine.
+/// Warnings for the user about an otherwise valid volume.
 fn warnings(volume: &Value) -> Vec<String> {
     affinity_keys(&volume["spec"]["nodeAffinity"])
         .filter_map(|(field, label)| {
@@ -338,7 +338,7 @@ fn warnings(volume: &Value) -> Vec<String> {
         .collect()
 }
 
-/// The older topology labels may be replaced by the ones of today.
+/// The deprecated topology labels may be replaced by the current ones.
 fn with_stable_labels(affinity: &Value) -> Value {
     let mut affinity = affinity.clone();
     for term in meta::items_mut(&mut affinity, &["required", "nodeSelectorTerms"]) {

@@ -49,7 +49,7 @@ fn defaults(claim: &mut Value) {
     storage::default_claim_spec(claim);
 }
 
-/// A claim names its source in both of the fields that there are for it.
+/// Sets both data source fields of a claim to the same source.
 fn mirror_data_source(claim: &mut Value) {
     for (source, other) in [("dataSource", "dataSourceRef"), ("dataSourceRef", "dataSource")] {
         let given = claim["spec"][source].clone();
@@ -64,7 +64,7 @@ fn has_class(claim: &Value) -> bool {
         || !meta::at(claim, &["metadata", "annotations", names::STORAGE_CLASS_BETA]).is_null()
 }
 
-/// A claim that names no class gets the default one.
+/// Sets the default class on a claim without a class.
 fn set_default_class(admission: &Admission<'_>, claim: &mut Value) {
     if has_class(claim) {
         return;
@@ -76,12 +76,12 @@ fn set_default_class(admission: &Admission<'_>, claim: &mut Value) {
 
 fn admit(admission: &Admission<'_>, claim: &mut Value) -> Result<(), Refusal> {
     mirror_data_source(claim);
-    // A claim that was bound without a class has none.
+    // A claim that was bound without a class keeps none.
     let was_bound = admission.restores && !meta::text(claim, &["spec", "volumeName"]).is_empty();
     if !was_bound {
         set_default_class(admission, claim);
     }
-    // A claim that was let in before has its finalizer, and limits may have been others then.
+    // An admitted claim has its finalizer, and the limits may have been different then.
     let was_admitted = admission.restores && meta::finalizers(claim).contains(&names::CLAIM_PROTECTION);
     meta::add_finalizer(claim, names::CLAIM_PROTECTION);
     if was_admitted {
@@ -101,7 +101,7 @@ fn admit_update(admission: &Admission<'_>, old: &Value, new: &mut Value) -> Resu
     Ok(())
 }
 
-/// What is printed of a claim with a volume. One without a volume has no size yet, whatever its status still says.
+/// What is printed for a bound claim. An unbound one has no size yet, whatever its status still says.
 fn if_bound(claim: &Value, value: String) -> String {
     if meta::text(claim, &["spec", "volumeName"]).is_empty() {
         String::new()
@@ -114,7 +114,7 @@ fn request(claim: &Value) -> &Value {
     meta::at(claim, &["spec", "resources", "requests", "storage"])
 }
 
-/// A claim grows only if it is bound, and its class says that it may.
+/// A claim can be expanded only if it is bound and its class allows it.
 fn admit_growth(admission: &Admission<'_>, old: &Value, new: &Value) -> Result<(), Refusal> {
     let (before, after) = (
         fields::parse_quantity(request(old)),
@@ -126,7 +126,7 @@ fn admit_growth(admission: &Admission<'_>, old: &Value, new: &Value) -> Result<(
     if after <= before {
         return Ok(());
     }
-    // Of a claim that is not bound, validation says that it is fixed.
+    // For an unbound claim, validation reports that the field is immutable.
     if meta::text(old, &["status", "phase"]) != "Bound" {
         return Ok(());
     }
@@ -175,7 +175,7 @@ fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
             meta::copy(before, &mut after, path);
         }
     }
-    // The controller sets the volume's name once, and a default class may come later.
+    // The controller sets the volume name once, and a default class may be set later.
     for field in ["volumeName", "storageClassName"] {
         let is_unset = meta::text(before, &[field]).is_empty();
         let may_be_set = field == "volumeName" || (before[field].is_null() && !has_class(old));
@@ -197,7 +197,7 @@ fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
         && errors.is_empty()
     {
         let capacity = fields::parse_quantity(meta::at(old, &["status", "capacity", "storage"]));
-        // What a failed growth asked for may be taken back, down to what the volume has.
+        // A failed expansion may be reduced to the capacity of the volume.
         if capacity.is_none_or(|capacity| is <= capacity) {
             let detail = "field can not be less than status.capacity";
             errors.push(FieldError::forbidden("spec.resources.requests.storage", detail));

@@ -1,4 +1,4 @@
-//! Pods: the defaults that clients read back, the rules that scheduling and volumes depend on, and what is printed.
+//! Pods: the defaults that clients read back, the rules that scheduling and volumes depend on, and printed columns.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -70,13 +70,13 @@ pub const KIND: Kind = Kind {
     ..Kind::namespaced("", "v1", "Pod", "pods")
 };
 
-/// How long a pod stays on a node that stopped answering.
+/// How long a pod stays on an unreachable node.
 const UNREACHABLE_SECONDS: i64 = 300;
 
-/// The service account of pods that name none.
+/// The service account of pods that set none.
 pub const DEFAULT_ACCOUNT: &str = "default";
 
-/// Resources that a pod as a whole can ask for; huge pages, of which there are many, begin alike.
+/// Resources that can be requested for the pod as a whole; huge pages share a prefix.
 const POD_LEVEL_RESOURCES: [&str; 2] = ["cpu", "memory"];
 const HUGE_PAGES: &str = "hugepages-";
 
@@ -98,7 +98,7 @@ fn defaults(pod: &mut Value) {
     default_status(pod);
 }
 
-/// On the network of its node, a port of a container is a port of the node. Only of pods: in a template it is left open.
+/// On the host network, a container port is also a node port. Only for pods: templates leave it unset.
 fn open_ports(container: &mut Value) {
     for port in meta::items_mut(container, &["ports"]) {
         if port["hostPort"].as_i64().unwrap_or(0) == 0 {
@@ -108,7 +108,7 @@ fn open_ports(container: &mut Value) {
     }
 }
 
-/// A limit without a request is the request, too.
+/// A limit without a request is also the request.
 fn request_limits(owner: &mut Value, applies: impl Fn(&str) -> bool) {
     let limits = owner["resources"]["limits"].clone();
     for (name, limit) in limits.as_object().into_iter().flatten() {
@@ -118,7 +118,7 @@ fn request_limits(owner: &mut Value, applies: impl Fn(&str) -> bool) {
     }
 }
 
-/// A limit of the pod as a whole is its request, too, unless its containers say what they request.
+/// A limit of the pod as a whole is also its request, unless its containers set requests.
 fn request_pod_limits(pod: &mut Value) {
     let containers = CONTAINER_LISTS
         .iter()
@@ -158,11 +158,11 @@ fn admit(admission: &Admission<'_>, pod: &mut Value) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Gives a pod what other objects have for it: the priority of its class, the requests and limits of its namespace, the overhead and
-/// the nodes of its runtime.
+/// Applies what other objects define for a pod: the priority of its class, the requests and limits of its namespace, and the
+/// overhead and node selector of its runtime class.
 ///
 /// # Errors
-/// If an API server would refuse the pod on account of them.
+/// If an API server would refuse the pod because of them.
 pub fn provide(admission: &Admission<'_>, pod: &mut Value) -> Result<(), Refusal> {
     if was_admitted(admission, pod) {
         return priority_class::give_priority(admission, pod);
@@ -176,8 +176,8 @@ pub fn provide(admission: &Admission<'_>, pod: &mut Value) -> Result<(), Refusal
     limit_range::check_pod(admission, pod)
 }
 
-/// Whether a pod has a past in which an API server let it in: limits and runtime classes may have been others then. Every pod
-/// that was let in has a priority.
+/// Whether an API server has already admitted the pod: limits and runtime classes may have been different then. Every
+/// admitted pod has a priority.
 fn was_admitted(admission: &Admission<'_>, pod: &Value) -> bool {
     admission.restores && pod["spec"]["priority"].is_i64()
 }
@@ -189,17 +189,17 @@ fn admit_update(admission: &Admission<'_>, _: &Value, pod: &mut Value) -> Result
     Ok(())
 }
 
-/// Puts a pod on a node, with the condition that says so.
+/// Binds a pod to a node and sets the condition.
 pub fn bind(pod: &mut Value, node: &str, scheduled: Value) {
     meta::set(pod, &["spec", "nodeName"], node.into());
-    // A node is named for pods that wait: this one has got its own.
+    // Nominations are for pending pods: this one is now bound.
     if let Some(status) = pod.get_mut("status").and_then(Value::as_object_mut) {
         status.remove("nominatedNodeName");
     }
     set_condition(pod, scheduled);
 }
 
-/// Gives an object one condition more, in place of the one of the same type.
+/// Sets a condition, replacing the one of the same type.
 pub fn set_condition(object: &mut Value, condition: Value) {
     let mut conditions = meta::items(object, &["status", "conditions"]).to_vec();
     conditions.retain(|found| found["type"] != condition["type"]);
@@ -207,7 +207,7 @@ pub fn set_condition(object: &mut Value, condition: Value) {
     meta::set(object, &["status", "conditions"], Value::Array(conditions));
 }
 
-/// A pod stays for a while on a node that is not ready or does not answer, unless it says otherwise.
+/// Adds default tolerations: a pod stays for a while on a node that is not ready or unreachable.
 fn tolerate_lost_nodes(pod: &mut Value) {
     let given = meta::items(pod, &["spec", "tolerations"]);
     let mut added = Vec::new();
@@ -227,7 +227,7 @@ fn tolerate_lost_nodes(pod: &mut Value) {
     }
 }
 
-/// A pod that names no service account gets the one that every namespace has.
+/// Sets the default service account on a pod without one.
 fn default_account(pod: &mut Value) {
     meta::default(pod, &["spec", "serviceAccountName"], DEFAULT_ACCOUNT);
     if let Some(spec) = pod.get_mut("spec") {
@@ -235,7 +235,7 @@ fn default_account(pod: &mut Value) {
     }
 }
 
-/// A pod that is held back says so.
+/// Sets the condition of a gated pod.
 fn note_gates(admission: &Admission<'_>, pod: &mut Value) {
     if meta::items(pod, &["spec", "schedulingGates"]).is_empty() {
         return;
@@ -277,7 +277,7 @@ fn quality_of_service(pod: &Value) -> &'static str {
     }
 }
 
-/// A pod's spec is fixed but for a few fields.
+/// A pod's spec is immutable except for a few fields.
 fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let before = meta::items(old, &["spec", "schedulingGates"]);
@@ -307,7 +307,7 @@ fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// The new spec with what may change taken from the old one: what still differs must not.
+/// The new spec with mutable fields copied from the old one: remaining differences are errors.
 fn with_changeable_fields_of(old: &Value, new: &Value) -> Value {
     let (before, mut spec) = (&old["spec"], new["spec"].clone());
     for list in ["containers", "initContainers"] {
@@ -323,7 +323,7 @@ fn with_changeable_fields_of(old: &Value, new: &Value) -> Value {
         "terminationGracePeriodSeconds",
         "schedulingGates",
     ];
-    // A pod that is held back may still be told where it must go.
+    // A gated pod may still get a more restrictive node selection.
     let is_gated = !meta::items(before, &["schedulingGates"]).is_empty();
     let gated = ["nodeSelector", "affinity"].into_iter().filter(|_| is_gated);
     for field in always.into_iter().chain(gated) {
@@ -350,7 +350,7 @@ fn readiness_gates(pod: &Value) -> String {
     }
 }
 
-/// What a pod's containers add up to.
+/// The combined state of a pod's containers.
 struct State {
     ready: usize,
     total: usize,
@@ -395,8 +395,8 @@ impl State {
         state
     }
 
-    /// Goes through the init containers up to the first that is not done. The answer is the number of
-    /// restarts of sidecars, or `None` if the pod is still initializing.
+    /// Adds the init containers up to the first unfinished one. Returns the number of restarts of sidecars, or `None`
+    /// if the pod is still initializing.
     fn add_init_containers(&mut self, spec: &Value, status: &Value) -> Option<i64> {
         let containers = items(&spec["initContainers"]);
         let mut sidecar_restarts = 0;
@@ -444,14 +444,14 @@ impl State {
                 self.ready += 1;
             }
         }
-        // A pod is not completed while one of its containers runs.
+        // A pod is not completed while one of its containers is running.
         if self.reason == "Completed" && has_running {
             let ready = has_condition(status, "Ready");
             self.reason = if ready { "Running" } else { "NotReady" }.to_owned();
         }
     }
 
-    /// How often containers were restarted, and when last.
+    /// The number of container restarts, and the time of the last one.
     fn restarts(&self, now: Timestamp) -> String {
         match (self.restarts, self.last_restart) {
             (restarts, Some(last)) if restarts > 0 => format!("{restarts} ({} ago)", age::between(last, now)),

@@ -61,7 +61,7 @@ fn validate(budget: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// A number of pods, or a share of them.
+/// A number of pods, or a percentage.
 fn check_share(value: &Value, field: &str, errors: &mut Vec<FieldError>) {
     fields::check_count(value, field, errors);
     let Some(text) = value.as_str() else {

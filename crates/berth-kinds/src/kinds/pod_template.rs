@@ -1,4 +1,4 @@
-//! Pod templates that stand by themselves. They are stored and shown; nothing here makes pods of them.
+//! Standalone pod templates. They are stored and served; no pods are created from them.
 
 use crate::columns::{NAME, each_of, labelled};
 use crate::kind::{Generation, Kind};

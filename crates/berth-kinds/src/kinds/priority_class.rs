@@ -27,10 +27,10 @@ pub const KIND: Kind = Kind {
 };
 
 const USUAL_POLICY: &str = "PreemptLowerPriority";
-/// The largest value that users may give; the system's own classes are above.
+/// The largest value for user-defined classes; system classes are above.
 const USER_VALUE_MAX: i64 = 1_000_000_000;
 
-/// A class that every cluster has.
+/// A built-in class.
 #[derive(Debug, Clone, Copy)]
 pub struct SystemClass {
     /// Name.
@@ -40,14 +40,14 @@ pub struct SystemClass {
 }
 
 impl SystemClass {
-    /// The object, without what a server adds to it.
+    /// The object, without server-generated fields.
     #[must_use]
     pub fn object(&self) -> Value {
         json!({"metadata": {"name": self.name}, "value": self.value, "description": self.description})
     }
 }
 
-/// The classes that exist without anybody creating them.
+/// The built-in classes.
 #[must_use]
 pub fn system_classes() -> [SystemClass; 2] {
     [
@@ -72,15 +72,15 @@ fn system_class(name: &str) -> Option<Value> {
 /// What a pod gets from its priority class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Priority {
-    /// The class; `None` if the pod names none and there is none for such pods.
+    /// The class; `None` if the pod sets none and there is no default.
     pub class: Option<String>,
     /// The priority.
     pub value: i64,
-    /// Whether the pod evicts others.
+    /// Whether the pod may preempt others.
     pub preemption_policy: String,
 }
 
-/// The priority of pods that name this class, or none if it is empty.
+/// The priority of pods with this class, or of pods without a class if it is empty.
 ///
 /// # Errors
 /// If there is no such class.
@@ -102,8 +102,8 @@ pub fn priority(objects: &dyn Lookup, name: &str) -> Result<Priority, Refusal> {
     })
 }
 
-/// Gives a pod the priority and the preemption policy of its class. A pod with a past keeps the priority that it got, since its
-/// class may be gone or have changed.
+/// Sets the priority and the preemption policy of a pod's class. An existing pod keeps its priority, since its class may be
+/// gone or changed.
 pub(crate) fn give_priority(admission: &Admission<'_>, pod: &mut Value) -> Result<(), Refusal> {
     let given = pod["spec"]["priority"].as_i64();
     if admission.restores && given.is_some() {
@@ -122,7 +122,7 @@ pub(crate) fn give_priority(admission: &Admission<'_>, pod: &mut Value) -> Resul
     Ok(())
 }
 
-/// The class of pods that name none: of several, the lowest.
+/// The class of pods that set none: the lowest of several.
 fn global_default(objects: &dyn Lookup) -> Option<Value> {
     let defaults = objects.all(&KIND).filter(|class| class["globalDefault"] == true);
     let lowest = defaults.min_by_key(|class| class["value"].as_i64());

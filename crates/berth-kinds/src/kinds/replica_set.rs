@@ -21,7 +21,7 @@ pub const KIND: Kind = Kind {
     ..Kind::namespaced("apps", "v1", "ReplicaSet", "replicasets")
 };
 
-/// What is printed of replica sets, and of replication controllers.
+/// Columns of replica sets and replication controllers.
 pub(super) const COLUMNS: &[Column] = &[
     NAME,
     made("Desired", |object, _| json!(workload::desired(object))).of_type("integer"),

@@ -24,7 +24,7 @@ pub const KIND: Kind = Kind {
 fn defaults(controller: &mut Value) {
     workload::default_template(controller, TEMPLATE);
     workload::default_spec(controller, &json!({"replicas": 1}));
-    // One that does not say which pods are its own selects those it makes.
+    // Without a selector, it selects the pods of its template.
     let labels = meta::at(controller, &["spec", "template", "metadata", "labels"]).clone();
     meta::default(controller, &["spec", "selector"], labels.clone());
     meta::default(controller, &["metadata", "labels"], labels);

@@ -1,4 +1,4 @@
-//! Resource quotas. They are stored and shown; nothing here counts.
+//! Resource quotas. They are stored and served; usage is not counted.
 
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ pub const KIND: Kind = Kind {
     ..Kind::namespaced("", "v1", "ResourceQuota", "resourcequotas")
 };
 
-/// What is used of what may be used: of limits, or of the rest.
+/// Usage and quota: of limits, or of the rest.
 fn shown(quota: &Value, limits: bool) -> String {
     let hard = quota["status"]["hard"].as_object().into_iter().flatten();
     let parts = hard.filter(|(key, _)| key.starts_with("limits") == limits);

@@ -1,4 +1,4 @@
-//! Devices that a driver offers. They are stored and shown.
+//! Devices that a driver offers. They are stored and served.
 
 use crate::columns::{AGE, NAME, UNSET, text};
 use crate::kind::{Generation, Kind, SelectableField};

@@ -1,4 +1,4 @@
-//! Roles, of a namespace and of the cluster. They are stored and checked; nothing is decided by them.
+//! Roles and cluster roles. They are stored and validated; nothing is authorized by them.
 
 use serde_json::Value;
 

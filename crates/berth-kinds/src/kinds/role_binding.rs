@@ -1,4 +1,4 @@
-//! Bindings of roles, in a namespace and in the cluster. They are stored and checked; nothing is decided by them.
+//! Role bindings and cluster role bindings. They are stored and validated; nothing is authorized by them.
 
 use serde_json::{Value, json};
 
@@ -103,7 +103,7 @@ fn check_group(object: &Value, field: &str, expected: &str, errors: &mut Vec<Fie
     }
 }
 
-/// A name that can be a part of a path.
+/// A name that is a valid path segment.
 fn check_name(name: &str, field: &str, errors: &mut Vec<FieldError>) {
     for part in ['/', '%'] {
         if name.contains(part) {
@@ -124,7 +124,7 @@ fn validate_subject(roles: &[&str], subject: &Value, field: &str, errors: &mut V
     match meta::text(subject, &["kind"]) {
         "ServiceAccount" => {
             check_group(subject, field, "", errors);
-            // In a namespace, an account without one is of that namespace.
+            // In a namespaced binding, an account without a namespace belongs to that of the binding.
             if !roles.contains(&"Role") && meta::text(subject, &["namespace"]).is_empty() {
                 errors.push(FieldError::required(format!("{field}.namespace"), ""));
             }

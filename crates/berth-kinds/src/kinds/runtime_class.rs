@@ -25,7 +25,7 @@ pub const KIND: Kind = Kind {
     ..Kind::cluster("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses")
 };
 
-/// Gives a new pod what its runtime class says of all its pods: what they cost beside their containers, and where they run.
+/// Applies a pod's runtime class: its overhead and scheduling constraints.
 pub(crate) fn equip(admission: &Admission<'_>, pod: &mut Value) -> Result<(), Refusal> {
     let is_strict = admission.features.runtime_classes && !admission.restores;
     let name = meta::text(pod, &["spec", "runtimeClassName"]);
@@ -49,7 +49,7 @@ pub(crate) fn equip(admission: &Admission<'_>, pod: &mut Value) -> Result<(), Re
     Ok(())
 }
 
-/// Amounts by resource: `1Gi` and `1024Mi` are one.
+/// Amounts by resource: `1Gi` and `1024Mi` are equal.
 fn amounts(resources: &Value) -> BTreeMap<&str, Option<Quantity>> {
     let resources = resources.as_object().into_iter().flatten();
     resources
@@ -73,7 +73,7 @@ fn select_nodes(wanted: &Value, pod: &mut Value) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Adds tolerations, and leaves out those that another one covers.
+/// Adds tolerations, except those that another one covers.
 fn tolerate(wanted: &[Value], pod: &mut Value) {
     if wanted.is_empty() {
         return;
@@ -89,7 +89,7 @@ fn tolerate(wanted: &[Value], pod: &mut Value) {
     meta::set(pod, &["spec", "tolerations"], Value::Array(kept));
 }
 
-/// Whether one toleration tolerates all that another does.
+/// Whether one toleration covers everything that another tolerates.
 fn covers(one: &Value, other: &Value) -> bool {
     let (ours, theirs) = (
         |field: &str| meta::text(one, &[field]),

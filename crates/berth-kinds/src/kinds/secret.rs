@@ -24,7 +24,7 @@ pub const KIND: Kind = Kind {
     ..Kind::namespaced("", "v1", "Secret", "secrets")
 };
 
-/// Texts that are sent in the clear are kept with the others.
+/// Moves plain-text values (`stringData`) to the encoded ones.
 fn defaults(secret: &mut Value) {
     meta::default(secret, &["type"], "Opaque");
     let texts = secret["stringData"].clone();

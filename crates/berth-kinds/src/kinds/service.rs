@@ -1,4 +1,4 @@
-//! Services: enough that they read like those of a cluster. Nothing routes traffic to them.
+//! Services, with enough fields to read like those of a cluster. No traffic is routed.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -56,9 +56,9 @@ pub const KIND: Kind = Kind {
     ..Kind::namespaced("", "v1", "Service", "services")
 };
 
-/// Where the ports of nodes are taken from, unless somebody configures Kubernetes otherwise.
+/// The default range of node ports in Kubernetes.
 const NODE_PORTS: RangeInclusive<u64> = 30_000..=32_767;
-/// What a service has if it has an address.
+/// Fields of a service with an address.
 const ADDRESS_FIELDS: [&str; 4] = ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"];
 const ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 
@@ -66,7 +66,7 @@ fn is_external(service: &Value) -> bool {
     meta::text(service, &["spec", "type"]) == "ExternalName"
 }
 
-/// Whether a service is reached through a port of every node.
+/// Whether a service is exposed on a port of every node.
 fn has_node_ports(service: &Value) -> bool {
     matches!(meta::text(service, &["spec", "type"]), "NodePort" | "LoadBalancer")
 }
@@ -91,7 +91,7 @@ fn defaults(service: &mut Value) {
     meta::default(service, &["status", "loadBalancer"], json!({}));
 }
 
-/// Keeps what a service was given before, and drops what its new type has no use for.
+/// Keeps what was allocated to a service, and drops what its new type does not use.
 fn keep_allocations(old: &Value, new: &mut Value) {
     let drop_unchanged = |new: &mut Value, field: &str| {
         if meta::at(old, &["spec", field]) == meta::at(new, &["spec", field]) {
@@ -131,8 +131,8 @@ fn keep_allocations(old: &Value, new: &mut Value) {
     }
 }
 
-/// Gives a service the address and the ports that it needs, and refuses those that another one has. Nobody else may write a
-/// service from now until this one is stored.
+/// Allocates the address and ports that a service needs, and refuses those that another one has. No other service may be
+/// written until this one is stored.
 fn allocate(admission: &Admission<'_>, service: &mut Value) -> Result<(), Refusal> {
     if !admission.features.service_addresses {
         return Ok(());
@@ -150,14 +150,14 @@ fn allocate(admission: &Admission<'_>, service: &mut Value) -> Result<(), Refusa
     Err(Refusal::Invalid(errors))
 }
 
-/// The first address of 10.96.0.0/16 that no service has. The first of all is that of the API server, in a cluster.
+/// The first unused address of 10.96.0.0/16. The very first one is that of the API server.
 fn allocate_address(others: &[Value], service: &mut Value, errors: &mut Vec<FieldError>) {
     if is_external(service) {
         return;
     }
     let headless = service["spec"]["clusterIP"] == "None";
     if headless && service["spec"]["selector"].is_null() {
-        // Whoever fills in the addresses may use either family.
+        // Its endpoints are managed externally and may use either address family.
         meta::default(service, &["spec", "ipFamilyPolicy"], "RequireDualStack");
         meta::default(service, &["spec", "ipFamilies"], json!(["IPv4", "IPv6"]));
     }
@@ -190,7 +190,7 @@ fn node_ports(service: &Value) -> impl Iterator<Item = u64> {
     ports.filter_map(|port| port["nodePort"].as_u64().filter(|number| *number > 0))
 }
 
-/// Ports of the nodes, for the types that have them.
+/// Node ports, for the types that have them.
 fn allocate_ports(others: &[Value], service: &mut Value, errors: &mut Vec<FieldError>) {
     if !has_node_ports(service) {
         return;
@@ -215,7 +215,7 @@ fn allocate_ports(others: &[Value], service: &mut Value, errors: &mut Vec<FieldE
         return;
     }
     taken.extend(node_ports(service));
-    // The same port under two protocols is the same port of the node, too.
+    // The same port with two protocols uses the same node port.
     let mut chosen: HashMap<u64, u64> = HashMap::new();
     for port in meta::items_mut(service, &["spec", "ports"]) {
         let number = port["port"].as_u64().unwrap_or(0);
@@ -269,7 +269,7 @@ fn validate(service: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// What only services have that are reached from outside.
+/// Checks fields that only externally reachable services may have.
 fn validate_exposure(service: &Value, errors: &mut Vec<FieldError>) {
     let policy = &service["spec"]["externalTrafficPolicy"];
     let is_exposed = has_node_ports(service) || !meta::items(service, &["spec", "externalIPs"]).is_empty();

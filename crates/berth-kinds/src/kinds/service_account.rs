@@ -1,4 +1,4 @@
-//! Service accounts. Pods name them; nothing is decided by them.
+//! Service accounts. Pods refer to them; nothing is authorized by them.
 
 use crate::columns::{AGE, NAME, length};
 use crate::kind::Kind;

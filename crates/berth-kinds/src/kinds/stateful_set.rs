@@ -23,7 +23,7 @@ pub const KIND: Kind = Kind {
     ..Kind::namespaced("apps", "v1", "StatefulSet", "statefulsets")
 };
 
-/// Fields of the spec that may change.
+/// Mutable fields of the spec.
 const CHANGEABLE: [&str; 7] = [
     "replicas",
     "ordinals",
@@ -52,7 +52,7 @@ fn defaults(set: &mut Value) {
     }
 }
 
-/// A set that names its strategy and no more is left so.
+/// A set that specifies only the type of its strategy is left as it is.
 fn default_strategy(set: &mut Value) {
     let path = ["spec", "updateStrategy", "rollingUpdate"];
     let is_silent = meta::text(set, &["spec", "updateStrategy", "type"]).is_empty();
@@ -75,7 +75,7 @@ fn validate(set: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// The pod of the template. The claims of the set become volumes of its pods, under the same names.
+/// The pod of the template. The claims of the set become volumes of its pods with the same names.
 fn pod_with_claims(set: &Value) -> Value {
     let mut spec = set["spec"]["template"]["spec"].clone();
     let claims = meta::items(set, &["spec", "volumeClaimTemplates"]).iter();

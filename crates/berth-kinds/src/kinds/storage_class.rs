@@ -33,7 +33,8 @@ pub const KIND: Kind = Kind {
 
 fn defaults(class: &mut Value) {
     meta::default(class, &["reclaimPolicy"], "Delete");
-    // The first design spelled the key otherwise. What is said twice is kept, to be refused if the two differ.
+    // The first design proposal spelled the key differently. If both are set, both are kept, and refused if they
+    // differ.
     let older = class[OLDER_MODE].clone();
     meta::default(class, &["volumeBindingMode"], older.clone());
     if class["volumeBindingMode"] == older {
@@ -42,7 +43,7 @@ fn defaults(class: &mut Value) {
     meta::default(class, &["volumeBindingMode"], "Immediate");
 }
 
-/// The name that `volumeBindingMode` had in the first design of delayed binding.
+/// The name of `volumeBindingMode` in the first design proposal for delayed binding.
 const OLDER_MODE: &str = "bindingMode";
 
 fn is_default(class: &Value) -> bool {
@@ -51,7 +52,7 @@ fn is_default(class: &Value) -> bool {
         .any(|key| meta::annotation(class, key) == "true")
 }
 
-/// The class of claims that name none: of several, the newest, then the first by name.
+/// The class of claims that set none: the newest of several, then the first by name.
 pub(crate) fn default_class(objects: &dyn Lookup) -> Option<String> {
     let defaults = objects.all(&KIND).filter(|class| is_default(class));
     let rank = |class: &Value| {

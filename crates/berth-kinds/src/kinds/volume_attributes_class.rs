@@ -26,7 +26,7 @@ pub const KIND: Kind = Kind {
     )
 };
 
-/// Finalizer of a class, as a cluster puts it on.
+/// Finalizer of a class, as set in a cluster.
 pub const PROTECTION: &str = "kubernetes.io/vac-protection";
 
 fn validate(class: &Value) -> Vec<FieldError> {

@@ -1,4 +1,4 @@
-//! The spec of a pod, wherever it stands: in a pod, or in the template of a workload.
+//! The spec of a pod, in a pod or in the template of a workload.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ mod validate;
 
 pub(crate) use validate::validate;
 
-/// The lists of containers that a manifest can have.
+/// The lists of containers in a manifest.
 pub(crate) const CONTAINER_LISTS: [&str; 2] = ["containers", "initContainers"];
 
 /// Fills in the defaults of the spec at a path.
@@ -44,7 +44,7 @@ pub(crate) fn apply_defaults(object: &mut Value, path: &[&str]) {
     }
 }
 
-/// The service account stands under its name and under the one that it had first.
+/// Sets the service account under both of its field names.
 pub(crate) fn name_account_twice(spec: &mut Value) {
     let first = spec["serviceAccount"].clone();
     meta::default(spec, &["serviceAccountName"], first);
@@ -54,7 +54,7 @@ pub(crate) fn name_account_twice(spec: &mut Value) {
     }
 }
 
-/// Requests and limits in the form in which they are kept.
+/// Converts requests and limits to canonical form.
 fn canonicalize_resources(owner: &mut Value) {
     for list in ["limits", "requests"] {
         fields::canonicalize(owner, &["resources", list]);

@@ -1,4 +1,4 @@
-//! The rules of a pod's spec, wherever it stands: in a pod, or in the template of a workload.
+//! Validates the spec of a pod, in a pod or in the template of a workload.
 
 use berth_core::names;
 use serde_json::Value;
@@ -8,10 +8,10 @@ use crate::fields;
 use crate::meta;
 use crate::selector::check;
 
-/// Resources of containers that need no group before their name.
+/// Container resources without a group prefix.
 const STANDARD_RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
-/// The sources of a pod's volume in the order in which Kubernetes looks at them; others follow by name.
+/// The sources of a pod's volume in the order in which Kubernetes checks them; others follow by name.
 const SOURCE_ORDER: [&str; 8] = [
     "emptyDir",
     "hostPath",
@@ -23,7 +23,7 @@ const SOURCE_ORDER: [&str; 8] = [
     "ephemeral",
 ];
 
-/// The rules of a pod's spec, wherever it stands.
+/// Validates a pod's spec.
 pub(crate) fn validate(spec: &Value, field: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let volumes = validate_volumes(spec, field, &mut errors);
@@ -43,7 +43,7 @@ pub(crate) fn validate(spec: &Value, field: &str) -> Vec<FieldError> {
             names.push(name);
         }
     }
-    // What is not there was not defaulted either, because nothing else is: that is said already.
+    // A missing spec has no defaults either, and is already reported.
     let policies = ["Always", "OnFailure", "Never"];
     check_choice(spec, "restartPolicy", field, &policies, &mut errors);
     let policies = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
@@ -181,7 +181,7 @@ fn validate_ports(container: &Value, path: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// What is wrong with the name of a port, which is that of a service.
+/// Checks the name of a port, which follows the rules for services.
 fn port_name_problems(name: &str) -> Vec<&'static str> {
     if name.is_empty() {
         return Vec::new();

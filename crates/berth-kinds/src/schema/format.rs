@@ -1,4 +1,4 @@
-//! The `format` of texts and numbers in the schemas of custom resources.
+//! The `format` of strings and numbers in the schemas of custom resources.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use serde_json::Value;
 
-/// Formats that Kubernetes knows and that are taken as they come here.
+/// Formats that Kubernetes knows and that are not checked here.
 const UNCHECKED: [&str; 22] = [
     "bsonobjectid",
     "creditcard",
@@ -53,7 +53,7 @@ pub(crate) fn is_known(format: &str) -> bool {
     UNCHECKED.contains(&format) || CHECKED.contains(&format)
 }
 
-/// Whether a text has a format. Every text has one that is not known.
+/// Whether a text has a format. Unknown formats accept every text.
 pub(super) fn has(text: &str, format: &str) -> bool {
     match format {
         "byte" => STANDARD.decode(text).is_ok(),
@@ -92,7 +92,7 @@ fn is_network(text: &str) -> bool {
     length.parse::<u8>().is_ok_and(|length| length <= bits)
 }
 
-/// Numbers with units behind them, such as `1h30m` or `3 days`.
+/// Numbers with units, for example `1h30m` or `3 days`.
 fn is_duration(text: &str) -> bool {
     let mut rest = text.trim_start_matches(['+', '-']).trim();
     let mut parts = 0;

@@ -1,4 +1,4 @@
-//! Custom resources by the schema of their definition: defaults and validation.
+//! Defaults and validation of custom resources by the schema of their definition.
 
 mod format;
 mod pattern;

@@ -1,13 +1,13 @@
-//! Regular expressions of schemas: those of Go, on the `regex` crate.
+//! Go regular expressions in schemas, translated for the `regex` crate.
 //!
-//! Both are of one family, but not of one mind: for Go `\d`, `\w`, `\s` and `\b` are about ASCII, `[` in a class is a
-//! bracket, and `\Q…\E` quotes. A pattern is rewritten to mean here what it means there.
+//! The two dialects are related but differ: in Go, `\d`, `\w`, `\s` and `\b` are ASCII only, `[` in a class is a
+//! literal bracket, and `\Q…\E` quotes. A pattern is rewritten to have the same meaning here.
 
 use regex::{Regex, RegexBuilder};
 
-/// The longest pattern. Those of use have some hundred bytes.
+/// Maximum length of a pattern. Practical ones have some hundred bytes.
 const PATTERN_BYTES_MAX: usize = 16 << 10;
-/// The most bytes of a pattern that is ready for use.
+/// Maximum size of a compiled pattern.
 const COMPILED_BYTES_MAX: usize = 4 << 20;
 
 /// Why a pattern cannot be used.
@@ -23,7 +23,7 @@ pub(crate) enum PatternError {
     TooLarge,
 }
 
-/// Makes a pattern ready for use.
+/// Compiles a pattern.
 pub(crate) fn compile(pattern: &str) -> Result<Regex, PatternError> {
     if pattern.len() > PATTERN_BYTES_MAX {
         return Err(PatternError::TooLarge);
@@ -40,7 +40,7 @@ pub(crate) fn compile(pattern: &str) -> Result<Regex, PatternError> {
     })
 }
 
-/// A pattern of Go in the language of the crate.
+/// A Go pattern in the syntax of the crate.
 fn translated(pattern: &str) -> String {
     let mut out = String::with_capacity(pattern.len() + 16);
     let mut rest = pattern;
@@ -72,7 +72,7 @@ fn translated(pattern: &str) -> String {
                 in_class = false;
                 out.push(']');
             }
-            // Brackets and operators of sets, which Go does not have.
+            // Set brackets and operators, which Go does not have.
             ('[' | '&' | '~', true) => out.extend(['\\', letter]),
             ('-', true) if out.ends_with('-') && !out.ends_with("\\-") => out.push_str("\\-"),
             _ => out.push(letter),
@@ -81,7 +81,7 @@ fn translated(pattern: &str) -> String {
     out
 }
 
-/// Translates what stands behind a backslash, and says what is left.
+/// Translates an escape sequence and returns the rest.
 fn escape<'p>(rest: &'p str, in_class: bool, out: &mut String) -> &'p str {
     let Some(letter) = rest.chars().next() else {
         out.push('\\');

@@ -1,7 +1,7 @@
-//! Validating and defaulting custom resources by the schema of their definition.
+//! Validation and defaults of custom resources by the schema of their definition.
 //!
-//! Built-in kinds have rules of their own, which a schema cannot say; this is for the others. The
-//! messages are those of a Kubernetes API server. Rules written in CEL are evaluated elsewhere (`rules`).
+//! Built-in kinds have rules that a schema cannot express; this is for custom ones. The messages are those of a
+//! Kubernetes API server. CEL rules are evaluated elsewhere (`rules`).
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,7 +20,7 @@ pub fn validate(object: &Value, schema: &Value) -> Vec<FieldError> {
     findings.errors
 }
 
-/// What was found so far, and the patterns that were made ready for it: a list of texts has one pattern for all of them.
+/// The errors so far, and compiled patterns: a list of strings has one pattern for all of them.
 #[derive(Default)]
 struct Findings<'s> {
     errors: Vec<FieldError>,
@@ -32,27 +32,26 @@ impl<'s> Findings<'s> {
         self.errors.push(error);
     }
 
-    /// What a value is refused for by a schema that need not hold.
+    /// The errors of a value by a schema that need not match.
     fn aside(&mut self, value: &Value, schema: &'s Value, path: &str) -> Vec<FieldError> {
         let before = std::mem::take(&mut self.errors);
         validate_value(value, schema, path, self);
         std::mem::replace(&mut self.errors, before)
     }
 
-    /// Why a text does not match a pattern, if so.
+    /// Why a text does not match a pattern, if it does not.
     fn mismatch(&mut self, text: &str, pattern: &'s str) -> Option<String> {
         let compiled = self.patterns.entry(pattern);
         match compiled.or_insert_with(|| pattern::compile(pattern)) {
             Ok(regex) if regex.is_match(text) => None,
             Ok(_) => Some(format!("should match '{pattern}'")),
-            // Definitions with such a pattern are refused, so this one is older. It does not hold for anything.
+            // Definitions with such a pattern are refused, so this one is older. Nothing matches it.
             Err(error) => Some(format!("should match a pattern that {error}")),
         }
     }
 }
 
-/// Fills in the defaults that `openAPIV3Schema` names, also where the object has null for a field that
-/// must not be null.
+/// Fills in the defaults of `openAPIV3Schema`, also where the object has null for a non-nullable field.
 pub fn apply_defaults(object: &mut Value, schema: &Value) {
     match object {
         Value::Object(fields) => {
@@ -129,12 +128,12 @@ fn validate_value<'s>(value: &Value, schema: &'s Value, path: &str, findings: &m
     validate_combinations(value, schema, path, findings);
 }
 
-/// What Kubernetes says of a value as a whole names no field.
+/// Kubernetes reports an error about the whole value without a field.
 fn about_the_whole(message: &str) -> FieldError {
     FieldError::invalid("<nil>", &"".into(), message)
 }
 
-/// `oneOf`, `anyOf`, `allOf` and `not`. Where none of several holds, the errors of the one that comes closest are reported.
+/// `oneOf`, `anyOf`, `allOf` and `not`. If no alternative matches, the errors of the closest one are reported.
 fn validate_combinations<'s>(value: &Value, schema: &'s Value, path: &str, findings: &mut Findings<'s>) {
     let outcomes = |name: &str, findings: &mut Findings<'s>| -> Option<Vec<Vec<FieldError>>> {
         let schemas = schema[name].as_array().filter(|schemas| !schemas.is_empty())?;
@@ -261,7 +260,7 @@ fn validate_list<'s>(items: &[Value], schema: &'s Value, path: &str, findings: &
     validate_uniqueness(items, schema, path, &mut findings.errors);
 }
 
-/// In a set each value stands once, in a map each key.
+/// In a set, values are unique; in a map, keys.
 fn validate_uniqueness(items: &[Value], schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
     let keys: Vec<&str> = match schema["x-kubernetes-list-type"].as_str() {
         Some("set") => Vec::new(),
@@ -452,7 +451,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a schema and an object hold, and defaults that were filled in stay as they are.
+        /// Any schema and any object are accepted without a panic, and filling in defaults twice changes nothing.
         #[test]
         fn any_schema_is_looked_through(object in value(), schema in value()) {
             let _ = validate(&object, &schema);

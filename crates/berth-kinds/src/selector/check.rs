@@ -1,4 +1,4 @@
-//! What is wrong with selectors within objects: of nodes, and of labels.
+//! Validates node selectors and label selectors in objects.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::fields;
 use crate::meta;
 use crate::metadata::check_qualified_name;
 
-/// A node selector must have terms, and its requirements must make sense.
+/// A node selector must have terms, and its requirements must be valid.
 pub(crate) fn node_selector(selector: &Value, field: &str, errors: &mut Vec<FieldError>) {
     let terms = meta::items(selector, &["nodeSelectorTerms"]);
     let field = format!("{field}.nodeSelectorTerms");
@@ -58,7 +58,7 @@ fn not_an_operator(field: &str, operator: &str) -> FieldError {
     FieldError::invalid(format!("{field}.operator"), &operator.into(), detail)
 }
 
-/// Nodes can be selected by the field `metadata.name` alone.
+/// `metadata.name` is the only field that nodes can be selected by.
 fn check_field_requirement(requirement: &Value, field: &str, errors: &mut Vec<FieldError>) {
     match meta::text(requirement, &["operator"]) {
         "In" | "NotIn" => {

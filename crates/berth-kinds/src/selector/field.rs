@@ -8,24 +8,24 @@ use crate::kind::{Kind, SelectableField};
 /// One requirement of a field selector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldRequirement {
-    /// Dotted path, such as `spec.nodeName`.
+    /// Dotted path, for example `spec.nodeName`.
     pub field: String,
     /// Whether the field must have the value (`=`), or must not have it (`!=`).
     pub equal: bool,
-    /// The value; empty stands for an absent field, too.
+    /// The value; empty also matches an absent field.
     pub value: String,
 }
 
 /// A conjunction of requirements on fields. The empty selector matches everything.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FieldSelector {
-    /// The requirements, in the order in which they were written.
+    /// The requirements, in the given order.
     pub requirements: Vec<FieldRequirement>,
 }
 
 impl FieldSelector {
-    /// Parses the string form, such as `spec.nodeName=n1,status.phase!=Running`.
-    /// A backslash escapes a comma, an equals sign or another backslash in a value.
+    /// Parses the string form, for example `spec.nodeName=n1,status.phase!=Running`. A backslash escapes a comma, an
+    /// equals sign or another backslash in a value.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
         let mut requirements = Vec::new();
         for part in split_unescaped(text) {
@@ -53,12 +53,12 @@ impl FieldSelector {
         Ok(FieldSelector { requirements })
     }
 
-    /// Whether the selector asks nothing.
+    /// Whether the selector has no requirements.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// The value that the field must have exactly, if the selector says so.
+    /// The exact value that the selector requires of the field, if any.
     pub fn requires_exact_match(&self, field: &str) -> Option<&str> {
         self.requirements
             .iter()
@@ -66,7 +66,7 @@ impl FieldSelector {
             .map(|r| r.value.as_str())
     }
 
-    /// Refuses fields that objects of this kind cannot be selected by.
+    /// Refuses fields by which objects of this kind cannot be selected.
     pub fn check_supported(&self, kind: &Kind) -> Result<(), SelectorError> {
         for requirement in &self.requirements {
             let field = requirement.field.as_str();
@@ -81,7 +81,7 @@ impl FieldSelector {
         Ok(())
     }
 
-    /// Whether a custom kind, whose definition names these fields, can be selected by the fields of the selector.
+    /// Refuses fields that are not among those that a custom kind's definition lists.
     pub fn check_among(&self, selectable: &[String]) -> Result<(), SelectorError> {
         let is_unknown = |field: &&String| {
             !matches!(field.as_str(), "metadata.name" | "metadata.namespace") && !selectable.contains(field)
@@ -92,8 +92,8 @@ impl FieldSelector {
         }
     }
 
-    /// Whether the fields of an object satisfy every requirement. `selectable` is what its kind can be selected by. An absent
-    /// field has the empty value, unless the kind says otherwise.
+    /// Whether the fields of an object satisfy every requirement. `selectable` are the selectable fields of its kind. An
+    /// absent field has the empty value, unless the kind defines another one.
     pub fn matches(&self, object: &Value, selectable: &[SelectableField]) -> bool {
         self.requirements
             .iter()
@@ -101,7 +101,7 @@ impl FieldSelector {
     }
 }
 
-/// The value of a field as selectors compare it. Fields that a kind does not list are taken for paths.
+/// The value of a field for comparison. Fields that a kind does not list are treated as paths.
 fn field_value(object: &Value, name: &str, selectable: &[SelectableField]) -> String {
     let Some(field) = selectable.iter().find(|field| field.name == name) else {
         return text_at(object, name).unwrap_or_default();

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::SelectorError;
 
-/// What one requirement of a label selector asks of the label's value.
+/// The operator of one requirement, with its values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum LabelOperator {
     Exists,
@@ -48,7 +48,7 @@ pub struct LabelSelector {
 }
 
 impl LabelSelector {
-    /// Parses the string form, such as `app=web,tier in (a,b),!canary`.
+    /// Parses the string form, for example `app=web,tier in (a,b),!canary`.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
         let mut parser = Parser {
             tokens: tokens(text),
@@ -105,7 +105,7 @@ impl LabelSelector {
         Ok(LabelSelector { requirements })
     }
 
-    /// Whether the selector asks nothing.
+    /// Whether the selector has no requirements.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
@@ -246,7 +246,7 @@ impl Parser {
         }
     }
 
-    /// `a=` asks for the empty value.
+    /// `a=` requires the empty value.
     fn exact_value(&mut self, key: &str) -> Result<String, SelectorError> {
         match self.peek() {
             None | Some(Token::Comma) => Ok(String::new()),
@@ -283,7 +283,7 @@ impl Parser {
             return Err(SelectorError::Label(format!("found '{found}' expected: '('")));
         }
         let mut values = BTreeSet::new();
-        // Two commas, or a comma beside a parenthesis, stand for the empty value.
+        // Two commas, or a comma next to a parenthesis, denote the empty value.
         let mut after_separator = true;
         loop {
             match self.next() {

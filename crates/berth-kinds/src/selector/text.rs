@@ -1,16 +1,16 @@
-//! Label selectors in the text form.
+//! Label selectors in string form.
 
 use serde_json::Value;
 
 use crate::meta;
 
-/// A label selector object in the text form.
+/// A label selector object in string form.
 #[must_use]
 pub fn text_of(selector: &Value) -> String {
     requirements(selector).join(",")
 }
 
-/// The requirements of a label selector object, each in the text form. A plain map of labels is a selector, too.
+/// The requirements of a label selector object, each in string form. A plain map of labels is also a selector.
 pub(crate) fn requirements(selector: &Value) -> Vec<String> {
     let labels = match &selector["matchLabels"] {
         Value::Null => selector,

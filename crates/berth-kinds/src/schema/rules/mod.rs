@@ -1,8 +1,8 @@
-//! Rules of definitions that are written in CEL (`x-kubernetes-validations`).
+//! CEL rules of definitions (`x-kubernetes-validations`).
 //!
-//! They are compiled where a definition is admitted, and one that cannot be kept here is refused there: it would be
-//! silent later. They are evaluated on every new or changed object. A rule has bounds of length, nesting and time, since
-//! whoever writes a definition could otherwise keep the server busy forever.
+//! They are compiled when a definition is admitted. A rule that is not supported here is refused at that point, because
+//! it would be silently ignored later. Rules are evaluated on every new or changed object. Their length, nesting and run
+//! time are bounded, since the author of a definition could otherwise keep the server busy forever.
 
 mod program;
 
@@ -16,10 +16,10 @@ use program::{Input, Language, Program};
 
 use crate::error::FieldError;
 
-/// Where rules stand in a schema.
+/// The schema key of rules.
 const RULES: &str = "x-kubernetes-validations";
 
-/// What is wrong with the rules of one schema, not of those below it: each with its index.
+/// What is wrong with the rules of one schema, without those below it: each with its index.
 #[must_use]
 pub fn check(schema: &Value) -> Vec<(usize, RuleError)> {
     let Some(rules) = schema[RULES].as_array() else {
@@ -45,7 +45,7 @@ pub fn check(schema: &Value) -> Vec<(usize, RuleError)> {
     wrong
 }
 
-/// Evaluates all rules of a schema on an object. `old` is what the object was before, if it is not new.
+/// Evaluates all rules of a schema on an object. `old` is the previous object, if it is not new.
 #[must_use]
 pub fn validate(object: &Value, old: Option<&Value>, schema: &Value) -> Vec<FieldError> {
     if !has_rules(schema) {
@@ -60,7 +60,7 @@ pub fn validate(object: &Value, old: Option<&Value>, schema: &Value) -> Vec<Fiel
     evaluation.errors
 }
 
-/// Whether there is anything to evaluate.
+/// Whether there are rules to evaluate.
 fn has_rules(schema: &Value) -> bool {
     match schema {
         Value::Object(fields) => fields.contains_key(RULES) || fields.values().any(has_rules),
@@ -69,7 +69,7 @@ fn has_rules(schema: &Value) -> bool {
     }
 }
 
-/// An object as rules see it: of its metadata, what it is called.
+/// An object as rules see it: its metadata is reduced to its name.
 fn visible(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -119,7 +119,7 @@ impl<'s> Evaluation<'s> {
         }
     }
 
-    /// The value of an expression. `None` if it is about a change, and there is none.
+    /// The value of an expression. `None` if it compares with the previous object, and there is none.
     fn work_out(&mut self, text: &'s str, own: &Input) -> Option<Result<cel::Value, RuleError>> {
         let language = &self.language;
         let program = self.programs.entry(text).or_insert_with(|| language.compile(text));
@@ -137,7 +137,7 @@ impl<'s> Evaluation<'s> {
             longest: longest(value).max(old.map_or(0, longest)),
             old: old.map(|old| converted(old, schema)),
         };
-        // A rule about a change holds for whatever is new.
+        // A rule about a change is satisfied by anything new.
         let Some(outcome) = self.work_out(text, &own) else {
             return;
         };
@@ -163,7 +163,7 @@ impl<'s> Evaluation<'s> {
         });
     }
 
-    /// What a broken rule says: what it works out, or what it is given to say, or itself.
+    /// The message of a violated rule: its message expression, its message, or the rule itself.
     fn message(&mut self, rule: &'s Value, own: &Input) -> String {
         let worked_out = rule["messageExpression"]
             .as_str()
@@ -178,7 +178,7 @@ impl<'s> Evaluation<'s> {
     }
 }
 
-/// The elements of a list as they were, by what tells them apart. Only lists that are maps have that.
+/// The previous elements of a list, by key. Only lists of type map have keys.
 fn before<'v>(old: Option<&'v Value>, schema: &Value) -> HashMap<Vec<Value>, &'v Value> {
     let items = old.and_then(Value::as_array).into_iter().flatten();
     items.filter_map(|item| Some((identity(item, schema)?, item))).collect()
@@ -190,7 +190,7 @@ fn identity(item: &Value, schema: &Value) -> Option<Vec<Value>> {
     (schema["x-kubernetes-list-type"] == "map").then(|| keys.iter().map(key).collect())?
 }
 
-/// The length of the longest list, map or text in a value: the most rounds of a loop over any part of it.
+/// The length of the longest list, map or text in a value: an upper bound for loops over any part of it.
 fn longest(value: &Value) -> usize {
     match value {
         Value::Array(items) => items.iter().map(longest).max().unwrap_or(0).max(items.len()),
@@ -200,7 +200,7 @@ fn longest(value: &Value) -> usize {
     }
 }
 
-/// A value as CEL sees it: numbers by their type in the schema, and fields by names that CEL can read.
+/// A value as CEL sees it: numbers have the type in the schema, and field names are escaped.
 fn converted(value: &Value, schema: &Value) -> cel::Value {
     match value {
         Value::Null => cel::Value::Null,
@@ -227,7 +227,7 @@ fn converted(value: &Value, schema: &Value) -> cel::Value {
     }
 }
 
-/// The name of a field in rules: words that mean something to CEL, and signs that cannot stand in a name, are written out.
+/// The name of a field in rules: CEL keywords and characters that are invalid in names are escaped.
 fn readable(name: &str) -> String {
     const WORDS: [&str; 21] = [
         "true",

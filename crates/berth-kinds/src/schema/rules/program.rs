@@ -1,4 +1,4 @@
-//! One rule, ready to be evaluated within bounds.
+//! A compiled rule with bounded evaluation.
 
 use cel::common::ast::{EntryExpr, Expr, IdedExpr};
 use cel::common::types::{CelBool, CelString};
@@ -8,18 +8,19 @@ use std::sync::Arc;
 
 use crate::schema::pattern;
 
-/// The longest rule.
+/// Maximum length of a rule.
 const RULE_BYTES_MAX: usize = 4096;
-/// Brackets in brackets, and signs before signs. The parser goes down by as many levels for each.
+/// Maximum nesting of brackets and unary operators. The parser recurses once for each.
 const BRACKETS_MAX: usize = 24;
-/// Levels of an expression.
+/// Maximum depth of an expression.
 const DEPTH_MAX: usize = 100;
-/// Parts of an expression that are worked out for one object: about a second.
+/// Maximum number of evaluation steps for one object: about a second.
 const STEPS_MAX: f64 = 10_000_000.0;
-/// What a search by a regular expression counts for.
+/// The cost of a regular expression search in steps.
 const SEARCH_STEPS: f64 = 200.0;
 
-/// Functions that rules may call, besides operators. Those that others add to CEL, and those about times, are not here.
+/// Functions that rules may call, in addition to operators. Other extensions of CEL, and functions for times, are
+/// not supported.
 const FUNCTIONS: [&str; 24] = [
     "bool",
     "charAt",
@@ -47,24 +48,24 @@ const FUNCTIONS: [&str; 24] = [
     "has",
 ];
 
-/// Why a rule cannot be kept, or not be worked out.
+/// Why a rule is not supported or cannot be evaluated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
     /// It is not CEL.
     #[error("compilation failed: {0}")]
     Syntax(String),
-    /// It is longer or deeper than rules may be.
+    /// It is longer or deeper than allowed.
     #[error(
         "is too long or too deep: a rule may have {RULE_BYTES_MAX} bytes and {BRACKETS_MAX} brackets in each other"
     )]
     TooLarge,
-    /// It calls a function that is not here.
+    /// It calls an unsupported function.
     #[error("calls {0}, which this server does not have: take the rule out to use the definition here")]
     Function(String),
-    /// It names something that is not there.
+    /// It uses an unknown name.
     #[error("undeclared reference to '{0}'")]
     Variable(String),
-    /// It wants to be evaluated on new objects too.
+    /// It should be evaluated on new objects too.
     #[error("optionalOldSelf is not known to this server: take it out to use the definition here")]
     OptionalOldSelf,
     /// It would loop for too long.
@@ -83,15 +84,15 @@ pub(super) struct Input {
     pub(super) longest: usize,
 }
 
-/// A rule that was compiled.
+/// A compiled rule.
 pub(super) struct Program {
     program: cel::Program,
     cost: Cost,
-    /// Whether it is about a change.
+    /// Whether it compares with the previous object.
     pub(super) compares: bool,
 }
 
-/// What rules are written in: CEL with its functions for texts.
+/// The language of rules: CEL with its string functions.
 pub(super) struct Language {
     environment: Arc<Env>,
 }
@@ -100,7 +101,7 @@ impl Language {
     pub(super) fn new() -> Self {
         let mut environment = Env::stdlib();
         let declared = declare(&mut environment);
-        // Rules that need what is missing cannot be worked out, and so do not hold.
+        // A rule that needs a missing function cannot be evaluated, and so is violated.
         debug_assert_eq!(declared, Ok(()));
         Self {
             environment: Arc::new(environment),
@@ -111,7 +112,7 @@ impl Language {
         if text.len() > RULE_BYTES_MAX || is_too_deep(text) {
             return Err(RuleError::TooLarge);
         }
-        // The parser is made from a grammar by a program, and the rule comes from anybody.
+        // The parser is generated from a grammar and the rule is untrusted input.
         let parsed = catch_unwind(AssertUnwindSafe(|| self.environment.compile(text)));
         let program = match parsed {
             Ok(Ok(program)) => program,
@@ -144,14 +145,14 @@ impl Language {
     }
 }
 
-/// Adds the functions for texts.
+/// Adds the string functions.
 fn declare(environment: &mut Env) -> Result<(), DeclarationError> {
     cel::add_overload!(environment, fn matches: (CelString, CelString) -> Result<CelBool>)?;
     cel::add_member_overload!(environment, fn matches: (CelString, CelString) -> Result<CelBool>)?;
     environment.add_extension(cel::extensions::strings)
 }
 
-/// Whether a text has a part like the pattern, which is one of Go, as in the schemas around the rules.
+/// Whether a text contains a match of the pattern, which uses Go syntax like the schemas around it.
 fn matches(text: &CelString<'_>, pattern: &CelString<'_>) -> Result<CelBool, ExecutionError> {
     let compiled = pattern::compile(pattern.inner()).map_err(|error| ExecutionError::FunctionError {
         function: "matches".to_owned(),
@@ -160,7 +161,7 @@ fn matches(text: &CelString<'_>, pattern: &CelString<'_>) -> Result<CelBool, Exe
     Ok(CelBool::from(compiled.is_match(text.inner())))
 }
 
-/// Whether the parser would go down too far. Brackets in texts count too: nobody needs so many.
+/// Whether the parser would recurse too deeply. Brackets in strings count too: no rule needs that many.
 fn is_too_deep(text: &str) -> bool {
     let (mut open, mut signs, mut choices) = (0_usize, 0, 0);
     for byte in text.bytes() {
@@ -178,11 +179,11 @@ fn is_too_deep(text: &str) -> bool {
     false
 }
 
-/// How many parts of an expression are worked out: for each number of loops in each other, the parts that stand so deep.
+/// How many parts of an expression are evaluated: the number of parts at each depth of nested loops.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Cost {
     parts: Vec<f64>,
-    /// The length of the longest list that the rule itself writes down, and how often lists are put together.
+    /// The length of the longest list literal in the rule, and how often lists are concatenated.
     literal: usize,
     additions: usize,
 }
@@ -195,7 +196,7 @@ impl Cost {
         self.parts[loops] += parts;
     }
 
-    /// The steps on values of which the longest has this length.
+    /// The number of steps on values whose longest part has this length.
     fn steps(&self, longest: usize) -> f64 {
         let rounds = longest.max(self.literal).max(1) as f64 * (self.additions + 1) as f64;
         let powers = std::iter::successors(Some(1.0), |power| Some(power * rounds));
@@ -273,7 +274,7 @@ impl Walk {
     }
 
     fn variable(&mut self, name: &str) -> Result<(), RuleError> {
-        // A dot before a name asks for the outermost.
+        // A leading dot refers to the outermost scope.
         let name = name.trim_start_matches('.');
         self.compares |= name == "oldSelf";
         let types = [
@@ -301,7 +302,7 @@ impl Walk {
             "_+_" => self.cost.additions += 1,
             _ => {}
         }
-        // Operators have names that nobody can write.
+        // Operators have names that cannot be written in source.
         let is_operator = name.starts_with(['_', '@', '!', '-']);
         if is_operator || FUNCTIONS.contains(&name) {
             return Ok(());
