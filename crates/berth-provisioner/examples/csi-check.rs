@@ -1,6 +1,6 @@
-//! Asks any CSI driver for a volume, twice, and has it deleted, twice: `csi-check unix:///csi/csi.sock`.
+//! Asks any CSI driver to create a volume twice and to delete it twice: `csi-check unix:///csi/csi.sock`.
 //!
-//! For drivers that nobody here wrote. Says what the driver answered, and fails if that is not what the client expects.
+//! For testing third-party drivers. Prints the driver's responses, and fails if they are not what the client expects.
 #![allow(clippy::print_stdout)]
 
 use berth_provisioner::csi::{Client, ClientSettings, NoSecrets};

@@ -1,7 +1,7 @@
-//! What follows from a backend's answer.
+//! What follows from a backend's response.
 //!
-//! The rule that keeps volumes from being lost: the record on the claim goes only after the volume's
-//! object is there, or after it is certain that the backend has no volume for the claim.
+//! The rule that prevents lost volumes: the record on the claim is removed only after the volume's object exists, or
+//! after it is certain that the backend has no volume for the claim.
 
 use crate::effect::{Action, Reason};
 use crate::labels;
@@ -13,26 +13,26 @@ use crate::topology::Segment;
 use berth_core::api::{Kind, PersistentVolume, VolumeSource};
 use berth_core::effect::{Effect, Refusal};
 
-/// What a backend answered.
+/// The response of a backend.
 pub type Answer = Result<Volume, Failure>;
 
-/// What to do about a claim, and what becomes of it then.
+/// What to do about a claim, and what happens to it afterwards.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conclusion {
     /// What to do, in order.
     pub actions: Vec<Action>,
-    /// What becomes of the claim if all of that was done.
+    /// What happens to the claim once all actions succeeded.
     pub then: Then,
 }
 
-/// What becomes of a claim.
+/// What happens to a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// Whoever changes something brings it back.
+    /// Any relevant change triggers it again.
     Rest,
-    /// It must be looked at again later: nothing else would bring it back.
+    /// It must be retried later: nothing else would trigger it.
     Retry,
-    /// A node was rejected: the scheduler brings it back. With the same node it waits for a while
+    /// A node was rejected: the scheduler triggers it again. The same node is not retried for a while
     /// ([`State::concluded`](crate::state::State::concluded)).
     Rejected {
         /// The node.
@@ -41,13 +41,13 @@ pub enum Then {
 }
 
 impl Then {
-    /// After a failure that the scheduler can get around if it chose the node.
+    /// For a failure that the scheduler can avoid by choosing another node, if it chose one.
     pub(crate) fn rejected(node: Option<&str>) -> Self {
         node.map_or(Self::Retry, |node| Self::Rejected { node: node.to_owned() })
     }
 }
 
-/// What follows from the answer to an attempt.
+/// What follows from the response to an attempt.
 #[must_use]
 pub fn conclude(attempt: &Attempt, answer: &Answer, settings: &Settings) -> Conclusion {
     match (answer, attempt.purpose) {
@@ -60,8 +60,8 @@ pub fn conclude(attempt: &Attempt, answer: &Answer, settings: &Settings) -> Conc
     }
 }
 
-/// What follows if the API server does not take the volume's object. `found` is the object of that name, if there is one.
-/// `None` if the same is to be tried again.
+/// What follows if the API server refuses the volume's object. `found` is the object with that name, if any. Returns
+/// `None` to retry.
 #[must_use]
 pub fn object_refused(
     attempt: &Attempt,
@@ -72,15 +72,15 @@ pub fn object_refused(
 ) -> Option<Conclusion> {
     let volume = answer.as_ref().ok()?;
     match refusal {
-        // Written before, and the answer was lost.
+        // It was written before, and the response was lost.
         Refusal::AlreadyExists(_) if found.is_some_and(|found| is_object_of(found, attempt, volume)) => {
             Some(accepted(attempt, settings))
         }
-        // It will never be taken, so the volume must go.
+        // It will never be accepted, so the volume must be deleted.
         Refusal::Invalid { key, message } if key.kind == Kind::PersistentVolume.name() => {
             Some(reject(attempt, volume, message, settings))
         }
-        // Another's, which the name rules out but for somebody who wants to; or the server is not ready.
+        // The object belongs to another writer, which the name excludes except on purpose; or the server is not ready.
         Refusal::AlreadyExists(_)
         | Refusal::Invalid { .. }
         | Refusal::NotFound(_)
@@ -90,7 +90,7 @@ pub fn object_refused(
     }
 }
 
-/// Whether an object is the one that is written for a volume of this attempt.
+/// Whether an object is the one written for a volume of this attempt.
 fn is_object_of(found: &PersistentVolume, attempt: &Attempt, volume: &Volume) -> bool {
     let claim = found.spec.claim_ref.as_ref();
     let same_volume = match (found.spec.source(), &volume.source) {
@@ -110,7 +110,7 @@ fn accept(attempt: &Attempt, volume: &Volume, settings: &Settings) -> Conclusion
     conclusion
 }
 
-/// What follows when the volume has its object.
+/// What follows once the volume has its object.
 fn accepted(attempt: &Attempt, settings: &Settings) -> Conclusion {
     let claim = &attempt.request.claim;
     let message = format!("Successfully provisioned volume {}", attempt.request.name);
@@ -123,7 +123,7 @@ fn accepted(attempt: &Attempt, settings: &Settings) -> Conclusion {
     }
 }
 
-/// Why a volume that was made cannot be used.
+/// Why a provisioned volume cannot be used.
 fn unusable(attempt: &Attempt, volume: &Volume) -> Option<String> {
     let asked = attempt.request.bytes;
     if volume.handle.is_empty() {
@@ -160,8 +160,8 @@ fn unusable(attempt: &Attempt, volume: &Volume) -> Option<String> {
     })
 }
 
-/// Whether a segment that was asked for can reach a place. Drivers may say less than they were told, and more: but nothing that
-/// contradicts it, and not of other things alone.
+/// Whether a requested segment can reach a place. A driver may report fewer or more labels than requested, but none that
+/// contradict the request, and not only unrelated ones.
 fn is_within(segment: &Segment, place: &Place) -> bool {
     let mut shared = place
         .iter()
@@ -170,7 +170,7 @@ fn is_within(segment: &Segment, place: &Place) -> bool {
     shared.peek().is_some() && shared.all(|(asked, values)| values.contains(asked))
 }
 
-/// Deletes what was made, and then tells the scheduler.
+/// Deletes the provisioned volume and then informs the scheduler.
 fn reject(attempt: &Attempt, volume: &Volume, problem: &str, settings: &Settings) -> Conclusion {
     let mut actions = Vec::new();
     if !volume.handle.is_empty() {
@@ -187,7 +187,7 @@ fn clean_up(attempt: &Attempt, volume: &Volume) -> Conclusion {
     let claim = &attempt.request.claim;
     let mut actions = Vec::new();
     if attempt.request.held_for.is_some() {
-        // By now the claim may have a volume of this name that was made for a later attempt.
+        // The claim may meanwhile have a volume with this name from a later attempt.
         actions.push(Action::confirm(Kind::PersistentVolumeClaim, &claim.metadata));
     }
     actions.push(delete(attempt, volume));
@@ -212,20 +212,20 @@ fn fail(attempt: &Attempt, failure: &Failure, settings: &Settings) -> Conclusion
         failed(claim, message, settings)
     };
     match failure.kind {
-        // The claim is to go, each time the backend itself said that it failed, and no answer was lost.
+        // The claim is being deleted, the backend itself reported failure each time, and no response was lost.
         FailureKind::Unclear if attempt.purpose == Purpose::CleanUp && !attempt.in_doubt => Conclusion {
             actions: give_up(attempt, &failure.message, settings),
             then: Then::Rest,
         },
         FailureKind::Final => Conclusion {
             actions: give_up(attempt, &failure.message, settings),
-            // With a node to reject, the scheduler brings the claim back. Without, time must.
+            // If a node is rejected, the scheduler triggers the claim again. Otherwise it is retried after a delay.
             then: match attempt.purpose {
                 Purpose::Provision => Then::rejected(attempt.node.as_deref()),
                 Purpose::CleanUp => Then::Rest,
             },
         },
-        // What was asked before is still open, whatever keeps us from asking now.
+        // The earlier request is still open, whatever prevents this one.
         FailureKind::NotAsked if attempt.repeated => Conclusion {
             actions: vec![word()],
             then: Then::Retry,
@@ -249,7 +249,8 @@ fn give_up(attempt: &Attempt, problem: &str, settings: &Settings) -> Vec<Action>
     let claim = &attempt.request.claim;
     let message = class_failed(&attempt.request.class, problem);
     let mut actions = vec![failed(claim, message, settings)];
-    // A claim that has got another volume has no need of a node any more, and a node that is selected by now may be that of another attempt.
+    // A claim that got another volume no longer needs a node, and the currently selected node may belong to another
+    // attempt.
     let is_wanted = claim.spec.volume_name.is_empty() && attempt.purpose == Purpose::Provision;
     let node = attempt.node.as_deref().filter(|_| is_wanted);
     actions.extend(forget(claim, node));

@@ -1,4 +1,4 @@
-//! The course of one piece of work, from a decision to its end, without I/O.
+//! The course of one piece of work from a decision to its end, without I/O.
 //!
 //! ```text
 //!   attempt ── record ──▶ ask the backend ──▶ conclusion ──▶ end
@@ -6,8 +6,8 @@
 //!                  the volume's object is refused └──┘ once
 //! ```
 //!
-//! Whoever runs it does what [`Course::next`] asks for, tells the course what came of it, and asks again until it ends: a worker with
-//! connections, a simulation in virtual time, or a test that lets every other write fail.
+//! The caller does what [`Course::next`] asks for, reports the result to the course, and repeats this until it ends. Callers are a
+//! worker with connections, a simulation in virtual time, and a test that fails every other write.
 
 use crate::answer::{Answer, Conclusion, Then, conclude, object_refused};
 use crate::effect::Action;
@@ -18,27 +18,27 @@ use berth_core::api::{Object, PersistentVolume};
 use berth_core::effect::{Effect, ObjectKey, Refusal, When};
 use std::collections::VecDeque;
 
-/// What is to be done next.
+/// The next action.
 #[derive(Debug)]
 pub enum Next<'a> {
-    /// Carry these out, in order, until one is refused. Then tell [`Course::written`].
+    /// Carry these out in order until one is refused, then call [`Course::written`].
     Write(Vec<Effect>),
-    /// Ask the backend for this volume. Then tell [`Course::answered`].
+    /// Ask the backend for this volume, then call [`Course::answered`].
     Ask(&'a Request),
-    /// Have the backend delete this volume. Then tell [`Course::deleted`].
+    /// Delete this volume in the backend, then call [`Course::deleted`].
     Delete(Backing),
-    /// Read this volume's object. Then tell [`Course::found`].
+    /// Read this volume's object, then call [`Course::found`].
     Find(ObjectKey),
-    /// Nothing: this is how it ended.
+    /// Nothing: the course has ended.
     End(Ended),
 }
 
-/// How a course ended. Whatever is left of one that ended early is found by the next step.
+/// How a course ended. If it ended early, the next step finds the remaining work.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ended {
-    /// What becomes of the claim; nothing if it ended early.
+    /// What happens to the claim; `None` if the course ended early.
     pub then: Option<Then>,
-    /// What the backend answered, if it made no volume.
+    /// The backend's failure, if it created no volume.
     pub failure: Option<FailureKind>,
     /// Why it ended early.
     pub stop: Option<Stop>,
@@ -49,27 +49,28 @@ pub struct Ended {
 pub enum Stop {
     /// An effect was refused.
     Refused(Refusal),
-    /// The backend did not delete a volume, and says why.
+    /// The backend did not delete a volume, for this reason.
     NotDeleted(String),
-    /// The API server answered with something that is no claim.
+    /// The API server returned something other than a claim.
     NoClaim,
 }
 
 impl Ended {
-    /// When the object is to be looked at again, whatever news of it comes. `is_fresh` says that its newest state was read after a refusal.
+    /// When to retry the object, regardless of changes to it. `is_fresh` means that its newest state was read after a
+    /// refusal.
     #[must_use]
     pub fn again(&self, is_fresh: bool) -> Option<When> {
         match &self.stop {
             None => (self.then == Some(Then::Retry)).then_some(When::Backoff),
-            // What was to be done went with the object.
+            // The object is gone, and the work with it.
             Some(Stop::Refused(Refusal::NotFound(_))) => None,
-            // Somebody else was faster: the step is run again on what they made of it.
+            // Another writer was faster: the step is run again on the new state.
             Some(Stop::Refused(Refusal::Conflict(_) | Refusal::Stale)) if is_fresh => Some(When::Now),
             Some(_) => Some(When::Backoff),
         }
     }
 
-    /// Whether it ended with a refusal that lets the object wait: whoever runs it tells that by the refusal.
+    /// Whether it ended with a refusal that makes the object wait: the caller handles this by the refusal.
     #[must_use]
     pub fn is_refused(&self, is_fresh: bool) -> bool {
         matches!(self.stop, Some(Stop::Refused(_))) && self.again(is_fresh) == Some(When::Backoff)
@@ -80,7 +81,7 @@ impl Ended {
 #[derive(Debug)]
 pub struct Course {
     attempt: Option<Box<Attempt>>,
-    /// How the provisioner of the attempt is set up.
+    /// The settings of the attempt's provisioner.
     settings: Option<Settings>,
     answer: Option<Answer>,
     stage: Stage,
@@ -95,7 +96,7 @@ enum Stage {
         left: VecDeque<Action>,
         then: Option<Then>,
     },
-    /// The object of the volume could not be created, because there is one of that name.
+    /// The object of the volume could not be created, because one with that name exists.
     Find {
         key: ObjectKey,
         refusal: Refusal,
@@ -104,7 +105,7 @@ enum Stage {
 }
 
 impl Course {
-    /// Asks the backend for a volume and does what follows. Some backends have answered already.
+    /// Asks the backend for a volume and carries out what follows. Some backends have already responded.
     #[must_use]
     pub fn of_attempt(attempt: Box<Attempt>, answer: Option<Answer>, settings: Settings) -> Self {
         let mut course = Self {
@@ -120,13 +121,13 @@ impl Course {
         course
     }
 
-    /// Carries out what follows about a claim without asking the backend.
+    /// Carries out a conclusion about a claim without asking the backend.
     #[must_use]
     pub fn of_conclusion(conclusion: Conclusion) -> Self {
         Self::acting(conclusion.actions, Some(conclusion.then))
     }
 
-    /// Carries out what is to be done about a volume.
+    /// Carries out actions on a volume.
     #[must_use]
     pub fn of_reclaim(actions: Vec<Action>) -> Self {
         Self::acting(actions, None)
@@ -143,7 +144,7 @@ impl Course {
         }
     }
 
-    /// What is to be done next.
+    /// The next action.
     #[must_use]
     pub fn next(&self) -> Next<'_> {
         match (&self.stage, &self.attempt) {
@@ -162,7 +163,8 @@ impl Course {
         }
     }
 
-    /// The effects of [`Next::Write`] were carried out, or one was refused. `last` gives the last object that the server answered with.
+    /// The effects of [`Next::Write`] were carried out, or one was refused. `last` returns the last object in the
+    /// server's responses.
     pub fn written(&mut self, refusal: Option<Refusal>, last: impl FnOnce() -> Option<Object>) {
         match (&mut self.stage, refusal) {
             (Stage::Record(_), Some(refusal)) => self.stop(Stop::Refused(refusal)),
@@ -189,13 +191,13 @@ impl Course {
         }
     }
 
-    /// The backend answered to [`Next::Ask`].
+    /// The backend responded to [`Next::Ask`].
     pub fn answered(&mut self, answer: Answer) {
         self.answer = Some(answer);
         self.go_on();
     }
 
-    /// The backend deleted the volume of [`Next::Delete`], or says why not.
+    /// The backend deleted the volume of [`Next::Delete`], or reported why not.
     pub fn deleted(&mut self, deleted: Result<(), String>) {
         if let Err(problem) = deleted {
             self.stop(Stop::NotDeleted(problem));
@@ -211,7 +213,7 @@ impl Course {
         }
     }
 
-    /// Concludes what follows from the answer, once there is one.
+    /// Draws the conclusion from the response, once there is one.
     fn go_on(&mut self) {
         if let (Some(attempt), Some(settings), Some(answer)) = (&self.attempt, &self.settings, &self.answer) {
             self.ended.failure = answer.as_ref().err().map(|failure| failure.kind);

@@ -1,45 +1,45 @@
-//! What a step asks for, as data. `lower` puts it into the language of writes.
+//! What a step requests, as data. `lower` converts it to effects.
 //!
-//! Actions are carried out in order, and the first one that is refused ends the list: the next step on the same object
-//! finds what is left to do. A [`Change`] holds for the version of the object that it was decided on. After a
-//! conflict the fresh object goes into the state, and the step is run again.
+//! Actions are carried out in order, and the first refused one ends the list: the next step on the same object finds
+//! the remaining work. A [`Change`] is valid for the version of the object that was decided on. After a conflict the
+//! fresh object is applied to the state, and the step is run again.
 
 use crate::request::Backing;
 use crate::topology::Requirement;
 use berth_core::effect::Effect;
 use serde::{Deserialize, Serialize};
 
-/// One thing to do.
+/// One action.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Write to the API, or ask it.
+    /// Write to the API, or query it.
     Api(Effect),
     /// Delete a volume in the backend.
     DeleteBacking(Backing),
 }
 
-/// What a backend was asked for, kept on the claim while a volume may exist that the cluster does not
-/// know. After a crash the very same is asked again, even if the node is gone by then.
+/// The request to a backend, kept on the claim while a volume may exist that the cluster does not know. After a crash
+/// exactly the same request is repeated, even if the node is gone by then.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intent {
     /// The selected node.
     pub node: Option<String>,
     /// Where the volume must be reachable.
     pub requirement: Option<Requirement>,
-    /// The attempt of a pod that held the claim when it was asked for.
+    /// The attempt that held the claim when the volume was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_for: Option<String>,
-    /// Only the best places were kept: there are more, and as long as the node is there they can be found again.
+    /// Only the best places were kept: there are more, and they can be found again as long as the node exists.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub partial: bool,
 }
 
-/// How many terms are kept. An annotation holds 256 KiB with all others, and a term is some hundred bytes long, so
-/// these take a few per cent; a cluster whose nodes are segments of their own has thousands.
+/// Maximum number of recorded terms. All annotations together are limited to 256 KiB, and a term takes some hundred
+/// bytes, so these take a few per cent. A cluster in which each node is a segment has thousands.
 const MOST_TERMS: usize = 32;
 
 impl Intent {
-    /// An intent that is small enough to be kept on a claim.
+    /// An intent that is small enough for an annotation.
     #[must_use]
     pub fn bounded(&self) -> Self {
         let mut bounded = self.clone();
@@ -61,25 +61,25 @@ impl Intent {
 pub enum Change {
     /// A claim: the backend is about to be asked.
     RecordAttempt(Intent),
-    /// A claim: nothing is left in the backend that the cluster does not know.
+    /// A claim: the backend has nothing that the cluster does not know.
     ForgetAttempt {
-        /// The scheduler is to choose anew, if this is the node.
+        /// Clear the selected node if it is this one, so that the scheduler chooses again.
         reject_node: Option<String>,
     },
-    /// A volume: keep the object until the backend is clean.
+    /// A volume: keep the object until its storage is deleted.
     ProtectVolume,
-    /// A volume: the backend is clean, or not to be touched.
+    /// A volume: its storage is deleted, or must be kept.
     ReleaseVolume,
 }
 
 /// Why an event was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The backend is asked for a volume.
+    /// A volume is being requested from the backend.
     Provisioning,
-    /// There is a volume.
+    /// The volume was created.
     ProvisioningSucceeded,
-    /// There is none.
+    /// No volume was created.
     ProvisioningFailed,
     /// The backend did not delete a volume.
     VolumeFailedDelete,
@@ -94,7 +94,7 @@ impl Reason {
         Self::VolumeFailedDelete,
     ];
 
-    /// The word of the Kubernetes API.
+    /// The name in the Kubernetes API.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

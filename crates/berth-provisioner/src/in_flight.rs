@@ -1,4 +1,4 @@
-//! What a provisioner remembers of its own work while that is under way.
+//! What a provisioner remembers about its work in progress.
 
 use crate::request::{FailureKind, volume_name};
 use crate::state::State;
@@ -7,24 +7,24 @@ use berth_core::api::{Kind, Object};
 use berth_core::effect::ObjectKey;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The volume that may be being made for a claim.
+/// The volume that may currently be created for a claim.
 #[derive(Debug)]
 struct Making {
     volume: String,
-    /// The uid of the one of that name that went meanwhile: an answer from before must not bring it back.
+    /// The UID of a volume with that name that was deleted meanwhile: an older response must not bring it back.
     gone: Option<String>,
 }
 
-/// Work under way. It is lost with the process, and the records on claims are not.
+/// Work in progress. It is lost with the process; the records on claims are not.
 #[derive(Debug, Default)]
 pub struct InFlight {
-    /// Claims for which every answer of the backend was heard since the record was written.
+    /// Claims for which every response of the backend was received since the record was written.
     heard: BTreeSet<ObjectKey>,
     making: BTreeMap<ObjectKey, Making>,
 }
 
 impl InFlight {
-    /// The backend is about to be asked: whether an answer to it may have been lost is known here.
+    /// The backend is about to be asked: sets whether a response may have been lost.
     pub fn asks(&mut self, key: &ObjectKey, attempt: &mut Attempt) {
         attempt.in_doubt = attempt.repeated && !self.heard.contains(key);
         if !attempt.repeated {
@@ -32,7 +32,7 @@ impl InFlight {
         }
     }
 
-    /// Work on these objects is under way.
+    /// Work on these objects has started.
     pub fn begun(&mut self, touched: &[ObjectKey], state: &State) {
         for key in touched {
             if let Some(claim) = state.claim(&key.namespace, &key.name) {
@@ -47,22 +47,23 @@ impl InFlight {
         touched.iter().for_each(|key| drop(self.making.remove(key)));
     }
 
-    /// The backend was heard: how it failed, if it was asked and did.
+    /// The backend's response was received: how it failed, if it was asked and failed.
     pub fn heard(&mut self, key: &ObjectKey, failure: Option<FailureKind>) {
         match failure {
-            // The record is gone, or as it was.
+            // The record was removed, or is unchanged.
             Some(FailureKind::Final | FailureKind::Unclear | FailureKind::NotAsked) => {}
-            // Whether the backend was asked is not known here if the step is to be run again.
+            // If the step is to be run again, it is unknown whether the backend was asked.
             Some(FailureKind::InDoubt) | None => drop(self.heard.remove(key)),
         }
     }
 
-    /// An object is about to be forgotten, because it is gone.
+    /// An object is about to be forgotten because it is gone.
     pub fn gone(&mut self, key: &ObjectKey, state: &State) {
         match key.known_kind() {
             Some(Kind::PersistentVolumeClaim) => drop(self.heard.remove(key)),
             Some(Kind::PersistentVolume) => {
-                // It may be told twice, by an answer and by a watch. The second time nothing is known of it any more.
+                // A deletion may be reported twice, by a response and by a watch. The second time the object is no
+                // longer known.
                 let Some(volume) = state.volume(&key.name) else {
                     return;
                 };
@@ -74,7 +75,7 @@ impl InFlight {
         }
     }
 
-    /// Whether an object that the API server answered with is to be taken in. One that is not known may be gone again by now.
+    /// Whether to apply an object from a response of the API server. An unknown object may already be deleted again.
     #[must_use]
     pub fn wants(&self, object: &Object, state: &State) -> bool {
         if state.knows(object) {
@@ -88,7 +89,7 @@ impl InFlight {
         if making.any(|making| making.gone.as_ref() == Some(&metadata.uid)) {
             return false;
         }
-        // A volume that was just made is not known yet; its claim is.
+        // A volume that was just created is not known yet, but its claim is.
         let Object::PersistentVolume(volume) = object else {
             return false;
         };
@@ -118,7 +119,7 @@ mod tests {
         in_flight.begun(std::slice::from_ref(&claim_key), &state);
         assert!(in_flight.wants(&volume, &state), "it was just made");
         state.apply(&volume);
-        // The answer to its deletion says so, and then the watch.
+        // First the response to its deletion reports it, then the watch.
         for _ in 0..2 {
             in_flight.gone(&volume_key, &state);
             state.remove(Kind::PersistentVolume, "", "pvc-u");

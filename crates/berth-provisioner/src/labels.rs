@@ -1,4 +1,4 @@
-//! Whether a backend's topology can be the labels of a node.
+//! Checks that a backend's topology is valid as node labels.
 
 /// What is wrong with a label and its values.
 #[must_use]

@@ -1,21 +1,21 @@
-//! Provisioning where the pod will run.
+//! Topology-aware provisioning: volumes are created where the pod will run.
 //!
-//! Deciding and doing are apart. The decisions are pure functions of API objects:
+//! Decisions are separate from I/O. They are pure functions of API objects:
 //!
 //! - [`topology`]: where a volume must be reachable;
-//! - [`step`]: whether and for what a backend is asked, from a claim;
-//! - [`answer`]: what follows from the backend's answer;
-//! - [`course`]: in which order that is done, and what follows from a refusal;
-//! - [`in_flight`]: what is remembered meanwhile;
+//! - [`step`]: whether to ask a backend for a claim's volume, and for what;
+//! - [`answer`]: what follows from the backend's response;
+//! - [`course`]: in which order that is carried out, and what follows from a refusal;
+//! - [`in_flight`]: what is remembered in the meantime;
 //! - [`reclaim`]: when a volume is deleted in the backend;
 //! - [`builtin`]: provisioners as state machines, for an embedded cluster and for simulation;
-//! - [`capacity`]: which capacity is asked for and published.
+//! - [`capacity`]: which capacity is queried and published.
 //!
-//! What they ask for is data ([`effect`]): effects on the API, and what only a backend can do. Doing is left to [`csi`], the client for drivers, and to whoever
-//! runs the loop: a cluster component, an embedded control plane or a simulation in virtual time.
-//! `driver` is a small CSI driver of our own.
+//! Their results are data ([`effect`]): effects on the API, and actions that only a backend can perform. They are carried out by [`csi`], the client
+//! for drivers, and by the caller: a cluster component, an embedded control plane or a simulation in virtual time. `driver` is a small built-in CSI
+//! driver.
 //!
-//! One claim's way, in virtual time, with a built-in provisioner:
+//! The lifecycle of one claim, in virtual time, with a built-in provisioner:
 //!
 //! ```
 //! use berth_core::api::Object;
@@ -58,7 +58,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Nothing outside of `csi` and `driver` may know a socket, a runtime or a clock.
+//! Only `csi` and `driver` may use sockets, a runtime or a clock.
 
 pub mod answer;
 pub mod builtin;

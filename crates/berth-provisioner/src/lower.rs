@@ -1,7 +1,7 @@
-//! Puts what steps ask for into the one language of writes.
+//! Converts actions of steps to effects.
 //!
-//! A [`Change`] is guarded by the version that it was decided on. The deletion of a volume is guarded by its uid: whatever happened to the
-//! object meanwhile, nothing is left of it in the backend.
+//! A [`Change`] is guarded by the version that was decided on. The deletion of a volume is guarded by its UID: whatever happened to the
+//! object since, its storage is gone.
 
 use crate::effect::{Action, Change, Reason};
 use crate::settings::Settings;
@@ -11,12 +11,12 @@ use berth_core::names;
 use serde_json::{Map, Value, json};
 
 impl Action {
-    /// Goes on only if an object is still in the state that was decided on.
+    /// Continues only if an object is still in the state that was decided on.
     pub(crate) fn confirm(kind: Kind, metadata: &ObjectMeta) -> Self {
         Self::Api(Effect::Confirm(Fact::Unchanged(Target::of(kind, metadata))))
     }
 
-    /// Deletes an object, in whatever state it is by now.
+    /// Deletes an object in any state.
     pub(crate) fn delete(kind: Kind, metadata: &ObjectMeta) -> Self {
         Self::Api(Effect::Delete(Delete {
             target: Target::of(kind, metadata),
@@ -27,7 +27,7 @@ impl Action {
 }
 
 impl Change {
-    /// The write that makes the change on an object in this state. `None` if nothing is to be written.
+    /// The write for this change on an object in this state. `None` if nothing needs to be written.
     #[must_use]
     pub fn lower(&self, metadata: &ObjectMeta) -> Option<Effect> {
         let mut annotations = Map::new();
@@ -93,7 +93,7 @@ impl Change {
     }
 }
 
-/// The finalizers of an object with one more; `None` if it has it.
+/// The finalizers of an object with one added; `None` if it already has it.
 fn with_finalizer<'a>(metadata: &'a ObjectMeta, finalizer: &'a str) -> Option<Vec<&'a str>> {
     let mut found: Vec<&str> = metadata.finalizers.iter().map(String::as_str).collect();
     if found.contains(&finalizer) {
@@ -103,7 +103,7 @@ fn with_finalizer<'a>(metadata: &'a ObjectMeta, finalizer: &'a str) -> Option<Ve
     Some(found)
 }
 
-/// The finalizers of an object without one of them; `None` if it does not have it.
+/// The finalizers of an object with one removed; `None` if it does not have it.
 fn without_finalizer<'a>(metadata: &'a ObjectMeta, finalizer: &str) -> Option<Vec<&'a str>> {
     let found = metadata.finalizers.iter().map(String::as_str);
     let left: Vec<&str> = found.filter(|one| *one != finalizer).collect();
@@ -111,7 +111,7 @@ fn without_finalizer<'a>(metadata: &'a ObjectMeta, finalizer: &str) -> Option<Ve
 }
 
 impl Reason {
-    /// The event that tells a user about an object, in the name of a provisioner.
+    /// The event about an object, in the name of a provisioner.
     pub(crate) fn about(self, kind: Kind, metadata: &ObjectMeta, message: String, settings: &Settings) -> Event {
         Event {
             about: Target::of(kind, metadata),
@@ -171,7 +171,7 @@ mod tests {
             patch(&forget("n1"), &claim).unwrap().body,
             json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": null}}})
         );
-        // The scheduler has chosen another node meanwhile: its choice stays.
+        // The scheduler has meanwhile chosen another node: its choice is kept.
         assert_eq!(patch(&forget("n2"), &claim), None);
     }
 

@@ -1,4 +1,4 @@
-//! What a CSI driver is told of a volume before a pod on a node can use it.
+//! What a CSI driver needs to know about a volume before a pod on a node can use it.
 
 use std::collections::BTreeMap;
 
@@ -7,23 +7,23 @@ use std::collections::BTreeMap;
 pub struct NodeVolume {
     /// The driver's name for it.
     pub handle: String,
-    /// Where it is made ready once for all pods of the node, if the driver does that. Inline volumes are not.
+    /// Where it is staged once for all pods of the node, if the driver supports that. Inline volumes are not staged.
     pub staging_path: Option<String>,
-    /// Where the pod finds it.
+    /// Where it is mounted for the pod.
     pub target_path: String,
-    /// Access mode, in the words of Kubernetes.
+    /// Access mode, as in Kubernetes.
     pub access_mode: String,
-    /// A device instead of a directory.
+    /// A block device instead of a directory.
     pub is_block: bool,
-    /// File system; empty leaves it to the driver.
+    /// File system; empty for the driver's default.
     pub fs_type: String,
-    /// Options for mounting.
+    /// Mount options.
     pub mount_options: Vec<String>,
-    /// Not writable.
+    /// Read-only.
     pub read_only: bool,
-    /// Attributes of the volume, and of the pod if the driver asks for them.
+    /// Attributes of the volume, and of the pod if the driver requests them.
     pub volume_context: BTreeMap<String, String>,
-    /// What else the driver is told when the volume is published.
+    /// Further context for publishing the volume.
     pub publish_context: BTreeMap<String, String>,
     /// Credentials for staging.
     pub stage_secrets: BTreeMap<String, String>,

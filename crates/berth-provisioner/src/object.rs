@@ -1,4 +1,4 @@
-//! The PersistentVolume that is written for a volume.
+//! The PersistentVolume object of a provisioned volume.
 
 use crate::request::{Place, Request, Source, Volume};
 use crate::settings::Settings;
@@ -6,7 +6,7 @@ use berth_core::names;
 use berth_core::quantity::Bytes;
 use serde_json::{Map, Value, json};
 
-/// The object of a volume that was made for a claim.
+/// The object of a volume that was created for a claim.
 #[must_use]
 pub fn persistent_volume(request: &Request, volume: &Volume, settings: &Settings) -> Value {
     let claim = &request.claim;
@@ -46,7 +46,7 @@ pub fn persistent_volume(request: &Request, volume: &Volume, settings: &Settings
         annotations.insert(names::DELETION_SECRET_NAME.to_owned(), json!(secret.name));
         annotations.insert(names::DELETION_SECRET_NAMESPACE.to_owned(), json!(secret.namespace));
     }
-    // Protection against deletion while in use is added by the API server, where somebody takes it away again.
+    // Protection against deletion while in use is added by the API server, if a controller removes it again.
     let finalizers: &[&str] = match policy {
         "Delete" => &[names::PROVISIONER_FINALIZER],
         _ => &[],

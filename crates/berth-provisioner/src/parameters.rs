@@ -1,11 +1,11 @@
-//! The parameters of a class, sorted into Kubernetes' own (`csi.storage.k8s.io/...`) and the driver's.
+//! The parameters of a class, split into those of Kubernetes (`csi.storage.k8s.io/...`) and those of the driver.
 
 use berth_core::api::PersistentVolumeClaim;
 use berth_core::names::CSI_PREFIX;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// A secret by name. Its content is looked up by whoever calls the driver, and nowhere else.
+/// A reference to a secret. Only the code that calls the driver reads its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretReference {
     /// Namespace.
@@ -15,14 +15,14 @@ pub struct SecretReference {
 }
 
 impl SecretReference {
-    /// As it stands in a volume.
+    /// As written in a volume.
     #[must_use]
     pub fn to_json(&self) -> Value {
         json!({"name": self.name, "namespace": self.namespace})
     }
 }
 
-/// The calls that may need a secret of their own: the parameter's prefix, and the volume's field.
+/// The calls that may need their own secret: the parameter's prefix, and the volume's field.
 const SECRET_PURPOSES: [(&str, Option<&str>); 6] = [
     ("provisioner", None),
     ("controller-publish", Some("controllerPublishSecretRef")),
@@ -35,20 +35,20 @@ const SECRET_PURPOSES: [(&str, Option<&str>); 6] = [
 /// The parameters of a class for one volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parameters {
-    /// File system, if the class says so.
+    /// File system, if the class specifies one.
     pub fs_type: Option<String>,
-    /// The secret for making and deleting the volume.
+    /// The secret for creating and deleting the volume.
     pub provisioner_secret: Option<SecretReference>,
-    /// The secrets for using it, by the field of the volume that names them.
+    /// The secrets for using it, by the field of the volume that refers to them.
     pub volume_secrets: BTreeMap<&'static str, SecretReference>,
-    /// What the driver is told.
+    /// The parameters passed to the driver.
     pub for_driver: BTreeMap<String, String>,
 }
 
 /// Why the parameters of a class cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParameterError {
-    /// Two keys for one thing.
+    /// Two keys with the same meaning.
     #[error("the class names the file system twice, as {first:?} and {second:?}: keep one")]
     FsTypeTwice {
         /// One key.
@@ -56,37 +56,37 @@ pub enum ParameterError {
         /// The other.
         second: String,
     },
-    /// A reserved key that means nothing.
+    /// An unknown reserved key.
     #[error("the class has a parameter {key:?}, which Kubernetes reserves and nobody knows")]
     Unknown {
         /// The key.
         key: String,
     },
-    /// Half a secret.
+    /// A secret with a name or a namespace only.
     #[error("the class names a secret by {given:?} alone: {missing:?} must be there too")]
     HalfSecret {
-        /// The key that is there.
+        /// The key that is set.
         given: String,
-        /// The one that is not.
+        /// The missing key.
         missing: String,
     },
-    /// A placeholder that cannot be filled.
+    /// A placeholder that cannot be resolved.
     #[error("parameter {key:?}: {placeholder:?} cannot be filled in here; known are {known}")]
     Placeholder {
         /// The key.
         key: String,
         /// The placeholder.
         placeholder: String,
-        /// Those that can.
+        /// The supported placeholders.
         known: &'static str,
     },
 }
 
 impl Parameters {
-    /// Sorts the parameters of a class for the volume of a claim.
+    /// Splits the parameters of a class for the volume of a claim.
     ///
     /// # Errors
-    /// If a reserved parameter is not known, incomplete, or has a placeholder that cannot be filled.
+    /// If a reserved parameter is unknown, incomplete, or has a placeholder that cannot be resolved.
     pub fn new(
         parameters: &BTreeMap<String, String>,
         volume: &str,
@@ -158,8 +158,8 @@ fn secret(
     }
 }
 
-/// Fills in `${...}`. A namespace may not come from what the claim's author writes, or anyone could
-/// point a driver at the secrets of others.
+/// Resolves `${...}`. A namespace may not come from fields that the claim's author controls, or users could point a
+/// driver at other users' secrets.
 fn fill(
     key: &str,
     template: &str,

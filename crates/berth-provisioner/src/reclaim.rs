@@ -1,4 +1,4 @@
-//! What to do about a volume that this provisioner made: delete it in the backend once it is released.
+//! What to do about a volume of this provisioner: delete its storage once it is released.
 
 use crate::effect::{Action, Change, Reason};
 use crate::parameters::SecretReference;
@@ -15,11 +15,11 @@ use berth_core::names;
 pub enum Reclaim {
     /// Nothing.
     Nothing,
-    /// Carry these out, in order. If deleting in the backend fails, say so with [`delete_failed`] and try again later.
+    /// Carry these out in order. If deletion in the backend fails, report it with [`delete_failed`] and retry later.
     Act(Vec<Action>),
     /// It cannot be deleted yet.
     Wait {
-        /// Why, for the user.
+        /// The reason, for the user.
         because: String,
     },
 }
@@ -45,15 +45,16 @@ pub fn reclaim(volume: &PersistentVolume, state: &State, settings: &Settings) ->
         .any(|one| one == names::PROVISIONER_FINALIZER);
     let policy = volume.spec.persistent_volume_reclaim_policy.as_deref();
     if policy != Some("Delete") {
-        // The administrator changed the policy: the backend is not to be touched any more.
+        // The administrator changed the policy: the storage must be kept.
         return change(volume, &Change::ReleaseVolume);
     }
     match volume.status.phase.as_str() {
         "Released" | "Failed" => {}
-        // Deleted by hand before anyone had it: nobody binds a volume that is going, and its claim waits for another one.
+        // Deleted by a user before it was bound: a volume that is being deleted is not bound, and its claim waits for
+        // another one.
         "Available" | "Pending" if volume.metadata.is_deleting() && is_unclaimed(volume, state) => {}
         _ => {
-            // An object that is going takes no finalizer any more.
+            // Finalizers cannot be added to an object that is being deleted.
             if volume.metadata.is_deleting() {
                 return Reclaim::Nothing;
             }
@@ -61,7 +62,7 @@ pub fn reclaim(volume: &PersistentVolume, state: &State, settings: &Settings) ->
         }
     }
     if volume.metadata.is_deleting() && !protected {
-        // The backend is clean; somebody else still holds the object.
+        // The storage is deleted; another finalizer still keeps the object.
         return Reclaim::Nothing;
     }
     if let Some(node) = state.attached_to(&volume.metadata.name) {
@@ -75,10 +76,10 @@ pub fn reclaim(volume: &PersistentVolume, state: &State, settings: &Settings) ->
     Reclaim::Act(delete(volume))
 }
 
-/// Deletes a volume in the backend, then its object.
+/// Deletes a volume's storage, then its object.
 fn delete(volume: &PersistentVolume) -> Vec<Action> {
     let mut actions = vec![
-        // What is known may be old, and data that are deleted do not come back: the policy may have changed since.
+        // The known state may be outdated, and deleted data cannot be recovered: the policy may have changed since.
         Action::confirm(Kind::PersistentVolume, &volume.metadata),
         Action::DeleteBacking(backing(volume)),
         Action::delete(Kind::PersistentVolume, &volume.metadata),
@@ -87,8 +88,8 @@ fn delete(volume: &PersistentVolume) -> Vec<Action> {
     actions
 }
 
-/// The claim that a volume was made for, if the attempt is over: the claim is not bound, and is not held for this attempt any more. So no
-/// claim ever had the volume, no data can be on it, and it goes whatever its policy says.
+/// The claim that a volume was created for, if the attempt is over: the claim is not bound, and is no longer held for this attempt. No
+/// claim ever used the volume, so it has no data and is deleted regardless of its policy.
 fn given_back_by<'a>(volume: &PersistentVolume, state: &'a State) -> Option<&'a PersistentVolumeClaim> {
     let made = VolumeHold::of(volume)?;
     let reference = volume.spec.claim_ref.as_ref()?;
@@ -97,7 +98,7 @@ fn given_back_by<'a>(volume: &PersistentVolume, state: &'a State) -> Option<&'a 
     (is_open && made.is_orphan(Hold::of_claim(claim).as_ref())).then_some(claim)
 }
 
-/// Whether no claim has a volume, as far as its claim is known. One that was not seen may be there all the same.
+/// Whether no claim uses a volume, as far as its claim is known. A claim that was not observed may exist.
 fn is_unclaimed(volume: &PersistentVolume, state: &State) -> bool {
     volume.spec.claim_ref.as_ref().is_none_or(|reference| {
         let claim = state.claim(&reference.namespace, &reference.name);
@@ -105,7 +106,7 @@ fn is_unclaimed(volume: &PersistentVolume, state: &State) -> bool {
     })
 }
 
-/// Whether the driver of a node holds a volume. One that says of no volume where it is, holds none for certain.
+/// Whether the driver of a node holds a volume. For a volume without a location this is never certain.
 fn is_on(volume: &PersistentVolume, node: &str, state: &State) -> bool {
     let Some(node) = state.nodes().get(node) else {
         return false;
@@ -148,7 +149,7 @@ pub fn backing(volume: &PersistentVolume) -> Backing {
     Backing { handle, secret }
 }
 
-/// The event that a volume could not be deleted.
+/// The event for a volume that could not be deleted.
 #[must_use]
 pub fn delete_failed(volume: &PersistentVolume, message: &str, settings: &Settings) -> Event {
     let message = message.to_owned();

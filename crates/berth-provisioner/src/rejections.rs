@@ -1,7 +1,7 @@
-//! The nodes that were rejected for claims, and until when they are not tried again.
+//! The nodes that were rejected for claims, and when they may be tried again.
 //!
-//! Who selects nodes may know nothing better than to select the same one at once: a scheduler without reports of capacity, or
-//! a pod that names its node. Selected and rejected in turns, a claim would be written thousands of times a second.
+//! A scheduler may select the same node again at once, for example without capacity reports or for a pod with a fixed node.
+//! If selection and rejection alternate, a claim would be written thousands of times a second.
 
 use berth_core::api::PersistentVolumeClaim;
 use berth_core::backoff::Backoff;
@@ -9,14 +9,14 @@ use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The scheduler has waited for a second or more itself before the first wait. The longest is no longer than this, because
-/// nobody tells when another user of the backend frees room.
+/// The scheduler itself has waited a second or more before the first delay. The maximum is limited because no one reports
+/// when another user of the backend frees space.
 const WAIT: Backoff = Backoff {
     initial: Duration::from_secs(5),
     max: Duration::from_secs(60),
 };
 
-/// A node that was rejected for a claim, so many times in a row.
+/// A node that was rejected for a claim, with the number of consecutive rejections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Rejection {
     uid: String,
@@ -50,19 +50,19 @@ impl Rejections {
         known.map(|known| known.until)
     }
 
-    /// A claim is gone, or has a volume.
+    /// A claim was deleted, or has a volume.
     pub(crate) fn forget_claim(&mut self, namespace: &str, name: &str) {
         if !self.0.is_empty() {
             self.0.remove(&(namespace.to_owned(), name.to_owned()));
         }
     }
 
-    /// A node is another one by now.
+    /// A node has changed.
     pub(crate) fn forget_node(&mut self, node: &str) {
         self.0.retain(|_, known| known.node != node);
     }
 
-    /// A class has changed, or a volume is gone: what was refused may succeed.
+    /// A class has changed, or a volume was deleted: a refused request may now succeed.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }

@@ -1,90 +1,89 @@
-//! The interface between deciding and making: what a provisioner is asked for, and what it answers.
+//! The interface between decisions and backends: what a provisioner is asked for, and how it responds.
 //!
-//! A request carries the claim, the class, the selected node with its
-//! labels and the allowed topologies; the answer is a volume with the places it can be reached from,
-//! or a failure that is final or to be tried again.
+//! A request contains the claim, the class, the selected node with its labels and the allowed topologies. The response
+//! is a volume with the places it can be reached from, or a failure that is final or can be retried.
 
 use crate::parameters::Parameters;
 use crate::topology::{Requirement, Segment};
 use berth_core::api::{Node, NodeSelectorTerm, PersistentVolume, PersistentVolumeClaim, StorageClass};
 use std::collections::BTreeMap;
 
-/// Asks for a volume.
+/// A request for a volume.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
-    /// The volume's name. It comes from the claim's uid, so asking twice asks for the same volume.
+    /// The volume's name. It is derived from the claim's UID, so a repeated request is for the same volume.
     pub name: String,
     /// The claim.
     pub claim: PersistentVolumeClaim,
-    /// Its class. The allowed topologies are those in effect, in whatever way the class names them.
+    /// Its class, with the effective allowed topologies, however the class specifies them.
     pub class: StorageClass,
-    /// The class's parameters, sorted out.
+    /// The class's parameters, parsed.
     pub parameters: Parameters,
     /// The node that the scheduler chose, if it still exists.
     pub selected_node: Option<Node>,
-    /// Where the volume must be reachable, for drivers that know topology.
+    /// Where the volume must be reachable, for drivers with topology support.
     pub requirement: Option<Requirement>,
     /// The size.
     pub bytes: i64,
-    /// The attempt of a pod that the volume is made for, if the claim is held.
+    /// The attempt that the volume is created for, if the claim is held.
     pub held_for: Option<String>,
 }
 
 impl Request {
-    /// Whether the claim asks for a device instead of a file system.
+    /// Whether the claim requests a block device instead of a file system.
     #[must_use]
     pub fn is_block(&self) -> bool {
         self.claim.spec.volume_mode.as_deref() == Some("Block")
     }
 }
 
-/// The name of the volume that is made for a claim.
+/// The name of the volume for a claim.
 #[must_use]
 pub fn volume_name(claim: &PersistentVolumeClaim) -> String {
     if claim.metadata.uid.is_empty() {
-        // Objects from files may have no uid; namespace and name tell them apart as well.
+        // Objects from files may have no UID; namespace and name are unique as well.
         format!("pvc-{}-{}", claim.metadata.namespace, claim.metadata.name)
     } else {
         format!("pvc-{}", claim.metadata.uid)
     }
 }
 
-/// Labels with the values that will do, ANDed.
+/// Labels with their accepted values, ANDed.
 pub type Place = BTreeMap<String, Vec<String>>;
 
-/// A volume that was made.
+/// A provisioned volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Volume {
     /// The backend's name for it.
     pub handle: String,
-    /// Its size; zero if the backend does not know.
+    /// Its size; zero if the backend does not report it.
     pub bytes: i64,
-    /// Where its bytes are.
+    /// Its storage.
     pub source: Source,
-    /// The places it can be reached from, ORed. None means everywhere.
+    /// The places it can be reached from, ORed. Empty means everywhere.
     pub accessible: Vec<Place>,
 }
 
-/// Where a volume's bytes are.
+/// The storage of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// With a CSI driver.
+    /// A CSI driver.
     Csi {
         /// The driver.
         driver: String,
-        /// The driver's own words about the volume.
+        /// The driver's attributes of the volume.
         attributes: BTreeMap<String, String>,
     },
-    /// On a Google disk.
+    /// A Google disk.
     GcePersistentDisk,
-    /// On a node.
+    /// A path on a node.
     Local {
-        /// Where on the node.
+        /// The path on the node.
         path: String,
     },
 }
 
-/// Places from the segments that a driver names.
+/// Places from the segments of a driver.
 #[must_use]
 pub fn places(segments: impl IntoIterator<Item = Segment>) -> Vec<Place> {
     segments
@@ -94,7 +93,7 @@ pub fn places(segments: impl IntoIterator<Item = Segment>) -> Vec<Place> {
         .collect()
 }
 
-/// The places from which a volume of the cluster can be reached. None means everywhere.
+/// The places from which a volume of the cluster can be reached. Empty means everywhere.
 #[must_use]
 pub fn places_of(volume: &PersistentVolume) -> Vec<Place> {
     let affinity = volume.spec.node_affinity.as_ref().and_then(|one| one.required.as_ref());
@@ -106,32 +105,32 @@ pub fn places_of(volume: &PersistentVolume) -> Vec<Place> {
     terms.iter().map(place).collect()
 }
 
-/// Why there is no volume.
+/// Why provisioning failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
     /// What it means for the claim.
     pub kind: FailureKind,
-    /// For the user.
+    /// A message for the user.
     pub message: String,
 }
 
 /// What a failure means for the claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
-    /// No volume was made and none is being made: the pod had better go elsewhere.
+    /// No volume was created and none is being created: the pod should be placed elsewhere.
     Final,
-    /// A volume may exist or be under way: only asking again for the same one can tell.
+    /// A volume may exist or be in progress: only repeating the same request can tell.
     InDoubt,
-    /// The backend itself says that it failed, but not that it left nothing behind. Asked again while the claim is there;
-    /// not kept up by it when the claim is to go.
+    /// The backend itself reports failure, but not that it left nothing behind. Retried while the claim exists; does not
+    /// block deletion of the claim.
     Unclear,
-    /// The backend was not asked at all: the same is tried again later.
+    /// The backend was not asked: the same request is retried later.
     NotAsked,
 }
 
 impl Failure {
-    /// No volume was made.
+    /// No volume was created.
     #[must_use]
     pub fn last(message: impl Into<String>) -> Self {
         Self {
@@ -140,7 +139,7 @@ impl Failure {
         }
     }
 
-    /// Nobody knows.
+    /// The result is unknown.
     #[must_use]
     pub fn in_doubt(message: impl Into<String>) -> Self {
         Self {
@@ -149,7 +148,7 @@ impl Failure {
         }
     }
 
-    /// The backend failed somehow.
+    /// The backend failed for an unspecified reason.
     #[must_use]
     pub fn unclear(message: impl Into<String>) -> Self {
         Self {
@@ -158,7 +157,7 @@ impl Failure {
         }
     }
 
-    /// Nothing was asked.
+    /// The backend was not asked.
     #[must_use]
     pub fn not_asked(message: impl Into<String>) -> Self {
         Self {
@@ -168,11 +167,11 @@ impl Failure {
     }
 }
 
-/// A volume in the backend that is to be deleted.
+/// A volume in the backend that must be deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backing {
     /// The backend's name for it.
     pub handle: String,
-    /// The credentials that deleting needs.
+    /// The credentials required for deletion.
     pub secret: Option<crate::parameters::SecretReference>,
 }

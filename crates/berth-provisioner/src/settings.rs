@@ -1,30 +1,30 @@
-//! How a provisioner is set up.
+//! The settings of a provisioner.
 
 use crate::topology::Policy;
 use berth_core::migration::InTreePlugin;
 
-/// How a provisioner is set up. The same for all claims.
+/// The settings of a provisioner, for all claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The name that classes call it by: a CSI driver's name, or a built-in one's.
+    /// Its name in classes: that of a CSI driver or of a built-in provisioner.
     pub provisioner: String,
-    /// The driver that claims of its classes are left to, if that is another name: the volume controller leaves
-    /// claims of plugins that were once part of Kubernetes to the CSI drivers that took over.
+    /// The driver that claims of its classes are assigned to, if it has another name: the volume controller assigns
+    /// claims of in-tree plugins to the CSI drivers that replace them.
     pub claims_as: Option<String>,
-    /// How it is told where a volume must be; `None` for drivers that know no topology.
+    /// How topology requirements are computed; `None` for drivers without topology support.
     pub topology: Option<Policy>,
-    /// Keep a record on the claim while the backend may hold a volume that the cluster does not know. Needed if
-    /// the backend outlives this process; built-in provisioners read their state from the cluster and do without.
+    /// Keep a record on the claim while the backend may hold a volume that the cluster does not know. Needed if the
+    /// backend outlives this process; built-in provisioners rebuild their state from the cluster and do not need it.
     pub record_attempts: bool,
-    /// Serve only claims whose selected node is this one: one provisioner for each node.
+    /// Serve only claims whose selected node is this one: one provisioner per node.
     pub node: Option<String>,
-    /// Tell the driver the names of claim and volume.
+    /// Pass the names of claim and volume to the driver.
     pub extra_create_metadata: bool,
-    /// The file system if the class names none.
+    /// The file system if the class specifies none.
     pub default_fs_type: Option<String>,
-    /// Mark volumes as read-only whose claim has no access mode but `ReadOnlyMany`.
+    /// Mark volumes as read-only if the only access mode of their claim is `ReadOnlyMany`.
     pub publish_read_only: bool,
-    /// Feature gate `VolumeScheduling`. Off: volumes are made at once, whatever the class says.
+    /// Feature gate `VolumeScheduling`. Off: volumes are created immediately, whatever the class says.
     pub volume_scheduling: bool,
 }
 
@@ -57,7 +57,7 @@ impl Settings {
         }
     }
 
-    /// Whether claims that are left to this name are its own.
+    /// Whether claims assigned to this name are its own.
     #[must_use]
     pub fn serves(&self, provisioner: &str) -> bool {
         provisioner == self.provisioner || self.claims_as.as_deref() == Some(provisioner)

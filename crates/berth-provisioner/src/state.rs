@@ -1,4 +1,4 @@
-//! What a provisioner knows of the cluster: the last seen state of each object.
+//! What a provisioner knows about the cluster: the last observed state of each object.
 
 use crate::answer::Then;
 use crate::rejections::Rejections;
@@ -11,7 +11,7 @@ use berth_core::names;
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Whether a state of an object is the one that is known, or one from before. Versions of one object grow.
+/// Whether an object's state is the known one, or older. Versions of one object increase.
 fn is_known(new: &ObjectMeta, known: &ObjectMeta) -> bool {
     let version = |metadata: &ObjectMeta| metadata.resource_version.parse::<u64>().ok();
     new.uid == known.uid
@@ -20,7 +20,7 @@ fn is_known(new: &ObjectMeta, known: &ObjectMeta) -> bool {
             .is_some_and(|(new, known)| new <= known)
 }
 
-/// The objects that provisioning reads. Whoever feeds it decides how; it has one writer.
+/// The objects that provisioning reads. It has one writer, the caller.
 #[derive(Clone, Debug, Default)]
 pub struct State {
     classes: BTreeMap<String, StorageClass>,
@@ -35,8 +35,8 @@ pub struct State {
 }
 
 impl State {
-    /// Whether this state of a claim or volume is known, or a newer one: answers to writes may overtake a watch, which then
-    /// brings nothing but echoes.
+    /// Whether this or a newer state of a claim or volume is known: responses to writes may arrive before the watch, which
+    /// then brings only echoes.
     #[must_use]
     pub fn knows(&self, object: &Object) -> bool {
         let metadata = object.metadata();
@@ -50,7 +50,7 @@ impl State {
         known.is_some_and(|known| is_known(metadata, known))
     }
 
-    /// Whether an object says something new to provisioning. Nodes report that they are alive; only their labels matter here.
+    /// Whether an object's change matters to provisioning. Nodes send heartbeats; only their labels matter here.
     #[must_use]
     pub fn is_news(&self, object: &Object) -> bool {
         let name = &object.metadata().name;
@@ -64,8 +64,8 @@ impl State {
         }
     }
 
-    /// Takes in the new state of an object, and gives the claims and volumes whose step is to be run. Kinds that provisioning
-    /// does not read are skipped, and so is what is no [news](Self::is_news).
+    /// Applies the new state of an object, and returns the claims and volumes whose step must run. Kinds that provisioning
+    /// does not read and objects without [news](Self::is_news) are skipped.
     pub fn apply(&mut self, object: &Object) -> Vec<ObjectKey> {
         if !self.is_news(object) {
             return Vec::new();
@@ -96,11 +96,11 @@ impl State {
         keys
     }
 
-    /// The steps that an object bears on.
+    /// The steps that an object affects.
     fn concerned(&self, object: &Object) -> Vec<ObjectKey> {
         match object {
             Object::PersistentVolumeClaim(claim) => {
-                // Its own, and that of its volume if somebody deletes that one, or it was made for an attempt.
+                // Its own, and that of its volume if that is being deleted or was created for an attempt.
                 let volume = self.volume(&volume_name(claim)).filter(|volume| {
                     volume.metadata.is_deleting() || volume.metadata.annotation(names::MADE_FOR).is_some()
                 });
@@ -123,7 +123,7 @@ impl State {
         unbound.filter(|claim| wanted(claim)).map(claim_key).collect()
     }
 
-    /// What was rejected before this change may do now.
+    /// An earlier rejection may no longer apply after this change.
     fn forget_rejections(&mut self, object: &Object) {
         let metadata = object.metadata();
         match object {
@@ -138,23 +138,23 @@ impl State {
         }
     }
 
-    /// Takes in what became of a claim.
+    /// Records what happened to a claim.
     pub fn concluded(&mut self, claim: &PersistentVolumeClaim, then: &Then, now: Timestamp) {
         if let Then::Rejected { node } = then {
             self.rejections.add(claim, node, now);
         }
     }
 
-    /// Until when a node is not tried again for a claim that it was rejected for.
+    /// Until when a rejected node is not tried again for a claim.
     #[must_use]
     pub fn rejected_until(&self, claim: &PersistentVolumeClaim, node: &str) -> Option<Timestamp> {
         self.rejections.until(claim, node)
     }
 
-    /// Forgets an object, and gives the claims and volumes whose step is to be run.
+    /// Removes an object, and returns the claims and volumes whose step must run.
     pub fn remove(&mut self, kind: Kind, namespace: &str, name: &str) -> Vec<ObjectKey> {
         match kind {
-            // Its room is free.
+            // Its space is free.
             Kind::PersistentVolume => self.rejections.clear(),
             Kind::PersistentVolumeClaim => self.rejections.forget_claim(namespace, name),
             _ => {}
@@ -165,7 +165,7 @@ impl State {
             Kind::CsiNode => drop(self.csi_nodes.remove(name)),
             Kind::PersistentVolume => {
                 let volume = self.volumes.remove(name);
-                // One that went before its claim had it is made again.
+                // A volume deleted before its claim was bound is created again.
                 let claim = volume.and_then(|volume| volume.spec.claim_ref.as_ref().map(ObjectKey::referred));
                 return claim.into_iter().collect();
             }
@@ -182,7 +182,7 @@ impl State {
         }
     }
 
-    /// Forgets an attachment. Gives the volume that it was of.
+    /// Removes an attachment. Returns its volume.
     fn detach(&mut self, name: &str) -> Option<String> {
         let attachment = self.attachments.remove(name)?;
         let volume = attached_volume(&attachment)?;
@@ -235,7 +235,7 @@ impl State {
         self.claims.get(&(namespace.to_owned(), name.to_owned()))
     }
 
-    /// What is known of a claim or volume.
+    /// The metadata of a known claim or volume.
     #[must_use]
     pub fn metadata(&self, key: &ObjectKey) -> Option<&ObjectMeta> {
         match key.known_kind()? {
@@ -245,7 +245,7 @@ impl State {
         }
     }
 
-    /// The volume that a built-in provisioner may hold for a claim although it was never written.
+    /// The volume that a built-in provisioner may hold for a claim although its object was never written.
     #[must_use]
     pub fn unwritten_volume(&self, namespace: &str, claim: &str) -> Option<String> {
         let volume = volume_name(self.claim(namespace, claim)?);
@@ -299,7 +299,7 @@ mod tests {
             "it may have waited"
         );
         assert_eq!(state.attached_to("pv1"), Some("n2"));
-        // The same attachment of another volume.
+        // The same attachment, for another volume.
         state.apply(&attachment("b", "pv2", "n2"));
         assert_eq!(state.attached_to("pv1"), None);
         state.remove(Kind::VolumeAttachment, "", "c");

@@ -8,8 +8,8 @@
 //!                        └──────────────────────────────┘ and the very same is asked again
 //! ```
 //!
-//! Pure: the same objects always give the same decision. A step may be run at any time and as often
-//! as one likes; it never asks for a second volume for one claim, because the name comes from the uid.
+//! Pure: the same objects always give the same decision. A step may be run at any time and any number of times. It
+//! never requests a second volume for one claim, because the name is derived from the UID.
 
 use crate::answer::{Conclusion, Then};
 use crate::effect::{Action, Change, Intent, Reason};
@@ -29,9 +29,9 @@ use std::borrow::Cow;
 /// What to do about a claim.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
-    /// Nothing, and why.
+    /// Nothing, for this reason.
     Nothing(Idle),
-    /// Carry this out. The backend is not asked.
+    /// Carry this out without asking the backend.
     Act(Conclusion),
     /// Ask the backend.
     Ask(Box<Attempt>),
@@ -42,11 +42,11 @@ pub enum Decision {
 pub enum Idle {
     /// It has a volume.
     Bound,
-    /// Its volume is there; binding is the controller's.
+    /// Its volume exists; the controller binds it.
     Provisioned,
-    /// Another provisioner's.
+    /// It belongs to another provisioner.
     NotOurs,
-    /// Another node's provisioner's.
+    /// It belongs to another node's provisioner.
     OtherNode,
     /// The scheduler has not chosen a node yet.
     WaitingForFirstConsumer,
@@ -54,31 +54,31 @@ pub enum Idle {
     ClassMissing,
     /// It is being deleted.
     Deleting,
-    /// It is filled from a source that a volume populator knows, which brings the volume too.
+    /// It has a data source that a volume populator handles, which also provides the volume.
     Populator,
 }
 
-/// A request with what goes before it.
+/// A request and its preconditions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attempt {
-    /// The record on the claim, to be written before the backend is asked; if that fails, it is not. The claim that the
-    /// server answers with goes into [`Self::recorded`].
+    /// The record on the claim, which must be written before the backend is asked. Pass the claim in the server's
+    /// response to [`Self::recorded`].
     pub record: Option<Effect>,
     /// What the backend is asked for.
     pub request: Request,
-    /// The node that it is asked for, even if that is gone by now.
+    /// The node that it is requested for, even if that is gone by now.
     pub node: Option<String>,
-    /// Why.
+    /// The purpose.
     pub purpose: Purpose,
-    /// It was asked before, and nobody knows with what result.
+    /// It was requested before, with an unknown result.
     pub repeated: bool,
-    /// An answer to it was lost, or somebody else asked: a volume may be there whatever the backend answers now. Who asks
-    /// sets this to false if it has heard every answer since the record was written.
+    /// A response was lost, or another process sent the request: a volume may exist whatever the backend responds now.
+    /// The caller sets this to false if it has received every response since the record was written.
     pub in_doubt: bool,
 }
 
 impl Attempt {
-    /// Takes over the claim with the record on it: what follows from the answer is decided on that version.
+    /// Takes over the claim with the record: conclusions from the response are based on that version.
     pub fn recorded(&mut self, claim: PersistentVolumeClaim) {
         self.request.claim = claim;
     }
@@ -89,7 +89,8 @@ impl Attempt {
 pub enum Purpose {
     /// The claim needs it.
     Provision,
-    /// The claim is going, has got another volume, or is not held for the attempt any more that it was asked for, and one may exist: to learn its handle and delete it.
+    /// The claim is being deleted, has another volume, or is no longer held for the attempt of the request, and a
+    /// volume may exist: the request returns its handle, so that it can be deleted.
     CleanUp,
 }
 
@@ -123,7 +124,7 @@ fn is_bound(claim: &PersistentVolumeClaim) -> bool {
     !claim.spec.volume_name.is_empty()
 }
 
-/// Whether the claim got another volume than the one that is made for it.
+/// Whether the claim got a volume other than the one provisioned for it.
 fn is_bound_elsewhere(claim: &PersistentVolumeClaim) -> bool {
     is_bound(claim) && claim.spec.volume_name != volume_name(claim)
 }
@@ -141,8 +142,7 @@ fn unsettled(
         .filter(|class| class.provisioner == settings.provisioner);
     let Some(class) = class else {
         if claim.metadata.is_deleting() {
-            // Without the class the backend cannot be asked the same again, and a claim must not
-            // be kept from going for ever.
+            // Without the class the request cannot be repeated, and a claim must not be blocked from deletion forever.
             let message = format!(
                 "the class is gone, so the backend cannot be asked about volume {}: it may be left there",
                 volume_name(claim)
@@ -155,7 +155,7 @@ fn unsettled(
     };
     if let Some(mut intent) = recorded.then(|| intent_of(claim)).flatten() {
         if settings.node.is_some() && settings.node != intent.node {
-            // The driver of another node was asked: only that one knows what came of it.
+            // The driver of another node was asked: only that one knows the result.
             return Decision::Nothing(Idle::OtherNode);
         }
         if intent.partial
@@ -204,7 +204,7 @@ fn unsettled(
     ask(claim, class, state, settings, asked, recorded)
 }
 
-/// The object that a node has to have and does not. What was not seen yet may be there all the same.
+/// The object that a node requires and lacks. An object that was not observed yet may exist.
 fn missing(error: &RequirementError) -> Option<ObjectKey> {
     match error {
         RequirementError::NodeGone { node } => Some(ObjectKey::new(Kind::Node.name(), "", node)),
@@ -223,8 +223,7 @@ fn confirm_gone(key: ObjectKey) -> Action {
     Action::Api(Effect::Confirm(Fact::Gone { key, uid }))
 }
 
-/// Nothing that is asked of a backend would help. The node is free again, and the rest is up to whoever changes claim or
-/// class.
+/// No request to a backend would help. The node is cleared, and the claim waits for a change to itself or its class.
 fn give_up(claim: &PersistentVolumeClaim, node: Option<&str>, message: String, settings: &Settings) -> Decision {
     Decision::Act(rejection(claim, node, message, settings))
 }
@@ -249,8 +248,8 @@ fn intent_of(claim: &PersistentVolumeClaim) -> Option<Intent> {
     serde_json::from_str(text).ok()
 }
 
-/// Whether the claim is filled from an object of a kind that CSI drivers know nothing of. Whoever fills it makes another
-/// claim for that, without a source, and hands its volume over.
+/// Whether the claim has a data source of a kind that CSI drivers do not support. The populator creates another claim
+/// without a source, and hands over its volume.
 fn is_for_populator(claim: &PersistentVolumeClaim) -> bool {
     let source = claim.spec.data_source_ref.as_ref().or(claim.spec.data_source.as_ref());
     source.is_some_and(|source| {
@@ -262,7 +261,7 @@ fn is_for_populator(claim: &PersistentVolumeClaim) -> bool {
     })
 }
 
-/// What no backend is asked for here.
+/// Checks for requests that are not supported.
 fn unsupported(claim: &PersistentVolumeClaim) -> Option<String> {
     let attributes_class = claim.spec.volume_attributes_class_name.as_deref();
     if let Some(class) = attributes_class.filter(|class| !class.is_empty()) {
@@ -323,7 +322,7 @@ fn ask(
         Err(error) => {
             let message = class_failed(class, &error.to_string());
             if repeated {
-                // What was asked before is still open.
+                // The earlier request is still open.
                 return act(vec![failed(claim, message, settings)], Then::Rest);
             }
             return give_up(claim, intent.node.as_deref(), message, settings);
@@ -346,7 +345,7 @@ fn ask(
     let record = record.then(|| Change::RecordAttempt(intent.bounded()));
     let record = record.and_then(|record| record.lower(&claim.metadata));
     let mut class = class.clone();
-    // Backends need not know the ways in which classes name zones.
+    // Backends need not know all ways in which classes specify zones.
     if let Ok(topologies) = allowed_topologies(&class).map(Cow::into_owned) {
         class.allowed_topologies = topologies;
     }
@@ -375,10 +374,10 @@ fn ask(
     }))
 }
 
-/// Whether the attempt of a pod that something was asked for is over.
+/// Whether the attempt that a volume was requested for is over.
 fn is_given_back(claim: &PersistentVolumeClaim, intent: &Intent) -> bool {
     let holds = Hold::of_claim(claim).map(|hold| hold.to_string());
-    // What was asked for without an attempt is what the claim gets, whoever waits for it by now.
+    // A volume requested without an attempt is used for the claim, whichever attempt waits for it now.
     intent.held_for.is_some() && holds != intent.held_for && !is_bound(claim)
 }
 
@@ -386,7 +385,7 @@ fn act(actions: Vec<Action>, then: Then) -> Decision {
     Decision::Act(Conclusion { actions, then })
 }
 
-/// Takes the record away from a claim, and the selected node if it is rejected.
+/// Removes the record from a claim, and the selected node if it is rejected.
 pub(crate) fn forget(claim: &PersistentVolumeClaim, reject_node: Option<&str>) -> Option<Action> {
     let change = Change::ForgetAttempt {
         reject_node: reject_node.map(str::to_owned),
@@ -414,7 +413,7 @@ pub(crate) fn event(claim: &PersistentVolumeClaim, reason: Reason, message: Stri
     reason.about(Kind::PersistentVolumeClaim, &claim.metadata, message, settings)
 }
 
-/// The event that a backend is being asked. Written once for each claim, not for each try.
+/// The event that a backend is being asked. Written once for each claim, not for each retry.
 #[must_use]
 pub fn started(claim: &PersistentVolumeClaim, settings: &Settings) -> Event {
     let message = format!("provisioning a volume for claim {:?}", claim.metadata.full_name());

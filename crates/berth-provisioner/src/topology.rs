@@ -1,35 +1,34 @@
-//! Where a driver is asked to make a volume: requisite and preferred topology terms.
+//! Where a driver is asked to create a volume: requisite and preferred topology terms.
 //!
-//! A pure function of the claim's name, the class's allowed topologies, the selected node and what
-//! drivers registered. The answer is what the CSI convention for topology asks for: a term is one
-//! part of the cluster, requisite terms are where the volume may be, preferred ones are the same
-//! terms with the best first.
+//! A pure function of the claim's name, the class's allowed topologies, the selected node and the registered drivers.
+//! The result follows the CSI convention for topology: a term is one segment of the cluster, requisite terms are where
+//! the volume may be, preferred terms are the same ones, best first.
 //!
-//! This module must not know what becomes of the answer: CSI and built-in provisioners both read it.
+//! This module must not depend on its users: CSI and built-in provisioners both read the result.
 
 use berth_core::api::{CsiNode, Node, StringMap, TopologySelectorTerm};
 use berth_core::migration::TopologyError;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One part of the cluster: labels that its nodes have in common.
+/// One segment of the cluster: labels that its nodes share.
 pub type Segment = BTreeMap<String, String>;
 
-/// What a driver is asked for.
+/// The topology requirement of a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Requirement {
     /// The volume must be reachable from one of these.
     pub requisite: Vec<Segment>,
-    /// All of them, with the best first.
+    /// All of them, best first.
     pub preferred: Vec<Segment>,
 }
 
-/// How far the selected node and the cluster restrict a volume.
+/// How strictly the selected node and the cluster restrict a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Only the selected node's own segment will do.
+    /// Only the selected node's own segment is acceptable.
     pub strict: bool,
-    /// Claims without a selected node are told all segments of the cluster.
+    /// Claims without a selected node get all segments of the cluster.
     pub immediate: bool,
 }
 
@@ -42,12 +41,12 @@ impl Default for Policy {
     }
 }
 
-/// What a requirement is made from.
+/// The inputs of a requirement.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
     /// The driver.
     pub driver: &'a str,
-    /// The claim's name, from which volumes of a StatefulSet are spread.
+    /// The claim's name, by which volumes of a StatefulSet are spread.
     pub claim: &'a str,
     /// The node that the scheduler chose.
     pub selected_node: Option<&'a str>,
@@ -57,17 +56,17 @@ pub struct Question<'a> {
     pub policy: Policy,
     /// The nodes by name.
     pub nodes: &'a BTreeMap<String, Node>,
-    /// What drivers registered, by node.
+    /// Registered drivers, by node.
     pub csi_nodes: &'a BTreeMap<String, CsiNode>,
 }
 
-/// Why there is no requirement.
+/// Why no requirement can be computed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequirementError {
-    /// The class does not say where volumes may be.
+    /// The topology of the class is invalid.
     #[error(transparent)]
     Class(#[from] TopologyError),
-    /// Drivers have registered nothing on the selected node.
+    /// No drivers are registered on the selected node.
     #[error("node {node:?} has no CSINode object: no driver is registered there")]
     NoCsiNode {
         /// The node.
@@ -97,7 +96,7 @@ pub enum RequirementError {
         /// The driver.
         driver: String,
     },
-    /// The selected node is outside of what the class allows.
+    /// The selected node is outside the allowed topologies of the class.
     #[error("node {node:?} ({segment}) is in none of the class's allowed topologies: {allowed}")]
     NotAllowed {
         /// The node.
@@ -107,7 +106,7 @@ pub enum RequirementError {
         /// The allowed ones.
         allowed: String,
     },
-    /// No node tells where the driver runs.
+    /// The driver is not registered on any node.
     #[error("no available topology: driver {driver:?} has not registered topology keys on any node")]
     NotRegistered {
         /// The driver.
@@ -123,7 +122,7 @@ pub enum RequirementError {
     },
 }
 
-/// Labels in order. A class may ask for one key twice, so it is a list.
+/// Sorted labels. A class may list a key twice, so it is a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Term(Vec<(String, String)>);
 
@@ -133,7 +132,7 @@ impl Term {
         Self(pairs)
     }
 
-    /// The node's labels under these keys, or the first key that it lacks.
+    /// The node's labels with these keys, or the first missing key.
     fn of_labels<'k>(labels: &StringMap, keys: &'k [String]) -> Result<Self, &'k str> {
         let pairs = keys.iter().map(|key| match labels.get(key) {
             Some(value) => Ok((key.clone(), value.clone())),
@@ -147,7 +146,7 @@ impl Term {
         self.0.iter().all(|pair| other.0.contains(pair))
     }
 
-    /// Terms with fewer labels come first, then the order of the texts.
+    /// Terms with fewer labels come first, then alphabetically.
     fn order(&self, other: &Self) -> std::cmp::Ordering {
         self.0.len().cmp(&other.0.len()).then_with(|| self.0.cmp(&other.0))
     }
@@ -157,7 +156,7 @@ impl Term {
     }
 }
 
-/// The labels of a segment as people read them.
+/// The labels of a segment in readable form.
 #[must_use]
 pub fn describe(segment: &Segment) -> String {
     if segment.is_empty() {
@@ -172,11 +171,10 @@ fn describe_terms(terms: &[Term]) -> String {
     terms.join(" or ")
 }
 
-/// What to ask the driver for. `None` means that nothing restricts the volume and the driver is not
-/// told anything.
+/// The requirement for the driver. `None` means that nothing restricts the volume and no requirement is sent.
 ///
 /// # Errors
-/// If the selected node cannot be served, or nobody knows the driver's topology.
+/// If the selected node cannot be served, or the driver's topology is unknown.
 pub fn requirement(question: &Question<'_>) -> Result<Option<Requirement>, RequirementError> {
     let selected = question
         .selected_node
@@ -263,12 +261,12 @@ fn requisite_terms(
         None if question.policy.immediate => terms_of_cluster(question, registered_keys(question)?)?,
         None => return Ok(None),
     };
-    // Allowed topologies that say nothing restrict nothing.
+    // Empty allowed topologies restrict nothing.
     Ok((!terms.is_empty()).then_some(terms))
 }
 
-/// The terms of all nodes that have these labels. A volume may span several of them, so the other
-/// ones count too when a node was selected.
+/// The terms of all nodes with these labels. A volume may span several of them, so the other ones count even if a node
+/// was selected.
 fn terms_of_cluster(question: &Question<'_>, keys: &[String]) -> Result<Vec<Term>, RequirementError> {
     let distinct: BTreeSet<Vec<(String, String)>> = question
         .nodes
@@ -285,8 +283,8 @@ fn terms_of_cluster(question: &Question<'_>, keys: &[String]) -> Result<Vec<Term
     Ok(distinct.into_iter().map(Term).collect())
 }
 
-/// The keys that the driver registered on the first node where it has any. Drivers register the same
-/// ones everywhere; while they are being replaced, either answer is as good as the other.
+/// The keys that the driver registered on the first node where it has any. Drivers register the same keys everywhere;
+/// during an upgrade, either answer is acceptable.
 fn registered_keys<'a>(question: &Question<'a>) -> Result<&'a [String], RequirementError> {
     question
         .csi_nodes
@@ -298,7 +296,7 @@ fn registered_keys<'a>(question: &Question<'a>) -> Result<&'a [String], Requirem
         })
 }
 
-/// The topology keys of a driver on a node; none if it is not there.
+/// The topology keys of a driver on a node; empty if it is not installed there.
 #[must_use]
 pub fn topology_keys<'a>(csi_node: &'a CsiNode, driver: &str) -> &'a [String] {
     csi_node
@@ -342,8 +340,8 @@ fn flatten(allowed: &[TopologySelectorTerm]) -> Vec<Term> {
 
 /// A number from a claim's name by which the claims of a StatefulSet are spread evenly.
 ///
-/// Claims of a StatefulSet are called CLAIM-SET-ORDINAL. Only SET is hashed, so that the claims of one
-/// pod go together, and the ordinal is added, so that pods follow each other around the segments.
+/// Claims of a StatefulSet are named CLAIM-SET-ORDINAL. Only SET is hashed, so that the claims of one pod stay
+/// together, and the ordinal is added, so that consecutive pods use consecutive segments.
 #[must_use]
 pub fn spread(claim: &str) -> u32 {
     let (hashed, ordinal) = match claim.rsplit_once('-') {
@@ -375,7 +373,7 @@ mod tests {
         assert_eq!(spread("data-web-0"), spread("logs-web-0"));
         assert_eq!(spread("data-web-1"), spread("data-web-0").wrapping_add(1));
         assert_eq!(spread("web-7"), spread("web-0").wrapping_add(7));
-        // No ordinal: these are hashed as a whole.
+        // No ordinal: the whole name is hashed.
         assert_eq!(spread("data-web-"), fnv1(b"data-web-"));
         assert_eq!(spread("data-web-+1"), fnv1(b"data-web-+1"));
         assert_eq!(spread("data-web-99999999999"), fnv1(b"data-web-99999999999"));

@@ -1,4 +1,4 @@
-//! Any record on a claim, and any answer of a driver, is dealt with: nothing panics, and no volume is left that nobody names.
+//! Any record on a claim and any response of a driver is handled: nothing panics, and no volume is orphaned.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use berth_core::api::Object;
@@ -82,7 +82,7 @@ fn answer() -> impl Strategy<Value = Result<Volume, Failure>> {
 proptest! {
     #[test]
     fn any_record_is_read_or_passed_over(text in r#"(\{|\}|\[|\]|"node"|"requirement"|"partial"|:|,|null|true|"n1"|\PC){0,20}"#) {
-        // A record that cannot be read is still a record: the driver is asked, and by the very same name.
+        // An unreadable record is still a record: the driver is asked under exactly the same name.
         match decide(Some(&text)) {
             Decision::Ask(attempt) => prop_assert_eq!(attempt.request.name, "pvc-u"),
             Decision::Act(_) | Decision::Nothing(_) => {}

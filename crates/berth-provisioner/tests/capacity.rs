@@ -1,4 +1,4 @@
-//! Published capacity: what is asked, what is written, and what is left alone.
+//! Published capacity: what is queried, what is written, and what is left alone.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod support;
@@ -44,7 +44,7 @@ fn nodes(count: usize) -> BTreeSet<Segment> {
         .collect()
 }
 
-/// Objects as an API server would hold them after these effects.
+/// Objects as an API server would store them after these effects.
 #[derive(Default)]
 struct Objects(BTreeMap<String, Value>);
 
@@ -78,7 +78,7 @@ impl Objects {
     }
 }
 
-/// Asks and answers until the queue is empty.
+/// Queries and answers until the queue is empty.
 fn drain(producer: &mut Producer, objects: &mut Objects, answer: impl Fn(&Item) -> Option<Available>) -> usize {
     let mut asked = 0;
     while let Some(query) = producer.next(NOW) {
@@ -141,21 +141,21 @@ fn two_thousand_nodes_and_two_classes_stay_bounded() {
         producer.volume_changed(&[]);
         assert_eq!(producer.queued(), 4000);
     }
-    // One class that cannot be handled never stops the other.
+    // A class that fails never blocks the other.
     let answer = |item: &Item| if item.class == "bad" { None } else { gigabytes(1) };
     assert_eq!(drain(&mut producer, &mut objects, answer), 4000);
     assert_eq!(
         (objects.0.len(), producer.published(), producer.queued()),
         (2000, 2000, 2000)
     );
-    // The bad ones wait for one second, then two; asking for everything does not double them.
+    // The failing ones wait for one second, then two; querying everything does not duplicate them.
     assert_eq!(producer.wake_at(), Some(Duration::from_secs(1)));
     assert_eq!(producer.next(Duration::from_millis(999)), None);
     producer.refresh_all();
     assert_eq!(producer.queued(), 4000);
     assert_eq!(drain(&mut producer, &mut objects, answer), 4000);
     assert_eq!(producer.wake_at(), Some(Duration::from_secs(2)));
-    // At last it works.
+    // Finally it succeeds.
     producer.refresh_all();
     drain(&mut producer, &mut objects, |_| gigabytes(1));
     assert_eq!(
@@ -173,7 +173,7 @@ fn only_what_changed_is_written() {
     while let Some(query) = producer.next(NOW) {
         assert_eq!(producer.answered(&query.item, gigabytes(5), NOW), None);
     }
-    // A volume on one node: two classes are asked about, one write each.
+    // A volume on one node: two classes are queried, with one write each.
     let place = Place::from([(KEY.to_owned(), vec!["n0003".to_owned()])]);
     producer.volume_changed(&[place]);
     assert_eq!(drain(&mut producer, &mut objects, |_| gigabytes(4)), 2);
@@ -202,7 +202,7 @@ fn what_is_gone_is_deleted() {
         objects.apply(&effect);
     }
     assert_eq!(objects.0.len(), 4);
-    // An answer that comes too late creates nothing.
+    // A late response creates nothing.
     assert_eq!(producer.answered(&query.item, gigabytes(1), NOW), None);
     assert_eq!(producer.queued(), 4);
 }
@@ -218,7 +218,7 @@ fn a_restart_takes_over_what_is_there() {
     }
     assert_eq!(drain(&mut second, &mut objects, |_| gigabytes(5)), 3);
     assert_eq!(objects.0.len(), 3);
-    // Someone deletes one: it comes back.
+    // One is deleted externally: it is recreated.
     let (name, _) = objects.0.pop_first().unwrap();
     second.observe_deleted(&name);
     drain(&mut second, &mut objects, |_| gigabytes(5));
@@ -283,7 +283,7 @@ fn each_node_has_a_keeper_of_its_own() {
     assert_ne!(long, managed_by("berth-provisioner", Some(&"y".repeat(100))));
 }
 
-/// With a real driver: what is published follows the volumes.
+/// With a real driver: published capacity follows the volumes.
 #[tokio::test]
 async fn a_driver_tells_and_the_cluster_knows() {
     let mut world = World::new(3, 10 << 30).await;
@@ -349,7 +349,7 @@ fn a_write_that_failed_is_made_good_once() {
         let effect = ask(&mut producer, now).unwrap().unwrap();
         assert!(matches!(&effect, Effect::Patch(_)), "it is there: {effect:?}");
         producer.write_failed(&item, now);
-        // A second one, such as of a poll that came between, does not make two of it.
+        // A second one, for example from a poll in between, does not duplicate it.
         assert_eq!(producer.queued(), 1, "after {failures} failures");
         assert!(ask(&mut producer, now).is_none(), "not at once");
         let due = producer.wake_at().unwrap();
@@ -361,13 +361,13 @@ fn a_write_that_failed_is_made_good_once() {
     producer.written(&item);
     assert_eq!((producer.queued(), producer.wake_at()), (0, None));
     assert_eq!(objects.typed()[0].capacity.map(|bytes| bytes.value()), Some(6 << 30));
-    // The next failure is the first again.
+    // The next failure counts as the first again.
     producer.refresh_all();
     let query = producer.next(now).unwrap();
     assert!(producer.answered(&query.item, gigabytes(5), now).is_some());
     producer.write_failed(&item, now);
     assert_eq!(producer.wake_at(), Some(now + Duration::from_secs(1)));
-    // It goes with its class, whatever was written.
+    // It is deleted with its class, whatever was written.
     let gone = producer.remove_class("fast");
     assert!(matches!(gone.as_slice(), [Effect::Delete(_)]), "{gone:?}");
 }

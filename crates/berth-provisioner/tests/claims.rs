@@ -1,4 +1,4 @@
-//! What is decided about a claim, told as stories without a backend.
+//! Decisions about a claim, as scenarios without a backend.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod support;
@@ -54,7 +54,7 @@ fn decide(cluster: &mut Cluster, claim: Value) -> Decision {
     )
 }
 
-/// The write of this name among actions.
+/// The write with this name among actions.
 fn patch<'a>(actions: &'a [Action], name: &str) -> Option<&'a Patch> {
     actions.iter().find_map(|action| match action {
         Action::Api(Effect::Patch(patch)) if patch.name == name => Some(patch),
@@ -62,7 +62,7 @@ fn patch<'a>(actions: &'a [Action], name: &str) -> Option<&'a Patch> {
     })
 }
 
-/// The claim as it is when a write has been made.
+/// The claim after a write.
 fn write(cluster: &mut Cluster, effect: Option<&Effect>) -> PersistentVolumeClaim {
     if let Some(effect) = effect {
         cluster.apply(effect, &mut Carried::default()).unwrap();
@@ -102,7 +102,7 @@ fn nothing_to_do_and_why() {
     for (change, idle) in cases {
         let mut cluster = cluster(1);
         let mut wanted = claim(change);
-        // Something else holds the claim that is going.
+        // Another finalizer keeps the claim that is being deleted.
         wanted["metadata"]["finalizers"] = json!(["kubernetes.io/pvc-protection"]);
         assert_eq!(decide(&mut cluster, wanted), Decision::Nothing(idle));
     }
@@ -161,7 +161,7 @@ fn what_is_not_supported_is_said_and_not_made() {
             panic!("{actions:?}")
         };
         assert!(event.message.contains(words), "{}", event.message);
-        // The pod is not held to the node by a claim that will never have a volume there.
+        // The pod is not tied to the node by a claim that will never have a volume there.
         assert!(patch(actions, "reject_node").is_some());
         assert_eq!(*then, Then::Rejected { node: "n0".into() });
     }
@@ -213,12 +213,12 @@ fn recorded(node: &str, partial: bool) -> Value {
 
 #[test]
 fn what_is_in_doubt_is_asked_again_as_it_was() {
-    // The scheduler has chosen n0 since; what was asked for n7, which is gone, is settled first.
+    // The scheduler has chosen n0 since; the request for n7, which is gone, is settled first.
     let attempt = ask(&mut cluster(2), recorded("n7", false));
     assert!(attempt.record.is_none() && attempt.repeated);
     assert_eq!(attempt.node.as_deref(), Some("n7"));
     assert_eq!(attempt.request.requirement.as_ref().unwrap().requisite[0][KEY], "n7");
-    // Too many places to record: as long as the node is there, all of them are found again.
+    // Too many places to record: as long as the node exists, all of them are found again.
     let attempt = ask(&mut cluster(100), recorded("n0", true));
     assert_eq!(attempt.request.requirement.as_ref().unwrap().requisite.len(), 100);
     let attempt = ask(&mut cluster(100), recorded("gone", true));
@@ -249,7 +249,7 @@ fn a_record_goes_only_when_nothing_is_open() {
         !forgets(&again, Failure::unclear("internal error")),
         "the claim is there"
     );
-    // A claim that goes is not kept for a driver that fails each time, unless an answer was lost.
+    // A driver that fails each time does not block deletion of a claim, unless a response was lost.
     let mut going = recorded("n0", false);
     going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     let mut last = ask(&mut cluster(1), going);
@@ -276,7 +276,7 @@ fn a_claim_that_goes_is_cleaned_up_after() {
     assert_eq!(then, Then::Rest);
     assert!(matches!(&actions[0], Action::DeleteBacking(backing) if backing.handle == "vol-1"));
     assert!(patch(&actions[1..], "forget_attempt").is_some());
-    // Without its class the driver cannot be asked; the claim is let go, with a word.
+    // Without its class the driver cannot be asked; the claim is released with an event.
     let mut cluster = cluster(1);
     cluster.delete("StorageClass", "fast");
     let Decision::Act(Conclusion { actions, .. }) = decide(&mut cluster, going) else {
@@ -344,7 +344,7 @@ fn what_one_node_has_begun_is_left_to_it() {
     assert!(!deletes("v1", Some("n0")) && !deletes("v0", Some("no-such-node")));
 }
 
-/// The volume that a backend made for the attempt.
+/// The volume that a backend created for the attempt.
 fn made() -> Volume {
     Volume {
         handle: "vol-1".into(),
@@ -364,7 +364,7 @@ fn a_record_is_forgotten_in_the_version_that_it_left() {
     attempt.recorded(write(&mut cluster, attempt.record.clone().as_ref()));
     let Conclusion { actions, .. } = conclude(&attempt, &Err(Failure::last("full")), &Settings::csi(DRIVER));
     let rejected = Effect::Patch(patch(&actions, "reject_node").unwrap().clone());
-    // The scheduler has looked at the claim meanwhile: whatever it wrote, the step is run again on that.
+    // The scheduler has changed the claim meanwhile: whatever it wrote, the step is run again on that.
     let mut elsewhere = Cluster::with(vec![cluster.get("PersistentVolumeClaim", "data").unwrap().clone()]);
     elsewhere.edit("PersistentVolumeClaim", "data", |claim| {
         claim["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] = json!("n1");
@@ -396,10 +396,10 @@ fn a_volume_object_that_is_there_counts_if_it_is_the_same() {
     assert_eq!(accepted.then, Then::Rest);
     let succeeded = |action: &Action| matches!(action, Action::Api(Effect::Event(event)) if event.reason == "ProvisioningSucceeded");
     assert!(accepted.actions.iter().any(succeeded));
-    // Somebody else's: nothing is deleted, and nothing is taken for made.
+    // The object belongs to another writer: nothing is deleted, and the volume does not count as provisioned.
     assert_eq!(after(&exists, &object("u-2", "vol-1")), None);
     assert_eq!(after(&exists, &object("u-1", "vol-2")), None);
-    // An object that the server will never take does not leave its volume behind.
+    // An object that the server will never accept does not orphan its volume.
     let invalid = Refusal::Invalid {
         key: name,
         message: "spec.nodeAffinity: Invalid value".into(),
@@ -420,7 +420,7 @@ fn a_class_that_cannot_be_used_does_not_hold_the_pod_to_its_node() {
     };
     assert!(patch(&actions, "reject_node").is_some());
     assert_eq!(then, Then::Rejected { node: "n0".into() });
-    // What is open in the backend stays recorded, whatever the class says by now.
+    // An open request in the backend stays recorded, whatever the class says now.
     cluster.remove("PersistentVolumeClaim", "data");
     let Decision::Act(Conclusion { actions, .. }) = decide(&mut cluster, recorded("n0", false)) else {
         panic!()
@@ -447,7 +447,7 @@ fn a_node_that_was_not_seen_is_asked_about_before_it_is_rejected() {
     }
 }
 
-/// Somebody selects the rejected node again at once: in the first minute that costs a handful of writes, not thousands.
+/// The rejected node is selected again at once: in the first minute that costs a handful of writes, not thousands.
 #[test]
 fn a_rejected_node_that_is_selected_again_waits() {
     let mut cluster = cluster(2);
@@ -466,7 +466,7 @@ fn a_rejected_node_that_is_selected_again_waits() {
             now = *at;
             continue;
         }
-        // The node is taken away here, and set again before anything else happens.
+        // The node is cleared here, and set again before anything else happens.
         assert!(patch(&actions, "reject_node").is_some());
         rejected.push(now.as_second());
         state.concluded(&claim, &then, now);
@@ -484,7 +484,7 @@ fn a_rejected_node_that_is_selected_again_waits() {
         }
     };
     assert!(!after(rejected("n0"), |_| {}));
-    // Another node is looked at at once, and so is the same one when there may be room, or it is another one by now.
+    // Another node is tried at once, and so is the same one if there may be space or it has changed.
     assert!(after(rejected("n1"), |_| {}));
     assert!(after(rejected("n0"), |state| {
         state.remove(Kind::PersistentVolume, "", "pv-1");
@@ -509,7 +509,7 @@ fn a_volume_says_which_attempt_it_was_made_for() {
     let mut cluster = cluster(1);
     let mut attempt = ask(&mut cluster, held(MARK));
     assert_eq!(attempt.request.held_for.as_deref(), Some(MARK));
-    // The attempt may be over when the answer comes: what was recorded counts.
+    // The attempt may be over when the response arrives: the record is decisive.
     let recorded = write(&mut cluster, attempt.record.as_ref());
     attempt.recorded(recorded);
     let conclusion = conclude(&attempt, &Ok(made()), &Settings::csi(DRIVER));
@@ -561,7 +561,7 @@ fn a_volume_goes_with_its_attempt_and_with_nothing_else() {
         let deletes = matches!(&decided, Reclaim::Act(actions)
             if actions.iter().any(|action| matches!(action, Action::DeleteBacking(_))));
         assert_eq!(deletes, goes, "{claim}: {decided:?}");
-        // The watch of claims may be behind.
+        // The claim watch may lag behind.
         let confirms = |action: &Action| {
             matches!(action, Action::Api(Effect::Confirm(Fact::Unchanged(target)))
             if target.key.kind == Kind::PersistentVolumeClaim.name())

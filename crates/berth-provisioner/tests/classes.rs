@@ -1,4 +1,4 @@
-//! The class examples of KEP-490 (Restricting Topology), word for word, on the built-in provisioners.
+//! The class examples of KEP-490 (Restricting Topology), verbatim, on the built-in provisioners.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod support;
@@ -78,7 +78,7 @@ impl World {
         }
     }
 
-    /// Everybody takes turns until nothing moves.
+    /// All components take turns until nothing changes.
     fn settle(&mut self) {
         for _ in 0..50 {
             self.cluster.control();
@@ -343,8 +343,8 @@ fn a_node_fills_up_while_pods_come() {
         world.cluster.create(claim(&format!("c{index}"), "local", 3));
         world.settle();
     }
-    // Three of 3Gi on each of the four nodes. The scheduler of this test knows no capacity, so each
-    // claim tries every node before the one that has room: 0, 1, 2 or 3 failures each.
+    // Three of 3Gi on each of the four nodes. The scheduler of this test ignores capacity, so each claim tries every
+    // node before the one that has space: 0, 1, 2 or 3 failures each.
     assert_eq!(world.builtin.volumes(), 12);
     assert_eq!(world.cluster.of_kind("PersistentVolume").count(), 12);
     assert_eq!((world.calls, world.failed), (12 + 18, 18));
@@ -412,7 +412,7 @@ fn gce(parameters: Value, allowed: Value) -> Value {
         "provisioner": "kubernetes.io/gce-pd", "parameters": parameters, "allowedTopologies": allowed})
 }
 
-/// In-tree plugins took zones as parameters of a class: they count as allowed topologies.
+/// In-tree plugins accepted zones as class parameters: they count as allowed topologies.
 #[test]
 fn zones_of_parameters_are_obeyed() {
     for parameters in [
@@ -450,7 +450,7 @@ fn zones_are_named_in_one_way() {
         let class = gce(parameters, allowed);
         let error = Object::decode(&class).unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
-        // An API server takes such a class: the claim learns why it gets no volume.
+        // An API server accepts such a class: an event on the claim explains why it gets no volume.
         let broken = Object::StorageClass(serde_json::from_value(class).unwrap());
         let mut world = World::new("", zones(&["us-central1-a"]), vec![claim("data", "z", 1)]);
         world.cluster.create(gce(json!({}), json!([])));

@@ -1,4 +1,4 @@
-//! In which order a provisioner writes and calls, and where it stops.
+//! The order in which a provisioner writes and calls, and where it stops.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod support;
@@ -51,7 +51,7 @@ fn volume() -> Volume {
     }
 }
 
-/// Runs a course on a cluster and tells what it did. The backend answers this; `refuse` may refuse an effect.
+/// Runs a course on a cluster and returns what it did. The backend gives this response; `refuse` may refuse an effect.
 fn play(
     mut course: Course,
     cluster: &mut Cluster,
@@ -137,7 +137,7 @@ fn a_volume_whose_object_is_never_taken_is_deleted_and_that_is_tried_once() {
     ];
     assert_eq!(told, wanted);
     assert_eq!(ended.then, Some(Then::Rejected { node: "n0".into() }));
-    // What follows from the refusal is refused as well: the next step finds what is left.
+    // What follows from the refusal is refused as well: the next step finds the remaining work.
     let (mut cluster, attempt) = self::attempt();
     let course = Course::of_attempt(attempt, None, Settings::csi(DRIVER));
     let refuse = |effect: &Effect| (effect.name() != "record_attempt").then(|| invalid.clone());

@@ -1,4 +1,4 @@
-//! The driver of our own, over its socket.
+//! The built-in driver, over its socket.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod support;
@@ -114,7 +114,7 @@ async fn a_socket_is_not_taken_from_another() {
     .await;
     assert!(second.unwrap_err().to_string().contains("another driver is listening"));
     server.stop().await;
-    // A file that is no socket stays.
+    // A file that is not a socket is kept.
     let file = directory.path().join("precious");
     std::fs::write(&file, "text").unwrap();
     let third = Server::start(&file, IdentityService::new("x"), ControllerService::new(store), None).await;
@@ -122,7 +122,7 @@ async fn a_socket_is_not_taken_from_another() {
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "text");
 }
 
-/// The PMEM story: inline volumes with a size come out of the node's own pool, and give it back.
+/// The PMEM example: inline volumes with a size are allocated from the node's own pool and returned to it.
 #[tokio::test]
 async fn inline_volumes_with_a_size() {
     let directory = tempfile::tempdir().unwrap();
@@ -150,7 +150,7 @@ async fn inline_volumes_with_a_size() {
     let reported = &patch.body["status"]["storage"][0];
     assert_eq!(reported["storageClassName"], "<ephemeral>");
     assert_eq!(reported["pools"][0]["capacity"], "4Gi");
-    // Publishing twice is the same as once.
+    // Publishing is idempotent.
     node.node_publish_volume(inline("csi-redis-1", &target("redis-1"), "6Gi"))
         .await
         .unwrap();

@@ -1,5 +1,5 @@
-//! A real driver on a real socket that fails in every way, and a cluster that loses writes: no volume
-//! is lost in the backend, none is made twice.
+//! A real driver on a real socket that fails in every way, and a cluster that loses writes: no volume is lost in the
+//! backend, and none is created twice.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod support;
@@ -61,7 +61,7 @@ async fn a_volume_that_is_deleted_before_its_claim_has_it_is_made_again() {
     let name = volume["metadata"]["name"].as_str().unwrap().to_owned();
     world.cluster.edit("PersistentVolume", &name, |volume| {
         volume["status"]["phase"] = json!("Pending");
-        // Nobody is here who would lift the protection.
+        // There is no controller here to remove the protection.
         let finalizers = volume["metadata"]["finalizers"].as_array_mut().unwrap();
         finalizers.retain(|finalizer| finalizer != VOLUME_PROTECTION);
     });
@@ -91,7 +91,7 @@ async fn a_volume_that_nobody_heard_of_goes_when_its_claim_gets_another_one() {
     );
 }
 
-/// Errors that are final: the record goes, the node is rejected, and the next one is tried.
+/// Final errors: the record is removed, the node is rejected, and the next one is tried.
 #[tokio::test]
 async fn final_errors_send_the_pod_elsewhere() {
     let refused = [
@@ -119,7 +119,7 @@ async fn final_errors_send_the_pod_elsewhere() {
     }
 }
 
-/// Errors that say nothing: the same is asked again, although the volume was made.
+/// Inconclusive errors: the same request is repeated, although the volume was created.
 #[tokio::test]
 async fn unclear_errors_are_asked_again() {
     let unclear = [
@@ -143,7 +143,8 @@ async fn unclear_errors_are_asked_again() {
     }
 }
 
-/// While a volume may be under way, the node goes: the very same is asked until it is certain.
+/// The node is deleted while a volume may be in progress: exactly the same request is repeated until the result is
+/// certain.
 #[tokio::test]
 async fn the_node_goes_while_a_volume_is_under_way() {
     let mut world = one_claim(&[Fault::Late]).await;
@@ -154,7 +155,7 @@ async fn the_node_goes_while_a_volume_is_under_way() {
     assert_eq!((world.bound(), world.driver.volumes().len()), (1, 1));
 }
 
-/// Nothing is under way: a node that is gone, or that has no driver, is rejected at once.
+/// Nothing is in progress: a node that is gone or lacks the driver is rejected at once.
 #[tokio::test]
 async fn a_node_without_the_driver_is_rejected() {
     for kind in ["Node", "CSINode"] {
@@ -177,7 +178,7 @@ async fn a_node_without_the_driver_is_rejected() {
     }
 }
 
-/// What was made cannot be used: it is deleted again, and the claim is free.
+/// The created volume cannot be used: it is deleted again, and the claim is released.
 #[tokio::test]
 async fn unusable_volumes_are_deleted() {
     for (fault, words) in [
@@ -201,7 +202,7 @@ async fn unusable_volumes_are_deleted() {
     }
 }
 
-/// The claim is deleted while nobody knows whether its volume exists: it does not stay behind.
+/// The claim is deleted while it is unknown whether its volume exists: the volume is not orphaned.
 #[tokio::test]
 async fn a_claim_that_goes_takes_its_volume_with_it() {
     let mut world = one_claim(&[Fault::DieAfter]).await;
@@ -217,8 +218,8 @@ async fn a_claim_that_goes_takes_its_volume_with_it() {
     assert_eq!(world.cluster.of_kind("PersistentVolume").count(), 0);
 }
 
-/// An administrator keeps the data while a deletion is under way, and the watch of volumes is late: the volume is read once
-/// more before anything is deleted.
+/// An administrator changes the policy to keep the data while a deletion is in progress and the volume watch lags: the
+/// volume is read again before anything is deleted.
 #[tokio::test]
 async fn data_are_kept_if_the_policy_says_so_in_the_last_moment() {
     let mut world = one_claim(&[]).await;
@@ -273,11 +274,11 @@ async fn a_crash_at_any_point() {
     }
 }
 
-/// Two claims whose pool holds one of them, and nodes that fill up while pods come.
+/// Two claims whose pool holds one of them, and nodes that fill up while pods arrive.
 #[tokio::test]
 async fn nodes_fill_up() {
     let mut world = World::new(3, 10 * GI).await;
-    // Otherwise the driver may take the next node itself, and the pod has to follow.
+    // Otherwise the driver may choose the next node itself, and the pod has to follow.
     world.settings.topology = Some(Policy {
         strict: true,
         immediate: true,
@@ -317,7 +318,7 @@ async fn immediate_claims_are_spread() {
     assert_eq!((world.bound(), nodes.len()), (6, 3));
 }
 
-/// A small generator of numbers: the same seed gives the same story.
+/// A small random number generator: the same seed gives the same sequence.
 struct Dice(u64);
 
 impl Dice {
@@ -329,7 +330,7 @@ impl Dice {
     }
 }
 
-/// Everything at once: faults of the driver, conflicts, crashes, claims and nodes that go.
+/// Everything at once: driver faults, conflicts, crashes, deleted claims and nodes.
 #[tokio::test]
 async fn everything_at_once() {
     let faults = [

@@ -1,7 +1,7 @@
-//! The Rust code for the CSI protocol is kept in the repository, so that building needs neither protoc nor a build
-//! script. This test makes it anew from the protocol file and fails if the two differ.
+//! The generated Rust code for the CSI protocol is checked in, so that building needs neither protoc nor a build
+//! script. This test regenerates it from the protocol file and fails if the two differ.
 //!
-//! To write it: `BERTH_REGENERATE=1 cargo test -p berth-provisioner --test generated`.
+//! To update it: `BERTH_REGENERATE=1 cargo test -p berth-provisioner --test generated`.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! The recorded answers of the CSI external-provisioner: requisite and preferred terms in order.
+//! The recorded results of the CSI external-provisioner: requisite and preferred terms in order.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use berth_core::api::{CsiNode, Node, TopologySelectorTerm};

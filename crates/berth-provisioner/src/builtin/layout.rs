@@ -1,4 +1,4 @@
-//! Where the volumes of a class can be: the ways to lay one out, the best first.
+//! Where the volumes of a class can be: possible layouts, best first.
 
 use crate::request::Request;
 use crate::topology::{Segment, allowed_segments, describe, spread};
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The provisioner of Google's disks: zonal or regional.
 pub(super) const GCE_PD: &str = "kubernetes.io/gce-pd";
-/// The label that tells racks of a zone apart, if the class names none.
+/// The label that distinguishes racks of a zone, if the class specifies none.
 pub const RACK: &str = "topology.berth.dev/rack";
 
 const TOPOLOGY_KEYS: &str = "berth.dev/topology-keys";
@@ -25,7 +25,7 @@ pub const PROVISIONERS: [&str; 6] = [
     "rack-based-provisioner",
 ];
 
-/// How the volumes of a class lie in the cluster.
+/// How the volumes of a class are spread over the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// In one zone.
@@ -34,7 +34,7 @@ pub enum Layout {
     Regional,
     /// On one node.
     Local,
-    /// In one rack, which may take several labels to tell.
+    /// In one rack, which may be identified by several labels.
     Rack,
 }
 
@@ -54,7 +54,7 @@ impl Layout {
     }
 }
 
-/// Why a volume can be nowhere.
+/// Why a volume has no possible location.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum LayoutError {
     #[error("node {node:?} has no label {key:?}, by which its volumes are placed")]
@@ -67,7 +67,7 @@ pub(super) enum LayoutError {
     OneZone { found: String },
 }
 
-/// The ways to lay out a volume, the best first. Each names all segments that the volume takes room in.
+/// Possible layouts of a volume, best first. Each lists all segments in which the volume takes space.
 pub(super) fn options(
     layout: Layout,
     request: &Request,
@@ -110,7 +110,7 @@ pub(super) fn segments(class: &StorageClass, nodes: &BTreeMap<String, Node>) -> 
     cluster_segments(&keys(layout, class, &allowed, None, nodes), &allowed, nodes)
 }
 
-/// The first zone of a pair is the selected one; without it, each in turn.
+/// The first zone of a pair is the selected one; without it, each zone in turn.
 fn pairs(
     selected: Option<Segment>,
     segments: &[Segment],
@@ -171,7 +171,7 @@ fn keys(
     match layout {
         Layout::Local => vec![HOSTNAME.to_owned()],
         Layout::Zonal | Layout::Regional => {
-            // The zone goes by the name that the nodes have it under, or the volume would be out of reach.
+            // The zone uses the label name that the nodes have, or the volume would be unreachable.
             let named = named();
             let mut candidates = [ZONE, ZONE_BETA];
             candidates.sort_by_key(|key| !named.contains(*key));
@@ -197,7 +197,7 @@ fn keys(
     }
 }
 
-/// A label of a node; zone and region go by their older names too.
+/// A label of a node; zone and region also match under their older names.
 fn label<'n>(node: &'n Node, key: &str) -> Option<&'n str> {
     let twin = match key {
         ZONE => ZONE_BETA,
@@ -236,7 +236,7 @@ fn selected_segment(node: &Node, keys: &[String], allowed: &[Segment]) -> Result
     segment_of(node, keys)
 }
 
-/// The allowed segments that have nodes, in order. If none has, the allowed ones: nodes may come.
+/// The allowed segments that have nodes, in order. If none has, all allowed ones: nodes may be added.
 fn cluster_segments(keys: &[String], allowed: &[Segment], nodes: &BTreeMap<String, Node>) -> Vec<Segment> {
     let populated: BTreeSet<Segment> = nodes
         .values()

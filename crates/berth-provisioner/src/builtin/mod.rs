@@ -1,10 +1,10 @@
-//! Provisioners that need no driver: for an embedded cluster and for simulation.
+//! Built-in provisioners without a driver, for an embedded cluster and for simulation.
 //!
-//! They are state machines in memory. A call is a pure step, so it can be made in virtual time as well
-//! as from a task. What they hold can always be rebuilt from the volumes of the cluster
-//! ([`Builtin::observe`]): there is no backend that could know more than the API server.
+//! They are in-memory state machines. A call is a pure step, so it works in virtual time as well as from a task. Their
+//! state can always be rebuilt from the volumes of the cluster ([`Builtin::observe`]): there is no backend that could
+//! know more than the API server.
 //!
-//! Where a volume goes is in `layout`; how much room is left, here. Class parameters:
+//! `layout` decides where a volume goes; this module tracks the remaining space. Class parameters:
 //!
 //! | parameter | meaning |
 //! |---|---|
@@ -32,7 +32,7 @@ const POOL: &str = "berth.dev/pool";
 const PATH: &str = "berth.dev/path";
 const DEFAULT_PATH: &str = "/var/lib/berth/volumes";
 
-/// All volumes of the built-in provisioners, and the room that is left.
+/// All volumes of the built-in provisioners, and the remaining space.
 #[derive(Clone, Debug, Default)]
 pub struct Builtin {
     volumes: BTreeMap<String, Allocation>,
@@ -49,10 +49,10 @@ struct Allocation {
 }
 
 impl Builtin {
-    /// Makes a volume, or returns the one of that name.
+    /// Creates a volume, or returns the one with that name.
     ///
     /// # Errors
-    /// If the volume cannot be where it must be, or there is no room. Both are final.
+    /// If the volume has no possible location, or there is no space. Both are final.
     pub fn provision(&mut self, request: &Request, nodes: &BTreeMap<String, Node>) -> Answer {
         if let Some(volume) = self.volumes.get(&request.name).and_then(|made| made.volume.clone()) {
             return Ok(volume);
@@ -79,7 +79,7 @@ impl Builtin {
         Ok(volume)
     }
 
-    /// Deletes a volume. One that is not there counts as deleted.
+    /// Deletes a volume. A nonexistent one counts as deleted.
     pub fn delete(&mut self, handle: &str) {
         let Some(gone) = self.volumes.remove(handle) else {
             return;
@@ -91,7 +91,7 @@ impl Builtin {
         }
     }
 
-    /// Takes in a volume of the cluster, so that its room counts as taken.
+    /// Adds a volume of the cluster, so that its space counts as used.
     pub fn observe(&mut self, volume: &PersistentVolume, class: Option<&StorageClass>) {
         let provisioner = volume.metadata.annotation(names::PROVISIONED_BY);
         if !provisioner.is_some_and(|name| PROVISIONERS.contains(&name))
@@ -130,7 +130,7 @@ impl Builtin {
         self.volumes.insert(name.to_owned(), allocation);
     }
 
-    /// Whether a class says how much room it has, anywhere.
+    /// Whether a class limits its capacity in any segment.
     #[must_use]
     pub fn has_limit(class: &StorageClass) -> bool {
         let is_limit = |key: &String| {
@@ -146,16 +146,16 @@ impl Builtin {
         layout::segments(class, nodes)
     }
 
-    /// How many volumes there are.
+    /// Number of volumes.
     #[must_use]
     pub fn volumes(&self) -> usize {
         self.volumes.len()
     }
 
-    /// The room that is left for a class in a segment; `None` if it has no limit.
+    /// The remaining space of a class in a segment; `None` if unlimited.
     ///
     /// # Errors
-    /// If a capacity parameter of the class is no quantity.
+    /// If a capacity parameter of the class is not a quantity.
     pub fn available(&self, class: &StorageClass, segment: &Segment) -> Result<Option<i64>, Failure> {
         let values: Vec<_> = segment.values().map(String::as_str).collect();
         let own = format!("{CAPACITY}.{}", values.join("/"));
@@ -216,13 +216,13 @@ fn source(layout: Layout, request: &Request) -> Source {
         return Source::GcePersistentDisk;
     }
     Source::Csi {
-        // Kubernetes refuses a volume whose driver has a slash in its name.
+        // Kubernetes refuses a volume with a slash in its driver name.
         driver: names::driver_object(&request.class.provisioner).into_owned(),
         attributes: BTreeMap::new(),
     }
 }
 
-/// One place for all segments of a volume, as people write it: the same keys, all values.
+/// One place for all segments of a volume, in compact form: the same keys, with all values.
 fn place(segments: &[Segment]) -> Place {
     let mut place = Place::new();
     for (key, value) in segments.iter().flatten() {

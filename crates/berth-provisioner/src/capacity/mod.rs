@@ -1,11 +1,10 @@
-//! Capacity, published: how much room each class has in each segment of the cluster.
+//! Published capacity: how much space each class has in each segment of the cluster.
 //!
-//! There are two forms. Today's is one `CSIStorageCapacity` object for each class and segment
-//! ([`Producer`]); that of the first drafts of KEP-1472 (storage capacity) is pools in the status of a `CSIDriver`
-//! ([`pools`]). Both are made
-//! here from the same questions to the driver, as pure differences between what is and what should be.
+//! There are two forms. The current one is a `CSIStorageCapacity` object for each class and segment ([`Producer`]);
+//! that of the first drafts of KEP-1472 (storage capacity) is pools in the status of a `CSIDriver` ([`pools`]). Both
+//! are computed here from the same driver queries, as pure differences between current and desired state.
 //!
-//! This module must not know who asks the driver, nor what time it is: answers and time come in.
+//! This module must not depend on how the driver is queried or on a clock: responses and time are inputs.
 
 mod object;
 pub mod pools;
@@ -16,11 +15,11 @@ pub use object::{Owner, driver_label, managed_by};
 pub use producer::{Item, Producer, ProducerSettings, Query};
 pub use segments::{labelled_segments, node_segment, segments};
 
-/// What a driver says is free.
+/// The free space that a driver reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Available {
     /// In bytes.
     pub bytes: i64,
-    /// The largest volume that can be made, if that is not the same.
+    /// The largest volume that can be created, if it differs.
     pub maximum_volume_size: Option<i64>,
 }

@@ -1,4 +1,4 @@
-//! The object that publishes the room of one class in one segment.
+//! The object that publishes the capacity of one class in one segment.
 
 use super::{Available, Item, ProducerSettings};
 use berth_core::api::Kind;
@@ -7,7 +7,7 @@ use berth_core::names::{CAPACITY_DRIVER, CAPACITY_MANAGED_BY};
 use berth_core::quantity::Bytes;
 use serde_json::{Map, json};
 
-/// The object that the published ones go away with, such as the provisioner's Deployment.
+/// The owner of published objects, for example the provisioner's Deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// API version.
@@ -20,10 +20,10 @@ pub struct Owner {
     pub uid: String,
 }
 
-/// Label values have at most so many letters.
+/// Maximum length of a label value.
 const LABEL_LENGTH: usize = 63;
 
-/// The label that tells our objects from those of others, and those of each node from each other.
+/// The label that distinguishes our objects from those of others, and those of different nodes.
 #[must_use]
 pub fn managed_by(keeper: &str, node: Option<&str>) -> String {
     let Some(node) = node else {
@@ -36,8 +36,8 @@ pub fn managed_by(keeper: &str, node: Option<&str>) -> String {
     format!("{keeper}-{:016x}", fnv1a(node.bytes()))
 }
 
-/// The driver in a label. Names of CSI drivers stand as they are; what a label cannot hold becomes `_`, such as the
-/// `/` in the name of a built-in provisioner.
+/// The driver as a label value. Names of CSI drivers are used as they are; characters that a label cannot contain
+/// become `_`, such as the `/` in the name of a built-in provisioner.
 #[must_use]
 pub fn driver_label(driver: &str) -> String {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
@@ -45,8 +45,8 @@ pub fn driver_label(driver: &str) -> String {
     text.chars().take(LABEL_LENGTH).collect()
 }
 
-/// The object's name. It follows from what the object is about, so that writing it twice after a crash
-/// leaves one object; the prefix is the one that the CSI sidecar's users look for.
+/// The object's name. It is derived from the class and segment, so that writing it twice after a crash leaves one
+/// object. The prefix is the one that users of the CSI sidecar expect.
 pub(super) fn name(settings: &ProducerSettings, item: &Item) -> String {
     let mut identity = vec![settings.driver.as_str(), &settings.managed_by, &item.class];
     for (key, value) in item.segment.iter() {
@@ -89,7 +89,7 @@ pub(super) fn create(settings: &ProducerSettings, item: &Item, available: Availa
     Effect::Create(Box::new(object))
 }
 
-/// The write that brings an object up to date. Nobody else sets these fields, so any version will do.
+/// The write that updates an object. No one else sets these fields, so any version is acceptable.
 pub(super) fn update(settings: &ProducerSettings, name: &str, uid: &str, available: Available) -> Effect {
     Effect::Patch(Patch {
         target: target(settings, name, uid),
@@ -104,7 +104,7 @@ pub(super) fn update(settings: &ProducerSettings, name: &str, uid: &str, availab
     })
 }
 
-/// The write that takes an object away.
+/// The write that deletes an object.
 pub(super) fn delete(settings: &ProducerSettings, name: &str, uid: &str) -> Effect {
     Effect::Delete(Delete {
         target: target(settings, name, uid),

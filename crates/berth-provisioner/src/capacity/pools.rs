@@ -1,7 +1,7 @@
-//! Capacity as the first drafts of KEP-1472 (storage capacity) publish it: pools in the status of a `CSIDriver`.
+//! Capacity in the form of the first drafts of KEP-1472 (storage capacity): pools in the status of a `CSIDriver`.
 //!
-//! Each writer patches its own pool and nothing else, so writers never meet: lists are merged by class
-//! and by pool name. A pool that its writer no longer renews expires.
+//! Each writer patches only its own pool, so writers never conflict: lists are merged by class and by pool name. A pool
+//! that its writer no longer renews expires.
 
 use crate::topology::Segment;
 use berth_core::api::{CsiDriver, Kind};
@@ -11,19 +11,19 @@ use berth_core::quantity::Bytes;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// Which volumes come from a pool.
+/// Which volumes a pool serves.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PoolClass {
     /// Those of a class.
     Class(String),
-    /// Those of classes that have no pools of their own.
+    /// Those of classes without their own pools.
     Fallback,
     /// Inline volumes.
     Ephemeral,
 }
 
 impl PoolClass {
-    /// As it stands in the status.
+    /// As written in the status.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -34,7 +34,7 @@ impl PoolClass {
     }
 }
 
-/// Which nodes reach a pool.
+/// Which nodes can reach a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PoolNodes {
     /// All.
@@ -45,16 +45,16 @@ pub enum PoolNodes {
     List(Vec<String>),
 }
 
-/// One pool as its writer reports it.
+/// One pool as reported by its writer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pool {
     /// Unique among the pools of its class.
     pub name: String,
-    /// Who reaches it.
+    /// The nodes that can reach it.
     pub nodes: PoolNodes,
-    /// The largest volume that can be made.
+    /// The largest volume that can be created.
     pub bytes: i64,
-    /// When the report stops counting.
+    /// When the report expires.
     pub expires: Option<Timestamp>,
 }
 
@@ -79,18 +79,18 @@ impl Pool {
     }
 }
 
-/// Kubernetes keeps times to the second.
+/// Kubernetes stores times with a resolution of seconds.
 fn whole_seconds(time: Timestamp) -> String {
     Timestamp::from_second(time.as_second()).map_or_else(|_| time.to_string(), |time| time.to_string())
 }
 
-/// Whether a driver says that it publishes its capacity in its status.
+/// Whether a driver publishes its capacity in its status.
 #[must_use]
 pub fn is_tracked(driver: &CsiDriver) -> bool {
     driver.spec.capacity_tracking == Some(true)
 }
 
-/// Makes the object of a driver that has none of its own, such as a built-in provisioner.
+/// Creates the object of a driver that has none, for example a built-in provisioner.
 #[must_use]
 pub fn driver(provisioner: &str) -> Effect {
     Effect::Create(Box::new(json!({
@@ -107,8 +107,8 @@ pub fn report(driver: &str, class: &PoolClass, pool: &Pool) -> Effect {
     patch(driver, "report_pool", &[(class, pool.to_json())])
 }
 
-/// Reports one pool of a driver whose other classes have no limit. That is said with every pool, so that there is no
-/// moment in which only one of the two is known.
+/// Reports one pool of a driver whose other classes are unlimited. This is included with every pool, so that the two
+/// are never observed separately.
 #[must_use]
 pub fn announce(driver: &str, class: &PoolClass, pool: &Pool) -> Effect {
     let everywhere = Pool {
@@ -121,14 +121,14 @@ pub fn announce(driver: &str, class: &PoolClass, pool: &Pool) -> Effect {
     patch(driver, "report_pool", &pools)
 }
 
-/// Takes one pool away from the status of a driver.
+/// Removes one pool from the status of a driver.
 #[must_use]
 pub fn withdraw(driver: &str, class: &PoolClass, pool: &str) -> Effect {
     let gone = json!({"$patch": "delete", "name": pool});
     patch(driver, "withdraw_pool", &[(class, gone)])
 }
 
-/// Merges pools into the status of a driver. Each writer has pools of its own, so any version will do.
+/// Merges pools into the status of a driver. Each writer has its own pools, so any version is acceptable.
 fn patch(driver: &str, name: &'static str, pools: &[(&PoolClass, Value)]) -> Effect {
     let kind = Kind::CsiDriver;
     Effect::Patch(Patch {
@@ -151,13 +151,13 @@ fn storage(pools: &[(&PoolClass, Value)]) -> Value {
     json!({"storage": storage})
 }
 
-/// The group and version of the custom resource that has the same status, for clusters whose `CSIDriver` has none.
+/// The group and version of the custom resource with the same status, for clusters whose `CSIDriver` has none.
 pub const CUSTOM_API_VERSION: &str = "storage.berth.dev/v1alpha1";
 /// Its kind.
 pub const CUSTOM_KIND: &str = "CSIDriverCapacity";
 
-/// The configuration for server-side apply that reports a pool on the custom resource, which knows no strategic patches.
-/// Each pool has a field manager of its own; applying no pool takes it away.
+/// The server-side apply configuration that reports a pool on the custom resource, which does not support strategic
+/// patches. Each pool has its own field manager; applying no pool removes it.
 #[must_use]
 pub fn apply(driver: &str, class: &PoolClass, pool: Option<&Pool>) -> Value {
     let pools: Vec<_> = pool.iter().map(|pool| (class, pool.to_json())).collect();

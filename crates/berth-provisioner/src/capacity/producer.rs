@@ -1,4 +1,4 @@
-//! Keeps one object for each class and segment, and says what to ask the driver next.
+//! Maintains one object for each class and segment, and decides what to ask the driver next.
 //!
 //! ```text
 //!  classes ─┐                        ┌─ next(now) ──► GetCapacity ─┐
@@ -7,8 +7,8 @@
 //!                    └─ item gone ─► delete
 //! ```
 //!
-//! The queue holds an item at most once, so it is never longer than classes times segments. An item
-//! that fails waits alone; the others go on.
+//! The queue contains an item at most once, so it is never longer than classes times segments. A failed item waits
+//! alone; the others continue.
 
 use super::object;
 use super::{Available, Owner};
@@ -27,13 +27,13 @@ use std::time::Duration;
 pub struct ProducerSettings {
     /// The driver.
     pub driver: String,
-    /// Where the objects live.
+    /// The namespace of the objects.
     pub namespace: String,
-    /// Who keeps them: see [`super::managed_by`].
+    /// The value of the managed-by label: see [`super::managed_by`].
     pub managed_by: String,
-    /// What they go away with.
+    /// Their owner.
     pub owner: Option<Owner>,
-    /// Publish for classes with immediate binding too, which no scheduler looks at.
+    /// Also publish for classes with immediate binding, which schedulers ignore.
     pub immediate: bool,
 }
 
@@ -46,50 +46,50 @@ pub struct Item {
     pub segment: Arc<Segment>,
 }
 
-/// What to ask the driver.
+/// A query to the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query {
-    /// About this.
+    /// The class and segment.
     pub item: Item,
-    /// With these parameters.
+    /// The class parameters.
     pub parameters: BTreeMap<String, String>,
 }
 
-/// An object as it was last seen or written.
+/// An object as last observed or written.
 #[derive(Clone, Debug)]
 struct Published {
     name: String,
-    /// Empty until it was seen.
+    /// Empty until it is observed.
     uid: String,
-    /// What it says; not known after a write that may or may not have been made.
+    /// Its content; unknown after a write with an unknown result.
     available: Option<Available>,
-    /// It is certain to be there: it was seen, or a write of it was answered.
+    /// It certainly exists: it was observed, or a write of it was confirmed.
     seen: bool,
 }
 
-/// What should be published, what is, and what to ask next.
+/// What should be published, what is published, and what to ask next.
 #[derive(Clone, Debug)]
 pub struct Producer {
     settings: ProducerSettings,
     classes: BTreeMap<String, BTreeMap<String, String>>,
     segments: BTreeSet<Arc<Segment>>,
-    /// The segments of classes that have their own.
+    /// The segments of classes with their own.
     own_segments: BTreeMap<String, BTreeSet<Arc<Segment>>>,
     published: BTreeMap<Item, Published>,
-    /// What is published, by the names of the objects.
+    /// Published items, by object name.
     names: BTreeMap<String, Item>,
     queue: VecDeque<Item>,
     queued: BTreeSet<Item>,
-    /// Being asked; true if it must be asked once more afterwards.
+    /// Queries in progress; true if the item must be queried again afterwards.
     asking: BTreeMap<Item, bool>,
     failures: BTreeMap<Item, u32>,
-    /// Items that wait after a failure, by the time at which they are due, and the other way round.
+    /// Items that wait after a failure, by due time, and the reverse.
     waiting: BTreeSet<(Duration, Item)>,
     due: BTreeMap<Item, Duration>,
 }
 
 impl Producer {
-    /// Publishes nothing yet.
+    /// A producer that publishes nothing yet.
     #[must_use]
     pub fn new(settings: ProducerSettings) -> Self {
         Self {
@@ -108,7 +108,7 @@ impl Producer {
         }
     }
 
-    /// The segments have changed: objects of those that are gone go.
+    /// Sets the segments: objects of removed segments are deleted.
     pub fn set_segments(&mut self, segments: BTreeSet<Segment>) -> Vec<Effect> {
         let segments: BTreeSet<Arc<Segment>> = segments.into_iter().map(Arc::new).collect();
         let new: Vec<_> = segments.difference(&self.segments).cloned().collect();
@@ -121,8 +121,8 @@ impl Producer {
         self.drop_obsolete()
     }
 
-    /// The segments of one class have changed whose volumes are placed by labels of their own, such as a built-in
-    /// provisioner's: objects of those that are gone go.
+    /// Sets the segments of one class whose volumes are placed by its own labels, such as a built-in provisioner's:
+    /// objects of removed segments are deleted.
     pub fn set_class_segments(&mut self, class: &str, segments: BTreeSet<Segment>) -> Vec<Effect> {
         let segments: BTreeSet<Arc<Segment>> = segments.into_iter().map(Arc::new).collect();
         let before = self.own_segments.insert(class.to_owned(), segments.clone());
@@ -155,7 +155,7 @@ impl Producer {
         }
     }
 
-    /// A class is new or has changed.
+    /// A class was added or changed.
     pub fn upsert_class(&mut self, class: &StorageClass) -> Vec<Effect> {
         let name = &class.metadata.name;
         let wanted = class.provisioner == self.settings.driver && (self.settings.immediate || class.is_delayed());
@@ -170,7 +170,7 @@ impl Producer {
         Vec::new()
     }
 
-    /// A class is gone.
+    /// A class was deleted.
     pub fn remove_class(&mut self, name: &str) -> Vec<Effect> {
         self.own_segments.remove(name);
         if self.classes.remove(name).is_none() {
@@ -207,8 +207,8 @@ impl Producer {
         Some(object)
     }
 
-    /// An object of the cluster: ours are taken over, those that nobody needs are deleted, and those of
-    /// others are left alone.
+    /// Applies an object of the cluster: ours are adopted, unneeded ones are deleted, and those of others are left
+    /// alone.
     pub fn observe(&mut self, seen: &CsiStorageCapacity) -> Vec<Effect> {
         let labels = &seen.metadata.labels;
         let ours = labels.get(CAPACITY_DRIVER) == Some(&object::driver_label(&self.settings.driver))
@@ -246,13 +246,13 @@ impl Producer {
         };
         let known = self.published.insert(item.clone(), object);
         if known.is_some_and(|known| known.available != Some(available)) {
-            // Somebody else wrote it, or this is an echo of an older write: asking once settles it.
+            // Another writer changed it, or this is an echo of an older write: one query settles it.
             self.enqueue(item);
         }
         Vec::new()
     }
 
-    /// An object is gone: if it is still needed, it comes back.
+    /// An object was deleted: if it is still needed, it is recreated.
     pub fn observe_deleted(&mut self, name: &str) {
         if let Some(item) = self.names.remove(name) {
             self.published.remove(&item);
@@ -260,12 +260,12 @@ impl Producer {
         }
     }
 
-    /// Asks about everything again: capacity also changes where nobody tells.
+    /// Queries everything again: capacity also changes without notification.
     pub fn refresh_all(&mut self) {
         self.enqueue_matching(|_| true);
     }
 
-    /// A volume was made or deleted: the segments that it touches have changed, for all classes.
+    /// A volume was created or deleted: its segments have changed, for all classes.
     pub fn volume_changed(&mut self, accessible: &[Place]) {
         self.enqueue_matching(|segment| {
             let agrees = |place: &Place| {
@@ -291,7 +291,7 @@ impl Producer {
         }
     }
 
-    /// Puts an item off after a failure.
+    /// Delays an item after a failure.
     fn put_off(&mut self, item: &Item, now: Duration) {
         let failures = self.failures.entry(item.clone()).or_default();
         *failures = failures.saturating_add(1);
@@ -302,7 +302,7 @@ impl Producer {
         self.waiting.insert((due, item.clone()));
     }
 
-    /// What to ask next. Each query must be answered with [`Self::answered`].
+    /// What to query next. Each query must be answered with [`Self::answered`].
     pub fn next(&mut self, now: Duration) -> Option<Query> {
         while self.waiting.first().is_some_and(|(due, _)| *due <= now) {
             if let Some((_, item)) = self.waiting.pop_first() {
@@ -317,25 +317,25 @@ impl Producer {
         Some(Query { item, parameters })
     }
 
-    /// When the next item is due that waits after a failure.
+    /// When the next failed item is due.
     #[must_use]
     pub fn wake_at(&self) -> Option<Duration> {
         self.waiting.first().map(|(due, _)| *due)
     }
 
-    /// How many items wait to be asked about.
+    /// Number of items waiting to be queried.
     #[must_use]
     pub fn queued(&self) -> usize {
         self.queue.len() + self.waiting.len()
     }
 
-    /// How many objects are published.
+    /// Number of published objects.
     #[must_use]
     pub fn published(&self) -> usize {
         self.published.len()
     }
 
-    /// The driver has answered, or not.
+    /// The driver responded or failed.
     pub fn answered(&mut self, item: &Item, answer: Option<Available>, now: Duration) -> Option<Effect> {
         let again = self.asking.remove(item).unwrap_or(false);
         if !self.is_wanted(item) {
@@ -372,13 +372,13 @@ impl Producer {
         }
     }
 
-    /// Whether an object publishes this.
+    /// Whether an object publishes this item.
     #[must_use]
     pub fn is_published(&self, item: &Item) -> bool {
         self.published.contains_key(item)
     }
 
-    /// A write was made.
+    /// A write succeeded.
     pub fn written(&mut self, item: &Item) {
         self.failures.remove(item);
         if let Some(object) = self.published.get_mut(item) {
@@ -386,11 +386,11 @@ impl Producer {
         }
     }
 
-    /// A write was not made, or nobody knows: what is published is not what was thought, so it is asked and written anew. An
-    /// object that was there already is one that the watch shows by then.
+    /// A write failed or its result is unknown: the published state is uncertain, so it is queried and written again. If the
+    /// object already existed, the watch will have shown it by then.
     pub fn write_failed(&mut self, item: &Item, now: Duration) {
         match self.published.get_mut(item) {
-            // It is there, whatever it says: it is changed, and goes when nobody needs it any more.
+            // It exists, whatever its content: it is updated, and deleted when no longer needed.
             Some(object) if object.seen => object.available = None,
             Some(_) => drop(self.forget(item)),
             None => {}

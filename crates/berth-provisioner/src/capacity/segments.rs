@@ -1,13 +1,13 @@
-//! The segments that a driver's nodes make up.
+//! The topology segments of a driver's nodes.
 
 use crate::topology::{Segment, topology_keys};
 use berth_core::api::{CsiNode, Node};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The segments of a driver: what its topology keys are on each node, without repeats.
+/// The segments of a driver: the distinct values of its topology keys on its nodes.
 ///
-/// A node that lacks one of the labels is not ready and does not count. A driver that has no topology
-/// on any node has one segment, which is everywhere.
+/// A node that lacks one of the labels is not ready and does not count. A driver without topology on any node has one
+/// segment, which covers the cluster.
 #[must_use]
 pub fn segments(
     driver: &str,
@@ -38,8 +38,8 @@ pub fn node_segment(driver: &str, node: &Node, csi_node: &CsiNode) -> Option<Seg
     keys.iter().map(pair).collect()
 }
 
-/// The segments that labels of nodes with a prefix make up, such as `example.com/`: for drivers that are not asked what
-/// their topology is. Nodes without such labels do not count.
+/// The segments of node labels with a prefix, for example `example.com/`, for drivers whose topology is not queried.
+/// Nodes without such labels do not count.
 #[must_use]
 pub fn labelled_segments(prefix: &str, nodes: &BTreeMap<String, Node>) -> BTreeSet<Segment> {
     let of_node = |node: &Node| -> Segment {

@@ -1,15 +1,15 @@
-//! Where a driver listens.
+//! The address of a driver.
 
 use std::path::PathBuf;
 
-/// Why an address is none.
+/// Why an address is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{address:?} is no address of a CSI driver: expected a unix socket, such as unix:///csi/csi.sock")]
 pub struct AddressError {
     address: String,
 }
 
-/// The path of a socket: `unix:///csi/csi.sock`, `unix:/csi/csi.sock` or the path alone.
+/// The path of a socket: `unix:///csi/csi.sock`, `unix:/csi/csi.sock` or a plain path.
 ///
 /// # Errors
 /// If it is another kind of address, or empty.

@@ -1,4 +1,4 @@
-//! Requests in the protocol's words, and answers in ours.
+//! Converts requests to CSI messages, and responses from them.
 
 use super::proto;
 use crate::capacity::Available;
@@ -23,7 +23,7 @@ fn topology_requirement(requirement: &Requirement) -> proto::TopologyRequirement
     }
 }
 
-/// The protocol's word for an access mode. Only some drivers tell the pods of one node apart.
+/// The CSI name of an access mode. Only some drivers distinguish pods on the same node.
 fn mode(access_mode: &str, tells_pods_apart: bool) -> Result<Mode, Failure> {
     match access_mode {
         "ReadWriteMany" => Ok(Mode::MultiNodeMultiWriter),
@@ -105,7 +105,7 @@ pub(super) fn created_volume(driver: &str, volume: proto::Volume, with_topology:
     }
 }
 
-/// Asks for the free space of a class in a segment. `None` asks for all there is.
+/// Asks for the free space of a class in a segment. `None` asks for the total.
 pub(super) fn get_capacity(
     parameters: &BTreeMap<String, String>,
     segment: Option<&Segment>,

@@ -4,11 +4,11 @@ use crate::request::FailureKind;
 use std::error::Error as _;
 use tonic::Code;
 
-/// What an error of CreateVolume says about what was left behind.
+/// What an error of CreateVolume implies about leftovers.
 ///
-/// A driver that says why it will not make the volume has not made it. Errors that a broken connection can cause as well
-/// as the driver say nothing, and so does "already at work on it". Between the two are errors in which the driver
-/// itself says that it failed: most of the time nothing is left, as the sidecars of CSI take it.
+/// A driver that reports why it will not create the volume has not created it. Errors that a broken connection can also
+/// cause prove nothing, and neither does "operation already in progress". In between are errors in which the driver
+/// itself reports failure: usually nothing is left behind, as the CSI sidecars assume.
 #[must_use]
 pub fn classify(status: &tonic::Status) -> FailureKind {
     match status.code() {
@@ -19,7 +19,7 @@ pub fn classify(status: &tonic::Status) -> FailureKind {
         | Code::NotFound
         | Code::FailedPrecondition
         | Code::Unimplemented => FailureKind::Final,
-        // An error that the transport made, and not the driver, has a cause.
+        // An error from the transport, not from the driver, has a source.
         Code::PermissionDenied | Code::Unauthenticated | Code::Unknown | Code::Internal | Code::DataLoss
             if status.source().is_none() =>
         {
@@ -38,7 +38,7 @@ pub fn classify(status: &tonic::Status) -> FailureKind {
     }
 }
 
-/// The error in the words that users of CSI know.
+/// The error in terms that CSI users know.
 pub(super) fn describe(status: &tonic::Status) -> String {
     format!("rpc error: code = {:?} desc = {}", status.code(), status.message())
 }

@@ -1,4 +1,4 @@
-//! The calls to a driver, with their time limits.
+//! Calls to a driver, with timeouts.
 
 use super::address::{AddressError, socket_path};
 use super::calls;
@@ -25,7 +25,7 @@ use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Code, Status};
 use tower::service_fn;
 
-/// Looks up the content of secrets. It goes to the driver and nowhere else.
+/// Reads the content of secrets. It is sent only to the driver.
 pub trait Secrets: Send + Sync {
     /// The content of a secret.
     fn resolve(
@@ -46,7 +46,7 @@ pub struct SecretError {
     pub problem: String,
 }
 
-/// For drivers that need none.
+/// For drivers that need no secrets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoSecrets;
 
@@ -60,12 +60,12 @@ impl Secrets for NoSecrets {
     }
 }
 
-/// How long to wait for a driver.
+/// Timeouts for a driver.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientSettings {
-    /// For the driver to answer that it is ready, at the start.
+    /// How long to wait for the driver to become ready at startup.
     pub ready_timeout: Duration,
-    /// For one call.
+    /// Timeout of one call.
     pub call_timeout: Duration,
 }
 
@@ -73,68 +73,68 @@ impl Default for ClientSettings {
     fn default() -> Self {
         Self {
             ready_timeout: Duration::from_secs(60),
-            // The sidecars' default. Making a volume may take long; the call is repeated anyway.
+            // The default of the CSI sidecars. Creating a volume may take longer; the call is repeated anyway.
             call_timeout: Duration::from_secs(10),
         }
     }
 }
 
-/// Who a driver is and what it can do.
+/// The name and capabilities of a driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Its name.
     pub name: String,
     /// Its version.
     pub version: String,
-    /// Its volumes cannot be reached from every node.
+    /// Its volumes are not reachable from every node.
     pub topology: bool,
-    /// It makes and deletes volumes.
+    /// It creates and deletes volumes.
     pub creates: bool,
     /// It attaches volumes to nodes.
     pub attaches: bool,
-    /// It tells how much space is free.
+    /// It reports free space.
     pub capacity: bool,
-    /// It tells the pods of one node apart.
+    /// It distinguishes pods on the same node.
     pub tells_pods_apart: bool,
 }
 
 /// Why there is no connection to a driver.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The address is none.
+    /// The address is invalid.
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// Nobody answers.
+    /// The driver does not respond.
     #[error("the CSI driver at {address} was not ready within {waited:?}: {last}")]
     NotReady {
-        /// Where.
+        /// The address.
         address: String,
-        /// How long it was tried.
+        /// How long the connection was tried.
         waited: Duration,
         /// The last problem.
         last: String,
     },
-    /// The driver does not say who it is.
+    /// The driver does not identify itself.
     #[error("the CSI driver at {address} did not answer {call}: {problem}")]
     Refused {
-        /// Where.
+        /// The address.
         address: String,
-        /// What was asked.
+        /// The call.
         call: &'static str,
-        /// The answer.
+        /// The error.
         problem: String,
     },
 }
 
-/// Why a call failed whose repetition does no harm.
+/// Why an idempotent call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct CallError {
-    /// For the user.
+    /// A message for the user.
     pub message: String,
 }
 
-/// A connection to a driver. It is made anew whenever it broke.
+/// A connection to a driver. It reconnects whenever it breaks.
 #[derive(Clone, Debug)]
 pub struct Client {
     channel: Channel,
@@ -142,14 +142,14 @@ pub struct Client {
     settings: ClientSettings,
 }
 
-/// How often a driver that is not ready is asked again.
+/// How often a driver that is not ready is probed.
 const PROBE_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Client {
-    /// Connects, waits until the driver is ready, and asks who it is.
+    /// Connects, waits until the driver is ready, and asks for its identity.
     ///
     /// # Errors
-    /// If the driver is not ready in time or does not say who it is.
+    /// If the driver is not ready in time or does not identify itself.
     pub async fn connect(address: &str, settings: ClientSettings) -> Result<Self, ConnectError> {
         let channel = open(address, settings).await?;
         let identity = ask_identity(address, &channel, settings).await?;
@@ -160,16 +160,16 @@ impl Client {
         })
     }
 
-    /// Who the driver is.
+    /// The identity of the driver.
     #[must_use]
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// Asks for a volume.
+    /// Creates a volume.
     ///
     /// # Errors
-    /// As [`classify`] has it. If the secret cannot be read, the driver was not asked.
+    /// As classified by [`classify`]. If the secret cannot be read, the driver was not asked.
     pub async fn create(&self, request: &Request, secrets: &impl Secrets) -> Answer {
         if !self.identity.creates {
             return Err(Failure::last(format!(
@@ -202,10 +202,10 @@ impl Client {
         }
     }
 
-    /// Deletes a volume. One that is not there counts as deleted.
+    /// Deletes a volume. A nonexistent one counts as deleted.
     ///
     /// # Errors
-    /// If the driver did not say that the volume is gone. Asking again does no harm.
+    /// If the driver did not confirm the deletion. Repeating the call is harmless.
     pub async fn delete(&self, backing: &Backing, secrets: &impl Secrets) -> Result<(), CallError> {
         let secrets = resolve(backing.secret.as_ref(), secrets)
             .await
@@ -224,10 +224,10 @@ impl Client {
         }
     }
 
-    /// The free space of a class's parameters in a segment; without a segment, of all.
+    /// The free space for a class's parameters in a segment; without a segment, in total.
     ///
     /// # Errors
-    /// If the driver does not say.
+    /// If the driver does not report it.
     pub async fn capacity(
         &self,
         parameters: &BTreeMap<String, String>,
@@ -256,7 +256,7 @@ impl Client {
 /// A channel to a driver that is ready.
 pub(super) async fn open(address: &str, settings: ClientSettings) -> Result<Channel, ConnectError> {
     let path = socket_path(address)?;
-    // The name of the host is not looked at: what counts is the socket.
+    // The host name is ignored: only the socket matters.
     let endpoint = Endpoint::from(Uri::from_static("http://localhost"));
     let channel = endpoint.connect_with_connector_lazy(service_fn(move |_: Uri| {
         let path = path.clone();

@@ -1,11 +1,10 @@
 //! The client for CSI drivers: gRPC over a unix socket.
 //!
-//! It turns requests into calls and answers into the crate's own words, and judges errors
-//! ([`classify`]). It decides nothing about claims.
+//! It converts requests to calls and responses to the crate's own types, and classifies errors ([`classify`]). It makes
+//! no decisions about claims.
 //!
-//! The code for the protocol is generated from `proto/csi.proto` and kept in the repository: building
-//! then needs neither protoc nor a build script, and a change of the protocol can be read as a
-//! difference. A test makes it anew and compares.
+//! The protocol code is generated from `proto/csi.proto` and checked in: building needs neither protoc nor a build
+//! script, and a protocol change can be reviewed as a diff. A test regenerates and compares it.
 
 mod address;
 mod calls;

@@ -1,4 +1,5 @@
-//! The calls of a node agent: what a kubelet asks a driver before a pod's containers start, and after they ended.
+//! The calls of a node agent: what a kubelet asks of a driver before a pod's containers start, and after they have
+//! ended.
 
 use super::calls::use_on_node;
 use super::client::{CallError, ClientSettings, ConnectError, call_error, open};
@@ -15,14 +16,14 @@ use tokio::time::timeout;
 use tonic::transport::Channel;
 use tonic::{Response, Status};
 
-/// What a driver says about itself and the node it runs on.
+/// What a driver reports about itself and its node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeIdentity {
     /// The driver's name.
     pub driver: String,
-    /// The driver's name for the node.
+    /// The driver's ID for the node.
     pub node_id: String,
-    /// How many volumes the node takes; `None` means no limit.
+    /// The attach limit of the node; `None` means no limit.
     pub most_volumes: Option<i64>,
     /// Where the node is.
     pub segment: Segment,
@@ -39,10 +40,10 @@ pub struct NodeClient {
 }
 
 impl NodeClient {
-    /// Connects, waits until the driver is ready, and asks where it is.
+    /// Connects, waits until the driver is ready, and asks for its identity and topology.
     ///
     /// # Errors
-    /// If the driver is not ready in time or does not say who and where it is.
+    /// If the driver is not ready in time or does not report its identity and topology.
     pub async fn connect(address: &str, settings: ClientSettings) -> Result<Self, ConnectError> {
         let channel = open(address, settings).await?;
         let refused = |call: &'static str| {
@@ -83,16 +84,16 @@ impl NodeClient {
         })
     }
 
-    /// What the driver says about itself and the node it runs on.
+    /// What the driver reports about itself and its node.
     #[must_use]
     pub fn identity(&self) -> &NodeIdentity {
         &self.identity
     }
 
-    /// Makes a volume visible to a pod, staging it before if the driver does that. The same again does no harm.
+    /// Makes a volume available to a pod, staging it first if the driver supports that. Idempotent.
     ///
     /// # Errors
-    /// If the driver refuses or does not answer.
+    /// If the driver refuses or does not respond.
     pub async fn publish(&self, volume: &NodeVolume) -> Result<(), CallError> {
         let used = use_on_node(volume, self.tells_pods_apart).map_err(|failure| CallError {
             message: failure.message,
@@ -124,10 +125,10 @@ impl NodeClient {
         Ok(())
     }
 
-    /// Takes a volume away from a pod. The same again does no harm.
+    /// Removes a volume from a pod. Idempotent.
     ///
     /// # Errors
-    /// If the driver refuses or does not answer.
+    /// If the driver refuses or does not respond.
     pub async fn unpublish(&self, handle: &str, target_path: &str) -> Result<(), CallError> {
         let call = proto::NodeUnpublishVolumeRequest {
             volume_id: handle.to_owned(),
@@ -138,10 +139,10 @@ impl NodeClient {
         Ok(())
     }
 
-    /// Lets go of a volume that no pod of the node uses any more, if the driver stages volumes.
+    /// Unstages a volume that no pod of the node uses any more, if the driver stages volumes.
     ///
     /// # Errors
-    /// If the driver refuses or does not answer.
+    /// If the driver refuses or does not respond.
     pub async fn unstage(&self, handle: &str, staging_path: &str) -> Result<(), CallError> {
         if !self.stages {
             return Ok(());

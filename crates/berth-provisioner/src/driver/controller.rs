@@ -1,4 +1,4 @@
-//! Makes and deletes volumes.
+//! Creates and deletes volumes.
 
 use super::store::{Store, StoreError, StoredVolume};
 use crate::csi::proto;
@@ -10,20 +10,20 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tonic::{Request, Response, Status};
 
-/// The size of a volume if none is asked for.
+/// The size of a volume if none is requested.
 const DEFAULT_BYTES: i64 = 1 << 30;
 
 /// The controller service.
 #[derive(Clone, Debug)]
 pub struct ControllerService {
     store: Arc<Mutex<Store>>,
-    /// What is meant if a call does not say where.
+    /// The default place of a call that specifies none.
     home: Segment,
-    /// What callers must have among their secrets.
+    /// A key and value that callers must provide among their secrets.
     secret: Option<(String, String)>,
 }
 
-/// The store, also after a call that panicked: what is on the disk is still right.
+/// The store, even after a call panicked: the state on disk is still correct.
 pub(super) fn lock(store: &Mutex<Store>) -> MutexGuard<'_, Store> {
     store.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -41,13 +41,13 @@ impl From<StoreError> for Status {
 }
 
 impl ControllerService {
-    /// Over a store, which node services may share.
+    /// A service over a store, which node services may share.
     #[must_use]
     pub fn new(store: Arc<Mutex<Store>>) -> Self {
         Self::at_home(store, Segment::new())
     }
 
-    /// A service beside the node service of one node: a call that does not say where means this segment.
+    /// A service that runs next to the node service of one node: this segment is the default place.
     #[must_use]
     pub fn at_home(store: Arc<Mutex<Store>>, home: Segment) -> Self {
         Self {
@@ -57,7 +57,7 @@ impl ControllerService {
         }
     }
 
-    /// Makes the backend want to see a secret before it makes or deletes a volume.
+    /// Requires a secret for creating and deleting volumes.
     #[must_use]
     pub fn with_secret(self, secret: Option<(String, String)>) -> Self {
         Self { secret, ..self }
@@ -72,7 +72,7 @@ impl ControllerService {
         }
     }
 
-    /// The place that a call means.
+    /// The place of a call, or the default.
     fn or_home(&self, place: Segment) -> Segment {
         if place.is_empty() { self.home.clone() } else { place }
     }
@@ -102,11 +102,11 @@ impl ControllerService {
     }
 }
 
-/// What is asked for, as far as it makes sense.
+/// A validated request.
 struct Asked {
     bytes: i64,
     limit: Option<i64>,
-    /// The best first; empty means anywhere.
+    /// Best first; empty means anywhere.
     places: Vec<Segment>,
 }
 
@@ -157,7 +157,7 @@ impl Asked {
     }
 }
 
-/// Directories can be mounted, and are no devices.
+/// Directories can be mounted, but are not devices.
 pub(super) fn check_capabilities(capabilities: &[proto::VolumeCapability]) -> Result<(), Status> {
     if capabilities.is_empty() {
         return Err(Status::invalid_argument("how the volume will be used is missing"));
@@ -249,7 +249,7 @@ impl Controller for ControllerService {
         let most = usize::try_from(request.max_entries)
             .map_err(|_| Status::invalid_argument("a page cannot have a negative number of volumes"))?;
         let store = lock(&self.store);
-        // The token is the last id of the page before, so volumes that come and go do not shift pages.
+        // The token is the last ID of the previous page, so that created and deleted volumes do not shift pages.
         let start = &request.starting_token;
         if !start.is_empty() && !start.starts_with("vol-") {
             return Err(Status::aborted(format!("{start:?} is no token of a page")));

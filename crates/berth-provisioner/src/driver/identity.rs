@@ -1,4 +1,4 @@
-//! Who the driver is.
+//! The identity of the driver.
 
 use crate::csi::proto;
 use proto::identity_server::Identity;
@@ -12,7 +12,7 @@ pub struct IdentityService {
 }
 
 impl IdentityService {
-    /// Under a name.
+    /// A service with this driver name.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into() }

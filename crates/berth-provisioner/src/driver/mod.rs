@@ -1,11 +1,11 @@
-//! A small CSI driver of our own: volumes are directories on the local disk.
+//! A small built-in CSI driver: volumes are directories on the local disk.
 //!
-//! It is a real driver on a real socket, with all three services, and small enough to read: for the
-//! embedded cluster, for tests, and as an example of what a driver has to do. Sizes are booked, not
-//! enforced: a directory can grow beyond what was asked for.
+//! It is a real driver on a real socket, with all three services, and small enough to read: for the embedded cluster,
+//! for tests, and as an example of what a driver has to do. Sizes are accounted, not enforced: a directory can grow
+//! beyond its requested size.
 //!
-//! The cluster is divided into segments (such as nodes or racks) with finite room each. One controller
-//! service knows them all; each node has a node service of its own.
+//! The cluster is divided into segments (such as nodes or racks) with limited space. One controller service covers them
+//! all; each node has its own node service.
 
 mod controller;
 mod identity;
@@ -19,7 +19,7 @@ pub use node::NodeService;
 pub use server::{ServeError, Server};
 pub use store::{SegmentRoom, Store, StoreError, StoredVolume};
 
-/// The name of the driver, if it is not given another.
+/// The default name of the driver.
 pub const NAME: &str = "dir.berth.dev";
-/// The topology key that the driver uses if each node is a segment of its own.
+/// The topology key of the driver if each node is a segment.
 pub const NODE_KEY: &str = "topology.dir.berth.dev/node";

@@ -1,7 +1,7 @@
-//! Brings volumes into pods: a link from the pod's path to the volume's directory.
+//! Publishes volumes to pods: a symbolic link from the pod's path to the volume's directory.
 //!
-//! A real driver would mount. A link needs no privileges, and a process that opens files under the path
-//! sees no difference. Inline volumes are made here, on the node, when their pod starts, and go with it.
+//! A production driver would mount. A link needs no privileges, and a process that opens files under the path sees no
+//! difference. Inline volumes are created here, on the node, when their pod starts, and deleted with it.
 
 use super::controller::{check_capabilities, lock};
 use super::store::Store;
@@ -27,7 +27,7 @@ pub struct NodeService {
 }
 
 impl NodeService {
-    /// For a node in a segment. `most_volumes` of zero means no limit.
+    /// A service for a node in a segment. `most_volumes` of zero means no limit.
     #[must_use]
     pub fn new(store: Arc<Mutex<Store>>, node_id: impl Into<String>, segment: Segment, most_volumes: i64) -> Self {
         Self {
@@ -70,7 +70,7 @@ impl NodeService {
     }
 }
 
-/// The size of an inline volume, if it says so.
+/// The size of an inline volume, if specified.
 fn inline_size(volume: &BTreeMap<String, String>, publish: &BTreeMap<String, String>) -> Result<i64, Status> {
     let key = format!("{CSI_PREFIX}size");
     let text = publish
@@ -84,7 +84,7 @@ fn inline_size(volume: &BTreeMap<String, String>, publish: &BTreeMap<String, Str
     Ok(size.value())
 }
 
-/// Makes `target` a link to `directory`; if it is one already, all is well.
+/// Makes `target` a link to `directory`; succeeds if it already is one.
 async fn link(directory: &Path, target: &Path) -> io::Result<()> {
     if tokio::fs::read_link(target).await.is_ok_and(|found| found == directory) {
         return Ok(());
@@ -96,7 +96,7 @@ async fn link(directory: &Path, target: &Path) -> io::Result<()> {
     tokio::fs::symlink(directory, target).await
 }
 
-/// Removes a link or an empty directory: never anything that holds files.
+/// Removes a link or an empty directory, never anything that contains files.
 async fn remove_path(target: &Path) -> io::Result<()> {
     let removed = match tokio::fs::symlink_metadata(target).await {
         Ok(found) if found.is_dir() => tokio::fs::remove_dir(target).await,

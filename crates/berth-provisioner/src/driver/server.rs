@@ -24,7 +24,7 @@ pub enum ServeError {
         /// What went wrong.
         source: io::Error,
     },
-    /// Somebody else is there.
+    /// Another process listens there.
     #[error("socket {path}: another driver is listening there")]
     InUse {
         /// Where.
@@ -41,10 +41,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves on a socket. A socket that a crash left behind is replaced.
+    /// Serves on a socket. A stale socket from a crash is replaced.
     ///
     /// # Errors
-    /// If another driver listens there, or the socket cannot be made.
+    /// If another driver listens there, or the socket cannot be created.
     pub async fn start(
         path: impl Into<PathBuf>,
         identity: IdentityService,
@@ -54,7 +54,7 @@ impl Server {
         Self::start_with(path, identity, controller, node).await
     }
 
-    /// Serves on a socket with any controller service, such as one that fails on purpose.
+    /// Serves on a socket with any controller service, for example one that fails on purpose.
     ///
     /// # Errors
     /// As [`Self::start`].
@@ -73,7 +73,7 @@ impl Server {
             .add_optional_service(node.map(NodeServer::new));
         let task = tokio::spawn(
             router.serve_with_incoming_shutdown(UnixListenerStream::new(listener), async {
-                // Both a word and a sender that is gone mean: stop.
+                // Both a message and a dropped sender mean stop.
                 let _ = stopped.await;
             }),
         );
@@ -90,7 +90,7 @@ impl Server {
         format!("unix://{}", self.path.display())
     }
 
-    /// Stops after the calls that are under way.
+    /// Stops after the calls in progress.
     pub async fn stop(mut self) {
         drop(self.stop.take());
         let _ = (&mut self.task).await;
@@ -111,7 +111,7 @@ async fn bind(path: &Path) -> Result<UnixListener, ServeError> {
     if UnixStream::connect(path).await.is_ok() {
         return Err(ServeError::InUse { path: path.to_owned() });
     }
-    // Only a socket is removed: what else is there belongs to somebody.
+    // Only a socket is removed: any other file is not ours.
     let stale = tokio::fs::symlink_metadata(path).await;
     if stale.is_ok_and(|found| found.file_type().is_socket()) {
         tokio::fs::remove_file(path).await.map_err(socket)?;

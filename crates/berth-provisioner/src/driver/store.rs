@@ -1,7 +1,7 @@
-//! The volumes of the driver: a directory each, and a file beside it that says what it is.
+//! The volumes of the driver: a directory each, and a file next to it that describes it.
 //!
-//! The file is written before the directory and removed after it, so that after a crash every
-//! directory is known. What is on the disk is all there is: opening the store again finds the same.
+//! The file is written before the directory and removed after it, so that every directory is known after a crash. All
+//! state is on disk: reopening the store finds the same volumes.
 
 use crate::topology::Segment;
 use serde::{Deserialize, Serialize};
@@ -15,41 +15,41 @@ use std::path::{Path, PathBuf};
 pub struct SegmentRoom {
     /// The segment.
     pub segment: Segment,
-    /// Bytes for all volumes together; none means no limit.
+    /// Total bytes of all volumes; `None` means no limit.
     pub bytes: Option<i64>,
 }
 
-/// A volume as it stands in its file.
+/// A volume as stored in its file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredVolume {
     /// Its id.
     pub id: String,
-    /// The name that it was asked for by.
+    /// The name under which it was requested.
     pub name: String,
     /// Its size.
     pub bytes: i64,
     /// Where it is.
     pub segment: Segment,
-    /// It goes when its pod does.
+    /// It is deleted with its pod.
     #[serde(default)]
     pub ephemeral: bool,
-    /// The paths it is published at; true if its pod wants to be the only one.
+    /// The paths it is published at; true if its pod requires exclusive access.
     #[serde(default)]
     pub published: BTreeMap<String, bool>,
 }
 
-/// Why the store did not do something.
+/// Why a store operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The disk.
+    /// A disk error.
     #[error("{path}: {source}")]
     Io {
-        /// What was touched.
+        /// The affected path.
         path: PathBuf,
         /// What went wrong.
         source: io::Error,
     },
-    /// A file that is none of ours.
+    /// A file with invalid content.
     #[error("{path} does not describe a volume: {problem}")]
     Broken {
         /// The file.
@@ -57,33 +57,33 @@ pub enum StoreError {
         /// What is wrong.
         problem: String,
     },
-    /// No segment has the room.
+    /// No segment has enough space.
     #[error("no room for {bytes} bytes{place}: {free} bytes are free")]
     Full {
-        /// What was asked for.
+        /// The requested size.
         bytes: i64,
         /// Where.
         place: String,
-        /// What is free.
+        /// The free space.
         free: i64,
     },
-    /// Not even an empty segment would have the room.
+    /// The volume exceeds even an empty segment.
     #[error("{bytes} bytes are more than any segment can hold ({largest})")]
     TooLarge {
-        /// What was asked for.
+        /// The requested size.
         bytes: i64,
-        /// What the largest segment holds.
+        /// The size of the largest segment.
         largest: i64,
     },
-    /// A pod wants to be the only one that has it.
+    /// A pod requires exclusive access.
     #[error("volume {id:?} is in use at {path} by a pod, and can be used by one pod only")]
     NotAlone {
         /// The volume.
         id: String,
-        /// Where it is in use.
+        /// Where it is published.
         path: String,
     },
-    /// The driver does not reach there.
+    /// The driver has no segment there.
     #[error("the driver has no segment{place}")]
     NoSegment {
         /// Where.
@@ -107,10 +107,10 @@ fn io_error(path: &Path) -> impl FnOnce(io::Error) -> StoreError + '_ {
 }
 
 impl Store {
-    /// Opens a store, with the volumes that are there from before.
+    /// Opens a store with its existing volumes.
     ///
     /// # Errors
-    /// If the directory cannot be read or made, or holds a file that describes no volume.
+    /// If the directory cannot be read or created, or contains a file that does not describe a volume.
     pub fn open(root: impl Into<PathBuf>, rooms: Vec<SegmentRoom>) -> Result<Self, StoreError> {
         let root = root.into();
         fs::create_dir_all(&root).map_err(io_error(&root))?;
@@ -132,19 +132,19 @@ impl Store {
         Ok(Self { root, rooms, volumes })
     }
 
-    /// A volume by its id.
+    /// A volume by ID.
     #[must_use]
     pub fn get(&self, id: &str) -> Option<&StoredVolume> {
         self.volumes.get(id)
     }
 
-    /// A volume by the name that it was asked for.
+    /// A volume by the name under which it was requested.
     #[must_use]
     pub fn by_name(&self, name: &str) -> Option<&StoredVolume> {
         self.volumes.values().find(|volume| volume.name == name)
     }
 
-    /// All volumes, by id.
+    /// All volumes, by ID.
     pub fn volumes(&self) -> impl Iterator<Item = &StoredVolume> {
         self.volumes.values()
     }
@@ -155,7 +155,7 @@ impl Store {
         self.root.join(id)
     }
 
-    /// The segments that lie within a place, with what is free in each; none means no limit.
+    /// The segments within a place, with the free space of each; `None` means no limit.
     pub fn free_within<'s>(&'s self, place: &'s Segment) -> impl Iterator<Item = (&'s Segment, Option<i64>)> + 's {
         let inside = |room: &&SegmentRoom| place.iter().all(|(key, value)| room.segment.get(key) == Some(value));
         self.rooms.iter().filter(inside).map(|room| {
@@ -171,7 +171,7 @@ impl Store {
         here.map(|volume| volume.bytes).sum()
     }
 
-    /// The first segment with room, trying places in order; without places, the one with the most room.
+    /// The first segment with enough space, trying places in order; without places, the one with the most space.
     ///
     /// # Errors
     /// If there is none.
@@ -214,10 +214,10 @@ impl Store {
         }
     }
 
-    /// Makes a volume.
+    /// Creates a volume.
     ///
     /// # Errors
-    /// If the disk does not take it.
+    /// If writing to disk fails.
     pub fn create(
         &mut self,
         name: &str,
@@ -241,10 +241,10 @@ impl Store {
         Ok(volume)
     }
 
-    /// Deletes a volume. One that is not there counts as deleted.
+    /// Deletes a volume. A nonexistent one counts as deleted.
     ///
     /// # Errors
-    /// If the disk does not let go of it.
+    /// If deleting from disk fails.
     pub fn delete(&mut self, id: &str) -> Result<(), StoreError> {
         if !self.volumes.contains_key(id) {
             return Ok(());
@@ -262,10 +262,10 @@ impl Store {
         Ok(())
     }
 
-    /// Notes that a volume is published at a path.
+    /// Records that a volume is published at a path.
     ///
     /// # Errors
-    /// If it is published elsewhere and one of the two wants to be alone, or the disk does not take the note.
+    /// If it is published elsewhere and one of the two requires exclusive access, or the record cannot be written.
     pub fn publish(&mut self, id: &str, target: &str, alone: bool) -> Result<(), StoreError> {
         let Some(mut volume) = self.volumes.get(id).cloned() else {
             return Ok(());
@@ -284,10 +284,10 @@ impl Store {
         Ok(())
     }
 
-    /// Notes that a volume is no longer published at a path.
+    /// Records that a volume is no longer published at a path.
     ///
     /// # Errors
-    /// If the disk does not take the note.
+    /// If the record cannot be written.
     pub fn unpublish(&mut self, id: &str, target: &str) -> Result<(), StoreError> {
         let Some(mut volume) = self.volumes.get(id).cloned() else {
             return Ok(());
@@ -299,7 +299,7 @@ impl Store {
         Ok(())
     }
 
-    /// Writes a volume's file. One that is half written must not be found after a crash.
+    /// Writes a volume's file atomically: a half-written one must not be found after a crash.
     fn describe(&self, volume: &StoredVolume) -> Result<(), StoreError> {
         let description = self.description(&volume.id);
         let text = serde_json::to_string(volume).map_err(|error| StoreError::Broken {
@@ -315,7 +315,7 @@ impl Store {
         self.root.join(format!("{id}.json"))
     }
 
-    /// Names may be any text, ids are file names: the id is a hash of the name, and a number if that is taken.
+    /// Names may be any text, but IDs are file names: the ID is a hash of the name, with a number if it is taken.
     fn new_id(&self, name: &str) -> String {
         let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

@@ -1,5 +1,4 @@
-//! The cluster of the tests, and who else lives there: a scheduler that chooses the next node, a controller that completes
-//! bindings.
+//! The cluster of the tests, with a scheduler that chooses the next node and a controller that completes bindings.
 
 use berth_core::api::{Object, PersistentVolumeClaim};
 use berth_core::effect::{Effect, Refusal};
@@ -10,11 +9,11 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
 
-/// Objects in memory, and what scheduler and controller remember.
+/// Objects in memory, and the state of scheduler and controller.
 #[derive(Default)]
 pub struct Cluster {
     objects: Objects,
-    /// So many of the next writes meet a conflict.
+    /// This many of the next writes get a conflict.
     pub conflicts: usize,
     /// Nodes that were tried for a claim, by its name.
     pub tried: BTreeMap<String, BTreeSet<String>>,
@@ -57,7 +56,7 @@ impl Cluster {
         self.objects.create_unprotected(object).unwrap();
     }
 
-    /// What a watcher has seen.
+    /// The state of a watcher.
     pub fn state(&self) -> State {
         let mut state = State::default();
         for object in self.objects.objects() {
@@ -68,7 +67,7 @@ impl Cluster {
         state
     }
 
-    /// The claim of this name, as a watcher sees it.
+    /// The claim with this name, as a watcher sees it.
     pub fn claim(&self, name: &str) -> PersistentVolumeClaim {
         self.state().claim("default", name).unwrap().clone()
     }
@@ -85,8 +84,8 @@ impl Cluster {
         self.objects.carry_out_next(effect, fault, carried)
     }
 
-    /// What the volume controller does: claims go to their provisioner, reserved volumes to their
-    /// claims, and volumes whose claims are gone are released.
+    /// The actions of the volume controller: claims are assigned to their provisioner, reserved volumes to their
+    /// claims, and volumes of deleted claims are released.
     pub fn control(&mut self) {
         let claims: Vec<Value> = self.of_kind("PersistentVolumeClaim").cloned().collect();
         for claim in &claims {
@@ -134,7 +133,7 @@ impl Cluster {
         }
     }
 
-    /// A volume that no claim has is protected no more.
+    /// Removes the protection of a volume that no claim uses.
     fn unprotect(&mut self, volume: &str) {
         if self.get("PersistentVolume", volume).is_some() {
             self.edit("PersistentVolume", volume, |volume| {
@@ -145,8 +144,8 @@ impl Cluster {
         }
     }
 
-    /// What a scheduler does that knows nothing of capacity: for each waiting claim of a delayed class
-    /// the next node that was not tried yet. False if nothing is left to try for any.
+    /// A scheduler without capacity information: selects the next untried node for each waiting claim of a delayed
+    /// class. Returns false if nothing is left to try.
     pub fn schedule(&mut self) -> bool {
         let nodes: Vec<String> = self
             .of_kind("Node")
@@ -178,7 +177,7 @@ impl Cluster {
         chosen
     }
 
-    /// The words of all events about an object.
+    /// The messages of all events about an object.
     pub fn told(&self, name: &str) -> Vec<String> {
         let about = self.events().iter().filter(|event| event.about.key.name == name);
         about

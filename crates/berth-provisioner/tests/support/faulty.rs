@@ -1,4 +1,4 @@
-//! Our own driver with faults in its controller service, in a runtime of its own that can be killed.
+//! The built-in driver with faults in its controller service, in its own runtime that can be killed.
 
 use berth_provisioner::csi::proto;
 use berth_provisioner::driver::{ControllerService, IdentityService, NAME, SegmentRoom, Server, Store};
@@ -13,26 +13,26 @@ use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 use tonic::{Code, Request, Response, Status};
 
-/// What goes wrong with one call of CreateVolume.
+/// A fault in one call of CreateVolume.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fault {
     /// Nothing.
     None,
-    /// An error, and no volume.
+    /// An error and no volume.
     Refuse(Code),
-    /// An error, although the volume was made.
+    /// An error, although the volume was created.
     Lie(Code),
-    /// The volume is made and no answer comes.
+    /// The volume is created, but no response arrives.
     Late,
-    /// The driver dies after making the volume.
+    /// The driver dies after creating the volume.
     DieAfter,
-    /// The driver dies before making the volume.
+    /// The driver dies before creating the volume.
     DieBefore,
     /// Labels that no node can have.
     GarbageTopology,
     /// No volume in the answer.
     NoVolume,
-    /// Less than was asked for.
+    /// Less than requested.
     TooSmall,
 }
 
@@ -62,7 +62,7 @@ impl Controller for Faulty {
             self.script.die.notify_one();
             std::future::pending::<()>().await;
         }
-        // Faulty, but no liar: whoever has a volume of this name does not say that there is no room for it.
+        // Faulty but truthful: a driver that has a volume with this name does not report that there is no space for it.
         let has_it = self.store.lock().unwrap().by_name(&request.get_ref().name).is_some();
         let fault = match fault {
             Fault::Refuse(_) if has_it => Fault::None,
@@ -130,7 +130,7 @@ impl Controller for Faulty {
     }
 }
 
-/// The driver as a process: what it runs on goes when it is killed, what is on the disk stays.
+/// The driver as a process: killing it destroys its runtime, but keeps its disk.
 pub struct DriverProcess {
     runtime: Option<Runtime>,
     root: PathBuf,
@@ -181,16 +181,16 @@ impl DriverProcess {
         self.runtime = Some(runtime);
     }
 
-    /// Kills the driver in the middle of whatever it does, and starts it again on the same disk.
+    /// Kills the driver at any point, and restarts it on the same disk.
     pub fn restart(&mut self) {
         let runtime = self.runtime.take().unwrap();
-        // A runtime cannot be waited for from within another one.
+        // A runtime cannot be awaited from within another one.
         let killed = std::thread::spawn(move || runtime.shutdown_timeout(Duration::from_secs(10)));
         killed.join().unwrap();
         self.run();
     }
 
-    /// The ids of the volumes on the disk.
+    /// The IDs of the volumes on disk.
     pub fn volumes(&self) -> Vec<String> {
         let store = Store::open(&self.root, self.rooms.clone()).unwrap();
         store.volumes().map(|volume| volume.id.clone()).collect()
@@ -205,7 +205,7 @@ impl Drop for DriverProcess {
     }
 }
 
-/// One segment for each node, with so much room.
+/// One segment for each node, with this much space.
 pub fn nodes_with_room(nodes: usize, bytes: i64) -> Vec<SegmentRoom> {
     (0..nodes)
         .map(|index| SegmentRoom {

@@ -1,4 +1,4 @@
-//! A cluster in memory, as far as provisioning touches it: versions, conflicts, finalizers and events.
+//! The parts of a cluster in memory that provisioning touches: versions, conflicts, finalizers and events.
 #![allow(dead_code, unreachable_pub)]
 
 pub mod cluster;
@@ -7,7 +7,7 @@ pub mod provisioner;
 
 use serde_json::Value;
 
-/// All objects of a YAML text with several documents.
+/// All objects of a multi-document YAML text.
 pub fn yaml(text: &str) -> Vec<Value> {
     serde_saphyr::from_multiple(text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }

@@ -23,13 +23,13 @@ pub struct World {
     pub driver: DriverProcess,
     pub settings: Settings,
     client: Client,
-    /// The provisioner stops after so many more actions, as a crash would.
+    /// The provisioner stops after this many more actions, as in a crash.
     pub crash_after: Option<usize>,
     _directory: TempDir,
 }
 
 impl World {
-    /// Nodes `n0`, `n1`, ... with so much room each.
+    /// Nodes `n0`, `n1`, ... with this much space each.
     pub async fn new(nodes: usize, bytes: i64) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let driver = DriverProcess::start(directory.path(), nodes_with_room(nodes, bytes));
@@ -62,7 +62,7 @@ impl World {
         &self.client
     }
 
-    /// Runs a course to its end, unless the provisioner crashes on the way.
+    /// Runs a course to its end, unless the provisioner crashes.
     pub async fn run(&mut self, mut course: Course, claim: &str) -> Option<Ended> {
         loop {
             match course.next() {
@@ -105,7 +105,7 @@ impl World {
         }
     }
 
-    /// Asks the driver; if it dies meanwhile, it is started again.
+    /// Asks the driver; if it dies meanwhile, it is restarted.
     async fn ask(&mut self, request: &Request) -> Answer {
         let (client, script) = (self.client.clone(), self.driver.script.clone());
         let asked = client.create(request, &NoSecrets);
@@ -136,7 +136,7 @@ impl World {
         }
     }
 
-    /// Everybody takes turns, so many times.
+    /// All components take turns, this many times.
     pub async fn rounds(&mut self, rounds: usize) {
         for _ in 0..rounds {
             self.cluster.control();
@@ -154,7 +154,7 @@ impl World {
         )
     }
 
-    /// Every volume of the backend has exactly one object, and every object its volume and a claim of its own.
+    /// Every volume in the backend has exactly one object, and every object has its volume and its own claim.
     pub fn check_nothing_is_lost(&self) {
         let mut handles: Vec<String> = self
             .cluster
