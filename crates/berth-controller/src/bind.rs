@@ -7,8 +7,8 @@
 //!   volume Available ──claimRef──▶ reserved ──phase──▶ Bound ───┘──────────┘
 //! ```
 //!
-//! The volume is written first: from then on no other claim can take it. Each of the four writes is
-//! left out if it is already made, so a binding is continued from wherever it stopped.
+//! The volume is written first: from then on no other claim can take it. Each of the four writes is skipped if it was
+//! already made, so a binding continues from wherever it stopped.
 
 use crate::capacity;
 use crate::change::{CapacityChange, Change};
@@ -20,7 +20,7 @@ use berth_core::model::AccessModes;
 use berth_core::names;
 use berth_core::quantity::Quantity;
 
-/// Whether a volume refers to this claim, by name alone or by uid too.
+/// Whether a volume refers to this claim, by name only or also by UID.
 pub(crate) fn is_reserved_for(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     volume.spec.claim_ref.as_ref().is_some_and(|reference| {
         reference.name == claim.metadata.name
@@ -29,7 +29,7 @@ pub(crate) fn is_reserved_for(volume: &PersistentVolume, claim: &PersistentVolum
     })
 }
 
-/// Why a volume that a claim asks for by name cannot be given to it.
+/// Why a volume that a claim requests by name cannot be bound to it.
 pub(crate) fn mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<String> {
     if volume.metadata.is_deleting() {
         return Some(format!("the volume is marked for deletion {:?}", volume.metadata.name));
@@ -52,7 +52,7 @@ pub(crate) fn mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim)
     Some(problem.to_owned())
 }
 
-/// The writes that are still missing for the two to be bound.
+/// The writes that are still missing to bind the two.
 pub(crate) fn bind(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Vec<Effect> {
     let to_volume = [reserve(volume, claim), phase(volume, "Bound", String::new())];
     let to_claim = [complete(claim, volume), bound_status(claim, volume)];
@@ -83,14 +83,14 @@ fn reserve(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<C
             uid: claim.metadata.uid.clone(),
             resource_version: claim.metadata.resource_version.clone(),
         },
-        // A reservation by name was the user's: unbinding must leave the name in place. A mark that an earlier binding left
-        // would say otherwise.
+        // A reservation by name was made by the user: unbinding must keep the name. A mark left by an earlier binding would
+        // claim otherwise.
         by_controller: (reserved == volume.metadata.annotations.contains_key(names::BOUND_BY_CONTROLLER))
             .then_some(!reserved),
     })
 }
 
-/// The change to a volume's phase, if it is another one.
+/// The change of a volume's phase, if it differs.
 pub(crate) fn phase(volume: &PersistentVolume, phase: &'static str, message: String) -> Option<Change> {
     (volume.status.phase != phase).then_some(Change::VolumePhase { phase, message })
 }
@@ -110,7 +110,7 @@ fn bound_status(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Opt
     if !entering && !modes_change {
         return None;
     }
-    // The size is taken over once, when the claim becomes bound: later it is the resizer's.
+    // The size is copied once, when the claim becomes bound: afterwards the resizer maintains it.
     let capacity = match volume.metadata.annotation(names::PRE_RESIZE_CAPACITY) {
         _ if !entering => CapacityChange::Keep,
         Some(before) if before.parse::<Quantity>().is_ok() => CapacityChange::Set(before.to_owned()),
@@ -127,7 +127,7 @@ fn bound_status(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Opt
     })
 }
 
-/// The write that takes a claim to a phase in which it has no volume, if anything changes.
+/// The write that sets a claim to a phase without a volume, if anything changes.
 pub(crate) fn unbound_status(claim: &PersistentVolumeClaim, phase: &'static str) -> Option<Effect> {
     let status = &claim.status;
     let clean = status.phase == phase

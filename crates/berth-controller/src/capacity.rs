@@ -2,9 +2,9 @@
 
 use berth_core::quantity::{Bytes, Quantity};
 
-/// Writes a size the way a user most likely wrote it: with the suffix that makes it shortest.
+/// Formats a size the way a user most likely wrote it: with the suffix that makes it shortest.
 ///
-/// Quantities are kept as numbers, and both `8G` and `7812500Ki` are the same number.
+/// Quantities are stored as numbers, and both `8G` and `7812500Ki` are the same number.
 pub(crate) fn text(size: Quantity) -> String {
     let bytes = size.value();
     let binary = Bytes(bytes).to_string();

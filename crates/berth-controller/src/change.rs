@@ -1,4 +1,4 @@
-//! What changes about a claim or a volume, and why events are reported.
+//! Changes to a claim or a volume, and reasons of events.
 
 use berth_core::api::{NodeSelector, ObjectReference};
 use berth_core::names;
@@ -6,53 +6,53 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What becomes of the capacity in a claim's status.
+/// What happens to the capacity in a claim's status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CapacityChange {
-    /// Stays as it is.
+    /// It is kept.
     Keep,
-    /// Goes.
+    /// It is removed.
     Clear,
-    /// Becomes this.
+    /// It is set to this.
     Set(String),
 }
 
-/// What changes.
+/// A change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A volume is given to a claim: the first half of a binding.
+    /// A volume is reserved for a claim: the first half of a binding.
     ReserveVolume {
         /// The claim.
         claim: ObjectReference,
-        /// The mark that the controller did it: set, or cleared; nothing if it is right.
+        /// Whether to set or clear the mark that the controller did it; `None` if it is already correct.
         by_controller: Option<bool>,
     },
-    /// A volume is taken back from a claim.
+    /// A volume is released from a claim.
     ReleaseVolume {
-        /// The user had reserved it by name: only the uid goes.
+        /// The user had reserved it by name: only the UID is removed.
         keep_name: bool,
-        /// It was held by an attempt of a pod, and is not any more.
+        /// It was held by an attempt, and no longer is.
         unhold: bool,
     },
     /// A volume enters a phase.
     VolumePhase {
         /// The phase.
         phase: &'static str,
-        /// Why.
+        /// The reason.
         message: String,
     },
-    /// A claim is given its volume: the second half of a binding.
+    /// A claim gets its volume: the second half of a binding.
     CompleteClaim {
-        /// The volume, if the claim does not name it yet.
+        /// The volume, if the claim does not refer to it yet.
         volume_name: Option<String>,
-        /// It was held by an attempt of a pod, and is not any more.
+        /// It was held by an attempt, and no longer is.
         unhold: bool,
     },
     /// A claim's status.
     ClaimStatus {
         /// The phase.
         phase: &'static str,
-        /// The access modes of the volume; none if there is no volume.
+        /// The access modes of the volume; `None` without a volume.
         access_modes: Option<Vec<String>>,
         /// The size of the volume.
         capacity: CapacityChange,
@@ -64,7 +64,7 @@ pub enum Change {
         /// The class.
         class: String,
     },
-    /// A claim is left to a provisioner.
+    /// A claim is assigned to a provisioner.
     AssignProvisioner {
         /// The provisioner.
         provisioner: String,
@@ -74,9 +74,9 @@ pub enum Change {
         /// The node.
         node: String,
     },
-    /// No volume is made for a claim any more: it is not held, and no node is selected for it.
+    /// A claim is no longer provisioned: it is not held, and no node is selected for it.
     UnselectNode,
-    /// An annotation is set, or goes.
+    /// An annotation is set or removed.
     Annotate {
         /// Its key.
         key: &'static str,
@@ -244,7 +244,7 @@ fn node_selector(selector: &NodeSelector) -> Value {
 
 macro_rules! reasons {
     ($($name:ident),* $(,)?) => {
-        /// The reasons of events, as Kubernetes spells them.
+        /// The reasons of events, as spelled in Kubernetes.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Reason { $(#[doc = concat!("`", stringify!($name), "`")] $name,)* }
 
@@ -252,7 +252,7 @@ macro_rules! reasons {
             /// Every reason.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// As Kubernetes spells it.
+            /// As spelled in Kubernetes.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$name => stringify!($name),)* }

@@ -8,7 +8,7 @@
 //!                                                     the volume is back
 //! ```
 //!
-//! A claim is `Completed` once the annotation says so; from then on it never moves to another volume.
+//! A claim is `Completed` once the annotation is set; from then on it never moves to another volume.
 
 use crate::bind::{bind, is_reserved_for, mismatch, unbound_status};
 use crate::change::{Change, Reason};
@@ -23,29 +23,29 @@ use berth_core::api::{Kind, PersistentVolume, PersistentVolumeClaim};
 use berth_core::effect::{Effect, EventType, Fact, ObjectKey, Target, When};
 use berth_core::names;
 
-/// How far the claim's binding is.
+/// Whether the claim's binding is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Binding {
     /// Not complete.
     Open,
-    /// Complete: the annotation is there.
+    /// Complete: the annotation is set.
     Completed,
 }
 
-/// What is known of the volume that the claim names.
+/// The state of the volume that the claim refers to.
 #[derive(Clone, Copy, Debug)]
 enum NamedVolume<'a> {
-    /// The claim names none.
+    /// The claim refers to no volume.
     None,
-    /// There is none of this name.
+    /// No volume with this name exists.
     Missing(&'a str),
     /// It refers to no claim.
     Free(&'a PersistentVolume),
-    /// It refers to this claim by name alone.
+    /// It refers to this claim by name only.
     ReservedByName(&'a PersistentVolume),
-    /// It refers to this very claim.
+    /// It refers to exactly this claim.
     ReservedByUid(&'a PersistentVolume),
-    /// It refers to another claim, or to an earlier one of this name.
+    /// It refers to another claim, or to an earlier one with this name.
     Taken(&'a PersistentVolume),
 }
 
@@ -72,7 +72,7 @@ impl<'a> NamedVolume<'a> {
 pub fn sync_claim(claim: &PersistentVolumeClaim, state: &State, settings: &Settings) -> Vec<Effect> {
     let provisioner_keys = [names::STORAGE_PROVISIONER, names::STORAGE_PROVISIONER_BETA];
     if let Some(value) = plugin::migration(&claim.metadata.annotations, &provisioner_keys) {
-        // The write leads to another step, which goes on from here.
+        // The write triggers another step, which continues from here.
         let key = names::MIGRATED_TO;
         return vec![write(claim, &Change::Annotate { key, value })];
     }
@@ -85,7 +85,7 @@ pub fn sync_claim(claim: &PersistentVolumeClaim, state: &State, settings: &Setti
         (Binding::Open, NamedVolume::None) => {
             settle_hold(claim, state, settings).unwrap_or_else(|| find_volume(claim, state, settings))
         }
-        // The volume may still be created. Until then there is nothing to tell.
+        // The volume may still be created. Until then there is nothing to report.
         (Binding::Open, NamedVolume::Missing(_)) => unbound_status(claim, "Pending").into_iter().collect(),
         (Binding::Open, NamedVolume::Free(volume)) => match mismatch(volume, claim) {
             None => bind(volume, claim),
@@ -94,7 +94,7 @@ pub fn sync_claim(claim: &PersistentVolumeClaim, state: &State, settings: &Setti
                 refuse(claim, EventType::Warning, Reason::VolumeMismatch, message)
             }
         },
-        // The user paired them on both sides, or a binding stopped half-way: size and class are not asked.
+        // The user paired them on both sides, or a binding stopped halfway: size and class are not checked.
         (Binding::Open, NamedVolume::ReservedByName(volume) | NamedVolume::ReservedByUid(volume)) => {
             bind(volume, claim)
         }
@@ -111,20 +111,20 @@ pub fn sync_claim(claim: &PersistentVolumeClaim, state: &State, settings: &Setti
             };
             lose(claim, Reason::ClaimLost, message, Some(gone))
         }
-        // The volume lost its half, or came back: the claim holds on to it.
+        // The volume lost its reference, or was recreated: the claim keeps it.
         (Binding::Completed, NamedVolume::Free(volume)) => bind(volume, claim),
-        // All is well, or the last writes of the binding are missing.
+        // Everything is in order, or the last writes of the binding are missing.
         (Binding::Completed, NamedVolume::ReservedByUid(volume)) => bind(volume, claim),
         (Binding::Completed, NamedVolume::ReservedByName(volume) | NamedVolume::Taken(volume)) => {
             let message = "Two claims are bound to the same volume, this one is bound incorrectly";
-            // Another controller may have completed the binding, and the watch of volumes lag behind.
+            // Another controller may have completed the binding, and the volume watch may lag behind.
             let unchanged = Fact::Unchanged(Target::of(Kind::PersistentVolume, &volume.metadata));
             lose(claim, Reason::ClaimMisbound, message, Some(unchanged))
         }
     }
 }
 
-/// An unbound claim that leaves the choice to us.
+/// Finds a volume for an unbound claim that specifies none.
 fn find_volume(claim: &PersistentVolumeClaim, state: &State, settings: &Settings) -> Vec<Effect> {
     let mut effects = Vec::new();
     if state.is_undelayed(claim, settings) {
@@ -187,18 +187,18 @@ fn wait(claim: &PersistentVolumeClaim, state: &State) -> Vec<Effect> {
     refuse(claim, EventType::Normal, reason, message)
 }
 
-/// The volume that the claim names belongs to another.
+/// The volume that the claim refers to belongs to another claim.
 fn taken(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Vec<Effect> {
     let message = format!("volume {:?} already bound to a different claim.", volume.metadata.name);
     if claim.metadata.annotations.contains_key(names::BOUND_BY_CONTROLLER) {
-        // The controller never writes such a pair. Whoever did may still be at it.
+        // The controller never writes such a pair. Its author may still be changing it.
         let emit = event(claim, EventType::Warning, Reason::FailedBinding, message);
         return vec![emit, lower::look_again(key(claim), When::Backoff)];
     }
     refuse(claim, EventType::Warning, Reason::FailedBinding, message)
 }
 
-/// Says why the claim stays pending.
+/// Reports why the claim remains pending.
 pub(crate) fn refuse(
     claim: &PersistentVolumeClaim,
     event_type: EventType,
@@ -210,7 +210,7 @@ pub(crate) fn refuse(
     effects
 }
 
-/// The claim loses its volume. Told once, when the phase changes.
+/// The claim loses its volume. Reported once, when the phase changes.
 fn lose(claim: &PersistentVolumeClaim, reason: Reason, message: &str, fact: Option<Fact>) -> Vec<Effect> {
     if claim.status.phase == "Lost" {
         return Vec::new();

@@ -1,7 +1,7 @@
 //! Claims for the generic ephemeral volumes of pods.
 //!
-//! The claim is created for the pod and owned by it, so that it goes when the pod goes. A claim of
-//! that name which is not the pod's is never touched: an event on the pod reports it instead.
+//! The claim is created for the pod and owned by it, so that it is deleted with the pod. A claim with that name that
+//! the pod does not own is never touched: an event on the pod reports it instead.
 
 use crate::change::Reason;
 use crate::lower;
@@ -18,7 +18,7 @@ pub struct EphemeralVolume {
     pub name: String,
     /// The name of the claim.
     pub claim: String,
-    /// What the claim looks like, with fields that decisions do not read.
+    /// The template of the claim, including fields that decisions do not read.
     pub template: Value,
 }
 
@@ -52,7 +52,7 @@ pub fn sync_pod(name: &ObjectKey, state: &State, settings: &Settings) -> Vec<Eff
         let claim = ObjectKey::claim(&name.namespace, &volume.claim);
         match state.claim(&claim) {
             None => effects.push(Effect::Create(Box::new(claim_of(pod, volume)))),
-            // Made before.
+            // It was created before.
             Some(found) if is_owned_by(&found.metadata.owner_references, &pod.metadata.uid) => {}
             Some(_) => {
                 let problem = format!(
@@ -68,8 +68,8 @@ pub fn sync_pod(name: &ObjectKey, state: &State, settings: &Settings) -> Vec<Eff
     effects
 }
 
-/// What users hear if the claim of an ephemeral volume could not be created. One that is there already is none of it: whose it is, the
-/// next step finds out.
+/// The event if the claim of an ephemeral volume could not be created. An existing claim is not reported here: the next step checks
+/// its owner.
 #[must_use]
 pub fn create_refused(created: &Value, refusal: &Refusal, state: &State) -> Option<Event> {
     if matches!(refusal, Refusal::AlreadyExists(_)) {
@@ -96,7 +96,8 @@ fn failed(pod: &PodUse, volume: &EphemeralVolume, problem: &str) -> Event {
     )
 }
 
-/// The claim to create for an ephemeral volume. The template is taken over whole: it can hold fields that decisions do not read.
+/// The claim to create for an ephemeral volume. The whole template is copied: it may contain fields that decisions do
+/// not read.
 fn claim_of(pod: &PodUse, volume: &EphemeralVolume) -> Value {
     let mut metadata = Map::new();
     for key in ["labels", "annotations"] {

@@ -1,8 +1,8 @@
-//! Finds the smallest volume that fits a claim without walking over volumes.
+//! Finds the smallest volume that fits a claim without walking all volumes.
 //!
-//! Volumes that anyone may take are kept per family (class, volume mode, attributes class) and set
-//! of access modes, ordered by size. A look-up costs one ordered search for each set of access modes
-//! that is in use, at most sixteen. A claim with a selector pays one for each distinct set of labels.
+//! Free volumes are grouped by family (class, volume mode, attributes class) and set of access modes, ordered by size.
+//! A lookup costs one ordered search for each set of access modes in use, at most sixteen. A claim with a selector
+//! needs one for each distinct set of labels.
 
 use berth_core::api::{LabelSelector, PersistentVolume, PersistentVolumeClaim, StringMap};
 use berth_core::effect::ObjectKey;
@@ -27,17 +27,17 @@ struct Group {
     by_labels: BTreeMap<StringMap, BySize>,
 }
 
-/// Access modes that volumes offer, and first how many: the fewest come first.
+/// The number of access modes that volumes offer, then the modes: the fewest come first.
 type Offer = (u32, AccessModes);
 
 fn offer(modes: AccessModes) -> Offer {
     (modes.count(), modes)
 }
 
-/// Where a volume stands in the index.
+/// Where a volume is in the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
-    /// Anyone may take it.
+    /// Any claim may take it.
     Free {
         family: Family,
         modes: AccessModes,
@@ -48,7 +48,7 @@ enum Place {
     Claimed(ObjectKey),
 }
 
-/// The volumes, by what claims ask for.
+/// The volumes, by what claims request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct VolumeIndex {
     free: FxHashMap<Family, BTreeMap<Offer, Group>>,
@@ -57,7 +57,7 @@ pub(crate) struct VolumeIndex {
 }
 
 impl VolumeIndex {
-    /// Takes in a volume as it is now.
+    /// Adds or replaces a volume.
     pub(crate) fn insert(&mut self, volume: &PersistentVolume) {
         let place = place_of(volume);
         let name = &volume.metadata.name;
@@ -90,7 +90,7 @@ impl VolumeIndex {
         self.places.insert(name.clone(), place);
     }
 
-    /// Forgets a volume.
+    /// Removes a volume.
     pub(crate) fn remove(&mut self, name: &str) {
         match self.places.remove(name) {
             None => {}
@@ -133,13 +133,13 @@ impl VolumeIndex {
         }
     }
 
-    /// The volumes that refer to a claim of this name.
+    /// The volumes that refer to a claim with this name.
     pub(crate) fn claimed_by(&self, claim: &ObjectKey) -> impl Iterator<Item = &str> {
         self.claimed.get(claim).into_iter().flatten().map(String::as_str)
     }
 
-    /// The smallest free volume that fits the claim and that `accept` accepts; the fewest access
-    /// modes come first. Gives the volume's access modes too.
+    /// The smallest free volume that fits the claim and that `accept` accepts; volumes with the fewest access modes
+    /// come first. Also returns the volume's access modes.
     pub(crate) fn smallest_free(
         &self,
         claim: &PersistentVolumeClaim,
@@ -190,7 +190,7 @@ fn first_at_least<'a>(
         .map(|(size, name)| (*size, name.as_str()))
 }
 
-/// What a claim asks for, exactly.
+/// The exact size that a claim requests.
 pub(crate) fn requested(claim: &PersistentVolumeClaim) -> Quantity {
     claim
         .spec
@@ -201,7 +201,7 @@ pub(crate) fn requested(claim: &PersistentVolumeClaim) -> Quantity {
         .unwrap_or_default()
 }
 
-/// A volume's size, exactly.
+/// The exact size of a volume.
 pub(crate) fn size_of(volume: &PersistentVolume) -> Quantity {
     volume.spec.capacity.get("storage").copied().unwrap_or_default()
 }
@@ -211,7 +211,7 @@ pub(crate) fn modes_differ(claim: &PersistentVolumeClaim, volume: &PersistentVol
     is_block(claim.spec.volume_mode.as_deref()) != is_block(volume.spec.volume_mode.as_deref())
 }
 
-/// The attributes class, where not given means none.
+/// The attributes class; empty if not set.
 pub(crate) fn attributes_class(name: Option<&String>) -> &str {
     name.map_or("", String::as_str)
 }

@@ -1,17 +1,17 @@
 //! The volume controller as pure steps: objects in, effects out.
 //!
-//! A step looks at one claim, one volume or one pod and at what is known of the rest ([`State`]), and
-//! answers with the [`Effect`]s to carry out, in order: what changes is a typed [`Change`], which `lower` puts
-//! into that language. The caller carries them out, retries, watches and keeps time: a cluster
-//! component, an embedded control plane, or a simulation in virtual time.
+//! A step reads one claim, one volume or one pod and the known state of the rest ([`State`]), and returns the
+//! [`Effect`]s to carry out, in order. Each change is a typed [`Change`], which `lower` converts to an effect. The
+//! caller carries them out, retries, watches and keeps time: a cluster component, an embedded control plane, or a
+//! simulation in virtual time.
 //!
-//! This crate has no clock, sockets, runtime or global state: the same objects always give
-//! the same effects. Every step can be run again after any of its effects was lost, so a controller
-//! that stops after any single write is continued by the next one.
+//! This crate has no clock, sockets, runtime or global state: the same objects always give the same effects. Every step
+//! can be repeated after any of its effects was lost, so if a controller stops after any single write, the next one
+//! continues.
 //!
-//! Map: [`sync_claim`] and [`sync_volume`] are the state machine; [`index`](State) finds the smallest
-//! fitting volume; [`zone`] turns zone labels into node affinity; [`ephemeral`] and [`protection`] are
-//! the small controllers that an embedded cluster needs beside it.
+//! Map: [`sync_claim`] and [`sync_volume`] are the state machine; [`index`](State) finds the smallest fitting volume;
+//! [`zone`] turns zone labels into node affinity; [`ephemeral`] and [`protection`] are the small additional controllers
+//! that an embedded cluster needs.
 
 mod bind;
 mod capacity;
@@ -41,7 +41,7 @@ pub use volume::sync_volume;
 use berth_core::api::Kind;
 use berth_core::effect::{Effect, ObjectKey};
 
-/// Runs the step for one key: the claim, volume or pod of that name, if it is known.
+/// Runs the step for one key: the claim, volume or pod with that name, if it is known.
 #[must_use]
 pub fn sync(key: &ObjectKey, state: &State, settings: &Settings) -> Vec<Effect> {
     match key.known_kind() {
@@ -57,7 +57,7 @@ pub fn sync(key: &ObjectKey, state: &State, settings: &Settings) -> Vec<Effect> 
             if effects.is_empty() {
                 effects = zone::sync_zone(volume, state.node_keys(), settings);
             }
-            // A write brings the volume back here; a mere event must not keep it from being synced.
+            // A write triggers this step again; an event alone must not prevent the volume from being synced.
             if !effects.iter().any(|effect| matches!(effect, Effect::Patch(_))) {
                 effects.extend(sync_volume(volume, state, settings));
             }

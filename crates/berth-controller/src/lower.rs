@@ -1,6 +1,6 @@
-//! Puts what steps ask for into the one language of writes.
+//! Converts changes to effects.
 //!
-//! Every write of the controller names the version that it was decided on: others write to claims and volumes too.
+//! Every write of the controller is guarded by the version that was decided on: others write to claims and volumes too.
 
 use crate::change::{Change, Reason};
 use berth_core::api::{Kind, ObjectMeta};
@@ -22,7 +22,7 @@ pub(crate) fn write(kind: Kind, metadata: &ObjectMeta, change: &Change) -> Effec
     })
 }
 
-/// The removal of an object.
+/// The deletion of an object.
 pub(crate) fn delete(kind: Kind, metadata: &ObjectMeta) -> Effect {
     Effect::Delete(Delete {
         target: Target::of(kind, metadata),
@@ -48,7 +48,7 @@ pub(crate) fn event(
     }
 }
 
-/// Another look at an object.
+/// Another step for an object.
 pub(crate) fn look_again(key: ObjectKey, when: When) -> Effect {
     Effect::LookAgain { key, when }
 }

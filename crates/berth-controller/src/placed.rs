@@ -1,9 +1,9 @@
-//! Delayed claims of pods that no scheduler placed.
+//! Delayed claims of pods that were not placed by a scheduler.
 //!
-//! A pod can be created with its node already set: by hand, or by a controller that places its pods
-//! itself. No scheduler will ever choose a volume for it, so its delayed claims would wait forever.
-//! They are bound, or provisioned, for the node that the pod is on. As in the scheduler, the claims of a pod are
-//! assigned together: none takes the only volume that another one could use.
+//! A pod can be created with its node already set: by a user, or by a controller that places its own pods. No scheduler
+//! will ever choose a volume for it, so its delayed claims would wait forever. They are bound or provisioned for the
+//! node of the pod. As in the scheduler, the claims of a pod are assigned together: none takes the only volume that
+//! another one could use.
 
 use crate::bind::bind;
 use crate::change::{Change, Reason};
@@ -19,7 +19,7 @@ use berth_core::names;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What to do for a delayed claim if a pod on a node already uses it. Nothing if there is no such pod, or if claims of the pod are still
+/// What to do for a delayed claim that a pod on a node already uses. `None` if there is no such pod, or if claims of the pod are still
 /// missing.
 pub(crate) fn bind_for_placed_pod(
     claim: &PersistentVolumeClaim,
@@ -35,7 +35,7 @@ pub(crate) fn bind_for_placed_pod(
             && !pod.terminated
             && !pod.metadata.is_deleting()
             && pod.may_use(claim)
-            // A node that is not known yet has no labels to compare with.
+            // An unknown node has no labels to match.
             && state.node_labels(&pod.node_name).is_some()
     };
     let pod = state.pods_using(&name).find(is_placed)?;
@@ -55,8 +55,7 @@ pub(crate) fn bind_for_placed_pod(
     Some(refuse(claim, EventType::Warning, Reason::FailedBinding, message))
 }
 
-/// The volume that the claim gets if those of the pod's claims that wait for one are assigned together. `None` if claims of the pod
-/// are missing.
+/// The volume that the claim gets if the waiting claims of the pod are assigned together. `None` if claims of the pod are missing.
 fn assigned_volume<'a>(
     claim: &PersistentVolumeClaim,
     pod: &PodUse,
@@ -72,7 +71,7 @@ fn assigned_volume<'a>(
         }
     }
     claims.sort_by_key(|claim| requested(claim));
-    // Of its smallest volumes a claim needs no more than there are claims: the others cannot take all of them.
+    // A claim needs no more of its smallest volumes than there are claims: the others cannot take all of them.
     let of_claim = |claim: &&Arc<PersistentVolumeClaim>| state.smallest_on_node(claim, &pod.node_name, claims.len());
     let fitting: Vec<Vec<&Arc<PersistentVolume>>> = claims.iter().map(of_claim).collect();
     let mut volumes: Vec<&Arc<PersistentVolume>> = fitting.iter().flatten().copied().collect();
@@ -96,14 +95,14 @@ fn assigned_volume<'a>(
     Some(volume)
 }
 
-/// Whether another claim of the pod looks for a volume too.
+/// Whether another claim of the pod also waits for a volume.
 fn waits(claim: &PersistentVolumeClaim, pod: &PodUse, state: &State, settings: &Settings) -> bool {
     pod.may_use(claim)
         && claim.spec.volume_name.is_empty()
         && !claim.metadata.annotations.contains_key(names::BIND_COMPLETED)
         && claim.selected_node().is_none()
         && state.is_delayed(claim, settings)
-        // One that is being bound has chosen already, and so has one with a volume of its own.
+        // A claim that is being bound has already chosen, and so has one with its own volume.
         && !state.is_held(&key(claim))
         && state.best_volume(claim, true).is_none()
 }

@@ -1,13 +1,13 @@
-//! What is known of the volume plugins that were built into Kubernetes.
+//! The volume plugins that were built into Kubernetes.
 //!
-//! Berth has none of them. It knows which of them CSI drivers have taken over, and answers for the
-//! others as kube-controller-manager does.
+//! Berth has none of them. It knows which ones CSI drivers have replaced, and reports the others as
+//! kube-controller-manager does.
 
 use berth_core::api::{PersistentVolume, StringMap};
 use berth_core::migration::InTreePlugin;
 use berth_core::names;
 
-/// Provisioner of directories on the controller's own host. Known, and switched off.
+/// Provisioner of directories on the controller's own host. Known, and disabled.
 pub(crate) const HOST_PATH: &str = "kubernetes.io/host-path";
 const NFS: &str = "kubernetes.io/nfs";
 
@@ -16,18 +16,18 @@ pub(crate) fn migrated_to(plugin: &str) -> Option<&'static str> {
     InTreePlugin::from_name(plugin).map(InTreePlugin::driver)
 }
 
-/// Who makes volumes for a class.
+/// The provisioner of a class.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Provisioner<'a> {
-    /// Somebody outside, by this name.
+    /// An external one with this name.
     External(&'a str),
-    /// The host path plugin, which is there but switched off.
+    /// The host path plugin, which is known but disabled.
     HostPath,
-    /// Nobody, for this reason.
+    /// None, for this reason.
     Unknown(String),
 }
 
-/// Finds who provisions for a class.
+/// Finds the provisioner of a class.
 pub(crate) fn provisioner(name: &str) -> Provisioner<'_> {
     if let Some(driver) = migrated_to(name) {
         return Provisioner::External(driver);
@@ -40,18 +40,18 @@ pub(crate) fn provisioner(name: &str) -> Provisioner<'_> {
     }
 }
 
-/// Who deletes a volume's bytes.
+/// The component that deletes a volume's storage.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Deleter {
-    /// Somebody outside.
+    /// An external one.
     External,
-    /// There are none that are worth keeping: the volume object may go.
+    /// None is needed, because there is nothing worth keeping: the volume object may be deleted.
     Scratch,
-    /// Nobody, for this reason.
+    /// None, for this reason.
     Unknown(String),
 }
 
-/// Finds who deletes a volume.
+/// Finds the component that deletes a volume's storage.
 pub(crate) fn deleter(volume: &PersistentVolume) -> Deleter {
     if let Some(plugin) = volume
         .metadata
@@ -97,8 +97,8 @@ fn no_plugin(name: &str) -> String {
     format!("no volume plugin matched name: {name}")
 }
 
-/// What the annotation that names the CSI driver must become, if it is not right.
-/// The provisioner is the value of the first of `keys` that is there.
+/// The value that the annotation with the CSI driver must get, if it is not correct. The provisioner is the value of
+/// the first of `keys` that is set.
 pub(crate) fn migration(annotations: &StringMap, keys: &[&str]) -> Option<Option<String>> {
     let provisioner = keys.iter().find_map(|key| annotations.get(*key))?;
     let found = annotations
@@ -112,7 +112,7 @@ pub(crate) fn migration(annotations: &StringMap, keys: &[&str]) -> Option<Option
     }
 }
 
-/// The finalizers that a volume must have, if they are not right.
+/// The finalizers that a volume must have, if they are not correct.
 pub(crate) fn deletion_finalizers(volume: &PersistentVolume) -> Option<Vec<String>> {
     let plugin = volume.metadata.annotation(names::PROVISIONED_BY)?;
     let current = &volume.metadata.finalizers;
@@ -132,7 +132,7 @@ pub(crate) fn deletion_finalizers(volume: &PersistentVolume) -> Option<Vec<Strin
             .unwrap_or("Retain");
         let has = wanted.iter().any(|found| found == names::VOLUME_DELETION_IN_TREE);
         match (policy, has) {
-            // A volume on its way out cannot get new finalizers.
+            // A volume that is being deleted cannot get new finalizers.
             ("Delete", false) if !volume.metadata.is_deleting() => {
                 wanted.push(names::VOLUME_DELETION_IN_TREE.to_owned());
             }

@@ -1,6 +1,6 @@
-//! Keeps claims and volumes in use from vanishing, by finalizer.
+//! Protects claims and volumes in use from deletion, by finalizer.
 //!
-//! A real cluster has controllers of its own for this; an embedded one needs them here.
+//! A real cluster has its own controllers for this; an embedded one needs them here.
 
 use crate::change::Change;
 use crate::settings::{Protection, Settings};
@@ -10,13 +10,13 @@ use berth_core::api::{ObjectMeta, PersistentVolume, PersistentVolumeClaim};
 use berth_core::effect::{Effect, Fact, ObjectKey};
 use berth_core::names;
 
-/// What the finalizer of an object needs.
+/// What the finalizer of an object requires.
 enum Finalizer {
     /// The object is new.
     Add(Vec<String>),
-    /// The object is being deleted and waits for us.
+    /// The object is being deleted and waits for its finalizer.
     Remove(Vec<String>),
-    /// It is there and the object stays, or the object goes without it.
+    /// The finalizer is set and the object is not being deleted, or the object is being deleted without it.
     Fine,
 }
 
@@ -31,7 +31,7 @@ fn finalizer(metadata: &ObjectMeta, name: &str) -> Finalizer {
             let others = metadata.finalizers.iter().filter(|found| *found != name);
             Finalizer::Remove(others.cloned().collect())
         }
-        // There already, and the object stays.
+        // Already set, and the object is not being deleted.
         (false, true) => Finalizer::Fine,
         // Too late to protect it: finalizers cannot be added to an object that is being deleted.
         (true, false) => Finalizer::Fine,
@@ -49,7 +49,7 @@ pub fn protect_claim(object: &PersistentVolumeClaim, state: &State, settings: &S
         Finalizer::Add(finalizers) => vec![claim::write(object, &Change::Finalizers(finalizers))],
         Finalizer::Remove(finalizers) => {
             if is_used_by_pod(object, state) {
-                // The pod's end brings this step back.
+                // The end of the pod triggers this step again.
                 return Vec::new();
             }
             vec![
@@ -91,7 +91,8 @@ pub fn protect_volume(object: &PersistentVolume, state: &State, settings: &Setti
     match finalizer(&object.metadata, names::VOLUME_PROTECTION) {
         Finalizer::Fine => Vec::new(),
         Finalizer::Add(finalizers) => vec![volume::write(object, &Change::Finalizers(finalizers))],
-        // When the claim goes the phase changes, when the pod goes its claim is looked at: the step comes back.
+        // When the claim is deleted the phase changes, and when the pod ends its claim is synced: either triggers this
+        // step again.
         Finalizer::Remove(_) if is_in_use(object, state, settings) => Vec::new(),
         Finalizer::Remove(finalizers) => vec![volume::write(object, &Change::Finalizers(finalizers))],
     }

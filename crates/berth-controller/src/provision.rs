@@ -1,7 +1,7 @@
-//! Claims for which a volume has to be made.
+//! Claims that need a new volume.
 //!
-//! The controller makes none itself: it leaves the claim to the provisioner of its class, by
-//! annotation, and says so.
+//! The controller does not provision itself: it assigns the claim to the provisioner of its class, by annotation, and
+//! reports that.
 
 use crate::change::{Change, Reason};
 use crate::claim::{event, write};
@@ -12,7 +12,7 @@ use berth_core::api::PersistentVolumeClaim;
 use berth_core::effect::{Effect, EventType};
 use berth_core::names;
 
-/// Leaves a claim to its class's provisioner, or says why that cannot be.
+/// Assigns a claim to its class's provisioner, or reports why it cannot.
 pub(crate) fn provision(claim: &PersistentVolumeClaim, state: &State, settings: &Settings) -> Vec<Effect> {
     let class_name = claim.class_name().unwrap_or_default();
     let failed = |message| vec![event(claim, EventType::Warning, Reason::ProvisioningFailed, message)];

@@ -1,4 +1,4 @@
-//! What becomes of a volume whose claim is gone.
+//! What happens to a volume whose claim is gone.
 
 use crate::change::{Change, Reason};
 use crate::lower;
@@ -22,7 +22,7 @@ pub(crate) fn reclaim(volume: &PersistentVolume, state: &State) -> Vec<Effect> {
         .as_deref()
         .unwrap_or("Retain")
     {
-        // The bytes stay until an administrator has looked at them.
+        // The data is kept until an administrator has looked at it.
         "Retain" => Vec::new(),
         "Delete" => delete(volume),
         "Recycle" => recycle(volume, state),
@@ -35,7 +35,7 @@ pub(crate) fn reclaim(volume: &PersistentVolume, state: &State) -> Vec<Effect> {
 
 fn delete(volume: &PersistentVolume) -> Vec<Effect> {
     match deleter(volume) {
-        // The provisioner that made it watches it too, and deletes it when it is released.
+        // The external provisioner also watches the volume, and deletes it when it is released.
         Deleter::External => Vec::new(),
         Deleter::Unknown(problem) => fail(volume, Reason::VolumeFailedDelete, problem),
         Deleter::Scratch => {
@@ -54,8 +54,8 @@ fn delete(volume: &PersistentVolume) -> Vec<Effect> {
     }
 }
 
-/// Scrubbing a volume means running a pod with the volume mounted. It has been deprecated for long
-/// in favour of dynamic provisioning, and is reported as not supported.
+/// Scrubbing a volume requires a pod that mounts it. Recycling has long been deprecated in favour of dynamic
+/// provisioning, and is reported as not supported.
 fn recycle(volume: &PersistentVolume, state: &State) -> Vec<Effect> {
     let claim = volume.spec.claim_ref.as_ref().map(ObjectKey::referred);
     if let Some(claim) = claim.filter(|claim| state.claim(claim).is_none()) {
@@ -70,7 +70,7 @@ fn recycle(volume: &PersistentVolume, state: &State) -> Vec<Effect> {
     fail(volume, Reason::VolumeFailedRecycle, message)
 }
 
-/// The volume fails. Told once, when the phase changes.
+/// The volume fails. Reported once, when the phase changes.
 fn fail(volume: &PersistentVolume, reason: Reason, message: String) -> Vec<Effect> {
     if volume.status.phase == "Failed" {
         return Vec::new();

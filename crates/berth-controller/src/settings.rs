@@ -1,4 +1,4 @@
-//! What an administrator can choose.
+//! Settings for administrators.
 
 /// What to do with volumes that have zone labels and no node affinity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -6,26 +6,26 @@ pub enum ZoneUpgrade {
     /// Leave them alone.
     #[default]
     Off,
-    /// Say what would change, change nothing: see [`crate::zone::plan`].
+    /// Report what would change, change nothing: see [`crate::zone::plan`].
     DryRun,
-    /// Give them node affinity.
+    /// Add node affinity to them.
     On,
 }
 
-/// Which claims and volumes are kept from vanishing, by finalizer, while they are in use.
+/// Which claims and volumes are protected from deletion, by finalizer, while they are in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protection {
-    /// None: a real cluster has its own controllers for it.
+    /// None: a real cluster has its own controllers for this.
     #[default]
     Off,
-    /// Claims that a pod on a node uses, and the volumes of such claims. What no pod uses can be
-    /// deleted at once, a bound volume too: its claim is then lost.
+    /// Claims used by a pod on a node, and their volumes. Anything that no pod uses can be deleted at once, including a
+    /// bound volume: its claim is then lost.
     UsedByPods,
-    /// As in Kubernetes: claims that a pod on a node uses, and all bound volumes.
+    /// As in Kubernetes: claims used by a pod on a node, and all bound volumes.
     Bound,
 }
 
-/// What users are told about claims that wait for a driver which may run nowhere.
+/// A hint for users about claims that wait for a driver that may not be running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DriverHint {
     /// The provisioners that certainly run.
@@ -34,28 +34,28 @@ pub struct DriverHint {
     pub text: &'static str,
 }
 
-/// The choices that change what steps do.
+/// Settings that change what steps do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Feature gate `VolumeScheduling`. Off: every claim is bound at once, whatever its class says.
+    /// Feature gate `VolumeScheduling`. Off: every claim is bound immediately, whatever its class says.
     pub volume_scheduling: bool,
     /// Delay a claim only while a scheduler announces that it can bind such claims
-    /// ([`State::set_delay_announced`](crate::State::set_delay_announced)). Without one they are bound at once.
+    /// ([`State::set_delay_announced`](crate::State::set_delay_announced)). Without one they are bound immediately.
     pub require_delayed_binding_scheduler: bool,
-    /// Bind or provision the delayed claims of pods that were given a node without a scheduler.
+    /// Bind or provision the delayed claims of pods whose node was set without a scheduler.
     pub bind_for_placed_pods: bool,
     /// Turn zone labels into node affinity.
     pub zone_upgrade: ZoneUpgrade,
-    /// Keep claims and volumes in use from vanishing.
+    /// Protect claims and volumes in use from deletion.
     pub protection: Protection,
-    /// Make the claims of generic ephemeral volumes. A real cluster has its own controller for it.
+    /// Create the claims of generic ephemeral volumes. A real cluster has its own controller for this.
     pub ephemeral_claims: bool,
-    /// Ends the event of a claim that waits for its provisioner.
+    /// Appended to the event of a claim that waits for its provisioner.
     pub driver_hint: Option<DriverHint>,
 }
 
 impl Settings {
-    /// What is right where there are no other controllers: an embedded cluster or a simulation.
+    /// Settings without other controllers: for an embedded cluster or a simulation.
     #[must_use]
     pub fn embedded() -> Self {
         Self {
@@ -67,7 +67,7 @@ impl Settings {
 }
 
 impl Default for Settings {
-    /// What is right beside a real cluster's other controllers.
+    /// Settings next to a real cluster's other controllers.
     fn default() -> Self {
         Self {
             volume_scheduling: true,

@@ -1,7 +1,7 @@
-//! What the controller knows: the objects as last seen, indexed for the questions that steps ask.
+//! What the controller knows: the objects as last observed, indexed for the lookups of steps.
 //!
-//! One owner applies what watches and writes bring; steps only read. A state never goes back to an
-//! older version of an object, so what a write answered is not undone by a watch that lags behind.
+//! One owner applies what watches and writes return; steps only read. The state never goes back to an older version of
+//! an object, so a lagging watch does not undo the response to a write.
 
 use crate::bind::is_reserved_for;
 use crate::ephemeral::{self, EphemeralVolume};
@@ -22,24 +22,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// How many waiting claims are tried for a volume that became free. Those beyond are found by the
-/// next resync; without a bound, many claims that do not fit would be walked for every new volume.
+/// How many waiting claims are tried for a volume that became free. The next resync finds further ones; without a
+/// bound, many claims that do not fit would be walked for every new volume.
 const WAKE_LIMIT: usize = 64;
 
-/// What is known of a pod: the claims it uses and where it runs.
+/// The relevant parts of a pod: the claims it uses and where it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodUse {
     /// The pod, as an effect's target.
     pub metadata: ObjectMeta,
     /// The node; empty until it has one.
     pub node_name: String,
-    /// It has run to its end.
+    /// It has finished.
     pub terminated: bool,
-    /// Names of the claims it uses, those of ephemeral volumes included.
+    /// Names of the claims it uses, including those of ephemeral volumes.
     pub claims: Vec<String>,
     /// Its ephemeral volumes.
     pub ephemeral: Vec<EphemeralVolume>,
-    /// What became of the attempts to get its volumes.
+    /// The results of the attempts to get its volumes.
     pub verdicts: Verdicts,
 }
 
@@ -51,7 +51,7 @@ impl PodUse {
             Some(source.claim_name.clone())
         });
         Self {
-            // Of labels and annotations of pods little is read, and there are many pods.
+            // Few labels and annotations of pods are read, and there are many pods.
             metadata: ObjectMeta {
                 labels: StringMap::new(),
                 annotations: StringMap::new(),
@@ -67,13 +67,13 @@ impl PodUse {
         }
     }
 
-    /// Whether it keeps the claim from going: it has a node that is not done with it.
+    /// Whether it blocks deletion of the claim: it has a node, and has not stopped there.
     #[must_use]
     pub fn holds(&self, claim: &PersistentVolumeClaim) -> bool {
         !self.node_name.is_empty() && !self.metadata.is_shut_down() && self.may_use(claim)
     }
 
-    /// Whether the claim is one that this pod may use: for an ephemeral volume, its own.
+    /// Whether this pod may use the claim: for an ephemeral volume, only its own.
     #[must_use]
     pub fn may_use(&self, claim: &PersistentVolumeClaim) -> bool {
         let ephemeral = self.ephemeral.iter().any(|volume| volume.claim == claim.metadata.name);
@@ -81,14 +81,14 @@ impl PodUse {
     }
 }
 
-/// Whether the controller among the owners has this uid.
+/// Whether the controlling owner has this UID.
 pub(crate) fn is_owned_by(owners: &[OwnerReference], uid: &str) -> bool {
     owners
         .iter()
         .any(|owner| owner.controller == Some(true) && owner.uid == uid)
 }
 
-/// The objects as last seen.
+/// The objects as last observed.
 #[derive(Clone, Debug, Default)]
 pub struct State {
     volumes: FxHashMap<String, Arc<PersistentVolume>>,
@@ -99,17 +99,17 @@ pub struct State {
     pods: FxHashMap<ObjectKey, PodUse>,
     pods_of_claim: FxHashMap<ObjectKey, BTreeSet<ObjectKey>>,
     index: VolumeIndex,
-    /// Volumes that effects in flight are about: nobody else may choose them.
+    /// Volumes with effects in flight: no other claim may choose them.
     held: FxHashSet<String>,
-    /// Claims that effects in flight are about: their volumes may be chosen already.
+    /// Claims with effects in flight: their volumes may already be chosen.
     held_claims: FxHashSet<ObjectKey>,
-    /// Claims that name a volume, by its name, whether it is there or not.
+    /// Claims that refer to a volume, by its name, whether or not it exists.
     naming: BTreeMap<String, BTreeSet<ObjectKey>>,
     /// Claims that wait for a volume, by class.
     waiting: BTreeMap<String, BTreeSet<ObjectKey>>,
-    /// The claim that was last woken, by class.
+    /// The claim that was last triggered, by class.
     woken: FxHashMap<String, ObjectKey>,
-    /// Attempts of pods that are being bound, or were.
+    /// Attempts that are or were being bound.
     begun: Begun,
     /// A scheduler announces that it can bind delayed claims.
     delay_announced: bool,
@@ -162,7 +162,7 @@ impl State {
         pods.filter_map(|name| self.pods.get(name))
     }
 
-    /// Everything that is looked at in a resync.
+    /// All keys for a resync.
     #[must_use]
     pub fn all_keys(&self) -> Vec<ObjectKey> {
         let mut claims: Vec<_> = self.claims.keys().cloned().collect();
@@ -177,7 +177,7 @@ impl State {
         claims
     }
 
-    /// The class that claims without one get: the newest default, then the first by name.
+    /// The class for claims without one: the newest default, then the first by name.
     #[must_use]
     pub fn default_class(&self) -> Option<&StorageClass> {
         let is_default = |class: &&StorageClass| {
@@ -200,7 +200,7 @@ impl State {
         settings.volume_scheduling && self.wants_delay(claim) && !self.lacks_scheduler(claim, settings)
     }
 
-    /// Whether a claim would be delayed, were there a scheduler that can bind it.
+    /// Whether a claim would be delayed if there were a scheduler that can bind it.
     pub(crate) fn is_undelayed(&self, claim: &PersistentVolumeClaim, settings: &Settings) -> bool {
         settings.volume_scheduling && self.wants_delay(claim) && self.lacks_scheduler(claim, settings)
     }
@@ -210,12 +210,12 @@ impl State {
         class.is_some_and(StorageClass::is_delayed)
     }
 
-    /// A claim for which a node was selected has a scheduler, whether or not that one announces anything.
+    /// A claim with a selected node has a scheduler, whether or not that one announces itself.
     fn lacks_scheduler(&self, claim: &PersistentVolumeClaim, settings: &Settings) -> bool {
         settings.require_delayed_binding_scheduler && !self.delay_announced && claim.selected_node().is_none()
     }
 
-    /// Takes in whether a scheduler announces that it can bind delayed claims. Gives the claims to look at again.
+    /// Sets whether a scheduler announces that it can bind delayed claims. Returns the claims to sync again.
     pub fn set_delay_announced(&mut self, announced: bool) -> Vec<ObjectKey> {
         if std::mem::replace(&mut self.delay_announced, announced) == announced {
             return Vec::new();
@@ -224,9 +224,8 @@ impl State {
         waiting.cloned().collect()
     }
 
-    /// The best volume for an unbound claim that names none: of the volumes with the fewest access
-    /// modes one that is reserved for it, else the smallest that fits. A delayed claim gets only a
-    /// reserved one.
+    /// The best volume for an unbound claim that specifies none: among the volumes with the fewest access modes, one
+    /// that is reserved for it, else the smallest that fits. A delayed claim gets only a reserved one.
     #[must_use]
     pub fn best_volume(&self, claim: &PersistentVolumeClaim, delayed: bool) -> Option<&Arc<PersistentVolume>> {
         let reserved = self.reserved_volume(claim);
@@ -251,24 +250,25 @@ impl State {
             .filter(|volume| is_reserved_for(volume, claim) && fits_reserved(volume, claim))
             .filter(|volume| !is_orphan(volume, claim))
             .map(|volume| (AccessModes::new(&volume.spec.access_modes), volume))
-            // Whoever gave the claim's uid has seen the claim and decided, as schedulers do, who do not ask about modes.
+            // A reservation with the claim's UID was decided by a scheduler, and schedulers do not compare access
+            // modes.
             .map(|(modes, volume)| (!is_reserved_by_uid(volume), modes, volume))
             .filter(|(by_name, modes, _)| !by_name || modes.contains(wanted))
             .min_by_key(|(by_name, modes, _)| (*by_name, modes.count(), *modes))
             .map(|(_, modes, volume)| (modes, volume))
     }
 
-    /// Attempts of pods that are being bound, or were.
+    /// Attempts that are or were being bound.
     pub(crate) fn begun(&self) -> &Begun {
         &self.begun
     }
 
-    /// The volumes that refer to a claim, by its name at least.
+    /// The volumes that refer to a claim, at least by name.
     pub(crate) fn volumes_referring_to(&self, claim: &ObjectKey) -> impl Iterator<Item = &Arc<PersistentVolume>> {
         self.index.claimed_by(claim).filter_map(|name| self.volumes.get(name))
     }
 
-    /// The smallest free volumes that fit the claim and that the node can reach, so many at most.
+    /// The smallest free volumes that fit the claim and that the node can reach, at most this many.
     pub(crate) fn smallest_on_node(
         &self,
         claim: &PersistentVolumeClaim,
@@ -301,7 +301,7 @@ impl State {
         self.held_claims.contains(claim)
     }
 
-    /// Keeps a volume from being chosen, or a claim from being taken for one that waits, while effects on it are in flight.
+    /// Prevents a volume from being chosen, or a claim from counting as waiting, while effects on it are in flight.
     pub fn hold(&mut self, key: &ObjectKey) {
         match key.known_kind() {
             Some(Kind::PersistentVolume) => drop(self.held.insert(key.name.clone())),
@@ -310,7 +310,7 @@ impl State {
         }
     }
 
-    /// Ends [`State::hold`]. Gives a claim that could not choose the volume in the meantime, if it is free.
+    /// Ends [`State::hold`]. Returns a claim that could not choose the volume in the meantime, if it is free.
     pub fn unhold(&mut self, key: &ObjectKey) -> Option<ObjectKey> {
         self.held_claims.remove(key);
         if key.known_kind() != Some(Kind::PersistentVolume) {
@@ -322,7 +322,8 @@ impl State {
         volume.spec.claim_ref.is_none().then(|| self.wake(&volume))?
     }
 
-    /// Takes in an object of any kind. Gives what to look at; nothing if it was known already, or does not matter.
+    /// Applies an object of any kind. Returns the keys to sync; none if the object was already known or does not
+    /// matter.
     pub fn apply(&mut self, object: Object) -> Vec<ObjectKey> {
         match object {
             Object::PersistentVolumeClaim(claim) => self.apply_claim(*claim),
@@ -335,7 +336,7 @@ impl State {
         }
     }
 
-    /// Forgets an object of any kind. Gives what to look at.
+    /// Removes an object of any kind. Returns the keys to sync.
     pub fn remove(&mut self, key: &ObjectKey) -> Vec<ObjectKey> {
         match key.known_kind() {
             Some(Kind::PersistentVolumeClaim) => self.remove_claim(key),
@@ -353,7 +354,7 @@ impl State {
         }
     }
 
-    /// The metadata of an object that steps are run for.
+    /// The metadata of an object with a step.
     #[must_use]
     pub fn metadata(&self, key: &ObjectKey) -> Option<&ObjectMeta> {
         match key.known_kind()? {
@@ -364,7 +365,7 @@ impl State {
         }
     }
 
-    /// Takes in a claim. Gives what to look at; nothing if the state already knew better.
+    /// Applies a claim. Returns the keys to sync; none if the state is already newer.
     pub fn apply_claim(&mut self, claim: PersistentVolumeClaim) -> Vec<ObjectKey> {
         let name = ObjectKey::of(Kind::PersistentVolumeClaim, &claim.metadata);
         let mut keys = Vec::new();
@@ -387,7 +388,7 @@ impl State {
         if !claim.spec.volume_name.is_empty() {
             let volume = claim.spec.volume_name.clone();
             self.naming.entry(volume.clone()).or_default().insert(name.clone());
-            // A volume that was reserved for the claim, by a write that went through unheard perhaps, is free again.
+            // A volume that was reserved for the claim, possibly by a write without a response, is free again.
             let reserved = self.index.claimed_by(&name).filter(|other| *other != volume);
             keys.extend(reserved.map(ObjectKey::volume));
             keys.push(ObjectKey::volume(volume));
@@ -397,7 +398,7 @@ impl State {
         keys
     }
 
-    /// The claims that pods which were put on nodes use beside this one: their volumes are chosen together.
+    /// The other claims of pods that use this one and were placed on nodes: their volumes are chosen together.
     fn beside(&self, claim: &ObjectKey) -> Vec<ObjectKey> {
         let placed = self.pods_using(claim).filter(|pod| !pod.node_name.is_empty());
         let claims = placed.flat_map(|pod| pod.claims.iter());
@@ -405,7 +406,7 @@ impl State {
         claims.filter(|other| other != claim).collect()
     }
 
-    /// Forgets a claim. Gives the volumes that it leaves behind.
+    /// Removes a claim. Returns the volumes that it leaves behind.
     pub fn remove_claim(&mut self, name: &ObjectKey) -> Vec<ObjectKey> {
         self.unindex_claim(name);
         let Some(claim) = self.claims.remove(name) else {
@@ -416,7 +417,7 @@ impl State {
             volumes.insert(claim.spec.volume_name.clone());
         }
         let mut keys: Vec<_> = volumes.into_iter().map(ObjectKey::volume).collect();
-        // An ephemeral volume's claim has to be made again while its pod lives.
+        // An ephemeral volume's claim must be created again while its pod exists.
         let pods = self.pods_using(name).filter(|pod| !pod.ephemeral.is_empty());
         keys.extend(pods.map(|pod| ObjectKey::of(Kind::Pod, &pod.metadata)));
         keys
@@ -428,12 +429,12 @@ impl State {
         remove_from(&mut self.naming, &claim.spec.volume_name, name);
     }
 
-    /// The claims that name a volume.
+    /// The claims that refer to a volume.
     fn claims_naming(&self, volume: &str) -> impl Iterator<Item = ObjectKey> {
         self.naming.get(volume).into_iter().flatten().cloned()
     }
 
-    /// Takes in a volume. Gives what to look at; nothing if the state already knew better.
+    /// Applies a volume. Returns the keys to sync; none if the state is already newer.
     pub fn apply_volume(&mut self, volume: PersistentVolume) -> Vec<ObjectKey> {
         let name = volume.metadata.name.clone();
         let mut keys = Vec::new();
@@ -458,7 +459,7 @@ impl State {
         keys
     }
 
-    /// Forgets a volume. Gives the claims that lose it.
+    /// Removes a volume. Returns the claims that lose it.
     pub fn remove_volume(&mut self, name: &str) -> Vec<ObjectKey> {
         self.index.remove(name);
         let Some(volume) = self.volumes.remove(name) else {
@@ -470,7 +471,7 @@ impl State {
         referred.into_iter().chain(self.claims_naming(name)).collect()
     }
 
-    /// A waiting claim that could use a volume that is free, one after the other.
+    /// A waiting claim that could use a free volume, each in turn.
     fn wake(&mut self, volume: &PersistentVolume) -> Option<ObjectKey> {
         if volume.status.phase != "Available" || volume.metadata.is_deleting() {
             return None;
@@ -488,28 +489,28 @@ impl State {
         Some(found)
     }
 
-    /// Takes in a class. Gives the claims that waited for it.
+    /// Applies a class. Returns the claims that waited for it.
     pub fn apply_class(&mut self, class: StorageClass) -> Vec<ObjectKey> {
         let name = class.metadata.name.clone();
         if self.classes.get(&name) == Some(&class) {
             return Vec::new();
         }
         self.classes.insert(name.clone(), class);
-        // Claims without a class wait under the empty name, for a default one.
+        // Claims without a class wait under the empty name for a default one.
         let waiting = [name.as_str(), ""]
             .into_iter()
             .filter_map(|name| self.waiting.get(name));
         waiting.flatten().cloned().collect()
     }
 
-    /// Forgets a class.
+    /// Removes a class.
     pub fn remove_class(&mut self, name: &str) -> Vec<ObjectKey> {
         self.classes.remove(name);
         let waiting = self.waiting.get(name).into_iter().flatten();
         waiting.cloned().collect()
     }
 
-    /// Takes in a pod. Gives the claims whose waiting it changes, and the pod if it needs claims.
+    /// Applies a pod. Returns the claims whose waiting it affects, and the pod if it needs claims.
     pub fn apply_pod(&mut self, pod: &Pod) -> Vec<ObjectKey> {
         let name = ObjectKey::of(Kind::Pod, &pod.metadata);
         let pod = PodUse::of(pod);
@@ -531,7 +532,7 @@ impl State {
         keys
     }
 
-    /// Forgets a pod. Gives the claims it used.
+    /// Removes a pod. Returns the claims it used.
     pub fn remove_pod(&mut self, name: &ObjectKey) -> Vec<ObjectKey> {
         let Some(pod) = self.pods.remove(name) else {
             return Vec::new();
@@ -552,10 +553,10 @@ impl State {
         keys
     }
 
-    /// Takes in a node. Gives the claims of pods that were put on it, if it is new or has other labels.
+    /// Applies a node. Returns the claims of pods that were placed on it, if it is new or its labels changed.
     pub fn apply_node(&mut self, node: Node) -> Vec<ObjectKey> {
         let (name, labels) = (node.metadata.name, node.metadata.labels);
-        // Nodes report every few seconds; their labels hardly ever change.
+        // Nodes report every few seconds; their labels rarely change.
         if self.nodes.get(&name) == Some(&labels) {
             return Vec::new();
         }
@@ -572,15 +573,15 @@ impl State {
         keys
     }
 
-    /// By which labels nodes say where they are.
+    /// Which labels nodes use for their location.
     #[must_use]
     pub fn node_keys(&self) -> NodeKeys {
         self.node_keys
     }
 }
 
-/// Whether `new` is the version that is known, or one from before. Versions that are no numbers
-/// cannot be compared, and the order of arrival decides.
+/// Whether `new` is the known version, or an older one. Versions that are not numbers cannot be compared; then the
+/// order of arrival decides.
 fn is_known(new: &ObjectMeta, known: &ObjectMeta) -> bool {
     match (
         new.resource_version.parse::<u64>(),
@@ -611,19 +612,19 @@ fn reaches(volume: &PersistentVolume, node: &str, labels: &StringMap) -> bool {
     required.is_none_or(|required| required.matches(node, labels))
 }
 
-/// Whether a reservation names the claim by its uid, and not by name alone.
+/// Whether a reservation refers to the claim by UID, not only by name.
 fn is_reserved_by_uid(volume: &PersistentVolume) -> bool {
     let reference = volume.spec.claim_ref.as_ref();
     reference.is_some_and(|reference| !reference.uid.is_empty())
 }
 
-/// A reservation wins over class and labels, but not over size and mode.
+/// A reservation takes precedence over class and labels, but not over size and mode.
 fn fits_reserved(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     size_of(volume) >= requested(claim)
         && !modes_differ(claim, volume)
         && attributes_class(claim.spec.volume_attributes_class_name.as_ref())
             == attributes_class(volume.spec.volume_attributes_class_name.as_ref())
-        // A binding that was begun is ended: the volume stays for as long as its claim does.
+        // A binding that was started is finished: the volume is kept as long as its claim exists.
         && (!volume.metadata.is_deleting() || volume.status.phase == "Bound")
 }
 

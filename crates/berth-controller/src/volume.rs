@@ -28,20 +28,20 @@ enum Reference<'a> {
     None,
     /// By name: the claim may not exist yet.
     ByName,
-    /// By uid too: one claim and no other.
+    /// Also by UID: exactly one claim.
     ByUid(&'a ObjectReference),
 }
 
-/// What is known of the claim that the volume refers to.
+/// The state of the claim that the volume refers to.
 #[derive(Clone, Copy, Debug)]
 enum Referent<'a> {
-    /// There is none with this uid.
+    /// No claim with this UID exists.
     Gone,
-    /// It names no volume.
+    /// It refers to no volume.
     Open(&'a PersistentVolumeClaim),
-    /// It names this volume.
+    /// It refers to this volume.
     Here,
-    /// It names another volume.
+    /// It refers to another volume.
     Elsewhere,
 }
 
@@ -81,7 +81,7 @@ pub fn sync_volume(volume: &PersistentVolume, state: &State, _settings: &Setting
     }
     let reference = Reference::of(volume);
     match (reference, reference.referent(volume, state)) {
-        // Who is not referred to by uid is not asked: the claim's own step takes the volume.
+        // A claim that is not referred to by UID is not checked: the claim's own step takes the volume.
         (
             Reference::None | Reference::ByName,
             Referent::Gone | Referent::Open(_) | Referent::Here | Referent::Elsewhere,
@@ -90,7 +90,7 @@ pub fn sync_volume(volume: &PersistentVolume, state: &State, _settings: &Setting
             give_back_unbound(volume, reference).unwrap_or_else(|| released(volume, Some(reference), state))
         }
         (Reference::ByUid(_), Referent::Open(claim)) if modes_differ(claim, volume) => mode_mismatch(volume, claim),
-        // The binding is half done. Its other half is the claim's step.
+        // The binding is half done. The claim's step does the other half.
         (Reference::ByUid(_), Referent::Open(claim)) => {
             vec![lower::look_again(crate::claim::key(claim), When::Now)]
         }
@@ -99,7 +99,7 @@ pub fn sync_volume(volume: &PersistentVolume, state: &State, _settings: &Setting
     }
 }
 
-/// Keeps the marks of plugins that CSI drivers took over right, before anything else.
+/// Corrects the marks of migrated plugins before anything else.
 fn anneal(volume: &PersistentVolume) -> Option<Vec<Effect>> {
     if let Some(value) = plugin::migration(&volume.metadata.annotations, &[names::PROVISIONED_BY]) {
         let key = names::MIGRATED_TO;
@@ -118,7 +118,7 @@ fn released(volume: &PersistentVolume, gone: Option<&ObjectReference>, state: &S
     if let Some(reference) = gone
         && !effects.is_empty()
     {
-        // Nothing brings back a volume that was deleted, and the watch of claims may lag behind.
+        // A deleted volume cannot be restored, and the claim watch may lag behind.
         let gone = Fact::Gone {
             key: ObjectKey::referred(reference),
             uid: reference.uid.clone(),
@@ -133,7 +133,7 @@ fn went_elsewhere(volume: &PersistentVolume, state: &State) -> Vec<Effect> {
     let provisioned = volume.metadata.annotations.contains_key(names::PROVISIONED_BY);
     let policy = volume.spec.persistent_volume_reclaim_policy.as_deref();
     if provisioned && policy == Some("Delete") {
-        // It was made for this claim alone, and the claim does not need it.
+        // It was provisioned for this claim only, and the claim does not need it.
         return released(volume, None, state);
     }
     let by_controller = volume.metadata.annotations.contains_key(names::BOUND_BY_CONTROLLER);

@@ -1,7 +1,7 @@
 //! Turns zone and region labels of volumes into node affinity.
 //!
-//! Volumes of old say where they are by labels that one scheduler plugin reads. Node affinity says
-//! the same to everyone. The labels stay, for whoever still reads them.
+//! Older volumes express their location by labels that one scheduler plugin reads. Node affinity expresses it for every
+//! component. The labels are kept for components that still read them.
 
 use crate::change::{Change, Reason};
 use crate::settings::{Settings, ZoneUpgrade};
@@ -15,11 +15,11 @@ pub use berth_core::zone_affinity::{NodeKeys, Plan, plan};
 #[must_use]
 pub fn sync_zone(volume: &PersistentVolume, nodes: NodeKeys, settings: &Settings) -> Vec<Effect> {
     match (settings.zone_upgrade, plan(volume, nodes)) {
-        // Off and dry run change nothing; a dry run prints the plan by itself.
+        // Off and dry run change nothing; a dry run prints the plan separately.
         (ZoneUpgrade::Off | ZoneUpgrade::DryRun, Plan::Nothing | Plan::Upgrade(_) | Plan::Unreadable { .. }) => {
             Vec::new()
         }
-        // No labels, or upgraded before by names that nodes have.
+        // No labels, or already upgraded with label names that nodes use.
         (ZoneUpgrade::On, Plan::Nothing) => Vec::new(),
         (ZoneUpgrade::On, Plan::Upgrade(_)) if volume.metadata.is_deleting() => Vec::new(),
         (ZoneUpgrade::On, Plan::Upgrade(affinity)) => vec![write(volume, &Change::NodeAffinity(affinity))],

@@ -1,4 +1,4 @@
-//! Plays the recorded binding scenarios in virtual time and compares every state and event.
+//! Replays the recorded binding scenarios in virtual time and compares every state and event.
 
 // Helpers of tests fail loudly too; the lints spare only the test functions themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -18,7 +18,7 @@ fn state(cluster: &Cluster) -> Value {
     recorded::state(&volumes, &claims, &events(cluster))
 }
 
-/// How the controller is driven until it is quiet.
+/// How the controller is driven until it is idle.
 type Drive = fn(&mut Controller, &mut Cluster);
 
 fn play(scenario: &Value, drive: Drive) -> Vec<Value> {
@@ -46,7 +46,7 @@ fn play(scenario: &Value, drive: Drive) -> Vec<Value> {
     states
 }
 
-/// The first step whose state is not the recorded one.
+/// The first step whose state differs from the recorded one.
 fn difference(scenario: &Value, drive: Drive) -> Option<String> {
     recorded::difference(scenario, &play(scenario, drive))
 }

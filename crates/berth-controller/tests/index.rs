@@ -1,4 +1,4 @@
-//! The volume that the index finds is one that a walk over all volumes would choose.
+//! The index finds the volume that a walk over all volumes would choose.
 
 // Helpers of tests fail loudly too; the lints spare only the test functions themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -80,7 +80,7 @@ fn decode_claim(value: Value) -> PersistentVolumeClaim {
     }
 }
 
-/// How good a volume is for a claim, least first: number of access modes, not reserved, size.
+/// The rank of a volume for a claim, best first: number of access modes, not reserved, size.
 fn rank(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<(usize, bool, i64)> {
     let size = volume.spec.capacity["storage"].value();
     let fits = size >= claim.requested_bytes()
@@ -99,7 +99,7 @@ fn rank(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<(usi
     let free = volume.status.phase == "Available" && selected && volume.class_name() == "now";
     match &volume.spec.claim_ref {
         _ if !fits => None,
-        // Any reserved one will do, whatever its size.
+        // Any reserved one is acceptable, regardless of size.
         Some(reference) => {
             (reference.name == claim.metadata.name).then_some((volume.spec.access_modes.len(), false, 0))
         }

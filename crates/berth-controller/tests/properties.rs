@@ -1,5 +1,5 @@
-//! Random objects, deletions and edits by a user, two controllers with stale views, and crashes
-//! after any write. What must hold at every moment, and what must hold when all is quiet.
+//! Random objects, deletions and edits by a user, two controllers with stale views, and crashes after any write. Checks
+//! invariants at every moment, and once everything is idle.
 
 // Helpers of tests fail loudly too; the lints spare only the test functions themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -47,7 +47,7 @@ enum Action {
     DeleteVolume(usize),
     DeleteClaim(usize),
     DeletePod(usize),
-    /// The user gives a released volume free again.
+    /// The user makes a released volume available again.
     ClearReference(usize),
     /// The user reserves a free volume by name, as a scheduler would.
     Reserve {
@@ -58,7 +58,7 @@ enum Action {
         volume: usize,
         gold: bool,
     },
-    /// A controller sees some of what happened.
+    /// A controller observes some of the changes.
     Watch {
         controller: usize,
         kind: Kind,
@@ -160,9 +160,9 @@ fn labels(gold: bool) -> Value {
 struct World {
     cluster: Cluster,
     controllers: [Controller; 2],
-    /// Names of bound claims and volumes by their uids, as long as no user interferes.
+    /// Names of bound claims and volumes by their UIDs, as long as no user interferes.
     bound: BTreeMap<(String, String), (String, String)>,
-    /// Names of volumes that a user deleted at some time.
+    /// Names of volumes that a user has deleted.
     deleted: BTreeSet<String>,
 }
 
@@ -279,7 +279,7 @@ impl World {
                 return;
             }
             if !self.controllers[controller].step(&mut self.cluster, &mut budget) {
-                // The next one knows nothing but what the API server holds.
+                // The next one knows only what the API server stores.
                 self.controllers[controller] = Controller::new(Settings::default());
                 return;
             }
@@ -287,7 +287,7 @@ impl World {
         }
     }
 
-    /// What must hold at every moment.
+    /// Invariants at every moment.
     fn check_always(&mut self) -> Result<(), TestCaseError> {
         for ((claim_uid, volume_uid), (claim, volume)) in &self.bound {
             let with_uid = |kind: &str, name: &str, uid: &str| {
@@ -327,7 +327,7 @@ impl World {
         Ok(())
     }
 
-    /// What must hold when nothing moves any more.
+    /// Invariants once everything is idle.
     fn check_quiet(&self) -> Result<(), TestCaseError> {
         for volume in self.cluster.of_kind(VOLUME) {
             let reference = volume.pointer("/spec/claimRef");
@@ -371,7 +371,7 @@ fn is_bound(claim: &Value, volume: &Value) -> bool {
         && volume.pointer("/spec/claimRef/uid") == claim.pointer("/metadata/uid")
 }
 
-/// Whether the claim could be bound to the volume: written again, not with the controller's own code.
+/// Whether the claim could be bound to the volume: reimplemented without the controller's code.
 fn could_bind(claim: &Value, volume: &Value) -> bool {
     let size = |object: &Value, pointer: &str| text(object, pointer).trim_end_matches("Gi").parse::<u64>().unwrap();
     let wanted = claim["spec"]["accessModes"].as_array().unwrap();
@@ -396,7 +396,7 @@ proptest! {
             world.act(action);
             world.check_always()?;
         }
-        // Nobody waits for a resync to get what is there.
+        // No claim needs a resync to get an existing volume.
         for _ in 0..4 {
             for controller in &mut world.controllers {
                 controller.run_on_events_alone(&mut world.cluster);
@@ -407,7 +407,7 @@ proptest! {
     }
 }
 
-/// Runs a controller that stops after `stop` writes, and a fresh one from there.
+/// Runs a controller that stops after `stop` writes, and a new one from there.
 fn stopped_after(stop: usize) -> (usize, World) {
     let mut world = World::new();
     for object in [

@@ -15,7 +15,7 @@ fn check(before: &str, after: &str) {
     let before: Value = serde_saphyr::from_str(before).unwrap();
     let mut after: Value = serde_saphyr::from_str(after).unwrap();
     let name = before["metadata"]["name"].as_str().unwrap().to_owned();
-    // The second example renames the volume by a slip of the pen; a name cannot change.
+    // The second example renames the volume by mistake; a name cannot change.
     after["metadata"]["name"] = Value::from(name.clone());
     let settings = Settings {
         zone_upgrade: ZoneUpgrade::On,
@@ -33,7 +33,7 @@ fn stored(volume: Value) -> Cluster {
     cluster
 }
 
-/// The volume, but for what the server counts and what the controller says of its phase.
+/// The volume without server-generated fields and the controller's phase.
 fn plain(cluster: &Cluster, name: &str) -> Value {
     let mut plain = volume(cluster, name).unwrap().clone();
     plain.as_object_mut().unwrap().remove("status");

@@ -1,4 +1,4 @@
-//! Controllers that run the pure steps on a cluster in memory, in virtual time, each with what it has seen of the cluster.
+//! Controllers that run the pure steps on a cluster in memory, in virtual time, each with its own view of the cluster.
 
 // Each test crate uses a part of it.
 #![allow(dead_code, unreachable_pub)]
@@ -10,7 +10,7 @@ use berth_testing::{Cluster, Fault, Logged};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// The kinds that controllers watch: those watches do not keep pace with each other.
+/// The kinds that controllers watch: their watches are not synchronized.
 const WATCHED: [Kind; 5] = [
     Kind::PersistentVolume,
     Kind::PersistentVolumeClaim,
@@ -19,9 +19,9 @@ const WATCHED: [Kind; 5] = [
     Kind::Node,
 ];
 
-/// Creates an object as a user does, who cannot say how it fares or who it is. `false`: there is one of its name.
+/// Creates an object as a user does, who cannot set its status or UID. Returns `false` if one with its name exists.
 ///
-/// Nobody protects it but the controller under test, if it is told to.
+/// Only the controller under test protects it, if it is configured to.
 pub fn create(cluster: &mut Cluster, mut object: Value) -> bool {
     object["metadata"].as_object_mut().unwrap().remove("uid");
     object.as_object_mut().unwrap().remove("status");
@@ -48,7 +48,7 @@ pub fn events(cluster: &Cluster) -> BTreeSet<[String; 4]> {
         .collect()
 }
 
-/// One controller: what it has seen of the log, and what it has to look at.
+/// One controller: its position in the log, and the keys to sync.
 #[derive(Clone, Debug, Default)]
 pub struct Controller {
     pub state: State,
@@ -65,14 +65,14 @@ impl Controller {
         }
     }
 
-    /// Sees up to `count` more changes of each kind.
+    /// Observes up to `count` more changes of each kind.
     pub fn watch(&mut self, cluster: &Cluster, count: usize) {
         for kind in WATCHED {
             self.watch_kind(cluster, kind, count);
         }
     }
 
-    /// Sees up to `count` more changes of one kind.
+    /// Observes up to `count` more changes of one kind.
     pub fn watch_kind(&mut self, cluster: &Cluster, kind: Kind, count: usize) {
         let mut seen = self.seen.get(&kind).copied().unwrap_or_default();
         let mut left = count;
@@ -104,7 +104,7 @@ impl Controller {
         self.queue.is_empty()
     }
 
-    /// Runs the next step, with at most `budget` writes. `false` if the controller crashed in it.
+    /// Runs the next step with at most `budget` writes. Returns `false` if the controller crashed in it.
     pub fn step(&mut self, cluster: &mut Cluster, budget: &mut usize) -> bool {
         let Some(key) = self.queue.pop_front() else { return true };
         let effects = sync(&key, &self.state, &self.settings);
@@ -124,7 +124,7 @@ impl Controller {
         !crashed
     }
 
-    /// Watches and works, without ever looking at what did not change.
+    /// Watches and works without resyncs.
     pub fn run_on_events_alone(&mut self, cluster: &mut Cluster) {
         self.watch(cluster, usize::MAX);
         while !self.is_idle() {
@@ -133,7 +133,7 @@ impl Controller {
         }
     }
 
-    /// Watches, works and resyncs (each a second of virtual time) until a resync changes nothing.
+    /// Watches, works and resyncs (each takes a second of virtual time) until a resync changes nothing.
     pub fn run_until_quiet(&mut self, cluster: &mut Cluster) {
         for _second in 0..100 {
             let before = (cluster.version(), events(cluster).len());

@@ -1,4 +1,4 @@
-//! What the controller does beside binding: protection, claims of ephemeral volumes, the zone upgrade.
+//! What the controller does besides binding: protection, claims of ephemeral volumes, the zone upgrade.
 
 use crate::story::Story;
 use berth_controller::{Protection, Settings, ZoneUpgrade};
@@ -51,7 +51,7 @@ fn a_pod_that_is_shut_down_does_not_hold_its_claim() {
         .delete_claim("c")
         .stop_pod("p")
         .claim("c", "Bound", "v")
-        // The node is done with it, and only its finalizer keeps the object.
+        // The pod has stopped on its node, and only its finalizer keeps the object.
         .delete_pod("p");
     assert_eq!(story.stored_claim("c"), None);
     assert!(story.cluster.get("Pod", "p").is_some());

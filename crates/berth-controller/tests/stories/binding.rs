@@ -1,4 +1,4 @@
-//! Which volume a claim gets, and what becomes of both.
+//! Which volume a claim gets, and what happens to both.
 
 use crate::story::Story;
 use berth_controller::{Settings, State, sync};
@@ -84,7 +84,7 @@ fn a_reservation_by_the_volume_wins_over_class_and_labels_but_not_over_size() {
         .claim("c", "Bound", "v")
         .volume("free", "Available", None)
         .volume("small", "Available", Some("c"))
-        // The user's reservation stays when the claim goes: only its uid is forgotten by hand.
+        // The user's reservation is kept when the claim is deleted: only its UID is cleared by hand.
         .delete_claim("c")
         .volume("v", "Released", Some("c"));
 }
@@ -261,7 +261,7 @@ fn a_bound_volume_made_for_a_claim_that_went_elsewhere_is_given_up() {
 fn a_volume_that_was_reserved_for_a_claim_is_looked_at_when_the_claim_goes_elsewhere() {
     let mut state = State::default();
     let reserved = json!({"namespace": "default", "name": "c", "uid": "1"});
-    // A scheduler did not hear that its first write went through, and chose again.
+    // A scheduler did not receive the response to its first write, and chose again.
     for name in ["a", "b"] {
         let volume = volume(name, "now", 5).with("/spec/claimRef", reserved.clone());
         state.apply_volume(serde_json::from_value(volume).unwrap());
@@ -292,6 +292,6 @@ fn a_reservation_by_name_is_the_users_whatever_an_earlier_binding_left() {
     let by_name = || volume("v", "now", 5).claimed_by("c");
     assert_eq!(reserve(volume("v", "now", 5)), json!({mark: "yes"}));
     assert_eq!(reserve(by_name()), Value::Null, "nothing to mark, and nothing to clear");
-    // With the mark, the claim's going elsewhere would wipe what the user wrote.
+    // With the mark, binding the claim elsewhere would erase what the user wrote.
     assert_eq!(reserve(marked(by_name())), json!({mark: null}));
 }

@@ -1,4 +1,4 @@
-//! What happens to claims and volumes, told as stories: objects, what a user does, what comes of it.
+//! What happens to claims and volumes, as stories: objects, what a user does, and the result.
 
 // Helpers of tests fail loudly too; the lints spare only the test functions themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]

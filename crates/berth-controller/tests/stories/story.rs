@@ -1,4 +1,4 @@
-//! A cluster with a controller on it: what a user does, and what comes of it.
+//! A cluster with a controller: what a user does, and the result.
 
 use crate::common::{Controller, claim, create, volume};
 use berth_controller::Settings;
@@ -35,7 +35,7 @@ impl Story {
         self.run()
     }
 
-    /// An object that was there before the controller, with what was noted of it.
+    /// An object that existed before the controller, with its recorded state.
     pub(crate) fn with_past(mut self, object: Value) -> Self {
         self.cluster.create_unprotected(object).unwrap();
         self
@@ -49,7 +49,7 @@ impl Story {
         self
     }
 
-    /// A scheduler is heard of, or no more.
+    /// A scheduler announces itself, or stops doing so.
     pub(crate) fn announced(mut self, announced: bool) -> Self {
         let keys = self.controller.state.set_delay_announced(announced);
         keys.into_iter().for_each(|key| self.controller.enqueue(key));
@@ -66,7 +66,7 @@ impl Story {
         self.run()
     }
 
-    /// A user deletes a pod, whose containers have some time to stop.
+    /// A user deletes a pod, whose containers have a grace period.
     pub(crate) fn stop_pod(mut self, name: &str) -> Self {
         self.cluster.delete("Pod", name);
         self.run()

@@ -120,7 +120,7 @@ fn a_required_scheduler_must_be_announced_before_claims_are_delayed() {
         .create(claim("c", "wait", 5))
         .claim("c", "Pending", "")
         .told("c", "WaitForFirstConsumer", "waiting for first consumer")
-        // A node was selected: some scheduler is at it, whether it announces itself or not.
+        // A node was selected: a scheduler is active, whether it announces itself or not.
         .create(claim("d", "wait", 50).with("/metadata/annotations", selected))
         .announced(false)
         .claim("c", "Bound", "v")
@@ -173,7 +173,7 @@ fn claims_of_a_pod_placed_without_a_scheduler_are_assigned_together() {
         .create(pod("p", &["a", "b"]).on("n1"))
         .claim("a", "Bound", "large")
         .claim("b", "Bound", "small");
-    // The second claim comes when the pod is there already.
+    // The second claim is created after the pod.
     volumes()
         .create(claim("a", "wait", 5))
         .create(pod("p", &["a", "b"]).on("n1"))
@@ -181,7 +181,7 @@ fn claims_of_a_pod_placed_without_a_scheduler_are_assigned_together() {
         .create(claim("b", "wait", 5).with("/spec/selector", chosen.clone()))
         .claim("a", "Bound", "large")
         .claim("b", "Bound", "small");
-    // Claims of ephemeral volumes are made one after the other.
+    // Claims of ephemeral volumes are created one after the other.
     let template = |selector: Value| {
         json!({"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "wait",
             "selector": selector, "resources": {"requests": {"storage": "5Gi"}}}}})
