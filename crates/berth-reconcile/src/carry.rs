@@ -1,46 +1,48 @@
-//! Carries out a list of effects, request by request.
+//! Carries out a list of effects, one request at a time.
 //!
-//! A later effect on an object continues on the version that an earlier one of the list left. A write whose answer was lost is
-//! looked for before it counts as failed. After a conflict the object is read, so that the next step starts from what is there.
+//! An effect on an object that the list already wrote continues from the resulting version. A write whose response was lost is
+//! looked up before it counts as failed. After a conflict the object is read, so that the next step starts from its current
+//! state.
 
 use crate::outcome::{Answered, Gone, Outcome, Refused};
 use berth_core::effect::{Delete, Effect, Event, Fact, Merge, ObjectKey, Refusal, Target};
 use serde_json::Value;
 use std::future::Future;
 
-/// What a write answered.
+/// The response to a write.
 #[derive(Debug)]
 pub enum Written<Answer> {
-    /// The object as it is now.
+    /// The object in its current state.
     Object(Answer),
-    /// The object of this uid is gone.
+    /// The object with this UID is gone.
     Gone(String),
-    /// It was made, and the answer says no more.
+    /// It was made, and the response contains nothing else.
     Made,
 }
 
-/// Where effects are carried out.
+/// The server on which effects are carried out.
 pub trait Server {
-    /// An object as the server answers.
+    /// An object in a response.
     type Answer: Answered;
 
-    /// Reads an object. `None` if there is none of this name.
+    /// Reads an object. `None` if it does not exist.
     fn read(&self, key: &ObjectKey) -> impl Future<Output = Result<Option<Self::Answer>, Refused>>;
 
-    /// Sends one write: create, patch, delete or bind. One that is guarded by the version of its object goes by `version`.
+    /// Sends one write: create, patch, delete or bind. A write that is guarded by the version of its object uses
+    /// `version`.
     fn write(&self, effect: &Effect, version: &str) -> impl Future<Output = Result<Written<Self::Answer>, Refused>>;
 
-    /// Whether a pod keeps the claim from going, as the server knows it now.
+    /// Whether a pod blocks deletion of the claim, according to the server's current state.
     fn is_used(&self, claim: &ObjectKey) -> impl Future<Output = Result<bool, Refused>>;
 
-    /// Puts down an event, to be written soon.
+    /// Records an event, to be written soon.
     fn tell(&self, event: &Event);
 
-    /// Hears how each write went.
+    /// Called with the result of each write.
     fn wrote(&self, _effect: &Effect, _refusal: Option<&Refusal>) {}
 }
 
-/// Carries out effects in order, until the first that is refused.
+/// Carries out effects in order until the first refusal.
 pub async fn carry_out<S: Server>(server: &S, effects: &[Effect]) -> Outcome<S::Answer> {
     let mut run = Run {
         server,
@@ -61,7 +63,7 @@ pub async fn carry_out<S: Server>(server: &S, effects: &[Effect]) -> Outcome<S::
 struct Run<'a, S: Server> {
     server: &'a S,
     outcome: Outcome<S::Answer>,
-    /// The versions that earlier writes of this list left.
+    /// The versions after earlier writes of this list.
     written: Vec<(ObjectKey, String)>,
 }
 
@@ -97,7 +99,7 @@ impl<S: Server> Run<'_, S> {
         let holds = match fact {
             Fact::Gone { key, uid } => match self.read(key).await? {
                 None => true,
-                // One of another uid is another object.
+                // An object with another UID is a different one.
                 Some(found) => !uid.is_empty() && found.version().uid != *uid,
             },
             Fact::Unchanged(target) => {
@@ -138,7 +140,8 @@ impl<S: Server> Run<'_, S> {
     }
 
     async fn delete(&mut self, effect: &Effect, delete: &Delete) -> Result<(), Refused> {
-        // One that is going already was to go sooner: that it goes does not tell whether it heard of that.
+        // It was already being deleted, and the grace period was to be shortened: that it is being deleted does not
+        // show whether the write was made.
         let at = |found: &Value, path: &str| found.pointer(path).and_then(Value::as_i64).unwrap_or_default();
         let is_soon = |found: &Value, seconds| at(found, "/metadata/deletionGracePeriodSeconds") <= seconds;
         let made = |found: &Value| {
@@ -146,7 +149,7 @@ impl<S: Server> Run<'_, S> {
                 && delete.grace_seconds.is_none_or(|seconds| is_soon(found, seconds))
         };
         match self.write(effect, &delete.target, made).await {
-            // It was to go, and is gone.
+            // It was to be deleted, and is gone.
             Err(Refused {
                 refusal: Refusal::NotFound(_),
                 ..
@@ -155,7 +158,7 @@ impl<S: Server> Run<'_, S> {
         }
     }
 
-    /// Writes to an object that is there. `made` tells of its state whether the write was made.
+    /// Writes to an existing object. `made` returns whether its state shows that the write was made.
     async fn write(&mut self, effect: &Effect, target: &Target, made: impl Fn(&Value) -> bool) -> Result<(), Refused> {
         match self.server.write(effect, self.version_of(target)).await {
             Ok(written) => {
@@ -166,9 +169,9 @@ impl<S: Server> Run<'_, S> {
         }
     }
 
-    /// Finds out how things stand after a write failed. One whose answer was lost may have been made: taken for failed, the next
-    /// decision could be another one, and then meet what this one did. And what was refused for the object's sake
-    /// must not be decided again on what is known of it, however far the watch lags behind.
+    /// Finds out the state after a write failed. A write whose response was lost may have been made: if it counted as failed,
+    /// the next decision could differ and then conflict with it. And a write that was refused because of the object's state must
+    /// not be decided again on outdated knowledge, however far the watch lags behind.
     async fn look_after(
         &mut self,
         target: &Target,
@@ -184,7 +187,7 @@ impl<S: Server> Run<'_, S> {
         if !in_doubt && !matches!(refused.refusal, Refusal::Conflict(_) | Refusal::Invalid { .. }) {
             return Err(refused);
         }
-        // If the server does not even answer that, the refusal stands as it is.
+        // If the server does not respond to the read either, the refusal stands.
         let Ok(found) = self.read(key).await else {
             return Err(refused);
         };
@@ -221,7 +224,7 @@ impl<S: Server> Run<'_, S> {
         }
     }
 
-    /// The version that a write to this object goes on from.
+    /// The version that a write to this object is based on.
     fn version_of<'t>(&'t self, target: &'t Target) -> &'t str {
         let written = self.written.iter().rev().find(|(key, _)| *key == target.key);
         written.map_or(target.resource_version.as_str(), |(_, version)| version)

@@ -1,9 +1,9 @@
 //! Runs steps for objects, one key at a time.
 //!
-//! While effects are in flight, no other step that would write to the same objects starts. What a server answered is taken in before its
-//! objects are looked at again, so that a step never decides on less than this component wrote itself. A key whose effects were
-//! refused comes back after a delay that grows; news from others bring it back at once. What another component took back is not
-//! written again at once (see [`Disputes`]).
+//! While effects are in flight, no other step that would write to the same objects starts. Responses are applied before their objects
+//! are processed again, so that a step always knows at least what this component wrote itself. A key whose effects were refused is
+//! retried with a growing delay; changes by others trigger it at once. A write that another component reverted is not repeated at once
+//! (see [`Disputes`]).
 
 use crate::outcome::{Answered, Outcome, Refused, Version};
 use crate::queue::{Failure, Queue};
@@ -16,76 +16,76 @@ use rustc_hash::FxHashMap;
 use std::ops::Add;
 use std::time::Duration;
 
-/// What a step asks for.
+/// The result of a step.
 pub enum Work<Job> {
-    /// Carry these out, in order. An empty list: there is nothing to do.
+    /// Carry these out in order. An empty list means that there is nothing to do.
     Effects(Vec<Effect>),
-    /// Do this, and write to no object but the key's own.
+    /// Run this job, which writes only to the key's own object.
     Job(Job),
 }
 
-/// What steps are run on: the objects that a component knows, and how it decides. Everything answers at once.
+/// What steps run on: the objects that a component knows, and how it decides. All methods return at once.
 ///
-/// Methods that return keys name the objects whose step is to be run because of what was just taken in. Taking in again
-/// what is known already must return none: a component's own writes come back by its watches.
+/// Methods that return keys return the objects whose step must run because of the change. Applying a known state again
+/// must return none: a component's own writes come back through its watches.
 pub trait Reconciler {
-    /// What watches bring.
+    /// An object from a watch.
     type Object;
-    /// What a server answers.
+    /// An object in a response.
     type Answer: Answered;
-    /// Work that is more than a list of effects: calls to others between writes, for example.
+    /// Work that is more than a list of effects, for example calls to other systems between writes.
     type Job;
-    /// What a job brings back beside the outcome of its effects.
+    /// The result of a job besides the outcome of its effects.
     type Report;
 
-    /// Takes in an object as a watch has it. It may be older than what is known.
+    /// Applies an object from a watch. It may be older than the known state.
     fn apply(&mut self, object: Self::Object) -> Vec<ObjectKey>;
 
-    /// Forgets an object: a watch says that it is gone, or a write found out.
+    /// Removes an object: a watch reported its deletion, or a write discovered it.
     fn remove(&mut self, key: &ObjectKey) -> Vec<ObjectKey>;
 
-    /// Takes in an object as the server answered to a write or a read of ours. Not asked for a namesake of the object that is
-    /// known, nor for one that a watch saw go while effects on it were in flight. One that a job made is not known to be in
-    /// flight, and may be gone again by now: take it in only if its end cannot be missed.
+    /// Applies an object from the response to our own write or read. Not called for another object with the same name, nor
+    /// for one whose deletion a watch reported while effects on it were in flight. An object created by a job is not known to
+    /// be in flight, and may already be deleted again: apply it only if its deletion cannot be missed.
     fn answered(&mut self, answer: &Self::Answer) -> Vec<ObjectKey>;
 
-    /// Which state of an object is known; nothing if it is not known at all.
+    /// The known version of an object; `None` if it is unknown.
     fn version(&self, key: &ObjectKey) -> Option<Version>;
 
-    /// Decides what to do about an object. It may be gone.
+    /// Decides what to do about an object. It may no longer exist.
     fn step(&mut self, key: &ObjectKey, now: Timestamp) -> Work<Self::Job>;
 
     /// Effects on these objects are in flight from now on.
     fn begun(&mut self, _touched: &[ObjectKey]) {}
 
-    /// Ends [`Reconciler::begun`]. All that was heard is taken in.
+    /// Ends [`Reconciler::begun`]. All responses have been applied.
     fn ended(&mut self, _touched: &[ObjectKey]) -> Vec<ObjectKey> {
         Vec::new()
     }
 
-    /// An effect of a step was refused. Gives what users should hear of it, if the server's word is news to them.
+    /// An effect of a step was refused. Returns an event for users, if the refusal is news to them.
     fn refused(&mut self, _effect: &Effect, _refusal: &Refusal) -> Option<Event> {
         None
     }
 
-    /// Takes in what a job brings back. What its effects heard is taken in before.
+    /// Applies the report of a job. The responses to its effects have already been applied.
     fn reported(&mut self, _key: &ObjectKey, _report: Self::Report, _now: Timestamp) {}
 
-    /// All objects are known for the first time. Steps are run from now on.
+    /// All objects are known for the first time. Steps run from now on.
     fn complete(&mut self) {}
 }
 
-/// The present moment by two clocks.
+/// The current time by two clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Now<Time> {
-    /// By one that only tells how much time has passed.
+    /// A monotonic clock.
     pub steady: Time,
-    /// By the one on the wall.
+    /// The wall clock.
     pub wall: Timestamp,
 }
 
 impl<Time: Add<Duration, Output = Time>> Now<Time> {
-    /// When a time of day is, a little late rather than a little early: a step that is run too early has nothing to do.
+    /// Converts a wall-clock time, rounding up: a step that runs too early has nothing to do.
     fn moment(self, time: Timestamp) -> Time {
         let wait = Duration::try_from(time.duration_since(self.wall)).unwrap_or_default();
         self.steady + wait + Duration::from_millis(1)
@@ -98,12 +98,12 @@ pub struct Ticket {
     key: ObjectKey,
     touched: Vec<ObjectKey>,
     effects: Vec<Effect>,
-    /// The state of the object when the work began.
+    /// The version of the object when the work began.
     begun: Option<Version>,
 }
 
 impl Ticket {
-    /// The object whose step asked for it.
+    /// The object whose step requested it.
     #[must_use]
     pub fn key(&self) -> &ObjectKey {
         &self.key
@@ -115,41 +115,42 @@ impl Ticket {
         &self.touched
     }
 
-    /// What is to be carried out, in order; nothing for a job.
+    /// The effects to carry out, in order; empty for a job.
     #[must_use]
     pub fn effects(&self) -> &[Effect] {
         &self.effects
     }
 }
 
-/// What came of a step.
+/// The result of running a step.
 pub enum Stepped<Job> {
-    /// It takes no request. Users are to be told this.
+    /// It needs no requests. These events are to be recorded.
     Told(Vec<Event>),
-    /// The objects that it would touch are in flight: it is run when they are not.
+    /// The objects that it would touch are in flight: it runs when they no longer are.
     Waits,
-    /// Somebody took back what was written: it is written again at this time at the earliest.
+    /// Another component reverted the write: it is repeated at this time at the earliest.
     Disputed(ObjectKey, Timestamp),
     /// The effects of the ticket are to be carried out.
     Effects(Ticket),
-    /// This is to be done.
+    /// The job is to be run.
     Job(Ticket, Job),
 }
 
 /// A reconciler with its queue.
 ///
-/// Its parts are public for those who make faults; everybody else changes them by its methods.
+/// Its fields are public for fault injection; all other callers use its methods.
 #[derive(Debug)]
 pub struct Keyed<R, Time> {
-    /// Who decides.
+    /// Makes the decisions.
     pub reconciler: R,
-    /// The keys that wait, and those in flight.
+    /// The waiting keys, and those in flight.
     pub queue: Queue<ObjectKey, Time>,
-    /// What others took back.
+    /// Writes that others reverted.
     pub disputes: Disputes,
-    /// Uids of objects that a watch saw go while effects on them were in flight: answers about them are older than that.
+    /// UIDs of objects whose deletion a watch reported while effects on them were in flight: responses about them are
+    /// older.
     ended: FxHashMap<ObjectKey, Box<str>>,
-    /// What answers told of, and no watch has shown yet.
+    /// Objects known from responses that no watch has shown yet.
     unseen: Unseen,
 }
 
@@ -158,7 +159,7 @@ where
     R: Reconciler,
     Time: Copy + Ord + Add<Duration, Output = Time>,
 {
-    /// A reconciler that knows nothing yet, with the delays of keys that fail.
+    /// A reconciler without any known objects, with the backoff for failing keys.
     #[must_use]
     pub fn new(reconciler: R, backoff: Backoff, chance: fn() -> f64) -> Self {
         Self {
@@ -170,28 +171,28 @@ where
         }
     }
 
-    /// Has these keys looked at, unless they wait for a time.
+    /// Queues these keys, unless they wait for a time.
     pub fn push(&mut self, keys: Vec<ObjectKey>) {
         keys.into_iter().for_each(|key| self.queue.push(key));
     }
 
-    /// Has these keys looked at, about which there is news from outside.
+    /// Queues these keys at once because of an external change.
     pub fn hurry(&mut self, keys: Vec<ObjectKey>) {
         keys.into_iter().for_each(|key| self.queue.hurry(key));
     }
 
-    /// A watch brought an object of this kind. Its name is asked for if it matters.
+    /// A watch delivered an object of this kind. `key` is called only if the name is needed.
     pub fn applied(&mut self, key: impl FnOnce(&R::Object) -> ObjectKey, object: R::Object) {
-        // Nearly always watches have shown everything, and no key is needed.
+        // Watches have nearly always shown everything, and no key is needed.
         if !self.unseen.is_empty() {
             self.unseen.settled(&key(&object));
         }
-        // Echoes of our own writes give no keys: these are news.
+        // Echoes of our own writes return no keys, so these are changes by others.
         let keys = self.reconciler.apply(object);
         self.hurry(keys);
     }
 
-    /// A watch says that an object is gone.
+    /// A watch reported the deletion of an object.
     pub fn removed(&mut self, key: ObjectKey, uid: &str) {
         let keys = self.forget(&key, uid);
         if self.queue.is_locked(&key) {
@@ -200,7 +201,7 @@ where
         self.hurry(keys);
     }
 
-    /// All objects of a kind were listed, and what the list names is taken in.
+    /// All objects of a kind were listed, and the listed ones are applied.
     pub fn listed(&mut self, kind: &str) {
         let unnamed = self.unseen.listed(kind);
         self.hurry(unnamed);
@@ -230,7 +231,7 @@ where
         })
     }
 
-    /// Does what takes no request.
+    /// Handles effects that need no request.
     fn told(&mut self, key: ObjectKey, effects: Vec<Effect>, now: Now<Time>) -> Vec<Event> {
         let (mut events, mut again) = (Vec::new(), Vec::new());
         for effect in effects {
@@ -270,7 +271,7 @@ where
         }
     }
 
-    /// Takes in what came of work in flight. Returns what users should hear of it.
+    /// Applies the result of work in flight. Returns events for users.
     pub fn finish(
         &mut self,
         ticket: Ticket,
@@ -304,7 +305,7 @@ where
         if let Some(report) = report {
             self.reconciler.reported(&key, report, now.wall);
         }
-        // A watch may have brought the answers before us: then it is here that what was in flight is free to choose.
+        // A watch may have delivered the responses first: then the objects in flight become available here.
         let keys = self.reconciler.ended(&touched);
         self.push(keys);
         let event = match (&outcome.refused, effects.get(outcome.done)) {
@@ -315,7 +316,7 @@ where
             self.queue.recover(now.steady);
         }
         self.settle(key.clone(), outcome.again, outcome.refused, now);
-        // Whatever came of this, the next step starts from what somebody else made of the object meanwhile.
+        // Whatever the result, the next step starts from what others changed on the object meanwhile.
         let known = self.reconciler.version(&key);
         let ours = |known: &Version| {
             let answers = outcome.fresh.iter().filter(|answer| *answer.key() == key);
@@ -333,7 +334,7 @@ where
             let (key, uid) = (answer.key(), answer.version().uid);
             let known = self.reconciler.version(key);
             let ended = self.ended.get(key).is_some_and(|ended| **ended == *uid);
-            // What was read of it before it went is of no use any more.
+            // An earlier read of a deleted object is useless.
             let ended = ended || outcome.gone.iter().any(|gone| gone.key == *key && gone.uid == uid);
             if ended || known.as_ref().is_some_and(|known| known.uid != uid) {
                 continue;
@@ -354,7 +355,7 @@ where
         }
     }
 
-    /// Forgets an object. One of the same name and another uid came after it, and stays.
+    /// Removes an object. One with the same name and another UID is newer, and is kept.
     fn forget(&mut self, key: &ObjectKey, uid: &str) -> Vec<ObjectKey> {
         let another = |known: Version| !uid.is_empty() && !known.uid.is_empty() && known.uid != uid;
         if self.reconciler.version(key).is_some_and(another) {
@@ -364,7 +365,7 @@ where
         self.reconciler.remove(key)
     }
 
-    /// Takes down when a key comes back.
+    /// Records when a key is to be retried.
     fn settle(&mut self, key: ObjectKey, again: Vec<(ObjectKey, When)>, refused: Option<Refused>, now: Now<Time>) {
         let mut failure = refused.map(|refused| match refused.outage {
             true => Failure::Outage,

@@ -1,4 +1,4 @@
-//! What came of a list of effects.
+//! The result of a list of effects.
 
 use berth_core::api::ObjectMeta;
 use berth_core::effect::{ObjectKey, Refusal, When};
@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::rc::Rc;
 
-/// Which state of an object is known.
+/// The known version of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Version {
     /// Its uid.
@@ -16,7 +16,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// That of an object with this metadata.
+    /// The version of an object with this metadata.
     #[must_use]
     pub fn of(metadata: &ObjectMeta) -> Self {
         Self {
@@ -25,7 +25,7 @@ impl Version {
         }
     }
 
-    /// That of an object that is a plain JSON value.
+    /// The version of an object that is a plain JSON value.
     #[must_use]
     pub fn of_value(object: &Value) -> Self {
         let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
@@ -36,15 +36,15 @@ impl Version {
     }
 }
 
-/// An object as a server answered.
+/// An object in a server's response.
 pub trait Answered {
     /// The object.
     fn key(&self) -> &ObjectKey;
 
-    /// Which state of it this is.
+    /// Its version.
     fn version(&self) -> Version;
 
-    /// The object with all of its fields. Nothing if it cannot be read.
+    /// The object with all of its fields. `None` if it cannot be read.
     fn value(&self) -> Option<Cow<'_, Value>>;
 }
 
@@ -62,28 +62,28 @@ impl<A: Answered> Answered for Rc<A> {
     }
 }
 
-/// An object that turned out not to be there.
+/// An object that turned out not to exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gone {
     /// The object.
     pub key: ObjectKey,
-    /// The uid of the one that is gone; empty if there is none of this name at all.
+    /// The UID of the deleted object; empty if none with this name exists.
     pub uid: String,
 }
 
 /// Why a list of effects ended early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// What the effect met.
+    /// Why the effect was refused.
     pub refusal: Refusal,
-    /// The API server is away or out of order: others fail the same way now, and go through when it is back.
+    /// The API server is unavailable or failing: other effects fail the same way now, and succeed when it recovers.
     pub outage: bool,
-    /// The namespace of the object is being deleted and takes nothing new: there is nothing to do about it.
+    /// The namespace of the object is being deleted and accepts no new objects: nothing can be done.
     pub namespace_ends: bool,
 }
 
 impl Refused {
-    /// A refusal that has nothing to do with the state of the server.
+    /// A refusal that is unrelated to the state of the server.
     #[must_use]
     pub fn certain(refusal: Refusal) -> Self {
         Self {
@@ -93,25 +93,25 @@ impl Refused {
         }
     }
 
-    /// Whether the write may have been made all the same.
+    /// Whether the write may have been made anyway.
     #[must_use]
     pub fn is_in_doubt(&self) -> bool {
         matches!(self.refusal, Refusal::Unavailable { in_doubt: true, .. })
     }
 }
 
-/// How a list of effects went.
+/// The result of a list of effects.
 #[derive(Debug)]
 pub struct Outcome<Answer> {
-    /// How many effects of the list were carried out.
+    /// Number of effects that were carried out.
     pub done: usize,
-    /// Objects that were written or read, in order: of several answers about one object the last is the newest.
+    /// Objects that were written or read, in order: the last of several responses about one object is the newest.
     pub fresh: Vec<Answer>,
     /// Objects that turned out to be gone.
     pub gone: Vec<Gone>,
     /// Steps to be run again.
     pub again: Vec<(ObjectKey, When)>,
-    /// What ended the list; nothing if all of it was carried out.
+    /// Why the list ended early; `None` if all of it was carried out.
     pub refused: Option<Refused>,
 }
 
@@ -128,7 +128,7 @@ impl<Answer> Default for Outcome<Answer> {
 }
 
 impl<Answer> Outcome<Answer> {
-    /// Goes on with what came of the next list.
+    /// Appends the result of the next list.
     pub fn continued(&mut self, next: Self) {
         self.done += next.done;
         self.fresh.extend(next.fresh);

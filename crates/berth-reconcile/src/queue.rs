@@ -1,7 +1,7 @@
-//! Which object gets its step next.
+//! The queue of objects whose step must run.
 //!
-//! A key is in the queue at most once. While effects on an object are in flight, no other step that
-//! would touch it starts: this keeps the order of writes for every claim and every volume.
+//! A key is in the queue at most once. While effects on an object are in flight, no other step that would touch it
+//! starts: this preserves the order of writes for every claim and every volume.
 
 use berth_core::backoff::Backoff;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -10,44 +10,44 @@ use std::hash::Hash;
 use std::ops::Add;
 use std::time::Duration;
 
-/// Within this time those come back that waited for the server: at once is a storm.
+/// Keys that waited for the server are retried within this time: all at once would be a storm.
 const SPREAD: Duration = Duration::from_secs(1);
 
-/// Why a step must be run again.
+/// Why a step must be retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Something about this object.
+    /// A problem with this object.
     Own,
-    /// The API server is away or out of order.
+    /// The API server is unavailable or failing.
     Outage,
 }
 
-/// The keys that wait, those that wait for a time, and those in flight.
+/// The ready keys, those that wait for a time, and those in flight.
 ///
-/// A key that waits for a time after a failure is nowhere else, and comes back at that time only: its own writes, which
-/// return through a watch, do not bring it back earlier.
+/// A key that waits after a failure is nowhere else, and is retried only at that time: echoes of its own writes through
+/// a watch do not trigger it earlier.
 #[derive(Debug)]
 pub struct Queue<Key, Time> {
     backoff: Backoff,
-    /// A number between 0 and 1, another one each time.
+    /// A new random number between 0 and 1 each time.
     chance: fn() -> f64,
-    /// In order. What is not queued any more is passed over.
+    /// In order. Keys that are no longer queued are skipped.
     ready: VecDeque<Key>,
     queued: FxHashSet<Key>,
     waits: FxHashMap<Key, Time>,
-    /// Those that wait, by time.
+    /// The waiting keys, by time.
     later: BTreeSet<(Time, Key)>,
-    /// Those of them that wait for the server to answer.
+    /// Those that wait for the server to recover.
     outage: FxHashSet<Key>,
-    /// Keys that are looked at again at a time, whatever happens until then.
+    /// Keys that are processed again at a fixed time, whatever happens until then.
     alarms: FxHashMap<Key, Time>,
     /// The alarms by time.
     ringing: BTreeSet<(Time, Key)>,
-    /// How often in a row, and why the last time.
+    /// The number of consecutive failures, and the reason of the last one.
     failures: FxHashMap<Key, (u32, Failure)>,
-    /// Keys that were brought back early because the server answers. If they fail all the same, it is not for the server.
+    /// Keys that were retried early because the server recovered. If they fail anyway, the server is not the cause.
     recovered: FxHashSet<Key>,
-    /// What is in flight, with the keys that wait for it.
+    /// Keys in flight, each with the keys that wait for it.
     locked: FxHashMap<Key, Vec<Key>>,
 }
 
@@ -56,7 +56,7 @@ where
     Key: Clone + Eq + Hash + Ord,
     Time: Copy + Ord + Add<Duration, Output = Time>,
 {
-    /// An empty queue, with the delays of keys that fail, and chance to spread them.
+    /// An empty queue, with the backoff for failing keys and randomness to spread them.
     #[must_use]
     pub fn new(backoff: Backoff, chance: fn() -> f64) -> Self {
         Self {
@@ -75,14 +75,14 @@ where
         }
     }
 
-    /// Puts a key at the end, unless it waits already.
+    /// Appends a key, unless it is already waiting.
     pub fn push(&mut self, key: Key) {
         if !self.waits.contains_key(&key) {
             self.make_ready(key);
         }
     }
 
-    /// Puts a key at the end about which there is news from outside: it waits no longer, however often it failed.
+    /// Appends a key because of an external change: it no longer waits, however often it failed.
     pub fn hurry(&mut self, key: Key) {
         self.end_wait(&key);
         self.make_ready(key);
@@ -122,7 +122,7 @@ where
         }
     }
 
-    /// How many keys are ready.
+    /// Number of ready keys.
     #[must_use]
     pub fn count_ready(&self) -> usize {
         self.queued.len()
@@ -134,7 +134,7 @@ where
         !self.queued.is_empty()
     }
 
-    /// Lets a key wait for whatever of these is in flight. `false` if none is.
+    /// Makes a key wait for those of these that are in flight. Returns `false` if none is.
     pub fn wait_for(&mut self, key: &Key, touched: &[Key]) -> bool {
         let Some(busy) = touched.iter().find(|touched| self.locked.contains_key(*touched)) else {
             return false;
@@ -160,7 +160,7 @@ where
         self.locked.contains_key(key)
     }
 
-    /// Ends [`Queue::lock`] and brings back who waited.
+    /// Ends [`Queue::lock`] and makes the waiting keys ready.
     pub fn unlock(&mut self, touched: &[Key]) {
         for key in touched {
             for waiting in self.locked.remove(key).unwrap_or_default() {
@@ -177,14 +177,14 @@ where
         }
     }
 
-    /// Brings a key back after a delay that grows with its failures in a row.
+    /// Retries a key after a delay that grows with its consecutive failures.
     pub fn failed(&mut self, key: Key, failure: Failure, now: Time) {
         let failure = match failure {
             Failure::Outage if !self.recovered.contains(&key) => Failure::Outage,
             _ => Failure::Own,
         };
         let (count, last) = self.failures.entry(key.clone()).or_insert((0, failure));
-        // What an outage left behind, such as a write of which nobody heard the answer, is a matter of its own.
+        // What an outage leaves behind, such as a write without a response, counts separately.
         *count = if *last == failure { count.saturating_add(1) } else { 1 };
         *last = failure;
         let count = *count;
@@ -197,8 +197,8 @@ where
         }
     }
 
-    /// The server answers: what waits for that comes back soon. That it was away is not held against a key: a server
-    /// that has just started may refuse once more before it knows who may do what.
+    /// The server recovered: keys that wait for it are retried soon. The outage does not count against a key: a server
+    /// that has just started may refuse once more before its authorization is ready.
     pub fn recover(&mut self, now: Time) {
         for key in std::mem::take(&mut self.outage) {
             self.failures.insert(key.clone(), (0, Failure::Own));
@@ -209,7 +209,7 @@ where
         }
     }
 
-    /// Brings a key back at a time, and keeps nothing from bringing it back earlier. The last alarm of a key counts.
+    /// Triggers a key at a time, or earlier for any other reason. The last alarm of a key counts.
     pub fn alarm(&mut self, key: Key, at: Time) {
         if let Some(before) = self.alarms.insert(key.clone(), at) {
             self.ringing.remove(&(before, key.clone()));
@@ -217,14 +217,14 @@ where
         self.ringing.insert((at, key));
     }
 
-    /// When the next key comes back.
+    /// When the next key becomes ready.
     #[must_use]
     pub fn next_due(&self) -> Option<Time> {
         let first = |times: &BTreeSet<(Time, Key)>| times.first().map(|(due, _)| *due);
         first(&self.later).into_iter().chain(first(&self.ringing)).min()
     }
 
-    /// Makes those ready whose time has come.
+    /// Makes the keys ready whose time has come.
     pub fn advance(&mut self, now: Time) {
         while let Some((_, key)) = pop_due(&mut self.later, now) {
             self.waits.remove(&key);
@@ -332,7 +332,7 @@ mod tests {
         assert_eq!(queue.pop(), None, "the last one counts");
         queue.advance(later(90));
         assert_eq!((queue.pop(), queue.next_due()), (Some(key("a")), None));
-        // One that failed comes back in its own time.
+        // A failed key is retried in its own time.
         queue.alarm(key("b"), now);
         for _ in 0..20 {
             queue.failed(key("b"), Failure::Own, now);
@@ -354,17 +354,17 @@ mod tests {
         queue.recover(now);
         queue.advance(now + Duration::from_secs(1));
         assert_eq!((queue.pop(), queue.pop()), (Some(key("a")), None));
-        // What an outage did to a key says nothing of how it fails when the server answers.
+        // How a key failed during an outage says nothing about how it fails afterwards.
         for _ in 0..20 {
             queue.failed(key("c"), Failure::Outage, now);
         }
         queue.failed(key("c"), Failure::Own, now);
         assert!(queue.next_due().unwrap() <= now + Duration::from_millis(7));
         queue.succeeded(&key("c"));
-        // What it failed for is over: it begins anew.
+        // The reason for its failures is gone: it starts over.
         queue.failed(key("a"), Failure::Own, now);
         assert!(queue.next_due().unwrap() <= now + Duration::from_millis(7));
-        // The server answers, and this one fails all the same: it is not for the server.
+        // The server responds, and this key fails anyway: the server is not the cause.
         for _ in 0..20 {
             queue.failed(key("a"), Failure::Outage, now);
             queue.recover(now);
