@@ -1,4 +1,5 @@
-//! How fast claims are bound: so many Immediate claims against as many volumes, on the embedded API server.
+//! Measures how fast claims are bound: a number of Immediate claims against as many volumes, on the embedded API
+//! server.
 //!
 //! `cargo run --release -p berth-kube --example bind_claims -- 1000 10000` prints one JSON object for each number.
 

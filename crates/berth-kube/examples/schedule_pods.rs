@@ -1,9 +1,10 @@
-//! How fast pods with one delayed local claim are placed: API server, controller and scheduler in one process.
+//! Measures how fast pods with one delayed local claim are scheduled: API server, controller and scheduler in one
+//! process.
 //!
 //! `cargo run --release -p berth-kube --example schedule_pods -- 100 100 one` creates pods one after another, each when
-//! the last is bound; without `one` all at once. Arguments: nodes, pods. Prints one JSON object.
+//! the previous one is bound; without `one`, all at once. Arguments: nodes, pods. Prints one JSON object.
 //!
-//! The clock starts when the controller has made all volumes available: on an idle cluster.
+//! The clock starts once the controller has made all volumes available, on an idle cluster.
 
 use berth_apiserver::Server;
 use berth_core::api::{Kind, PersistentVolume, Pod};
@@ -21,7 +22,7 @@ use tokio::sync::Notify;
 
 const VOLUMES_PER_NODE: usize = 4;
 
-/// When each pod was seen on a node.
+/// When each pod was observed on a node.
 #[derive(Clone, Default)]
 struct Placed {
     times: Arc<Mutex<HashMap<String, Instant>>>,
@@ -60,7 +61,7 @@ impl Sink<Pod> for Placed {
     }
 }
 
-/// The volumes that are available.
+/// The available volumes.
 #[derive(Clone, Default)]
 struct Available {
     names: Arc<Mutex<HashSet<String>>>,

@@ -1,8 +1,9 @@
-//! What schedulers tell volume controllers about themselves: that they can bind delayed claims.
+//! How schedulers announce to volume controllers that they can bind delayed claims.
 //!
-//! A controller that leaves claims to a scheduler which cannot bind them leaves them unbound for ever. So a scheduler
-//! says what it can do in annotations of its lease, and a controller can be told to delay claims only while it hears
-//! that. Clocks of different machines are never compared: a lease is alive while it is seen to change.
+//! If a controller leaves claims to a scheduler that cannot bind them, they remain unbound forever. A scheduler
+//! therefore lists its capabilities in annotations of its lease, and a controller can be configured to delay claims
+//! only while such a lease is alive. Clocks of different machines are never compared: a lease is alive while it is
+//! observed to change.
 //!
 //! A lease keeps its annotations when another program takes it over. They count only together with the holder that
 //! wrote them.
@@ -17,9 +18,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-/// Label of a lease: whose it is.
+/// Label of a lease: its component.
 pub const COMPONENT: &str = "berth.dev/component";
-/// Annotation of a scheduler's lease: what the scheduler can do, separated by commas.
+/// Annotation of a scheduler's lease: the capabilities of the scheduler, separated by commas.
 pub const CAPABILITIES: &str = "berth.dev/scheduler-capabilities";
 /// Annotation of a scheduler's lease: the holder that wrote the others.
 pub const ANNOUNCED_BY: &str = "berth.dev/announced-by";
@@ -30,7 +31,7 @@ pub const DELAYED_BINDING: &str = "delayed-binding";
 
 const SCHEDULER: &str = "scheduler";
 
-/// A scheduler's lease that tells what the scheduler can do.
+/// A scheduler's lease with the annotations that list its capabilities.
 #[must_use]
 pub fn announcing(mut lease: LeaseOptions) -> LeaseOptions {
     lease.labels.insert(COMPONENT.to_owned(), SCHEDULER.to_owned());
@@ -43,20 +44,20 @@ pub fn announcing(mut lease: LeaseOptions) -> LeaseOptions {
     lease
 }
 
-/// Where a controller listens for schedulers.
+/// How a controller looks for schedulers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequiredScheduler {
     /// The namespace of their leases.
     pub namespace: String,
-    /// How often it looks.
+    /// Polling interval.
     pub poll: Duration,
-    /// For so long after it last heard of one, or started itself, it goes on as if there were one: what is bound without
-    /// a scheduler stays bound, and schedulers restart.
+    /// How long to assume a scheduler after it was last observed, or after startup: claims bound without a scheduler
+    /// stay bound, and schedulers restart.
     pub grace: Duration,
 }
 
 impl RequiredScheduler {
-    /// Listens in a namespace, a minute long.
+    /// Looks in a namespace, with a grace period of a minute.
     #[must_use]
     pub fn new(namespace: impl Into<String>) -> Self {
         Self {
@@ -87,7 +88,7 @@ struct LeaseMeta {
 }
 
 impl LeaseObject {
-    /// Whether the one who holds the lease says that it can bind delayed claims.
+    /// Whether the current holder of the lease announces that it can bind delayed claims.
     fn announces(&self) -> bool {
         let annotation = |key: &str| self.metadata.annotations.as_ref().and_then(|all| all.get(key));
         let capable = annotation(CAPABILITIES).is_some_and(|list| list.split(',').any(|one| one == DELAYED_BINDING));
@@ -96,7 +97,7 @@ impl LeaseObject {
     }
 }
 
-/// Keeps a fact up to date: whether a scheduler announces that it can bind delayed claims.
+/// Tracks whether a scheduler announces that it can bind delayed claims.
 pub(crate) async fn listen(api: Api, required: RequiredScheduler, fact: watch::Sender<bool>) {
     let mut seen: BTreeMap<String, Value> = BTreeMap::new();
     let mut heard = Instant::now();

@@ -1,6 +1,6 @@
 //! Single requests to an API server.
 //!
-//! Objects are sent as JSON and received as bytes, so that callers decode just the fields they need.
+//! Objects are sent as JSON and received as bytes, so that callers decode only the fields they need.
 
 use crate::lease::Gate;
 use crate::resource::Resource;
@@ -14,24 +14,25 @@ use serde_json::Value;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// How long an answer may take. API servers give up on ordinary requests after a minute themselves.
+/// Timeout of a request. API servers themselves time out ordinary requests after a minute.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long a request waits in all for a server that is too busy to look at it and says when to come back. Well below the
-/// time in which a lease has to be renewed, and short enough that what was decided still stands.
+/// How long a request is retried in total if the server is overloaded and asks to retry later. Well below the renewal
+/// deadline of a lease, and short enough that the decision is still valid.
 const BUSY_PATIENCE: Duration = Duration::from_secs(5);
-/// The least that it waits each time.
+/// Minimum delay between such retries.
 const BUSY_PAUSE: Duration = Duration::from_millis(100);
 
-/// The largest answer that is read. A page of a list is a thousand objects, most of some KiB; etcd takes 1.5 MiB of one at most.
+/// Maximum size of a response. A page of a list has a thousand objects, most of some KiB; etcd accepts at most 1.5 MiB
+/// per object.
 const MAX_ANSWER_BYTES: usize = 512 << 20;
-/// The largest refusal that is read.
+/// Maximum size of an error response.
 const MAX_REFUSAL_BYTES: usize = 1 << 20;
 
-/// What kube-apiserver answers with 404 where it serves nothing.
+/// The body of kube-apiserver's 404 for a path that it does not serve.
 const UNSERVED: &str = "404 page not found";
 
-/// Why a request did not do what it should.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
     /// The server refused it.
@@ -43,14 +44,14 @@ pub enum ApiError {
         path: String,
         /// HTTP status.
         code: u16,
-        /// The reason in the words of Kubernetes, such as `Conflict`.
+        /// The Kubernetes reason, for example `Conflict`.
         reason: Box<str>,
-        /// What the server says.
+        /// The server's message.
         message: String,
-        /// The object that it speaks of, if it names one.
+        /// The object that the error is about, if specified.
         about: Option<Box<StatusDetails>>,
     },
-    /// It did not reach the server, or the answer did not reach us.
+    /// It did not reach the server, or the response was lost.
     #[error("{path}: {source}")]
     Transport {
         /// The request's path.
@@ -59,19 +60,19 @@ pub enum ApiError {
         #[source]
         source: Box<kube::Error>,
     },
-    /// The answer did not come in time. Whether the request was carried out is not known.
+    /// The response did not arrive in time. Whether the request was carried out is unknown.
     #[error("{path}: no answer within {seconds} s", seconds = REQUEST_TIMEOUT.as_secs())]
     TimedOut {
         /// The request's path.
         path: String,
     },
-    /// It was not sent: this copy does not lead any more.
+    /// It was not sent: this replica no longer leads.
     #[error("{path}: not sent, because the lease has run out and another copy may lead")]
     NotLeading {
         /// The request's path.
         path: String,
     },
-    /// The request or the answer is not what the API defines.
+    /// The request or the response violates the API.
     #[error("{path}: {problem}")]
     Malformed {
         /// The request's path.
@@ -82,7 +83,7 @@ pub enum ApiError {
 }
 
 impl ApiError {
-    /// The HTTP status, if the server answered.
+    /// The HTTP status, if the server responded.
     pub(crate) fn code(&self) -> Option<u16> {
         match self {
             Self::Refused { code, .. } => Some(*code),
@@ -90,14 +91,14 @@ impl ApiError {
         }
     }
 
-    /// The object, its namespace or its kind is not there, as the API server itself says. A proxy or a load balancer that
-    /// has nothing to pass the request on to may answer 404 too: that says nothing about objects.
+    /// The API server itself reports that the object, its namespace or its kind does not exist. A proxy or load balancer
+    /// without a backend may also return 404: that says nothing about objects.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Refused { code: 404, reason, .. } if &**reason == "NotFound")
     }
 
-    /// The API server serves nothing at this path: it does not know the kind. kube-apiserver says so in the words of Go's
+    /// The API server serves nothing at this path: the kind is unknown. kube-apiserver reports this in the words of Go's
     /// HTTP library, others in a status without details.
     #[must_use]
     pub fn is_unserved(&self) -> bool {
@@ -116,13 +117,13 @@ impl ApiError {
         }
     }
 
-    /// There is an object of that name already.
+    /// An object with that name already exists.
     #[must_use]
     pub fn is_already_exists(&self) -> bool {
         matches!(self, Self::Refused { code: 409, reason, .. } if &**reason == "AlreadyExists")
     }
 
-    /// The namespace that is not there, if that is why.
+    /// The missing namespace, if that is the reason.
     pub(crate) fn missing_namespace(&self) -> Option<&str> {
         match self {
             Self::Refused { about: Some(about), .. } if self.is_not_found() && about.kind == "namespaces" => {
@@ -132,7 +133,7 @@ impl ApiError {
         }
     }
 
-    /// The namespace is being deleted and takes nothing new.
+    /// The namespace is being deleted and accepts no new objects.
     #[must_use]
     pub fn is_namespace_terminating(&self) -> bool {
         match self {
@@ -143,7 +144,7 @@ impl ApiError {
         }
     }
 
-    /// Whether it is the object itself that is not there.
+    /// Whether the object itself does not exist.
     pub(crate) fn is_without(&self, resource: Resource, name: &str) -> bool {
         let about = match self {
             Self::Refused { about, .. } if self.is_not_found() => about.as_ref(),
@@ -152,8 +153,8 @@ impl ApiError {
         about.is_some_and(|about| about.name == name && (about.kind.is_empty() || about.kind == resource.plural))
     }
 
-    /// The server is out of reach or out of order, whatever it was asked: others fail the same way now, and go through
-    /// when it is back. One that has just started refuses everybody until it has read the roles.
+    /// The server is unreachable or failing, regardless of the request: other requests fail the same way now, and
+    /// succeed when it recovers. A server that has just started refuses every user until it has loaded the roles.
     #[must_use]
     pub fn is_outage(&self) -> bool {
         match self {
@@ -164,7 +165,7 @@ impl ApiError {
         }
     }
 
-    /// How a request went, as a label of a metric.
+    /// The result of a request, as a metric label.
     #[must_use]
     pub fn result_label(result: &Result<impl Sized, Self>) -> &'static str {
         match result {
@@ -175,25 +176,25 @@ impl ApiError {
         }
     }
 
-    /// This user may not do that.
+    /// The user lacks permission.
     #[must_use]
     pub fn is_forbidden(&self) -> bool {
         self.code() == Some(403)
     }
 
-    /// The object is in another version, or already there.
+    /// The object has another version, or already exists.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
         self.code() == Some(409)
     }
 
-    /// Whether the request may have been carried out all the same: the answer was lost, or the server gave up on it.
+    /// Whether the request may have been carried out anyway: the response was lost, or the server timed out.
     #[must_use]
     pub fn is_in_doubt(&self) -> bool {
         !matches!(self, Self::NotLeading { .. }) && self.code().is_none_or(|code| code >= 500)
     }
 
-    /// The version asked for is too old: list again.
+    /// The requested version is too old: list again.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         self.code() == Some(410)
@@ -204,14 +205,14 @@ fn timed_out(path: &str) -> ApiError {
     ApiError::TimedOut { path: path.to_owned() }
 }
 
-/// When to come back, if the server was too busy to look at the request at all.
+/// When to retry, if the server was too busy to handle the request at all.
 fn retry_after(response: &Response<Body>) -> Option<Duration> {
     let header = response.headers().get(header::RETRY_AFTER)?;
     let seconds = header.to_str().ok()?.parse().ok()?;
     (response.status() == StatusCode::TOO_MANY_REQUESTS).then(|| Duration::from_secs(seconds).max(BUSY_PAUSE))
 }
 
-/// Reads a whole answer, if it is not too large and comes in time.
+/// Reads a whole response, unless it is too large or late.
 async fn read_whole(path: &str, body: Body, max_bytes: usize) -> Result<Bytes, ApiError> {
     let collected = timeout(REQUEST_TIMEOUT, Limited::new(body, max_bytes).collect()).await;
     match collected.map_err(|_| timed_out(path))? {
@@ -233,13 +234,13 @@ async fn refusal(method: Method, path: &str, response: Response<Body>) -> ApiErr
     let code = response.status().as_u16();
     let body = match read_whole(path, response.into_body(), MAX_REFUSAL_BYTES).await {
         Ok(body) => body,
-        // It is a refusal, whatever else it says.
+        // It is an error, whatever else it contains.
         Err(ApiError::Malformed { .. }) => Bytes::new(),
         Err(error) => return error,
     };
     let mut answer: Status = serde_json::from_slice(&body).unwrap_or_default();
     if answer.kind != "Status" {
-        // Whoever answered, it was not the API server.
+        // This response did not come from the API server.
         answer = Status::default();
     }
     answer.code = code;
@@ -249,7 +250,7 @@ async fn refusal(method: Method, path: &str, response: Response<Body>) -> ApiErr
     answer.refusal(method, path)
 }
 
-/// What the server says when it refuses.
+/// The server's error.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Status {
@@ -260,19 +261,19 @@ pub(crate) struct Status {
     details: Option<StatusDetails>,
 }
 
-/// The object that a refusal is about.
+/// The object that an error is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct StatusDetails {
     /// Its name.
     pub name: String,
-    /// Its kind, as the plural that stands in paths.
+    /// Its kind, as the plural used in paths.
     pub kind: String,
-    /// Why, in words that do not change.
+    /// Machine-readable causes.
     pub causes: Vec<StatusCause>,
 }
 
-/// One reason of a refusal.
+/// One cause of an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct StatusCause {
@@ -298,16 +299,16 @@ impl Status {
 pub struct Api {
     client: kube::Client,
     field_manager: String,
-    /// Who asks, for the logs of API servers.
+    /// User agent, for the logs of API servers.
     agent: HeaderValue,
-    /// What every write has to pass.
+    /// Checked before every write.
     gate: Gate,
-    /// Objects that may not be patched are replaced.
+    /// Replace objects that may not be patched.
     replaces: bool,
 }
 
 impl Api {
-    /// A client whose writes are recorded under the name of a field manager.
+    /// A client whose writes are recorded under this field manager.
     #[must_use]
     pub fn new(client: kube::Client, field_manager: impl Into<String>) -> Self {
         let field_manager = field_manager.into();
@@ -321,30 +322,30 @@ impl Api {
         }
     }
 
-    /// Writes only while a lease holds.
+    /// Allows writes only while a lease is held.
     #[must_use]
     pub fn gated(mut self, gate: Gate) -> Self {
         self.gate = gate;
         self
     }
 
-    /// Replaces objects that may not be patched: roles of CSI sidecars let claims be updated, but not patched.
+    /// Replaces objects that may not be patched: roles of CSI sidecars allow updating claims, but not patching them.
     #[must_use]
     pub fn replacing(mut self) -> Self {
         self.replaces = true;
         self
     }
 
-    /// Sends a request and gives the answer's body as it streams in.
+    /// Sends a request and returns the response body as a stream.
     ///
     /// # Errors
-    /// If the server cannot be reached or refuses.
+    /// If the server is unreachable or refuses.
     pub async fn stream(&self, path: &str) -> Result<Body, ApiError> {
         self.send(Method::GET, path, None).await
     }
 
     async fn send(&self, method: Method, path: &str, body: Option<(&str, Vec<u8>)>) -> Result<Body, ApiError> {
-        // It goes out several times at most, and is the same each time.
+        // It may be sent several times with the same content.
         let body = body.map(|(content_type, content)| (content_type, Bytes::from(content)));
         let mut waited = Duration::ZERO;
         loop {
@@ -400,7 +401,7 @@ impl Api {
         read_whole(path, body, MAX_ANSWER_BYTES).await
     }
 
-    /// The answer is no object, whatever it is: nothing follows from it.
+    /// The response is not an object: nothing follows from it.
     pub(crate) fn no_object(resource: Resource, namespace: &str, name: &str) -> ApiError {
         ApiError::Malformed {
             path: resource.object(namespace, name),
@@ -418,7 +419,7 @@ impl Api {
     /// Reads any path.
     ///
     /// # Errors
-    /// If the server cannot be reached or refuses.
+    /// If the server is unreachable or refuses.
     pub async fn get_path(&self, path: &str) -> Result<Bytes, ApiError> {
         self.call(Method::GET, path, None).await
     }
@@ -426,7 +427,7 @@ impl Api {
     /// Creates an object in a collection, by its path.
     ///
     /// # Errors
-    /// If the server cannot be reached or refuses.
+    /// If the server is unreachable or refuses.
     pub async fn post_path(&self, path: &str, object: &Value) -> Result<Bytes, ApiError> {
         self.write_path(Method::POST, path, "application/json", object).await
     }
@@ -434,7 +435,7 @@ impl Api {
     /// Applies a JSON merge patch to an object or one of its subresources, by its path.
     ///
     /// # Errors
-    /// If the server cannot be reached or refuses.
+    /// If the server is unreachable or refuses.
     pub async fn merge_patch_path(&self, path: &str, patch: &Value) -> Result<Bytes, ApiError> {
         self.write_path(Method::PATCH, path, "application/merge-patch+json", patch)
             .await
@@ -452,11 +453,11 @@ impl Api {
         self.call(method, &path, Some((content_type, body))).await
     }
 
-    /// Reads an object. `None` if it is not there, which the API server must say of this very object: what follows may be
-    /// that something is deleted.
+    /// Reads an object. `None` if it does not exist, which the API server must report about exactly this object: the
+    /// consequence may be a deletion.
     ///
     /// # Errors
-    /// If the server cannot be reached or refuses.
+    /// If the server is unreachable or refuses.
     pub async fn get(&self, resource: Resource, namespace: &str, name: &str) -> Result<Option<Bytes>, ApiError> {
         match self.get_path(&resource.object(namespace, name)).await {
             Ok(bytes) => Ok(Some(bytes)),
@@ -465,10 +466,10 @@ impl Api {
         }
     }
 
-    /// Creates an object. Gives it as the server stored it.
+    /// Creates an object. Returns it as stored.
     ///
     /// # Errors
-    /// If the server cannot be reached or refuses.
+    /// If the server is unreachable or refuses.
     pub async fn create(&self, resource: Resource, namespace: &str, object: &Value) -> Result<Bytes, ApiError> {
         let path = format!(
             "{}?fieldManager={}",
@@ -479,10 +480,10 @@ impl Api {
         self.call(Method::POST, &path, Some(("application/json", body))).await
     }
 
-    /// Replaces an object. Gives it as the server stored it.
+    /// Replaces an object. Returns it as stored.
     ///
     /// # Errors
-    /// If the server cannot be reached or refuses.
+    /// If the server is unreachable or refuses.
     pub async fn replace(
         &self,
         resource: Resource,
@@ -499,10 +500,10 @@ impl Api {
         self.call(Method::PUT, &path, Some(("application/json", body))).await
     }
 
-    /// Applies a patch to an object or one of its subresources. Gives the whole object.
+    /// Applies a patch to an object or one of its subresources. Returns the whole object.
     ///
     /// # Errors
-    /// If the server cannot be reached or refuses.
+    /// If the server is unreachable or refuses.
     pub async fn patch(
         &self,
         resource: Resource,
@@ -527,7 +528,7 @@ impl Api {
             return Err(error);
         }
         match self.replace_merged(resource, (namespace, name), patch).await {
-            // If that is refused as well, what was asked first says more.
+            // If that is refused as well, the first error says more.
             Err(second) if second.is_forbidden() => Err(error),
             Ok(None) => Err(error),
             Ok(Some(bytes)) => Ok(bytes),
@@ -535,7 +536,7 @@ impl Api {
         }
     }
 
-    /// Does what a merge patch does by reading and replacing the object. Nothing if there is no such object.
+    /// Emulates a merge patch by reading and replacing the object. `None` if there is no such object.
     async fn replace_merged(
         &self,
         resource: Resource,
@@ -553,10 +554,10 @@ impl Api {
         self.replace(resource, namespace, name, &object).await.map(Some)
     }
 
-    /// Applies a JSON merge patch to an object or one of its subresources. Gives the whole object.
+    /// Applies a JSON merge patch to an object or one of its subresources. Returns the whole object.
     ///
     /// # Errors
-    /// If the server cannot be reached or refuses.
+    /// If the server is unreachable or refuses.
     pub async fn merge_patch(
         &self,
         resource: Resource,
@@ -569,10 +570,10 @@ impl Api {
             .await
     }
 
-    /// Posts to a subresource, such as a pod's binding. Gives the answer.
+    /// Posts to a subresource, for example a pod's binding. Returns the response.
     ///
     /// # Errors
-    /// If the server cannot be reached or refuses.
+    /// If the server is unreachable or refuses.
     pub async fn post_subresource(
         &self,
         resource: Resource,
@@ -590,10 +591,10 @@ impl Api {
         self.call(Method::POST, &path, Some(("application/json", body))).await
     }
 
-    /// Deletes an object with options of one's own. Gives the answer: the object if it is still there.
+    /// Deletes an object with custom options. Returns the response: the object if it still exists.
     ///
     /// # Errors
-    /// If the server cannot be reached or refuses.
+    /// If the server is unreachable or refuses.
     pub async fn delete_with(
         &self,
         resource: Resource,
@@ -604,10 +605,10 @@ impl Api {
         self.delete_path(&resource.object(namespace, name), options).await
     }
 
-    /// Deletes an object by its path, with options of one's own. Gives the answer: the object if it is still there.
+    /// Deletes an object by its path, with custom options. Returns the response: the object if it still exists.
     ///
     /// # Errors
-    /// If the server cannot be reached or refuses.
+    /// If the server is unreachable or refuses.
     pub async fn delete_path(&self, path: &str, options: &Value) -> Result<Bytes, ApiError> {
         let body = Self::encode(path, options)?;
         self.call(Method::DELETE, path, Some(("application/json", body))).await
@@ -616,16 +617,16 @@ impl Api {
     /// Applies a patch of any type to a path.
     ///
     /// # Errors
-    /// If the server cannot be reached or refuses.
+    /// If the server is unreachable or refuses.
     pub async fn patch_path(&self, path: &str, content_type: &str, patch: &Value) -> Result<Bytes, ApiError> {
         let body = Self::encode(path, patch)?;
         self.call(Method::PATCH, path, Some((content_type, body))).await
     }
 
-    /// Deletes an object if it still has this uid and version.
+    /// Deletes an object if it still has this UID and version.
     ///
     /// # Errors
-    /// If the server cannot be reached or refuses.
+    /// If the server is unreachable or refuses.
     pub async fn delete(
         &self,
         resource: Resource,

@@ -1,21 +1,20 @@
-//! The time of day, as a parameter of every component.
+//! The wall clock, as a parameter of every component.
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-/// Tells the time of day: that of the machine, or one that follows the clock by which tasks sleep.
+/// Returns the time of day: that of the machine, or one that follows the clock by which tasks sleep.
 ///
-/// A component of a cluster has the time of the machine. Where all components are in one process, they share a clock of the
-/// second kind: what is due by one clock is due by the other, even if somebody sets the clock of the machine or stops the
-/// clock of the runtime.
+/// A component of a cluster uses the time of the machine. Components in one process share a clock of the second kind: what
+/// is due by one clock is due by the other, even if the machine's clock is set or the runtime's clock is paused.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Clock {
-    /// A moment by both clocks.
+    /// The same moment by both clocks.
     begun: Option<(Instant, Timestamp)>,
 }
 
 impl Clock {
-    /// A clock on which it is this time now, and which follows the runtime's from here on.
+    /// A clock that starts at this time and follows the runtime's clock.
     #[must_use]
     pub fn starting_at(time: Timestamp) -> Self {
         Self {
@@ -23,7 +22,7 @@ impl Clock {
         }
     }
 
-    /// A clock that shows what this one shows now, and follows the runtime's from here on: for whoever sleeps until a time.
+    /// A clock that starts at the current time and follows the runtime's clock, for sleeping until a time.
     #[must_use]
     pub fn steady(self) -> Self {
         match self.begun {
@@ -32,7 +31,7 @@ impl Clock {
         }
     }
 
-    /// The present.
+    /// The current time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         let Some((instant, time)) = self.begun else {

@@ -1,11 +1,11 @@
-//! What the scheduler, the volume controller and a provisioner have in common: how they start, lead and stop.
+//! What the scheduler, the volume controller and a provisioner share: how they start, lead and stop.
 //!
 //! ```text
 //!   endpoint ── leader election ──▶ watches ──▶ inbox ──▶ owner of the state ──▶ API server
 //! ```
 //!
-//! A component brings the owner of its state and says which kinds it watches. Whatever ends first takes the rest
-//! with it. Nothing is decided here.
+//! A component provides the owner of its state and lists the kinds it watches. The first part that ends stops all
+//! others. Nothing is decided here.
 
 use crate::api::Api;
 use crate::clock::Clock;
@@ -31,39 +31,39 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_util::sync::CancellationToken;
 
-/// How any component runs, apart from what it does.
+/// How any component runs, independent of its work.
 #[derive(Clone, Debug, Default)]
 pub struct ProcessOptions {
     /// Compete for this lease, and work only while holding it.
     pub leader_election: Option<LeaseOptions>,
-    /// Answer `/metrics`, `/healthz`, `/readyz` and, where there is something to show, `/configz` here.
+    /// Serve `/metrics`, `/healthz`, `/readyz` and, if available, `/configz` at this address.
     pub listen: Option<SocketAddr>,
-    /// Answer the same over TLS, to those whom the API server allows it.
+    /// Serve the same over TLS, to clients that the API server authorizes.
     pub secure: Option<SecureOptions>,
-    /// What it tells of its readiness.
+    /// Its readiness.
     pub health: Health,
-    /// How long nothing new must have been heard before it acts on what it heard. Zero where components are apart; where they
-    /// share a process, those that decide on what others write wait until the others are done.
+    /// How long it waits after the last change before it acts. Zero if components are separate. If they share a process,
+    /// those that depend on the writes of others wait until the others are done.
     pub patience: Duration,
-    /// The time of day that it goes by.
+    /// The clock it uses.
     pub clock: Clock,
 }
 
-/// How a component is read over TLS.
+/// How a component is served over TLS.
 #[derive(Clone, Debug)]
 pub struct SecureOptions {
-    /// Where it listens.
+    /// The address.
     pub address: SocketAddr,
     /// Its certificate.
     pub tls: Arc<ServerConfig>,
-    /// Paths that anybody may read. A star at the end stands for whatever follows.
+    /// Paths without authorization. A trailing star matches any suffix.
     pub open_paths: Vec<String>,
 }
 
-/// Why a component stopped by itself.
+/// Why a component stopped on its own.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The address for metrics and health is not ours to use.
+    /// The address for metrics and health cannot be used.
     #[error("cannot listen on {address}: {source}")]
     Listen {
         /// The address.
@@ -72,7 +72,7 @@ pub enum RunError {
         #[source]
         source: std::io::Error,
     },
-    /// Another copy leads now.
+    /// Another replica leads now.
     #[error("lost the lease {namespace}/{name}")]
     LeaseLost {
         /// Namespace of the lease.
@@ -80,7 +80,7 @@ pub enum RunError {
         /// Name of the lease.
         name: String,
     },
-    /// A part of the component ended that should not have.
+    /// A part of the component ended unexpectedly.
     #[error("the {component}'s {part} ended unexpectedly")]
     Ended {
         /// The component.
@@ -101,7 +101,7 @@ impl From<Kind> for KindLabel {
     }
 }
 
-/// What every component counts. Clones count together.
+/// Metrics of every component. Clones share their counts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RunMetrics {
     relists: Family<KindLabel, Counter>,
@@ -139,21 +139,21 @@ impl RunMetrics {
     }
 }
 
-/// The one task that owns a component's state.
+/// The single task that owns a component's state.
 pub(crate) trait Owner {
-    /// Works until cancelled, then lets what was begun finish.
+    /// Works until cancelled, then finishes work in progress.
     fn run(self, cancel: CancellationToken) -> impl Future<Output = ()> + Send;
 }
 
 /// A component, as its options describe it.
 pub(crate) trait Component: Sized + Send + Sync {
-    /// What it is called in messages.
+    /// Its name in messages.
     const NAME: &'static str;
-    /// The name under which its writes are recorded.
+    /// The field manager of its writes.
     const FIELD_MANAGER: &'static str;
-    /// The kinds that it watches. All of them are listed before it does anything.
+    /// The kinds that it watches. All of them are listed before it starts work.
     const KINDS: &'static [Kind];
-    /// A field selector for the pods that it watches, if not all of them.
+    /// A field selector for the pods that it watches; all if not set.
     const POD_FIELDS: Option<&'static str> = None;
     /// The owner of its state.
     type Owner: Owner + Send;
@@ -170,10 +170,10 @@ pub(crate) trait Component: Sized + Send + Sync {
         }
     }
 
-    /// What it counts as every component does.
+    /// Its metrics that every component has.
     fn run_metrics(&self) -> &RunMetrics;
 
-    /// Registers all that it counts.
+    /// Registers all of its metrics.
     fn register(&self, registry: &mut Registry);
 
     /// What `/configz` shows.
@@ -181,10 +181,10 @@ pub(crate) trait Component: Sized + Send + Sync {
         None
     }
 
-    /// The name under which it tells events.
+    /// The source of its events.
     fn event_source(&self) -> String;
 
-    /// What it does before its watches are opened.
+    /// Runs before its watches are opened.
     fn prepare(&self, _api: &Api) -> impl Future<Output = ()> + Send {
         async {}
     }
@@ -193,7 +193,7 @@ pub(crate) trait Component: Sized + Send + Sync {
     fn owner(self, api: Api, recorder: Recorder, inbox: Inbox<Object>) -> Self::Owner;
 }
 
-/// Runs a component until it is cancelled, or cannot go on.
+/// Runs a component until it is cancelled or fails.
 pub(crate) async fn run<C: Component>(
     client: kube::Client,
     component: C,
@@ -208,7 +208,7 @@ pub(crate) async fn run<C: Component>(
     let election = process.leader_election.clone();
     let leader = &component.run_metrics().leader;
     let lead = lead(&api, election, &process.health, leader, &cancel, &mut tasks).await;
-    // The lease goes last, also if this future is dropped.
+    // The lease is released last, also if this future is dropped.
     let _stop_leading = lead.done.clone().drop_guard();
     if cancel.is_cancelled() {
         lead.done.cancel();
@@ -228,7 +228,7 @@ pub(crate) async fn run<C: Component>(
             .ok_or(RunError::Ended { component, part })
     };
     let (result, finished) = tokio::select! {
-        // The election ends with the lease: what counts then is that it was lost.
+        // The election ends with the lease: the loss of the lease takes precedence.
         biased;
         () = lead.lost.cancelled() => (Err(lease_lost(&process)), false),
         () = &mut working => (ended("state owner"), true),
@@ -248,14 +248,14 @@ pub(crate) async fn run<C: Component>(
             () = &mut working => result,
         }
     };
-    // If another copy may already be at work, nothing begun is finished: the workers go with the owner.
+    // If another replica may already be working, nothing is finished: the workers are dropped with the owner.
     drop(working);
     process.health.set_beating(false);
     if lead.lost.is_cancelled() {
         tasks.abort_all();
     }
     lead.done.cancel();
-    // The recorder writes what is left, the lease is given up.
+    // The recorder writes the remaining events, and the lease is released.
     while tasks.join_next().await.is_some() {}
     tracing::info!("{} stopped", C::NAME);
     result

@@ -1,7 +1,6 @@
-//! Clients for API servers, from what users have: a kubeconfig file, or a pod's service account.
+//! Clients for API servers, from a kubeconfig file or a pod's service account.
 //!
-//! A client for a server in the same process is made with [`Client::new`](kube::Client::new) from
-//! its service.
+//! For a server in the same process, create a client from its service with [`Client::new`](kube::Client::new).
 
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
@@ -12,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tower::{BoxError, ServiceBuilder};
 
-/// A connection on which nothing came for so long is asked for a sign of life.
+/// A keepalive probe is sent on a connection that was idle for this long.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// Why there is no client.
+/// Why no client could be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The kubeconfig cannot be used.
@@ -32,7 +31,7 @@ pub enum ConnectError {
         /// What was tried.
         cause: Box<kube::config::InferConfigError>,
     },
-    /// The configuration makes no client.
+    /// The configuration is invalid for a client.
     #[error("cannot make a client: {cause}")]
     Client {
         /// What is wrong.
@@ -43,15 +42,15 @@ pub enum ConnectError {
 /// A client for the current context of a kubeconfig file.
 ///
 /// # Errors
-/// If the file cannot be read or makes no client.
+/// If the file cannot be read or is invalid for a client.
 pub async fn from_kubeconfig(path: &Path) -> Result<Client, ConnectError> {
     to_context(Some(path), None).await
 }
 
-/// A client for the cluster of the environment: `KUBECONFIG`, the user's kubeconfig, or the pod's own.
+/// A client for the cluster of the environment: `KUBECONFIG`, the user's kubeconfig, or the pod's own cluster.
 ///
 /// # Errors
-/// If there is no such cluster, or its configuration makes no client.
+/// If there is no such cluster, or its configuration is invalid for a client.
 pub async fn infer() -> Result<Client, ConnectError> {
     to_context(None, None).await
 }
@@ -59,12 +58,12 @@ pub async fn infer() -> Result<Client, ConnectError> {
 /// A client for a context of a kubeconfig. Without a file: as [`infer`]; without a context: the current one.
 ///
 /// # Errors
-/// If there is no such file or context, or it makes no client.
+/// If there is no such file or context, or it is invalid for a client.
 pub async fn to_context(path: Option<&Path>, context: Option<&str>) -> Result<Client, ConnectError> {
     client(config(path, context).await?)
 }
 
-/// The namespace that such a context is set to, `default` if to none.
+/// The namespace of such a context, `default` if not set.
 ///
 /// # Errors
 /// If there is no such file or context.
@@ -99,20 +98,20 @@ async fn config(path: Option<&Path>, context: Option<&str>) -> Result<Config, Co
 }
 
 fn client(mut config: Config) -> Result<Client, ConnectError> {
-    // Watches are silent for long; they have their own way of noticing a dead connection.
+    // Watches are idle for long periods; they detect a dead connection in their own way.
     config.read_timeout = None;
-    // Requests are repeated here, by those who know whether that is safe and for how long the answer still matters.
+    // Callers retry: they know whether that is safe and how long the response still matters.
     config.default_retry = false;
     let client = match config.proxy_url {
-        // How proxies are spoken to is the library's.
+        // The library handles proxies.
         Some(_) => Client::try_from(config),
         None => over_live_connections(&config),
     };
     client.map_err(|cause| ConnectError::Client { cause: Box::new(cause) })
 }
 
-/// A client as the library makes it, over connections that the system looks after: one whose other end went away without
-/// a word is closed, instead of being taken for a watch without news or handed out for the next request.
+/// A client as the library creates it, with TCP keepalive: a connection whose peer disappeared is closed, instead of
+/// being mistaken for an idle watch or reused for the next request.
 fn over_live_connections(config: &Config) -> Result<Client, kube::Error> {
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);

@@ -1,8 +1,8 @@
 //! Carries out effects on an API server.
 //!
-//! This is the one place where a decision becomes requests. It decides nothing and knows none of those who do: it obeys the
-//! guards of an [`Effect`] and tells what it heard. How a list is carried out, and what is done about a lost answer, is said by
-//! [`berth_reconcile::carry_out`].
+//! This is the only place where a decision becomes requests. It makes no decisions and does not depend on those who do: it
+//! obeys the guards of an [`Effect`] and reports the responses. [`berth_reconcile::carry_out`] defines how a list is carried
+//! out and what happens after a lost response.
 
 use crate::api::{Api, ApiError};
 use crate::recorder::Recorder;
@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// An object as the API server answered.
+/// An object in a response of the API server.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The object.
@@ -26,12 +26,12 @@ pub struct Answer {
     pub uid: String,
     /// Its version.
     pub resource_version: String,
-    /// The whole of it, as JSON.
+    /// The whole object, as JSON.
     pub body: Bytes,
 }
 
 impl Answer {
-    /// The object as a type of Berth. Nothing if it is of another kind or cannot be decoded: that is the watch's to report.
+    /// The object as a type of Berth. `None` if it is of another kind or cannot be decoded: the watch reports that.
     #[must_use]
     pub fn object(&self) -> Option<Object> {
         decode(self.key.known_kind()?, &self.body).ok()
@@ -61,13 +61,13 @@ impl Answered for Answer {
     }
 }
 
-/// How a list of effects went.
+/// The result of a list of effects.
 pub type Outcome = berth_reconcile::Outcome<Answer>;
 
-/// Hears of every write: the effect, and `ok`, `conflict`, `not_found` or `error`.
+/// Called for every write: the effect, and `ok`, `conflict`, `not_found` or `error`.
 type Hook = Arc<dyn Fn(&Effect, &'static str) + Send + Sync>;
 
-/// What effects are carried out with. Clones share everything.
+/// Carries out effects. Clones share everything.
 #[derive(Clone)]
 pub struct Executor {
     api: Api,
@@ -76,7 +76,7 @@ pub struct Executor {
 }
 
 impl Executor {
-    /// An executor that writes by this client and tells events by this recorder.
+    /// An executor that writes with this client and records events with this recorder.
     #[must_use]
     pub fn new(api: Api, recorder: Recorder) -> Self {
         Self {
@@ -86,7 +86,7 @@ impl Executor {
         }
     }
 
-    /// Tells `hook` of every write: the effect, and its result as a label of a metric.
+    /// Calls `hook` for every write: the effect, and its result as a metric label.
     #[must_use]
     pub fn counting(mut self, hook: impl Fn(&Effect, &'static str) + Send + Sync + 'static) -> Self {
         self.hook = Arc::new(hook);
@@ -99,12 +99,12 @@ impl Executor {
         &self.api
     }
 
-    /// Puts down an event, to be written soon.
+    /// Records an event, to be written soon.
     pub fn tell(&self, event: Event) {
         self.recorder.tell(event);
     }
 
-    /// Carries out effects in order, until the first that is refused.
+    /// Carries out effects in order until the first refusal.
     pub async fn carry_out(&self, effects: &[Effect]) -> Outcome {
         berth_reconcile::carry_out(self, effects).await
     }
@@ -251,7 +251,7 @@ impl Server for Executor {
     }
 }
 
-/// What every object has.
+/// Fields of every object.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Identity {
@@ -270,7 +270,7 @@ struct IdentityMeta {
 }
 
 impl IdentityMeta {
-    /// Whether a deleted object is still there, for its finalizers or for the time that it may take.
+    /// Whether a deleted object still exists because of finalizers or its grace period.
     fn stays(&self) -> bool {
         let held = self.finalizers.as_ref().is_some_and(|all| !all.is_empty());
         held || self.deletion_grace_period_seconds.is_some_and(|seconds| seconds > 0)
@@ -286,7 +286,7 @@ impl IdentityMeta {
     }
 }
 
-/// What every object has. An answer without it is no object, whatever it is: nothing follows from it.
+/// Fields of every object. A response without them is not an object: nothing follows from it.
 fn identity(resource: Resource, key: &ObjectKey, bytes: &Bytes) -> Result<Identity, ApiError> {
     let found: Option<Identity> = serde_json::from_slice(bytes).ok();
     found
@@ -294,10 +294,10 @@ fn identity(resource: Resource, key: &ObjectKey, bytes: &Bytes) -> Result<Identi
         .ok_or_else(|| Api::no_object(resource, &key.namespace, &key.name))
 }
 
-/// What a write answered.
+/// The response to a write.
 fn written(key: &ObjectKey, resource: Resource, bytes: Bytes) -> Result<Written<Answer>, ApiError> {
     let Identity { metadata, .. } = identity(resource, key, &bytes)?;
-    // Without its last finalizer an object that was to go is gone.
+    // An object that is being deleted is gone without its last finalizer.
     if metadata.deletion_timestamp.is_some() && !metadata.stays() {
         return Ok(Written::Gone(metadata.uid));
     }
@@ -314,7 +314,7 @@ fn preconditions(target: &Target, guard: Guard, version: &str) -> Map<String, Va
     known.map(|(field, value)| (field.to_owned(), json!(value))).collect()
 }
 
-/// The body of a patch, with what must be true of the object.
+/// The body of a patch with its preconditions.
 fn guarded(patch: &Patch, version: &str) -> Value {
     let mut body = patch.body.clone();
     if let Value::Object(fields) = &mut body {

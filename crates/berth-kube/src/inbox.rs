@@ -1,4 +1,4 @@
-//! Brings what the watches of several kinds see to the owner of a component's state, through one bounded channel.
+//! Delivers what the watches of several kinds observe to the owner of a component's state, through one bounded channel.
 
 use crate::api::Api;
 use crate::component::RunMetrics;
@@ -15,8 +15,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Differences that may wait. Each holds what came together, so a few are enough; watches wait when
-/// it is full, and the API server keeps what they have not read.
+/// Maximum number of queued differences. Each contains what arrived together, so a few are enough. Watches wait when
+/// the queue is full, and the API server keeps what they have not read.
 const CAPACITY: usize = 64;
 
 /// A difference of one kind.
@@ -27,23 +27,24 @@ pub(crate) struct Message<O = Object> {
 }
 
 impl<O> Message<O> {
-    /// Whether it tells that the server answers after it did not.
+    /// Whether it reports that the server responds again.
     pub(crate) fn is_recovery(&self) -> bool {
         self.difference.relisted || self.difference.changes.is_empty()
     }
 }
 
-/// What the watches bring, and which kinds have yet to be listed.
+/// Receives from the watches, and tracks which kinds are not listed yet.
 pub struct Inbox<O = Object> {
     messages: mpsc::Receiver<Message<O>>,
     missing: FxHashSet<Resource>,
-    /// Who tells users what is missing.
+    /// Where missing kinds are reported.
     health: Health,
     calm: Calm,
 }
 
 impl Inbox<Whole> {
-    /// Watches these resources, each object with all of its fields. The watches end when cancelled, or when the inbox goes.
+    /// Watches these resources, each object with all of its fields. The watches end when cancelled, or when the inbox
+    /// is dropped.
     #[must_use]
     pub fn of_whole(
         api: &Api,
@@ -92,53 +93,53 @@ impl Sink<Whole> for ForwardWhole {
             resource: self.resource,
             difference: Difference::nothing(),
         };
-        // If nobody listens any more, the next difference finds out.
+        // If there is no receiver any more, the next difference discovers it.
         let _ = self.sender.send(message).await;
     }
 }
 
 impl<O> Inbox<O> {
-    /// The next message; nothing if all watches have ended.
+    /// The next message; `None` if all watches have ended.
     pub(crate) async fn recv(&mut self) -> Option<Message<O>> {
         let message = self.messages.recv().await?;
         self.calm.heard();
         Some(message)
     }
 
-    /// The next message, if there is one already.
+    /// The next message, if one is queued.
     pub(crate) fn try_recv(&mut self) -> Option<Message<O>> {
         let message = self.messages.try_recv().ok()?;
         self.calm.heard();
         Some(message)
     }
 
-    /// Lets whoever reads it wait until nothing was heard for this long.
+    /// Makes the reader wait until nothing has arrived for this long.
     pub(crate) fn patient(mut self, patience: Duration) -> Self {
         self.calm.patience = patience;
         self
     }
 
-    /// When what was heard last may be acted on, if that is not yet.
+    /// When the last message may be acted on, if not yet.
     pub(crate) fn calm_at(&self) -> Option<Instant> {
         self.calm.at().filter(|at| *at > Instant::now())
     }
 
-    /// Waits as if something were heard now: others are about to write.
+    /// Waits as if a message had arrived now: others are about to write.
     pub(crate) fn expect_news(&mut self) {
         self.calm.heard();
     }
 
-    /// All that was heard is being acted on.
+    /// Everything received is being acted on.
     pub(crate) fn acted(&mut self) {
         self.calm.news = None;
     }
 
-    /// Whether every kind was listed: only then is it known what is not there.
+    /// Whether every kind was listed: only then is it known what does not exist.
     pub(crate) fn is_complete(&self) -> bool {
         self.missing.is_empty()
     }
 
-    /// Takes down that a kind was listed. Says whether it was the last one missing.
+    /// Records that a kind was listed. Returns whether it was the last missing one.
     pub(crate) fn listed(&mut self, resource: Resource) -> bool {
         let was_missing = self.missing.remove(&resource);
         if was_missing {
@@ -154,10 +155,10 @@ impl<O> Inbox<O> {
     }
 }
 
-/// For how many times its patience somebody waits at most who hears something new all the time.
+/// Maximum wait as a multiple of the patience, if messages arrive all the time.
 const STORM: u32 = 10;
 
-/// Since when and until when something was heard.
+/// Since when and until when messages arrived.
 #[derive(Debug, Default)]
 struct Calm {
     patience: Duration,
@@ -178,7 +179,7 @@ impl Calm {
     }
 }
 
-/// Hands on what a watch brings.
+/// Forwards what a watch delivers.
 #[derive(Clone)]
 pub(crate) struct Forward<T> {
     sender: mpsc::Sender<Message>,
@@ -189,7 +190,7 @@ pub(crate) struct Forward<T> {
 
 #[cfg(test)]
 impl<T> Forward<T> {
-    /// Hands on to a test.
+    /// Forwards to a test.
     pub(crate) fn to_test() -> (Self, mpsc::Receiver<Message>) {
         let (sender, messages) = mpsc::channel(CAPACITY);
         let forward = Self {
@@ -236,7 +237,7 @@ impl<T: Watched> Sink<T> for Forward<T> {
 
     fn problem(&mut self, problem: Problem<'_>) {
         self.metrics.watch_failed(T::KIND);
-        // What may not be read and need not be is empty.
+        // A kind that may not be read and is optional counts as empty.
         if !(problem.is_denied && Resource::of(T::KIND).is_optional()) {
             self.health.set_watching(T::KIND.name(), false);
         }
@@ -246,13 +247,13 @@ impl<T: Watched> Sink<T> for Forward<T> {
         self.health.set_watching(T::KIND.name(), true);
     }
 
-    /// Nothing has changed but that the server answers: a message without changes.
+    /// Nothing has changed except that the server responds again: a message without changes.
     async fn recovered(&mut self) {
         let message = Message {
             resource: Resource::of(T::KIND),
             difference: Difference::nothing(),
         };
-        // If nobody listens any more, the next difference finds out.
+        // If there is no receiver any more, the next difference discovers it.
         let _ = self.sender.send(message).await;
     }
 }
@@ -262,9 +263,9 @@ impl<T: Watched> Sink<T> for Forward<T> {
 pub(crate) struct Scope {
     /// The kinds.
     pub(crate) kinds: Vec<Kind>,
-    /// Selects pods, if not all of them are watched.
+    /// Selects pods; all if not set.
     pub(crate) pod_fields: Option<&'static str>,
-    /// The namespace of published capacity, if it is not looked for in all of them.
+    /// The namespace of published capacity; all if not set.
     pub(crate) capacity_namespace: Option<String>,
 }
 
@@ -344,7 +345,7 @@ impl Opener<'_> {
         });
     }
 
-    /// Drivers, and the custom resource in which they report where their own objects have no status.
+    /// Watches drivers, and the custom resource in which they report if their own objects have no status.
     fn start_drivers(&mut self) {
         let (drivers, reports) = reported::sinks(self.forward());
         let (api, cancel) = (self.api.clone(), self.cancel.clone());

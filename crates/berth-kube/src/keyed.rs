@@ -7,8 +7,8 @@
 //!                         └────────────┘
 //! ```
 //!
-//! One task owns a [`Reconciler`]: it takes in what watches bring, runs the step of each key that has something new, and hands the
-//! effects to workers. The rules by which it does are those of [`berth_reconcile::Keyed`].
+//! One task owns a [`Reconciler`]: it applies what watches deliver, runs the step of each key with a change, and passes the
+//! effects to workers. It follows the rules of [`berth_reconcile::Keyed`].
 
 use crate::backoff::chance;
 use crate::clock::Clock;
@@ -29,10 +29,10 @@ use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant, MissedTickBehavior, interval, interval_at, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// Steps between two looks at the inbox: a resync of many objects must not hold up what is new.
+/// Number of steps between two checks of the inbox: a resync of many objects must not delay changes.
 const STEPS_AT_A_TIME: usize = 256;
 
-/// Work that is more than a list of effects, with what it reports.
+/// Work that is more than a list of effects, and its report.
 pub type Job<Report> = Pin<Box<dyn Future<Output = (Outcome, Report)> + Send>>;
 
 /// A [`Reconciler`] of a live cluster.
@@ -41,41 +41,41 @@ pub trait Live:
     + Send
     + 'static
 {
-    /// Everything that is looked at in a resync.
+    /// All keys for a resync.
     fn all_keys(&self) -> Vec<ObjectKey>;
 
-    /// Waits for news that no watch brings. Must not lose any if it is dropped while it waits.
+    /// Waits for changes that no watch delivers. Must be cancel safe.
     fn news(&mut self) -> impl Future<Output = Vec<ObjectKey>> + Send {
         std::future::pending()
     }
 
-    /// Hears how many keys wait for their step and how many lists of effects are in flight.
+    /// Called with the number of waiting keys and of effect lists in flight.
     fn measure(&self, _waiting: usize, _in_flight: usize) {}
 }
 
 /// How steps are run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How many lists of effects are carried out at a time. With one, each step sees what every earlier one wrote.
+    /// Number of effect lists carried out concurrently. With one, each step sees what every earlier one wrote.
     pub workers: usize,
-    /// How often everything is looked at, whether or not it changed.
+    /// How often everything is synced, whether or not it changed.
     pub resync: Duration,
-    /// How long a key waits whose effects were refused.
+    /// The delay of a key whose effects were refused.
     pub backoff: Backoff,
-    /// How long effects in flight may take when the component stops. Pods are given 30 s by default.
+    /// How long effects in flight may take when the component stops. The default grace period of pods is 30 s.
     pub grace: Duration,
-    /// What is told of readiness.
+    /// Where readiness is reported.
     pub health: Health,
 }
 
-/// What a worker brings back.
+/// The result of a worker.
 struct Finished<Report> {
     ticket: Ticket,
     outcome: Outcome,
     report: Option<Report>,
 }
 
-/// The one task that owns a reconciler.
+/// The single task that owns a reconciler.
 pub struct Keyed<R: Live> {
     keyed: Loop<R, Instant>,
     executor: Executor,
@@ -83,7 +83,7 @@ pub struct Keyed<R: Live> {
     inbox: Inbox<R::Object>,
     workers: JoinSet<Finished<R::Report>>,
     clock: Clock,
-    /// Steps are being run; until no key is left, news is not waited for.
+    /// Steps are being run; changes are not awaited until no key is left.
     stepping: bool,
 }
 
@@ -108,14 +108,14 @@ impl<R: Live> Keyed<R> {
         }
     }
 
-    /// Goes by a clock that others go by, too.
+    /// Uses a clock that other components share.
     #[must_use]
     pub fn by(mut self, clock: Clock) -> Self {
         self.clock = clock.steady();
         self
     }
 
-    /// Works until cancelled, then lets the workers finish what they have begun.
+    /// Works until cancelled, then lets the workers finish their work in progress.
     pub async fn run(mut self, cancel: CancellationToken) {
         let mut resync = interval_at(Instant::now() + self.options.resync, self.options.resync);
         resync.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -154,7 +154,8 @@ impl<R: Live> Keyed<R> {
                 () = std::future::ready(()), if more_steps => {}
             }
         }
-        // A list of effects is not cut between two writes without need; whoever comes next could go on from there.
+        // A list of effects is not cut between two writes without need, although the next leader could continue from
+        // there.
         let finish = async { while self.workers.join_next().await.is_some() {} };
         if timeout(self.options.grace, finish).await.is_err() {
             tracing::warn!("effects were left unfinished");
@@ -173,7 +174,7 @@ impl<R: Live> Keyed<R> {
         }
     }
 
-    /// Runs steps while there is something to do and somebody to do it.
+    /// Runs steps while there are ready keys and free workers.
     fn dispatch(&mut self) {
         for _ in 0..STEPS_AT_A_TIME {
             if !self.can_step() || !self.keyed.queue.has_ready() {
@@ -252,7 +253,7 @@ impl<R: Live> Keyed<R> {
                     name: (namespace, name),
                     uid,
                 } => self.keyed.removed(ObjectKey::new(resource.kind, namespace, name), &uid),
-                // What was known still stands: an object that cannot be read is not gone.
+                // The known state remains: an object that cannot be decoded is not deleted.
                 Change::Broken { .. } => {}
             }
         }
@@ -267,7 +268,7 @@ impl<R: Live> Keyed<R> {
     }
 }
 
-/// What others changed or made meanwhile is all in a day's work, and so is a namespace that goes.
+/// Concurrent changes by others are normal, and so is the deletion of a namespace.
 fn log(key: &ObjectKey, refused: &Refused) {
     let error = &refused.refusal;
     if refused.namespace_ends {

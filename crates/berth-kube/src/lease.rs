@@ -1,10 +1,10 @@
-//! Elects one leader among several copies of a component.
+//! Leader election among replicas of a component.
 //!
-//! The leader renews a lease object; the others watch it and take over when it has not changed for
-//! its whole duration, by their own clocks: clocks of different machines are never compared.
+//! The leader renews a lease object. The others watch it and take over when it has not changed for its whole duration
+//! by their own clocks: clocks of different machines are never compared.
 //!
-//! A leader believes in its lease from the moment at which it asked for it, not from the answer, and for less than the
-//! duration: whatever becomes of its requests, it has stepped down before another one can take over.
+//! A leader counts its lease from the moment it sent the request, not from the response, and for less than the
+//! duration: whatever happens to its requests, it steps down before another one can take over.
 
 use crate::api::{Api, ApiError};
 use crate::endpoint::Health;
@@ -19,37 +19,37 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-/// How long giving up the lease may take. Without it the next leader waits for the lease to run out.
+/// Timeout for releasing the lease. If that fails, the next leader waits for the lease to expire.
 const RELEASE: Duration = Duration::from_secs(2);
 
-/// Whether this copy may write at this moment. Clones ask about the same lease.
+/// Whether this replica may write at this moment. Clones refer to the same lease.
 ///
-/// A process that was stopped goes on where it was, in the middle of whatever it was about to do, before any of its timers
-/// has had a turn. So the clock is asked right before each write, and not only the task that renews the lease.
+/// A suspended process resumes in the middle of what it was about to do, before any of its timers fires. The clock is
+/// therefore checked right before each write, not only by the task that renews the lease.
 #[derive(Clone, Debug, Default)]
 pub struct Gate {
-    /// Without an election everybody may write.
+    /// Without an election, every replica may write.
     term: Option<Arc<Mutex<Option<Term>>>>,
 }
 
-/// For how long the lease is believed in.
+/// How long the lease is considered valid.
 #[derive(Clone, Copy, Debug)]
 struct Term {
-    /// By the clock that tells how much time has passed.
+    /// By the monotonic clock.
     until: Instant,
-    /// By the clock on the wall, which goes on while a machine sleeps.
+    /// By the wall clock, which advances while a machine sleeps.
     until_on_the_wall: SystemTime,
 }
 
 impl Gate {
-    /// A gate that is shut until there is a lease.
+    /// A gate that is closed until there is a lease.
     fn shut() -> Self {
         Self {
             term: Some(Arc::default()),
         }
     }
 
-    /// Whether the lease holds.
+    /// Whether the lease is held.
     #[must_use]
     pub fn is_open(&self) -> bool {
         let Some(term) = &self.term else {
@@ -59,7 +59,7 @@ impl Gate {
         term.is_some_and(|term| Instant::now() < term.until && SystemTime::now() < term.until_on_the_wall)
     }
 
-    /// Opens it for a time that began at two moments which are the same.
+    /// Opens it for a duration that starts at the same moment by both clocks.
     fn open_for(&self, time: Duration, since: Instant, since_on_the_wall: SystemTime) {
         self.set(Some(Term {
             until: since + time,
@@ -78,29 +78,29 @@ impl Gate {
     }
 }
 
-/// Which lease, and how patient.
+/// Settings of a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseOptions {
     /// Namespace of the lease.
     pub namespace: String,
     /// Name of the lease.
     pub name: String,
-    /// Who we are: different for every copy.
+    /// The identity of this replica, which must be unique.
     pub identity: String,
-    /// A leader that was silent for so long is deposed.
+    /// A leader that has not renewed for this long is replaced.
     pub duration: Duration,
-    /// A leader that could not renew for so long steps down. Less than the duration.
+    /// A leader that could not renew for this long steps down. Less than the duration.
     pub renew_deadline: Duration,
-    /// How often to try.
+    /// Retry interval.
     pub retry: Duration,
-    /// Labels that the lease gets.
+    /// Labels of the lease.
     pub labels: BTreeMap<String, String>,
-    /// Annotations that the lease gets from its holder.
+    /// Annotations that the holder sets on the lease.
     pub annotations: BTreeMap<String, String>,
 }
 
 impl LeaseOptions {
-    /// A lease with the times that Kubernetes components use.
+    /// A lease with the durations that Kubernetes components use.
     #[must_use]
     pub fn new(namespace: impl Into<String>, name: impl Into<String>, identity: impl Into<String>) -> Self {
         Self {
@@ -116,26 +116,26 @@ impl LeaseOptions {
     }
 }
 
-/// What a lease is written for.
+/// The purpose of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Aim {
-    /// To lead alone.
+    /// To lead exclusively.
     Lead,
-    /// To tell that somebody is there.
+    /// To announce a component.
     Announce,
 }
 
-/// A lease that somebody competes for.
+/// A lease for which this replica competes.
 pub struct Lease {
     api: Api,
     options: LeaseOptions,
-    /// The lease as last seen to change, and when that was.
+    /// The lease as last observed to change, and when.
     observed: Option<(Value, Instant)>,
-    /// When the request was sent by which we last took or renewed it.
+    /// When the last successful acquire or renew request was sent.
     renewed: Instant,
-    /// Lets writes through while it is ours.
+    /// Allows writes while this replica holds the lease.
     gate: Gate,
-    /// Who tells whether this copy can work.
+    /// Where readiness and liveness are reported.
     health: Option<Health>,
 }
 
@@ -153,25 +153,24 @@ impl Lease {
         }
     }
 
-    /// What writes have to pass that only the leader may do.
+    /// The gate for writes that only the leader may make.
     #[must_use]
     pub fn gate(&self) -> Gate {
         self.gate.clone()
     }
 
-    /// Makes it tell of itself: who stands by is ready once the lease could be read, and who leads is alive while it
-    /// renews.
+    /// Reports health: a standby replica is ready once it could read the lease, and a leader is alive while it renews.
     fn telling(mut self, health: &Health) -> Self {
         self.health = Some(health.clone());
         self
     }
 
-    /// The longest that one try may take: there is time for another one before the deadline.
+    /// Timeout of one try: there is time for another one before the deadline.
     fn patience(&self) -> Duration {
         self.options.renew_deadline / 2
     }
 
-    /// Waits until we lead. `false` if cancelled before.
+    /// Waits until this replica leads. Returns `false` if cancelled before.
     pub async fn acquire(&mut self, cancel: &CancellationToken) -> bool {
         let attempts = async {
             loop {
@@ -187,7 +186,7 @@ impl Lease {
                     Ok(Err(error)) => tracing::warn!(%error, "could not compete for the lease"),
                     Err(_) => tracing::warn!("could not compete for the lease: no answer"),
                 }
-                // A copy that stands by is as ready as it can be, if it can read the lease.
+                // A standby replica is ready if it can read the lease.
                 if let Some(health) = &self.health {
                     health.set_ready(matches!(tried, Ok(Ok(_))));
                 }
@@ -205,11 +204,11 @@ impl Lease {
         }
     }
 
-    /// Renews the lease until it is lost. Ends early, giving it up, when cancelled: `true`.
+    /// Renews the lease until it is lost. When cancelled, releases it and returns `true`.
     pub async fn hold(&mut self, cancel: &CancellationToken) -> bool {
         let given_up = self.hold_on(cancel).await;
         if !given_up {
-            // Another one may lead. After an orderly end there is nothing left to write but what was seen.
+            // Another replica may lead now. After an orderly end, only events are left to write.
             self.gate.close();
         }
         if let Some(health) = &self.health {
@@ -222,7 +221,8 @@ impl Lease {
         let mut sent = Instant::now();
         loop {
             let deadline = self.renewed + self.options.renew_deadline;
-            // Counted from the last try, not from its end: one without an answer has waited long enough.
+            // Counted from the start of the last try, not from its end: a try without a response has waited long
+            // enough.
             let next = (sent + self.options.retry).min(deadline);
             if cancel.run_until_cancelled(sleep_until(next)).await.is_none() {
                 if timeout(RELEASE, self.release()).await.is_err() {
@@ -237,9 +237,9 @@ impl Lease {
             }
             match timeout_at(deadline.min(sent + self.patience()), self.try_once()).await {
                 Ok(Ok(true)) => self.renew(sent, on_the_wall),
-                // Somebody else holds it now.
+                // Another replica holds it now.
                 Ok(Ok(false)) => return false,
-                // Somebody else wrote it: who holds it now, the next try tells.
+                // Another replica wrote it: the next try shows who holds it now.
                 Ok(Err(error)) if error.is_conflict() => tracing::debug!(%error, "the lease has changed"),
                 Ok(Err(error)) => tracing::warn!(%error, "could not renew the lease"),
                 Err(_) => tracing::warn!("could not renew the lease: no answer"),
@@ -247,7 +247,7 @@ impl Lease {
         }
     }
 
-    /// Keeps the lease without competing for it: whoever is there says so.
+    /// Keeps the lease without competing for it: every instance announces itself.
     pub(crate) async fn keep(mut self) {
         let mut failing = false;
         loop {
@@ -263,7 +263,7 @@ impl Lease {
         }
     }
 
-    /// Takes or renews the lease if it is ours to take. `false` if another one leads.
+    /// Takes or renews the lease if possible. Returns `false` if another replica leads.
     async fn try_once(&mut self) -> Result<bool, ApiError> {
         self.try_to(Aim::Lead).await
     }
@@ -334,7 +334,7 @@ impl Lease {
         record
     }
 
-    /// Lets the next one in at once instead of after the whole duration.
+    /// Lets the next replica take over at once instead of after the whole duration.
     async fn release(&self) {
         let LeaseOptions {
             namespace,
@@ -357,14 +357,14 @@ impl Lease {
     }
 }
 
-/// The tokens of a lead.
+/// The tokens of a leadership.
 #[derive(Default)]
 pub(crate) struct Lead {
-    /// Cancelled when the lead is lost.
+    /// Cancelled when leadership is lost.
     pub(crate) lost: CancellationToken,
-    /// To be cancelled when the work is done: until then the lease is renewed, or another copy would begin.
+    /// To be cancelled when the work is done: until then the lease is renewed, or another replica would start.
     pub(crate) done: CancellationToken,
-    /// What every write has to pass.
+    /// The gate for every write.
     pub(crate) gate: Gate,
 }
 
@@ -402,7 +402,7 @@ pub(crate) async fn lead(
     lead
 }
 
-/// Now, as leases spell it.
+/// The current time in the format of leases.
 fn micro_time() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }

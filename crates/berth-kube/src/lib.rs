@@ -1,12 +1,12 @@
-//! The Kubernetes client side of Berth: the only crate that knows kube-rs.
+//! The Kubernetes client side of Berth: the only crate that uses kube-rs.
 //!
-//! It turns what an API server says into model events and effects into API calls, for the volume
-//! controller and the scheduler alike. It decides nothing: decisions are made by the pure crates.
+//! It converts API server responses to model events and effects to API calls, for the volume controller, the scheduler
+//! and provisioners. It makes no decisions: the pure crates do.
 //!
-//! Map: [`connect`] makes clients; [`api`] sends single requests; [`executor`] carries out effects; [`watch`] keeps up with a kind of object; [`recorder`] writes
-//! events for users; [`lease`] elects a leader; in [`announce`] schedulers tell what they can do; [`endpoint`] answers `/metrics`, `/healthz` and
-//! `/readyz`; [`component`] starts, leads and stops on all of these; [`keyed`] runs steps for what [`inbox`] brings: [`controller`] and
-//! [`provisioner`] run the volume controller and a provisioner, and [`scheduler`] the scheduler.
+//! Map: [`connect`] creates clients; [`api`] sends single requests; [`executor`] carries out effects; [`watch`] follows a kind of object;
+//! [`recorder`] writes events for users; [`lease`] elects a leader; in [`announce`] schedulers announce their capabilities; [`endpoint`] serves
+//! `/metrics`, `/healthz` and `/readyz`; [`component`] starts, leads and stops with all of these; [`keyed`] runs steps for what [`inbox`] delivers:
+//! [`controller`] and [`provisioner`] run the volume controller and a provisioner, and [`scheduler`] the scheduler.
 
 pub mod announce;
 pub mod api;

@@ -1,6 +1,6 @@
-//! What the process itself takes, read from the system at each scrape, and which build it is.
+//! Resource usage of the process, read from the system at each scrape, and build information.
 //!
-//! The names are those that every exporter of Prometheus has. Where the system does not tell, there are none.
+//! The names are the standard ones of Prometheus exporters. Metrics that the system does not provide are omitted.
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -10,10 +10,10 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use std::fmt::Error;
 
-/// Ticks in a second, in which Linux counts times of processes for whoever asks: the same on all its platforms.
+/// Ticks per second in which Linux reports process times: the same on all its platforms.
 const TICKS: f64 = 100.0;
 
-/// Registers what is known of the process.
+/// Registers the metrics of the process.
 pub(crate) fn register(registry: &mut Registry) {
     let version = vec![("version", env!("CARGO_PKG_VERSION"))];
     registry.register("berth_build", "The build that runs", Info::new(version));
@@ -23,19 +23,19 @@ pub(crate) fn register(registry: &mut Registry) {
 #[derive(Debug)]
 struct Process;
 
-/// What `/proc` says of a process.
+/// The contents of `/proc` for a process.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Usage {
     cpu_seconds: f64,
-    /// In seconds since the system was started.
+    /// In seconds since boot.
     started: f64,
 }
 
-/// Reads `/proc/PID/stat`. The name of the program may hold blanks and brackets; the rest follows the last bracket.
+/// Parses `/proc/PID/stat`. The name of the program may contain spaces and brackets; the rest follows the last bracket.
 fn usage(stat: &str) -> Option<Usage> {
     let (_, rest) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = rest.split_whitespace().collect();
-    // Counted from the state, which is the third field of the file: user time, system time and start.
+    // Counted from the state, which is the third field: user time, system time and start time.
     let field = |number: usize| fields.get(number - 3)?.parse::<f64>().ok();
     Some(Usage {
         cpu_seconds: (field(14)? + field(15)?) / TICKS,

@@ -1,8 +1,8 @@
-//! Writes events that tell users what happens to their objects.
+//! Writes events that inform users about their objects.
 //!
-//! An event told again becomes a higher count on the one that is there, written at growing
-//! intervals. Many different messages of one reason about one object become one combined event.
-//! Events never hold up the work: when too many are waiting, new ones are dropped and counted.
+//! A repeated event increases the count of the existing one, written at growing intervals. Many different messages with
+//! the same reason about one object become one combined event. Events never delay the work: when too many are queued,
+//! new ones are dropped and counted.
 
 use crate::api::Api;
 use crate::resource::Resource;
@@ -17,32 +17,32 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// Events that may wait to be written. One claim tells at most a few, so this is thousands of claims.
+/// Maximum number of queued events. One claim has at most a few, so this covers thousands of claims.
 const QUEUE: usize = 16_384;
-/// Events in one generation of the memory for counting. The last two generations are kept, so an
-/// event is written anew only if this many others were told since it was last told.
+/// Number of events in one generation of the deduplication memory. The last two generations are kept, so an event is
+/// written anew only if this many others were recorded in between.
 const GENERATION: usize = 32_768;
-/// Different messages of one reason about one object before they are combined, as in Kubernetes.
+/// Number of different messages with the same reason about one object before they are combined, as in Kubernetes.
 const SIMILAR: usize = 10;
 /// For how long messages count as similar, as in Kubernetes.
 const SIMILAR_WINDOW: Duration = Duration::from_secs(600);
-/// The first repetition is written after this time, and each further one after twice the last.
+/// The first repetition is written after this time, and each further one after twice the previous interval.
 const REPEAT_AFTER: Duration = Duration::from_secs(5);
-/// The longest time between writes of a repeated event.
+/// Maximum interval between writes of a repeated event.
 const REPEAT_AT_MOST: Duration = Duration::from_secs(300);
-/// The most letters that the name of an object may have.
+/// Maximum length of an object name.
 const MAX_NAME: usize = 253;
-/// How long what waits may take to be written when the component stops.
+/// How long writing the remaining events may take when the component stops.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// Where events are put down.
+/// Accepts events.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     queue: mpsc::Sender<Event>,
     dropped: Counter,
 }
 
-/// What writes them: run it beside the component.
+/// Writes the events: run it alongside the component.
 pub struct Writer {
     api: Api,
     component: String,
@@ -53,7 +53,7 @@ pub struct Writer {
     serial: u64,
 }
 
-/// A map that forgets what was not asked for in a while.
+/// A map that forgets entries that were not used for a while.
 struct Memory<K, V> {
     young: FxHashMap<K, V>,
     old: FxHashMap<K, V>,
@@ -67,7 +67,7 @@ impl<K: Hash + Eq + Clone, V> Memory<K, V> {
         }
     }
 
-    /// What is remembered. It is young again by that.
+    /// An entry. Reading it keeps it alive.
     fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         if let Some((key, value)) = self.old.remove_entry(key) {
             self.insert(key, value);
@@ -88,9 +88,9 @@ impl<K: Hash + Eq + Clone, V> Memory<K, V> {
     }
 }
 
-/// What makes two events the same one.
+/// Two events with this key are the same.
 type Same = (Target, EventType, &'static str, String);
-/// What makes two events similar.
+/// Two events with this key are similar.
 type Similar = (Target, EventType, &'static str);
 
 struct Written {
@@ -100,8 +100,8 @@ struct Written {
     interval: Duration,
 }
 
-/// A recorder for a component (such as `persistentvolume-controller`) of this instance, and its writer. Events that name
-/// a source of their own are written under that one.
+/// A recorder for a component (for example `persistentvolume-controller`) of this instance, and its writer. Events with
+/// their own source are written under that.
 #[must_use]
 pub fn recorder(api: Api, component: impl Into<String>, instance: impl Into<String>) -> (Recorder, Writer) {
     let (sender, queue) = mpsc::channel(QUEUE);
@@ -122,21 +122,21 @@ pub fn recorder(api: Api, component: impl Into<String>, instance: impl Into<Stri
 }
 
 impl Recorder {
-    /// Makes it count what it drops here.
+    /// Counts dropped events here.
     #[must_use]
     pub(crate) fn counting(mut self, dropped: Counter) -> Self {
         self.dropped = dropped;
         self
     }
 
-    /// Puts down an event, to be written soon.
+    /// Records an event, to be written soon.
     pub fn tell(&self, event: Event) {
         if self.queue.try_send(event).is_err() {
             self.dropped.inc();
         }
     }
 
-    /// How many events were dropped because too many were waiting.
+    /// Number of events dropped because too many were queued.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped.get()
@@ -144,7 +144,7 @@ impl Recorder {
 }
 
 impl Writer {
-    /// Writes events until cancelled, then what is still waiting, for a short time.
+    /// Writes events until cancelled, then the remaining ones for a short time.
     pub async fn run(mut self, cancel: CancellationToken) {
         while let Some(Some(event)) = cancel.run_until_cancelled(self.queue.recv()).await {
             self.write(event).await;
@@ -185,7 +185,7 @@ impl Writer {
                 .await;
             match patched {
                 Ok(_) => return,
-                // It has expired: tell it anew.
+                // It has expired: write it anew.
                 Err(error) if error.is_not_found() => {}
                 Err(error) => {
                     tracing::debug!(%error, "could not count an event");
@@ -196,7 +196,7 @@ impl Writer {
         self.create(same, &event, &resource_version).await;
     }
 
-    /// Replaces the message if too many different ones of this kind were told of late.
+    /// Replaces the message if too many different ones of this kind were recorded recently.
     fn combine(&mut self, event: &mut Event) {
         let similar = (event.about.clone(), event.event_type, event.reason);
         let now = Instant::now();
@@ -271,16 +271,16 @@ impl Writer {
     }
 }
 
-/// A name that no other event has, from the object's, which is cut if the whole were longer than a name may be.
+/// A unique event name, derived from the object's name, which is truncated if the result would be too long.
 fn event_name(object: &str, nanoseconds: i128, serial: u64) -> String {
     let suffix = format!(".{nanoseconds:x}{:04x}", serial & 0xffff);
     let length = object.floor_char_boundary(MAX_NAME.saturating_sub(suffix.len()));
-    // What is cut must not end in a dot: the next letter is one.
+    // The truncated part must not end in a dot, because a dot follows.
     let object = object[..length].trim_end_matches(['.', '-']);
     format!("{object}{suffix}")
 }
 
-/// Events about objects of the cluster are kept in the default namespace, as in Kubernetes.
+/// Events about cluster-scoped objects are in the default namespace, as in Kubernetes.
 fn namespace_of(about: &Target) -> &str {
     if about.key.namespace.is_empty() {
         "default"

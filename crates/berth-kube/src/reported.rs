@@ -1,6 +1,6 @@
-//! Drivers together with what is reported for them elsewhere, as one watch.
+//! Merges drivers with their separate capacity reports into one watch.
 //!
-//! A cluster that does not know the custom resource has no reports.
+//! A cluster without the custom resource has no reports.
 
 use crate::inbox::Forward;
 use crate::resource::{Resource, Whole};
@@ -10,7 +10,7 @@ use berth_core::reported::{GROUP, KIND, Reported};
 use std::sync::Arc;
 use tokio::sync::Mutex;
 
-/// The custom resource in which pools of drivers are reported. A cluster need not have it.
+/// The custom resource in which pools of drivers are reported. It is optional in a cluster.
 pub const REPORTS: Resource = Resource {
     group: GROUP,
     version: "v1alpha1",
@@ -28,12 +28,13 @@ struct Known {
 }
 
 impl Known {
-    /// Whether all is known: a driver whose room is reported elsewhere must not be taken for one without limits.
+    /// Whether both are known: a driver whose capacity is reported separately must not be mistaken for one without
+    /// limits.
     fn is_listed(&self) -> bool {
         self.drivers_listed && self.reports_listed
     }
 
-    /// A driver as it is known now.
+    /// A driver in its current state.
     fn driver(&self, name: ObjectName) -> Change<CsiDriver> {
         match self.reported.get(&name.1) {
             Some(driver) => Change::Applied(driver),
@@ -79,19 +80,19 @@ impl Known {
     }
 }
 
-/// Takes in drivers.
+/// Receives drivers.
 pub(crate) struct Drivers {
     known: Arc<Mutex<Known>>,
     forward: Forward<CsiDriver>,
 }
 
-/// Takes in reports.
+/// Receives reports.
 pub(crate) struct Reports {
     known: Arc<Mutex<Known>>,
     forward: Forward<CsiDriver>,
 }
 
-/// The sinks of both watches, which hand on drivers as one.
+/// The sinks of both watches, which forward drivers as one.
 pub(crate) fn sinks(forward: Forward<CsiDriver>) -> (Drivers, Reports) {
     let known = Arc::<Mutex<Known>>::default();
     let drivers = Drivers {
@@ -103,7 +104,7 @@ pub(crate) fn sinks(forward: Forward<CsiDriver>) -> (Drivers, Reports) {
 
 impl Sink<CsiDriver> for Drivers {
     async fn take(&mut self, difference: Difference<CsiDriver>) -> bool {
-        // Held until it is handed on: the other watch must not overtake.
+        // Held until it is forwarded: the other watch must not overtake.
         let mut known = self.known.lock().await;
         known.drivers_listed |= difference.relisted;
         let changes = difference.changes.into_iter();
@@ -132,7 +133,7 @@ impl Sink<Whole> for Reports {
         let mut known = self.known.lock().await;
         let changes = difference.changes.into_iter();
         let changes: Vec<_> = changes.filter_map(|change| known.take_report(change)).collect();
-        // Once both were listed, that drivers are listed again is for the other watch to say.
+        // Once both were listed, a relist of drivers is reported by the other watch.
         let first = difference.relisted && !std::mem::replace(&mut known.reports_listed, true);
         let relisted = first && known.is_listed();
         if changes.is_empty() && !relisted {

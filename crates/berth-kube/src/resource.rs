@@ -1,11 +1,11 @@
-//! Where the API server keeps the objects of a kind.
+//! The API paths of the objects of a kind.
 
 use berth_core::api::{Kind, Object, ObjectMeta};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// A resource of the API: group, version, plural name and whether it lives in namespaces.
+/// A resource of the API: group, version, plural name and whether it is namespaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Resource {
     /// API group, empty for the core one.
@@ -16,7 +16,7 @@ pub struct Resource {
     pub plural: &'static str,
     /// Kind.
     pub kind: &'static str,
-    /// Whether objects live in namespaces.
+    /// Whether objects are namespaced.
     pub namespaced: bool,
 }
 
@@ -42,7 +42,7 @@ impl Resource {
     pub const DAEMON_SETS: Self = Self::grouped("apps", "daemonsets", "DaemonSet");
     /// Jobs.
     pub const JOBS: Self = Self::grouped("batch", "jobs", "Job");
-    /// Jobs by the clock.
+    /// Cron jobs.
     pub const CRON_JOBS: Self = Self::grouped("batch", "cronjobs", "CronJob");
     /// Revisions of workloads.
     pub const CONTROLLER_REVISIONS: Self = Self::grouped("apps", "controllerrevisions", "ControllerRevision");
@@ -119,7 +119,7 @@ impl Resource {
         Kind::named(kind).map(Self::of).or_else(other)
     }
 
-    /// `group/version`, or the version alone for the core group.
+    /// `group/version`, or only the version for the core group.
     #[must_use]
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
@@ -129,13 +129,13 @@ impl Resource {
         }
     }
 
-    /// Whether a cluster may do without the kind. Kinds of Kubernetes itself are served by every API server.
+    /// Whether the kind is optional in a cluster. Every API server serves the kinds of Kubernetes itself.
     #[must_use]
     pub fn is_optional(&self) -> bool {
         self.group == "storage.berth.dev"
     }
 
-    /// The path of all objects, in one namespace or in all of them.
+    /// The path of all objects, in one namespace or in all.
     #[must_use]
     pub fn collection(&self, namespace: Option<&str>) -> String {
         let root = if self.group.is_empty() { "/api" } else { "/apis" };
@@ -153,7 +153,7 @@ impl Resource {
     }
 }
 
-/// An object that a watch can bring.
+/// An object that a watch can deliver.
 pub trait Watchable: DeserializeOwned + Send + 'static {
     /// The object's metadata.
     fn metadata(&self) -> &ObjectMeta;
@@ -209,12 +209,12 @@ watched!(
 #[derive(Clone, Debug, PartialEq)]
 pub struct Whole {
     metadata: ObjectMeta,
-    /// The object. What a list leaves out of its items, kind and API version, is left out here until somebody says it.
+    /// The object. Items of a list have no kind and API version until they are set.
     pub value: Value,
 }
 
 impl Whole {
-    /// Says what the object is: the items of a list do not.
+    /// Sets kind and API version, which the items of a list lack.
     pub fn say_kind(&mut self, resource: Resource) {
         if let Value::Object(fields) = &mut self.value {
             fields.insert("apiVersion".to_owned(), Value::String(resource.api_version()));
@@ -239,15 +239,15 @@ impl<'de> Deserialize<'de> for Whole {
 }
 
 impl Watchable for Whole {
-    /// Name, namespace, uid and version; the rest is in the value.
+    /// Name, namespace, UID and version; the rest is in the value.
     fn metadata(&self) -> &ObjectMeta {
         &self.metadata
     }
 }
 
-/// An object that says which one it is.
+/// An object with an identity.
 pub trait Identified: Send + 'static {
-    /// Its metadata: name and namespace at least.
+    /// Its metadata, at least name and namespace.
     fn identity(&self) -> &ObjectMeta;
 }
 

@@ -1,9 +1,8 @@
-//! Keeps up with the objects of one kind.
+//! Follows the objects of one kind.
 //!
-//! A watch lists once and then follows changes. When the connection ends it goes on from where it
-//! was; when the server no longer knows that place, or refuses to go on from it for whatever reason, it
-//! lists again, and hands over what differs from what it had handed over before, as one difference. An object that cannot be decoded is reported
-//! and set aside: it neither stops the watch nor counts as deleted.
+//! A watch lists once and then follows changes. When the connection ends it resumes from the last version. When the server no longer has that
+//! version, or refuses to continue for any reason, it lists again and delivers the changes since as one difference. An object that cannot be
+//! decoded is reported and set aside: it neither stops the watch nor counts as deleted.
 
 use crate::api::{Api, ApiError, Status};
 use crate::backoff::jittered;
@@ -23,21 +22,21 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// How many objects are asked for in one page of a list.
+/// Page size of a list.
 const PAGE_SIZE: usize = 1000;
-/// More pages than this are no list: ten million objects are more than any cluster holds.
+/// A list with more pages is invalid: ten million objects are more than any cluster holds.
 const MAX_PAGES: usize = 10_000;
 /// How long the server keeps a watch open. Below the five minutes after which proxies cut connections.
 const WATCH_SECONDS: u64 = 290;
-/// How long a silent connection is believed in: the server ends it before that, or it is dead.
+/// How long a silent connection is trusted: the server ends it before that, or it is dead.
 const SILENCE: Duration = Duration::from_secs(WATCH_SECONDS + 20);
-/// How long a silent connection is believed in of a server that sends bookmarks, as kube-apiserver does about once a minute.
+/// How long a silent connection is trusted if the server sends bookmarks, as kube-apiserver does about once a minute.
 const SILENCE_BETWEEN_BOOKMARKS: Duration = Duration::from_secs(100);
-/// A watch that ends sooner than this without a word was not opened in earnest.
+/// A watch that ends sooner than this without any event was not really opened.
 const SHORTEST_WATCH: Duration = Duration::from_secs(5);
-/// Failures in a row after which the place to follow from is doubted, whatever they were.
+/// Number of consecutive failures after which the version to continue from is in doubt, whatever the failures were.
 const FAILURES_MAX: u32 = 3;
-/// A line longer than this is no object: etcd holds at most 1.5 MiB, and JSON is at most some times longer.
+/// A longer line is not an object: etcd stores at most 1.5 MiB, and JSON is at most some times longer.
 const MAX_LINE_BYTES: usize = 64 << 20;
 
 /// Namespace and name of an object.
@@ -46,16 +45,16 @@ pub type ObjectName = (String, String);
 /// One change to the objects of a kind.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change<T> {
-    /// The object is now like this.
+    /// The object has this state.
     Applied(T),
     /// The object is gone.
     Removed {
         /// The object.
         name: ObjectName,
-        /// The uid of the one that is gone, empty if it is not known: one of the same name with another uid may be there.
+        /// The UID of the deleted object, empty if unknown: one with the same name and another UID may exist.
         uid: Box<str>,
     },
-    /// The object cannot be decoded. What was known of it still stands.
+    /// The object cannot be decoded. The known state remains.
     Broken {
         /// The object, as far as its name could be read.
         name: ObjectName,
@@ -64,7 +63,7 @@ pub enum Change<T> {
     },
 }
 
-/// Changes to be taken in together.
+/// Changes to be applied together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference<T> {
     /// The changes, in order.
@@ -74,7 +73,7 @@ pub struct Difference<T> {
 }
 
 impl<T> Difference<T> {
-    /// No change: the server answers, and that is all there is to tell.
+    /// No change: the server responds, and nothing else is known.
     pub(crate) fn nothing() -> Self {
         Self {
             changes: Vec::new(),
@@ -83,30 +82,30 @@ impl<T> Difference<T> {
     }
 }
 
-/// Whoever takes in what a watch brings.
+/// Receives what a watch delivers.
 pub trait Sink<T>: Send {
-    /// Takes in a difference. `false` ends the watch.
+    /// Applies a difference. `false` ends the watch.
     fn take(&mut self, difference: Difference<T>) -> impl Future<Output = bool> + Send;
 
-    /// Hears of a problem that the watch gets over by itself.
+    /// Reports a problem from which the watch recovers on its own.
     fn problem(&mut self, _problem: Problem<'_>) {}
 
-    /// Hears that the watch brings what happens, after a problem or without one. That the server answers to a list is not enough: who
-    /// has to list again and again hears of changes late.
+    /// Reports that the watch delivers changes, with or without an earlier problem. A response to a list is not enough: a watch that
+    /// has to list again and again sees changes late.
     fn works(&mut self) {}
 
-    /// Hears that the server answers again after a problem.
+    /// Reports that the server responds again after a problem.
     fn recovered(&mut self) -> impl Future<Output = ()> + Send {
         async {}
     }
 }
 
-/// Why a watch does not bring what happens.
+/// Why a watch does not deliver changes.
 #[derive(Clone, Copy, Debug)]
 pub struct Problem<'a> {
     /// In words.
     pub text: &'a str,
-    /// The kind may not be read. One that a cluster can do without counts as empty then.
+    /// The kind may not be read. If it is optional, it counts as empty.
     pub is_denied: bool,
 }
 
@@ -117,20 +116,20 @@ impl<'a> Problem<'a> {
     }
 }
 
-/// Watches a kind until it is cancelled or the sink wants no more.
+/// Watches a kind until it is cancelled or the sink ends it.
 pub async fn watch<T: Watched>(api: Api, sink: impl Sink<T>, cancel: CancellationToken) {
     watch_resource(api, Resource::of(T::KIND), sink, cancel).await;
 }
 
-/// Watches the objects of a resource until it is cancelled or the sink wants no more.
+/// Watches the objects of a resource until it is cancelled or the sink ends it.
 pub async fn watch_resource<T: Watchable>(api: Api, resource: Resource, sink: impl Sink<T>, cancel: CancellationToken) {
     watch_selected(api, resource, Selection::default(), sink, cancel).await;
 }
 
-/// Which objects of a resource are watched; all of them by default.
+/// Which objects of a resource are watched; all by default.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selection {
-    /// A field selector. What it selects no longer counts as gone.
+    /// A field selector. Objects that it no longer selects count as deleted.
     pub(crate) fields: Option<&'static str>,
     /// A namespace.
     pub(crate) namespace: Option<String>,
@@ -149,15 +148,15 @@ pub(crate) async fn watch_selected<T: Watchable>(
     if let Some(fields) = selection.fields {
         watcher.selector = format!("&fieldSelector={}", escape(fields));
     }
-    // Dropping the future at any await is safe: the watcher goes with it.
+    // Dropping the future at any await is safe: the watcher is dropped with it.
     let ended = cancel.run_until_cancelled(watcher.run(sink)).await;
     tracing::debug!(kind = resource.kind, cancelled = ended.is_none(), "watch ended");
 }
 
-/// The objects that were handed over.
+/// The objects that were delivered.
 type Known = FxHashMap<ObjectName, Seen>;
 
-/// An object that was handed over.
+/// An object that was delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Seen {
     uid: Box<str>,
@@ -165,7 +164,8 @@ struct Seen {
 }
 
 impl Seen {
-    /// Whether an object of the same name is another one. The name of one that cannot be decoded may be all that is known.
+    /// Whether an object with the same name is a different one. For an object that cannot be decoded, only the name may
+    /// be known.
     fn is_another(&self, uid: &str) -> bool {
         !self.uid.is_empty() && !uid.is_empty() && *self.uid != *uid
     }
@@ -174,23 +174,23 @@ impl Seen {
 struct Watcher<T> {
     api: Api,
     resource: Resource,
-    /// The path of what is listed.
+    /// The path of the collection.
     collection: String,
-    /// A part of each query.
+    /// The selector part of each query.
     selector: String,
     known: Known,
     version: Option<String>,
-    /// Problems in a row.
+    /// Consecutive problems.
     failures: u32,
-    /// Those of them that came since the place to follow from was read.
+    /// Problems since the version to continue from was read.
     doubts: u32,
-    /// The last of them was that the server could not be reached.
+    /// In the last one, the server could not be reached.
     unreachable: bool,
-    /// Times in a row that the version to follow from was too old.
+    /// Consecutive times that the version to continue from was too old.
     expired: u32,
     /// The server sends bookmarks.
     bookmarked: bool,
-    /// It was told that the kind is not served, or not to be read.
+    /// It was reported that the kind is not served, or may not be read.
     told_absent: bool,
     cancel: CancellationToken,
     object: PhantomData<fn() -> T>,
@@ -218,17 +218,17 @@ struct Line<'a> {
     object: &'a RawValue,
 }
 
-/// A line as nearly all are: decoded in one go, without looking for the object's end first.
+/// A usual line: decoded in one pass, without searching for the end of the object first.
 #[derive(Deserialize)]
 struct TypedLine<'a, T> {
     r#type: &'a str,
     object: T,
 }
 
-/// The object of a line, unless the line tells an error or its object cannot be decoded.
+/// The object of a line, unless the line is an error or its object cannot be decoded.
 fn typed<T: Watchable>(line: &[u8]) -> Option<(&str, T)> {
     let line: TypedLine<'_, T> = serde_json::from_slice(line).ok()?;
-    // What tells an error is no object of the kind, though it may look like an empty one.
+    // An error is not an object of the kind, although it may look like an empty one.
     (line.r#type != "ERROR").then_some((line.r#type, line.object))
 }
 
@@ -238,7 +238,7 @@ struct OnlyMetadata {
     metadata: LooseMeta,
 }
 
-/// The metadata of an object of which the rest cannot be decoded.
+/// The metadata of an object whose other fields cannot be decoded.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct LooseMeta {
@@ -258,18 +258,18 @@ impl LooseMeta {
     }
 }
 
-/// How a watch came to its end.
+/// How a watch ended.
 enum Ended {
     /// All objects are known: follow.
     Listed,
-    /// Go on from the last version.
+    /// Continue from the last version.
     Continue {
-        /// Something came.
+        /// An event arrived.
         heard: bool,
     },
     /// The last version is too old.
     Expired,
-    /// The sink wants no more.
+    /// The sink ended the watch.
     Unwanted,
 }
 
@@ -301,13 +301,13 @@ impl<T: Watchable> Watcher<T> {
                 Some(version) => self.follow(&version, &mut sink).await,
             };
             match result {
-                // The server is there: what goes wrong from now on is no outage.
+                // The server responds: what goes wrong from now on is not an outage.
                 Ok(Ended::Listed) => (self.doubts, self.unreachable) = (0, false),
                 Ok(Ended::Continue { heard }) if heard || started.elapsed() >= SHORTEST_WATCH => {
                     self.succeed();
                     tokio::time::sleep_until(started + Backoff::WATCH.initial).await;
                 }
-                // A server that ends watches as soon as they begin is not to be kept busy.
+                // A server that ends watches as soon as they begin must not be flooded.
                 Ok(Ended::Continue { .. }) => self.wait(&mut sink, Problem::passing("it ended at once")).await,
                 Ok(Ended::Expired) => self.expire(&mut sink).await,
                 Ok(Ended::Unwanted) => return,
@@ -320,12 +320,12 @@ impl<T: Watchable> Watcher<T> {
                 Err(error) => {
                     let unreachable = matches!(error, ApiError::Transport { .. } | ApiError::TimedOut { .. });
                     if unreachable != self.unreachable {
-                        // A server that is back may refuse once more before it has read who may do what.
+                        // A recovering server may refuse once more before it has loaded the roles.
                         (self.unreachable, self.failures) = (unreachable, 0);
                     }
                     if !error.is_outage() {
-                        // The server does not like the question, which holds nothing but the place to follow from; or
-                        // nobody can tell what its answer left out.
+                        // The server rejects the query, which contains only the version to continue from; or it is
+                        // unknown what its response omitted.
                         self.version = None;
                     }
                     let problem = Problem {
@@ -338,7 +338,7 @@ impl<T: Watchable> Watcher<T> {
         }
     }
 
-    /// Tells of a problem and waits, the longer the more there were in a row.
+    /// Reports a problem and waits, longer for each consecutive one.
     async fn wait(&mut self, sink: &mut impl Sink<T>, problem: Problem<'_>) {
         self.failures = self.failures.saturating_add(1);
         self.doubts = self.doubts.saturating_add(1);
@@ -361,7 +361,7 @@ impl<T: Watchable> Watcher<T> {
         tokio::time::sleep(delay).await;
     }
 
-    /// The version to follow from is too old: list again, at once unless that was of no use the last time.
+    /// The version to continue from is too old: list again, at once unless that did not help the last time.
     async fn expire(&mut self, sink: &mut impl Sink<T>) {
         self.version = None;
         self.expired = self.expired.saturating_add(1);
@@ -377,7 +377,7 @@ impl<T: Watchable> Watcher<T> {
         }
     }
 
-    /// A watch does what it should: what went wrong is over.
+    /// A watch works: earlier problems are over.
     fn succeed(&mut self) {
         self.failures = 0;
         self.doubts = 0;
@@ -386,14 +386,14 @@ impl<T: Watchable> Watcher<T> {
         self.told_absent = false;
     }
 
-    /// Whether the answer means that there is no object of the kind. It must not take away what is known: of a kind that
-    /// every cluster serves, or that has been served, it is the answer that is wrong.
+    /// Whether the response means that there are no objects of the kind. It must not discard known objects: for a kind
+    /// that every cluster serves, or that has been served, the response is wrong.
     fn is_absent(&self, error: &ApiError) -> bool {
         self.resource.is_optional() && self.known.is_empty() && (error.is_unserved() || error.is_forbidden())
     }
 
-    /// Takes over that the server does not serve the resource: then there is no object of it. A cluster that learns of it
-    /// later is asked again.
+    /// The server does not serve the resource, so there are no objects of it. It is queried again in case the cluster
+    /// adds it later.
     async fn absent(&mut self, sink: &mut impl Sink<T>, error: &ApiError) -> bool {
         let kind = self.resource.kind;
         if !std::mem::replace(&mut self.told_absent, true) {
@@ -406,7 +406,7 @@ impl<T: Watchable> Watcher<T> {
         self.version = None;
         let (changes, relisted) = (Vec::new(), true);
         let wanted = sink.take(Difference { changes, relisted }).await;
-        // There is nothing to hear of.
+        // There are no changes to observe.
         sink.works();
         if error.is_forbidden() {
             let (text, is_denied) = (&*error.to_string(), true);
@@ -416,7 +416,7 @@ impl<T: Watchable> Watcher<T> {
         wanted
     }
 
-    /// Lists all objects and hands over what differs from what is known.
+    /// Lists all objects and delivers the differences from the known ones.
     async fn list(&mut self, sink: &mut impl Sink<T>) -> Result<Ended, ApiError> {
         let mut listed = Known::default();
         let mut changes = Vec::new();
@@ -425,8 +425,8 @@ impl<T: Watchable> Watcher<T> {
         let (mut paged, mut restarted, mut pages) = (false, false, 0);
         let version = loop {
             let body = match self.api.get_path(&path).await {
-                // The pages come from one version of the list, which the server keeps for some minutes only. Who is
-                // slower than that takes it in one piece.
+                // The pages come from one version of the list, which the server keeps only for some minutes. A slower
+                // client requests it without pages.
                 Err(error) if error.is_gone() && paged && !restarted => {
                     listed.clear();
                     changes.clear();
@@ -457,7 +457,7 @@ impl<T: Watchable> Watcher<T> {
             }
         };
         if version.is_empty() {
-            // Whatever this is, it is no list of the API server: what it lacks is not gone.
+            // Whatever this is, it is not a list of the API server: missing objects are not deleted.
             return Err(ApiError::Malformed {
                 path,
                 problem: "a list without a version".to_owned(),
@@ -491,7 +491,8 @@ impl<T: Watchable> Watcher<T> {
         }
     }
 
-    /// An object that was deleted and made again under its name, unseen, is another one: the old one is gone first.
+    /// An object that was deleted and recreated under its name without being observed is a different one: the deletion
+    /// of the old one is delivered first.
     fn tell_replaced(&self, name: &ObjectName, uid: &str, changes: &mut Vec<Change<T>>) {
         if let Some(known) = self.known.get(name).filter(|known| known.is_another(uid)) {
             changes.push(Change::Removed {
@@ -559,7 +560,7 @@ impl<T: Watchable> Watcher<T> {
                 None => {}
                 Some(status) if status.code == 410 => return Ok(Ended::Expired),
                 Some(status) => {
-                    // Whatever it was, a list starts from safe ground.
+                    // Whatever happened, a list is a safe restart.
                     self.version = None;
                     return Err(status.refusal(Method::GET, &path));
                 }
@@ -568,7 +569,7 @@ impl<T: Watchable> Watcher<T> {
         Ok(Ended::Continue { heard })
     }
 
-    /// How long nothing need come before the connection is taken for dead.
+    /// How long a connection may be silent before it is considered dead.
     fn silence(&self) -> Duration {
         if self.bookmarked {
             SILENCE_BETWEEN_BOOKMARKS
@@ -638,7 +639,7 @@ fn malformed(path: &str, error: &serde_json::Error) -> ApiError {
     }
 }
 
-/// Escapes a text for a query, such as a continue token, which is base64 with padding.
+/// Escapes a text for a query, for example a continue token, which is base64 with padding.
 fn escape(text: &str) -> String {
     text.bytes()
         .map(|byte| match byte {
@@ -648,7 +649,7 @@ fn escape(text: &str) -> String {
         .collect()
 }
 
-/// Whole lines of a body, as many at a time as have come.
+/// Whole lines of a body, in batches as they arrive.
 struct Lines {
     body: Body,
     rest: BytesMut,
@@ -662,7 +663,7 @@ impl Lines {
         }
     }
 
-    /// The next whole lines, or nothing at the end of the body.
+    /// The next whole lines, or `None` at the end of the body.
     async fn next(&mut self, path: &str, silence: Duration) -> Result<Option<BytesMut>, ApiError> {
         loop {
             let Ok(frame) = tokio::time::timeout(silence, self.body.frame()).await else {
@@ -672,7 +673,7 @@ impl Lines {
             let frame = match frame {
                 None => return Ok(None),
                 Some(Ok(frame)) => frame,
-                // A connection that breaks is an end like any other.
+                // A broken connection is an end like any other.
                 Some(Err(error)) => {
                     tracing::debug!(path, %error, "watch connection broke");
                     return Ok(None);

@@ -1,4 +1,4 @@
-//! Plays the recorded binding scenarios on the embedded API server, through watches and API calls.
+//! Replays the recorded binding scenarios on the embedded API server, through watches and API calls.
 
 // Helpers of tests fail loudly too; the lints spare only the test functions themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -17,9 +17,9 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 const NAMESPACE: &str = "scenario";
-/// Nothing has moved for this long.
+/// Nothing has changed for this long.
 const QUIET: Duration = Duration::from_millis(60);
-/// How long the recorded state may take to be reached. Nothing here takes a tenth of it.
+/// Timeout for the recorded state. Nothing here takes a tenth of it.
 const PATIENCE: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(5);
 
@@ -51,7 +51,7 @@ impl Stage {
         )
     }
 
-    /// The state when nothing moves any more: nobody works, and no volume waits to be looked at.
+    /// The state when nothing changes any more: no work in progress, and no volume waiting to be processed.
     async fn quiet_state(&self) -> Value {
         let begin = Instant::now();
         let mut last = (self.state().await, self.metrics.steps());
@@ -72,7 +72,7 @@ impl Stage {
         }
     }
 
-    /// The quiet state, waited for until it is the expected one or patience runs out.
+    /// Waits for the idle state to become the expected one, until a timeout.
     async fn settled_state(&self, expected: &Value) -> Value {
         let begin = Instant::now();
         loop {
@@ -110,7 +110,7 @@ impl Stage {
     }
 }
 
-/// The first step whose state is not the recorded one, whichever of two equal volumes is taken.
+/// The first step whose state differs from the recorded one, ignoring the choice between equal volumes.
 async fn difference(scenario: Value) -> Option<String> {
     let found = difference_by_name(scenario.clone()).await?;
     for swapped in recorded::with_equals_swapped(&scenario) {
@@ -124,9 +124,10 @@ async fn difference_by_name(scenario: Value) -> Option<String> {
     cluster.namespace(NAMESPACE).await;
     let metrics = Metrics::default();
     let options = Options {
-        // Everything must come of events: no resync helps out.
+        // Everything must result from events: no resync helps.
         resync: Duration::from_secs(3600),
-        // The embedded server puts finalizers on claims and volumes, as a real one does; but the recorded cluster let bound volumes go.
+        // The embedded server adds finalizers to claims and volumes, as a real one does; but the recorded cluster
+        // allowed deleting bound volumes.
         settings: Settings {
             protection: Protection::UsedByPods,
             ..Settings::embedded()
@@ -150,7 +151,7 @@ async fn every_recorded_scenario_agrees_on_the_embedded_server() {
     let mut running = tokio::task::JoinSet::new();
     let mut differences = Vec::new();
     for scenario in recorded::scenarios() {
-        // Each has a server and a controller of its own; a few at a time keep the machine busy, not late.
+        // Each has its own server and controller; a few at a time keep the machine busy without delays.
         if running.len() >= 4 {
             differences.extend(running.join_next().await.unwrap().unwrap());
         }

@@ -1,5 +1,5 @@
-//! What an embedded cluster needs beside binding: claims for ephemeral volumes, protection, pods that
-//! nobody scheduled, and the zone upgrade.
+//! What an embedded cluster needs besides binding: claims for ephemeral volumes, protection, pods placed without a
+//! scheduler, and the zone upgrade.
 
 // Helpers of tests fail loudly too; the lints spare only the test functions themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -55,7 +55,7 @@ async fn an_ephemeral_volume_lives_and_dies_with_its_pod() {
         .delete(Kind::PersistentVolumeClaim, "default", "p-scratch")
         .await;
     assert_eq!(claim().await, "Bound", "the pod uses it");
-    // The node's agent would end the pod; deletion without grace is that end.
+    // The node agent would terminate the pod; deletion without grace simulates that.
     let path = "/api/v1/namespaces/default/pods/p?gracePeriodSeconds=0";
     let request = http::Request::delete(path).body(Vec::new()).unwrap();
     cluster.client.request_text(request).await.unwrap();
@@ -87,7 +87,7 @@ async fn a_pod_that_is_deleted_in_the_foreground_goes_after_its_ephemeral_claim(
     })
     .await;
     let pods = Resource::of(Kind::Pod);
-    // The user deletes it, and the node's agent ends it: its claim is the last that keeps it.
+    // The user deletes it, and the node agent terminates it: then only its claim keeps it.
     for grace in [30, 0] {
         let options = json!({"propagationPolicy": "Foreground", "gracePeriodSeconds": grace});
         let deleted = cluster.api.delete_with(pods, "default", "p", &options).await;

@@ -1,4 +1,4 @@
-//! Effects on an API server: guards, versions within a list, facts, lost answers.
+//! Effects on an API server: guards, versions within a list, facts, lost responses.
 
 // Helpers of tests fail loudly too; the lints spare only the test functions themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -71,7 +71,7 @@ impl World {
         edited.unwrap();
     }
 
-    /// From now on, requests that contain this meet a verdict.
+    /// From now on, requests that contain this get a verdict.
     fn meet(&self, part: &'static str, verdict: Verdict) {
         self.gate.decide(move |asked| {
             if asked.contains(part) {
@@ -118,7 +118,7 @@ async fn a_list_goes_on_from_the_version_that_it_left_and_ends_at_the_first_refu
     let outcome = world.executor.carry_out(&two).await;
     assert_eq!((outcome.done, outcome.refused), (2, None));
     assert_eq!(world.label("two").await.as_deref(), Some("yes"));
-    // In the next list the version that was decided on is an old one.
+    // In the next list, the version that was decided on is outdated.
     let three = [
         label(&target, Guard::Uid, "three"),
         Effect::Confirm(Fact::Unchanged(target.clone())),
@@ -132,7 +132,7 @@ async fn a_list_goes_on_from_the_version_that_it_left_and_ends_at_the_first_refu
     assert_eq!(fresh.value().unwrap()["metadata"]["labels"]["two"], "yes");
     assert_eq!(fresh.object().unwrap().kind(), CLAIM);
     assert_eq!(world.label("four").await, None);
-    // One that sets only what its author sets holds on any version, and what follows goes on from there.
+    // An effect that sets only its author's fields applies to any version, and later ones continue from there.
     let outcome = world.executor.carry_out(&three).await;
     assert_eq!((outcome.done, outcome.refused), (3, None));
     let counted = world.counted.lock().unwrap().clone();
@@ -162,7 +162,7 @@ async fn a_namesake_is_another_object() {
             let refusal = outcome.refused.unwrap().refusal;
             assert_eq!(refusal, Refusal::NotFound(target.key.clone()), "{again} {guard:?}");
             assert_eq!(outcome.gone, std::slice::from_ref(&gone));
-            // What was to go is gone, and the namesake stays.
+            // The target is gone, and another object with its name is kept.
             let outcome = world.executor.carry_out(&[delete(&target, guard)]).await;
             assert_eq!((outcome.refused, outcome.gone), (None, vec![gone.clone()]));
         }
@@ -245,7 +245,7 @@ async fn a_write_whose_answer_is_lost_counts_if_it_was_made() {
     }
     world.meet("POST", Verdict::Pass);
     assert_eq!(world.label("two").await.as_deref(), Some("yes"));
-    // It is there, and nobody can tell whose it is.
+    // It exists, and its author cannot be determined.
     let refused = world.executor.carry_out(&[create()]).await.refused.unwrap();
     let key = ObjectKey::new("PersistentVolumeClaim", "default", "new");
     assert_eq!(refused.refusal, Refusal::AlreadyExists(key));
@@ -328,7 +328,7 @@ async fn a_claim_is_used_by_pods_whose_node_is_not_done_with_them() {
     world.cluster.create(&pod("n1")).await;
     let refused = world.executor.carry_out(&fact).await.refused.unwrap();
     assert_eq!(refused.refusal, Refusal::Stale);
-    // The node's agent ends the pod; somebody else keeps the object.
+    // The node agent terminates the pod; a finalizer keeps the object.
     let pods = Resource::of(Kind::Pod);
     let options = json!({"gracePeriodSeconds": 0});
     let ended = world.cluster.api.delete_with(pods, "default", "pn1", &options).await;

@@ -1,6 +1,6 @@
-//! Two controllers at once on an API server that refuses requests, answers and then claims it had
-//! not, and cuts watches: in the end all is bound, and nothing twice. Answers that are not the API
-//! server's own delete nothing.
+//! Two controllers at once on an API server that refuses requests, carries them out and reports failure, and cuts
+//! watches: in the end everything is bound, and nothing twice. Responses that are not the API server's own delete
+//! nothing.
 
 // Helpers of tests fail loudly too; the lints spare only the test functions themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -77,7 +77,7 @@ async fn two_controllers_on_a_faulty_server_bind_everything_once() {
     assert!(lost.is_empty(), "{lost:#?}");
 }
 
-/// A controller whose requests pass a gate.
+/// A controller whose requests pass through a gate.
 fn start(gate: &Gate, options: Options) -> common::Running {
     let cancel = berth_kube::CancellationToken::new();
     let client = Client::new(gate.clone(), "default");
@@ -101,7 +101,7 @@ async fn nothing_is_released_by(answer: Verdict) {
     let cluster = Cluster::new();
     create_pair(&cluster, "kept").await;
     let gate = Gate::new(&cluster.server);
-    // Watches end as soon as they are opened, so that each is soon asked for again.
+    // Watches end as soon as they are opened, so that each is soon opened again.
     let watch = Verdict::Answer(StatusCode::OK, "");
     let down = Arc::new(AtomicBool::new(false));
     let is_down = Arc::clone(&down);
@@ -115,7 +115,7 @@ async fn nothing_is_released_by(answer: Verdict) {
     eventually("it is bound", &bound).await;
     down.store(true, Ordering::Relaxed);
     let before = gate.asked("GET /api/v1/persistentvolumeclaims");
-    // Minutes of the paused clock, in which each kind is asked for again and again, and everything is looked at anew.
+    // Minutes of the paused clock, in which each kind is listed again and again, and everything is resynced.
     sleep(Duration::from_secs(300)).await;
     assert!(
         gate.asked("GET /api/v1/persistentvolumeclaims") > before + 5,
@@ -176,7 +176,7 @@ async fn what_failed_in_an_outage_is_done_soon_after_it() {
     let running = start(
         &gate,
         Options {
-            // Nothing but the retries themselves brings claims back.
+            // Only the retries themselves bring claims back.
             resync: Duration::from_secs(86400),
             ..Options::default()
         },

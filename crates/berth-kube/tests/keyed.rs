@@ -1,4 +1,4 @@
-//! The loop for keyed work, around a reconciler that wants a label on every claim.
+//! The loop for keyed work, with a reconciler that adds a label to every claim.
 
 // Helpers of tests fail loudly too; the lints spare only the test functions themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -30,7 +30,8 @@ use tokio::time::sleep;
 /// Steps that were run, with the name of the claim.
 type Steps = Arc<Mutex<Vec<String>>>;
 
-/// Wants a label on every claim; looks again at claims that say after how many seconds, and wants a copy of those that say so.
+/// Adds a label to every claim; looks again at claims that specify a delay in seconds, and copies those that request
+/// it.
 #[derive(Default)]
 struct Labeller {
     claims: BTreeMap<ObjectKey, Value>,
@@ -189,7 +190,7 @@ async fn what_another_takes_back_is_not_written_again_and_again() {
     create_pair(&cluster, "c").await;
     let gate = Gate::new(&cluster.server);
     let running = start(&gate);
-    // Somebody else removes the label whenever it is there.
+    // Another writer removes the label whenever it is set.
     for _ in 0..590 {
         sleep(Duration::from_millis(100)).await;
         if is_labelled(&cluster, "c").await {
@@ -249,7 +250,7 @@ async fn an_object_that_a_write_finds_gone_is_forgotten_before_the_watch_says_so
     let cluster = Cluster::new();
     create_pair(&cluster, "c").await;
     let gate = Gate::new(&cluster.server);
-    // Watches are silent: all that is known comes from the first list and from answers.
+    // Watches are silent: everything known comes from the first list and from responses.
     gate.decide(|asked| match asked {
         asked if asked.contains("watch=true") => Verdict::Hang,
         asked if asked.starts_with("PATCH ") => Verdict::Answer(StatusCode::SERVICE_UNAVAILABLE, "down"),
@@ -324,7 +325,7 @@ async fn what_was_made_and_went_while_the_watch_was_cut_is_not_taken_for_there()
     let running = start(&gate);
     eventually("its step saw the copy", || async { running.steps_of("c") > 1 }).await;
     cluster.remove(Kind::PersistentVolumeClaim, "default", "c-copy").await;
-    // The watch never brings the copy, nor that it went. It has to list again.
+    // The watch delivers neither the copy nor its deletion. It has to list again.
     gate.decide(|asked| match asked.contains("watch=true") {
         true => Verdict::Answer(StatusCode::GONE, "too old"),
         false => Verdict::Pass,

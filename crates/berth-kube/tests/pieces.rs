@@ -46,7 +46,7 @@ async fn holder(cluster: &Cluster) -> String {
     lease["spec"]["holderIdentity"].as_str().unwrap().to_owned()
 }
 
-/// As a process that was stopped and goes on: none of its tasks has had a turn, and it is about to write.
+/// A suspended process resumes: none of its tasks has run yet, and it is about to write.
 #[tokio::test(start_paused = true)]
 async fn who_was_stopped_while_it_led_writes_nothing_when_it_goes_on() {
     let cluster = Cluster::new();
@@ -93,7 +93,7 @@ async fn one_leads_and_the_other_takes_over_when_it_stops() {
         let stop = stop.clone();
         async move { first.hold(&stop).await }
     });
-    // Longer than the lease lasts, on the paused clock: renewing keeps the other out.
+    // Longer than the lease duration, on the paused clock: renewing keeps the other one out.
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert!(!waiting.is_finished());
     stop.cancel();
@@ -113,7 +113,7 @@ async fn a_leader_that_fell_silent_is_deposed_and_notices() {
     assert!(!silent.hold(&cancel).await, "the lease is another's");
 }
 
-/// A lease through a gate, with the times of Kubernetes.
+/// A lease through a gate, with the durations of Kubernetes.
 fn gated_lease(gate: &Gate) -> Lease {
     let api = Api::new(Client::new(gate.clone(), "default"), "test");
     Lease::new(api, LeaseOptions::new("kube-system", "berth-controller", "leader"))
@@ -123,7 +123,7 @@ const REFUSED: Verdict = Verdict::Answer(StatusCode::INTERNAL_SERVER_ERROR, "out
 
 #[tokio::test(start_paused = true)]
 async fn a_leader_steps_down_before_another_can_take_over_whatever_its_requests_meet() {
-    // Errors for some time, then no answers at all; no answers from the start; the answer to the last renewal comes late.
+    // Errors for some time, then no responses at all; no responses from the start; a late response to the last renewal.
     for errors in [4, 2, 0] {
         let cluster = Cluster::new();
         let gate = Gate::new(&cluster.server);
@@ -177,7 +177,7 @@ async fn a_renewal_without_an_answer_is_tried_again_in_time() {
     assert!(holding.await.unwrap());
 }
 
-/// A controller that leads, with a claim to bind, and every write to a volume hanging.
+/// A leading controller with a claim to bind, where every write to a volume hangs.
 async fn controller_in_the_middle_of_a_write() -> (Cluster, Gate, common::Running) {
     let cluster = Cluster::new();
     let gate = Gate::new(&cluster.server);
@@ -248,7 +248,7 @@ async fn who_cannot_read_the_lease_is_not_ready() {
     let task = tokio::spawn(berth_kube::controller::run(client, options, cancel.clone()));
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert!(!health.is_ready(), "it could not take over");
-    // Another copy leads: this one stands by.
+    // Another replica leads: this one is on standby.
     let mut leader = lease(&cluster, "leader");
     assert!(leader.acquire(&cancel).await);
     let holding = tokio::spawn({
@@ -292,7 +292,7 @@ async fn the_same_event_is_written_once_and_many_similar_ones_are_combined() {
     for number in 0..30 {
         recorder.tell(event(&format!("message {number}")));
     }
-    // Stopping writes what still waits.
+    // Stopping writes the remaining events.
     cancel.cancel();
     writing.await.unwrap();
     let events = cluster.list(Resource::EVENTS).await;
@@ -339,7 +339,7 @@ async fn the_endpoint_tells_health_and_metrics() {
     serving.await.unwrap();
 }
 
-/// More of them than there are connections at a time, each with an answer that no socket can hold.
+/// More of them than the maximum number of connections, each with a response that exceeds any socket buffer.
 #[tokio::test]
 async fn clients_that_never_read_keep_nobody_from_health_and_from_the_end() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -362,7 +362,7 @@ async fn clients_that_never_read_keep_nobody_from_health_and_from_the_end() {
     tokio::time::timeout(deadline, serving).await.unwrap().unwrap();
 }
 
-/// All of them connect before the first one asks.
+/// All of them connect before the first one sends a request.
 #[tokio::test]
 async fn a_crowd_that_comes_at_once_is_answered_to_the_last() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -387,7 +387,7 @@ async fn a_crowd_that_comes_at_once_is_answered_to_the_last() {
     serving.await.unwrap();
 }
 
-/// One core has one thread for the work of a component. A turn that takes long must not look like a process that hangs.
+/// With one core there is one thread for the work of a component. A long turn must not look like a hanging process.
 #[tokio::test]
 async fn health_is_told_while_the_component_is_busy() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

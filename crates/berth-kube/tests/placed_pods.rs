@@ -1,4 +1,4 @@
-//! Pods that name their node, with claims that cannot be served there: controller and provisioner do not fight over them.
+//! Pods with a fixed node and claims that cannot be served there: controller and provisioner do not fight over them.
 
 // Helpers of tests fail loudly too; the lints spare only the test functions themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -18,7 +18,8 @@ use tokio::time::sleep;
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// Plays a pod on node n1 of zone a whose claim is of this class, for a minute. The claim must have been written a few times only.
+/// Runs a pod on node n1 of zone a whose claim has this class, for a minute. The claim must be written only a few
+/// times.
 async fn quiet_minute(class: Value) {
     let cluster = Cluster::new();
     cluster.create(&node("n1").zone("a")).await;

@@ -1,4 +1,4 @@
-//! A provisioner on an API server, with the volume controller beside it: built-in provisioners and a real CSI driver.
+//! A provisioner on an API server, with the volume controller: built-in provisioners and a real CSI driver.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
@@ -42,7 +42,7 @@ impl Provisioner {
     }
 }
 
-/// The embedded cluster has no other controllers: protection is this one's.
+/// The embedded cluster has no other controllers, so this one handles protection.
 fn controller_options() -> berth_kube::controller::Options {
     let settings = berth_controller::Settings {
         protection: berth_controller::Protection::Bound,
@@ -119,7 +119,7 @@ async fn add_class(cluster: &Cluster, name: &str, provisioner: &str, parameters:
         .await;
 }
 
-/// A claim for which the scheduler has chosen a node.
+/// A claim for which the scheduler has selected a node.
 async fn add_claim(cluster: &Cluster, name: &str, class: &str, size: &str, node: &str) {
     let claim = berth_testing::claim(name, class, 1).with("/spec/resources/requests/storage", size);
     cluster.create(&claim.annotation(names::SELECTED_NODE, node)).await;
@@ -205,7 +205,7 @@ async fn built_in_provisioners_serve_their_classes() {
         json!({"key": "kubernetes.io/hostname", "operator": "In", "values": ["n1"]})
     );
 
-    // A second local volume does not fit on n1: the scheduler is asked to choose anew.
+    // A second local volume does not fit on n1: the scheduler must choose again.
     add_claim(&cluster, "l2", "local", "6Gi", "n1").await;
     let rejected = async || {
         let annotations = claim(&cluster, "l2").await["metadata"]["annotations"].clone();
@@ -280,7 +280,7 @@ async fn check_nothing_is_lost(cluster: &Cluster, driver: &Driver) {
     assert_eq!(driver.handles(), handles, "volumes of the backend against objects");
 }
 
-/// Provisioners that are cut off at any point, one after the other: the last one sets everything right.
+/// Provisioners are interrupted at any point, one after the other: the last one repairs everything.
 #[tokio::test]
 async fn provisioners_that_are_cut_off_lose_nothing() {
     let nodes = ["n0", "n1"];
@@ -297,7 +297,7 @@ async fn provisioners_that_are_cut_off_lose_nothing() {
             let name = format!("c{round}-{index}");
             add_claim(&cluster, &name, "dir", "1Gi", nodes[index % 2]).await;
         }
-        // Whatever it is doing when some of its volumes exist, it does no further.
+        // Whatever it is doing when some of its volumes exist, it stops there.
         let some = round * 9 + 3;
         eventually("some volumes", || async { driver.handles().len() >= some }).await;
         provisioner.task.abort();
@@ -363,13 +363,14 @@ async fn capacity_follows_nodes_and_volumes() {
     controller.stop().await;
 }
 
-/// KEP-1472, API, Storage capacity: pools in the driver's status, each patched alone, for a class and for inline volumes.
+/// KEP-1472, API, Storage capacity: pools in the driver's status, each patched separately, for a class and for inline
+/// volumes.
 #[tokio::test]
 async fn pools_in_the_status_of_the_driver() {
     check_pools(CapacityForm::DriverStatus).await;
 }
 
-/// Where the server's `CSIDriver` has no status, pools stand in a custom resource that we ship.
+/// If the server's `CSIDriver` has no status, pools are in a custom resource that Berth ships.
 #[tokio::test]
 async fn pools_in_a_custom_resource() {
     check_pools(CapacityForm::CustomResource).await;
@@ -467,8 +468,8 @@ async fn check_pools(form: CapacityForm) {
     controller.stop().await;
 }
 
-/// Two provisioners at once on an API server that refuses, loses answers, cuts watches and meets every second change
-/// with a conflict: everything is bound, and the backend has what the cluster knows.
+/// Two provisioners at once on an API server that refuses, loses responses, cuts watches and answers every second
+/// change with a conflict: everything is bound, and the backend has what the cluster knows.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_provisioners_on_a_faulty_server_lose_nothing() {
     let nodes = ["n0", "n1", "n2"];
@@ -511,7 +512,7 @@ async fn two_provisioners_on_a_faulty_server_lose_nothing() {
     controller.stop().await;
 }
 
-/// A driver that is gone for a while is asked again when it is back, for the very same volume.
+/// A driver that is unavailable for a while is asked again when it is back, for exactly the same volume.
 #[tokio::test]
 async fn a_driver_that_is_away_is_waited_for() {
     let mut driver = Driver::start(&["n0"], 10 * GI).await;
@@ -549,7 +550,7 @@ async fn a_driver_that_is_away_is_waited_for() {
     controller.stop().await;
 }
 
-/// A claim that needs no node and is larger than all the room is asked for again, but not all the time.
+/// A claim that needs no node and exceeds all free space is retried, but not all the time.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_fits_nowhere_is_tried_again_later_and_later() {
     let cluster = Cluster::new();
@@ -576,7 +577,7 @@ async fn a_claim_that_fits_nowhere_is_tried_again_later_and_later() {
     assert_eq!(metrics.calls("CreateVolume"), (3, 3));
     let writes = gate.asked("PATCH ");
     assert!(writes <= 6, "two for each try: {writes}");
-    // Somebody makes the claim smaller in the only way there is: what is new is looked at at once.
+    // The claim is made smaller in the only possible way: the new one is processed at once.
     cluster.delete(Kind::PersistentVolumeClaim, "default", "big").await;
     eventually("it goes", || async { claim(&cluster, "big").await.is_null() }).await;
     cancel.cancel();
@@ -584,7 +585,7 @@ async fn a_claim_that_fits_nowhere_is_tried_again_later_and_later() {
     controller.stop().await;
 }
 
-/// An update of capacity that fails once, and one that is made without anybody hearing of it, are made good.
+/// A capacity update that fails once, and one that succeeds without a response, are retried.
 #[tokio::test(flavor = "multi_thread")]
 async fn capacity_is_published_after_a_write_that_failed() {
     let cluster = Cluster::new();
@@ -622,8 +623,8 @@ async fn capacity_is_published_after_a_write_that_failed() {
     controller.stop().await;
 }
 
-/// The role of the external-provisioner: claims are updated and not patched, capacity is read in one namespace, and what a
-/// driver has no need of is not read at all.
+/// The role of the external-provisioner: claims are updated and not patched, capacity is read in one namespace, and kinds
+/// that a driver does not need are not read at all.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_rights_of_a_csi_sidecar_are_enough() {
     let cluster = Cluster::new();

@@ -1,4 +1,4 @@
-//! The scheduler on the embedded API server, with the volume controller beside it.
+//! The scheduler on the embedded API server, with the volume controller.
 
 // Helpers of tests fail loudly too; the lints spare only the test functions themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -76,7 +76,7 @@ async fn a_pod_with_a_delayed_local_claim_is_bound_at_once() {
         create_volume(&cluster, &format!("v{number}"), &format!("n{number}")).await;
     }
     let controller = cluster.start(berth_kube::controller::Options::default());
-    // Until the controller has made the volumes available, a write to one of them can meet the controller's.
+    // Until the controller has made the volumes available, a write to one of them can conflict with the controller's.
     for number in 0..20 {
         eventually("the volume is available", || async {
             let volume = cluster
@@ -107,11 +107,11 @@ async fn a_pod_with_a_delayed_local_claim_is_bound_at_once() {
         assert_eq!(volume.replace('v', "n"), node_of(&cluster, &pod_name).await);
     }
     times.sort();
-    // Where kube-scheduler polls once a second: a loaded machine is given half of that.
+    // kube-scheduler polls once a second: a loaded machine gets half of that.
     assert!(times[times.len() / 2] < Duration::from_millis(500), "{times:?}");
     let metrics = scheduler.metrics.clone();
     scheduler.stop().await;
-    // The volume's claimRef and the pod's binding. The class makes no volumes, so no node is selected for the claim.
+    // The volume's claimRef and the pod's binding. The class has no provisioner, so no node is selected for the claim.
     assert_eq!(metrics.writes(), 20 * 2);
     controller.stop().await;
 }
@@ -182,7 +182,7 @@ async fn of_two_behind_one_lease_the_other_goes_on() {
     first.stop().await;
     cluster.create(&pod("p3", &[])).await;
     wait_for_node(&cluster, "p3").await;
-    // A write is counted when its answer comes, which can be after the watch has shown it.
+    // A write is counted when its response arrives, which can be after the watch has shown it.
     let metrics = second.metrics.clone();
     second.stop().await;
     assert_eq!(metrics.writes(), 1);
@@ -207,7 +207,8 @@ async fn events(cluster: &Cluster, reason: &str) -> usize {
     events.iter().filter(|event| event["reason"] == reason).count()
 }
 
-/// Another scheduler binds the pod to the node that this one chose, and the watch tells before the refusal comes.
+/// Another scheduler binds the pod to the node that this one chose, and the watch reports it before the refusal
+/// arrives.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_another_scheduler_bound_is_not_counted_as_ours() {
     let cluster = Cluster::new();
@@ -239,7 +240,7 @@ async fn a_pod_that_another_scheduler_bound_is_not_counted_as_ours() {
             .contains("scheduler_schedule_attempts_total{result=\"error\",profile=\"default-scheduler\"} 1\n")
     })
     .await;
-    // The next one is ours, although the watch may tell of it first.
+    // The next one is ours, although the watch may report it first.
     cluster.create(&pod("won", &[])).await;
     eventually("it is told", || async { events(&cluster, "Scheduled").await == 1 }).await;
     let samples = scheduler.samples();

@@ -1,4 +1,4 @@
-//! The controller against the embedded API server over TLS, as with any other cluster.
+//! The controller against the embedded API server over TLS, like any other cluster.
 
 // Helpers of tests fail loudly too; the lints spare only the test functions themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -32,7 +32,7 @@ async fn a_claim_is_bound_over_tls() {
     let cluster = Cluster { server, client, api };
     let serving = cluster.server.serve(listener, &tls, stop.cancelled());
     let story = async {
-        // No resync helps out: the claim is bound because of what the watches bring.
+        // No resync helps: the claim is bound because of what the watches deliver.
         let running = cluster.start(Options {
             resync: Duration::from_secs(3600),
             ..Options::default()
@@ -56,14 +56,14 @@ async fn a_kubeconfig_that_is_not_there_is_named() {
     assert!(error.to_string().contains("nowhere/kubeconfig"), "{error}");
 }
 
-/// A server that is busy is asked once: whether to ask again is for whoever wanted the answer to say.
+/// A busy server is asked once: the caller decides whether to retry.
 #[tokio::test]
 async fn a_request_is_sent_once_and_says_from_whom_it_comes() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let requests = tokio::spawn(async move {
         let mut requests = Vec::new();
-        // The client goes on once it has an answer; whatever it sends on the same connection comes first.
+        // The client continues once it has a response; whatever it sends on the same connection comes first.
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut buffer = vec![0; 4096];
         while let Ok(length) = stream.read(&mut buffer).await
@@ -87,7 +87,7 @@ async fn a_request_is_sent_once_and_says_from_whom_it_comes() {
     let refused = api.get_path("/api/v1/nodes").await.unwrap_err();
     assert!(refused.is_outage(), "{refused}");
     if cfg!(target_os = "linux") {
-        // The timer of a connection on which nothing is under way is the one that asks for a sign of life, number 2.
+        // The timer of an idle connection is the keepalive timer, number 2.
         let to_server = format!(" 0100007F:{:04X} 01 ", address.port());
         eventually("the system looks after the connection", || async {
             let sockets = std::fs::read_to_string("/proc/net/tcp").unwrap();

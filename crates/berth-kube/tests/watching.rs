@@ -1,4 +1,4 @@
-//! What a watch makes of the answers of an API server, scripted one by one.
+//! How a watch handles the responses of an API server, scripted one by one.
 
 // Helpers of tests fail loudly too; the lints spare only the test functions themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use tokio::sync::mpsc;
 
-/// Answers requests in order and remembers their addresses. After the last answer there is only 503.
+/// Returns responses in order and records the request paths. After the last one it returns only 503.
 #[derive(Clone)]
 struct Script {
     answers: Arc<Mutex<VecDeque<(StatusCode, String)>>>,
@@ -47,12 +47,12 @@ impl tower_service::Service<Request<Body>> for Script {
     }
 }
 
-/// What a watch says of itself: the time of the first problem since it last worked.
+/// The time of the first problem since the watch last worked.
 type Failing = Arc<Mutex<Option<tokio::time::Instant>>>;
 
 struct Collect(mpsc::UnboundedSender<Difference<PersistentVolume>>);
 
-/// Takes in everything, and notes whether the watch works.
+/// Accepts everything, and records whether the watch works.
 struct Listen(Failing);
 
 impl Sink<PersistentVolume> for Listen {
@@ -101,7 +101,7 @@ fn lines(events: &[(&str, Value)]) -> (StatusCode, String) {
     (StatusCode::OK, lines.collect())
 }
 
-/// Runs a watch on scripted answers. Gives the differences, each as short texts, and the requests.
+/// Runs a watch on scripted responses. Returns the differences, each as short texts, and the requests.
 async fn check(answers: Vec<(StatusCode, String)>, expected: &[&[&str]]) -> Vec<String> {
     let script = Script {
         answers: Arc::new(Mutex::new(answers.into())),
@@ -115,7 +115,7 @@ async fn check(answers: Vec<(StatusCode, String)>, expected: &[&[&str]]) -> Vec<
     for expected in expected {
         let difference = differences.recv().await.unwrap();
         let mut texts: Vec<String> = difference.changes.iter().map(text).collect();
-        // By name: what is said of one object keeps its order.
+        // By name: changes of one object keep their order.
         texts.sort_by_key(|text| text.split([' ', '@']).next().map(str::to_owned));
         assert_eq!(texts, *expected);
     }
@@ -308,7 +308,7 @@ async fn pages_that_expire_are_asked_for_in_one_piece() {
     );
 }
 
-/// Answers to a list and to a watch, and counts.
+/// Responses to a list and to a watch, with counters.
 #[derive(Clone)]
 struct Answers(
     Arc<dyn Fn(bool) -> (StatusCode, String) + Send + Sync>,
@@ -333,7 +333,7 @@ impl tower_service::Service<Request<Body>> for Answers {
     }
 }
 
-/// How many requests there are in an hour of the paused clock if the server answers like this, list and watch.
+/// Number of requests in an hour of the paused clock if the server responds like this to list and watch.
 async fn requests_in_an_hour(answer: impl Fn(bool) -> (StatusCode, String) + Send + Sync + 'static) -> usize {
     let count = Arc::<Mutex<usize>>::default();
     let client = Client::new(Answers(Arc::new(answer), Arc::clone(&count)), "default");
@@ -373,7 +373,7 @@ async fn a_server_that_cannot_be_followed_is_not_kept_busy() {
     assert!(asked < 400, "errors in the stream: {asked}");
 }
 
-/// Sends one chunk and then nothing, without an end.
+/// Sends one chunk and then nothing, without ending.
 struct Silent(Option<Bytes>);
 
 impl hyper::body::Body for Silent {
@@ -391,7 +391,7 @@ impl hyper::body::Body for Silent {
     }
 }
 
-/// A server whose watches bring this and then fall silent. Remembers when they were opened.
+/// A server whose watches deliver this and then fall silent. Records when they were opened.
 #[derive(Clone)]
 struct FallsSilent(&'static str, Arc<Mutex<Vec<tokio::time::Instant>>>);
 
@@ -418,7 +418,7 @@ impl tower_service::Service<Request<Body>> for FallsSilent {
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_falls_silent_is_opened_anew() {
     const BOOKMARK: &str = "{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"9\"}}}\n";
-    // Who sends bookmarks sends them about every minute; of others only the end of the watch is known.
+    // A server with bookmarks sends them about every minute; for others only the end of the watch is known.
     for (brings, seconds) in [(BOOKMARK, 100), ("\n", 310)] {
         let opened = Arc::<Mutex<Vec<_>>>::default();
         let client = Client::new(FallsSilent(brings, Arc::clone(&opened)), "default");
@@ -433,7 +433,7 @@ async fn a_watch_that_falls_silent_is_opened_anew() {
     }
 }
 
-/// Each of these used to be asked for ever, while nothing new was heard.
+/// Each of these used to be repeated forever, while no changes were observed.
 #[tokio::test(start_paused = true)]
 async fn a_place_from_which_the_server_does_not_go_on_is_given_up() {
     let refused = |code: u16| {
@@ -504,7 +504,7 @@ async fn a_version_may_be_any_text() {
     assert!(asked[1].ends_with("resourceVersion=7%20%23%01%C3%A4"), "{}", asked[1]);
 }
 
-/// Lines and pages that are right, nearly right, or nothing at all.
+/// Lines and pages that are valid, nearly valid, or garbage.
 fn answer() -> impl Strategy<Value = (StatusCode, String)> {
     let version = prop_oneof![
         any::<u64>().prop_map(Value::from),
@@ -535,13 +535,13 @@ fn answer() -> impl Strategy<Value = (StatusCode, String)> {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
-    /// Whatever a server answers, the next list that can be read is taken.
+    /// Whatever a server responds, the next readable list is applied.
     #[test]
     fn a_watch_gets_over_any_answers(answers in prop::collection::vec(answer(), 0..8)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
             let mut script: Vec<_> = answers;
-            // A watch that ends at once a few times, or is refused, is listed again.
+            // After a watch ends at once a few times, or is refused, it lists again.
             for _ in 0..8 {
                 script.push(list(99, &[volume("last", 99)]));
             }

@@ -27,23 +27,23 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use volumes::{Volumes, executor};
 
-/// How long effects in flight may take when the controller stops. Pods are given 30 s by default.
+/// How long effects in flight may take when the controller stops. The default grace period of pods is 30 s.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// How the controller runs.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What it does.
+    /// Its decisions.
     pub settings: Settings,
-    /// How many lists of effects are carried out at a time.
+    /// Number of effect lists carried out concurrently.
     pub workers: usize,
-    /// How often everything is looked at, whether or not it changed.
+    /// How often everything is synced, whether or not it changed.
     pub resync: Duration,
     /// Delay claims only while a scheduler announces that it can bind them.
     pub required_scheduler: Option<RequiredScheduler>,
-    /// What it has in common with other components.
+    /// What it shares with other components.
     pub process: ProcessOptions,
-    /// What it counts.
+    /// Its metrics.
     pub metrics: Metrics,
 }
 
@@ -51,7 +51,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             settings: Settings::default(),
-            // Each binding is four writes one after the other, so it takes many at a time to keep an API server busy.
+            // Each binding is four sequential writes, so many workers are needed to keep an API server busy.
             workers: 128,
             resync: Duration::from_secs(15),
             required_scheduler: None,
@@ -108,10 +108,10 @@ impl Component for Options {
     }
 }
 
-/// Runs the controller until it is cancelled, or cannot go on.
+/// Runs the controller until it is cancelled or fails.
 ///
-/// In a real cluster it takes the place of kube-controller-manager's `persistentvolume-binder-controller`,
-/// which has to be switched off there (`--controllers=*,-persistentvolume-binder-controller`).
+/// In a real cluster it replaces kube-controller-manager's `persistentvolume-binder-controller`, which must be disabled
+/// there (`--controllers=*,-persistentvolume-binder-controller`).
 ///
 /// ```no_run
 /// use berth_kube::controller::{Options, run};
@@ -129,7 +129,7 @@ pub async fn run(client: kube::Client, options: Options, cancel: CancellationTok
     crate::component::run(client, options, cancel).await
 }
 
-/// A volume that the zone upgrade would change, and the merge patch that would change it.
+/// A volume that the zone upgrade would change, with the merge patch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedUpgrade {
     /// The volume's name.
@@ -186,7 +186,7 @@ async fn plan_upgrade(api: &Api) -> Result<Vec<PlannedUpgrade>, ApiError> {
     Ok(planned.collect())
 }
 
-/// All objects of a kind, as they are.
+/// All objects of a kind, unparsed.
 async fn items(api: &Api, kind: Kind) -> Result<Vec<Value>, ApiError> {
     #[derive(Deserialize)]
     struct Listed {

@@ -1,4 +1,4 @@
-//! The volume controller's state and steps, as the loop for keyed work drives them.
+//! The volume controller's state and steps for the loop for keyed work.
 
 use super::Options;
 use super::metrics::{EffectLabels, Metrics};
@@ -15,12 +15,12 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// Claims, volumes, and what is known of the rest.
+/// Claims, volumes, and the known state of the rest.
 pub(crate) struct Volumes {
     state: State,
     settings: Settings,
     metrics: Metrics,
-    /// Whether a scheduler announces that it can bind delayed claims, if that matters.
+    /// Whether a scheduler announces that it can bind delayed claims, if required.
     announced: watch::Receiver<bool>,
     _listening: JoinSet<()>,
 }
@@ -29,7 +29,7 @@ impl Volumes {
     pub(super) fn new(api: &Api, options: &Options) -> Self {
         let metrics = options.metrics.clone();
         let mut settings = options.settings.clone();
-        // Until it was listened for long enough, a scheduler is taken to be there.
+        // A scheduler is assumed until the first grace period is over.
         let (fact, announced) = watch::channel(true);
         let mut listening = JoinSet::new();
         if let Some(required) = options.required_scheduler.clone() {
@@ -49,7 +49,7 @@ impl Volumes {
     }
 }
 
-/// An executor that counts what the controller writes.
+/// An executor that counts the controller's writes.
 pub(super) fn executor(api: Api, recorder: Recorder, metrics: Metrics) -> Executor {
     Executor::new(api, recorder).counting(move |effect, result| {
         let labels = EffectLabels {
@@ -87,7 +87,7 @@ impl Reconciler for Volumes {
     }
 
     fn answered(&mut self, answer: &Answer) -> Vec<ObjectKey> {
-        // One that is not known may be gone again already, and nothing would tell.
+        // An unknown object may already be deleted again, and no event would report it.
         match (self.state.metadata(&answer.key), answer.object()) {
             (Some(_), Some(object)) => self.state.apply(object),
             (None, _) | (_, None) => Vec::new(),
@@ -131,7 +131,7 @@ impl Live for Volumes {
 
     async fn news(&mut self) -> Vec<ObjectKey> {
         if self.announced.changed().await.is_err() {
-            // Nobody listens: what was taken to be so stays so.
+            // No receiver: the assumption remains.
             return std::future::pending().await;
         }
         let announced = *self.announced.borrow_and_update();

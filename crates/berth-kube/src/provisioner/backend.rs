@@ -1,4 +1,4 @@
-//! Who makes the volumes: a CSI driver, the built-in provisioners, or somebody whom the caller brings.
+//! What creates the volumes: a CSI driver, the built-in provisioners, or a driver provided by the caller.
 
 use super::secrets::ClusterSecrets;
 use crate::api::Api;
@@ -13,7 +13,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Who makes the volumes.
+/// What creates the volumes.
 #[derive(Clone, Debug)]
 pub struct Backend(Kind);
 
@@ -24,19 +24,19 @@ enum Kind {
     Other(Arc<dyn Driver>),
 }
 
-/// What a [`Driver`] answers, when it does.
+/// The future result of a [`Driver`] call.
 pub type Answering<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Makes and deletes volumes. Asked again for a volume that it made, it answers as before.
+/// Creates and deletes volumes. A repeated request for the same volume returns the same result.
 pub trait Driver: Send + Sync + std::fmt::Debug {
-    /// Makes a volume.
+    /// Creates a volume.
     fn provision<'a>(&'a self, request: &'a Request) -> Answering<'a, Answer>;
 
-    /// Deletes a volume; an error in words if it cannot. One that is not there counts as deleted.
+    /// Deletes a volume, or returns an error message. A nonexistent one counts as deleted.
     fn delete<'a>(&'a self, handle: &'a str) -> Answering<'a, Result<(), String>>;
 }
 
-/// A lock that a panic left behind holds what it held before: each call is one step.
+/// A lock poisoned by a panic still holds valid data: each call is one step.
 fn lock(builtin: &Mutex<Builtin>) -> MutexGuard<'_, Builtin> {
     builtin.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -54,18 +54,18 @@ impl Backend {
         Self(Kind::Builtin(Arc::default()))
     }
 
-    /// Somebody else.
+    /// A driver provided by the caller.
     #[must_use]
     pub fn other(driver: Arc<dyn Driver>) -> Self {
         Self(Kind::Other(driver))
     }
 
-    /// Whether an answer may take its time, so that users should hear that somebody was asked.
+    /// Whether a response may take a while, so that users should see an event for the request.
     pub(super) fn is_far(&self) -> bool {
         matches!(self.0, Kind::Csi(_))
     }
 
-    /// Whether its volumes may be attached to nodes, from which they must be detached before they go.
+    /// Whether its volumes may be attached to nodes, and must be detached before deletion.
     pub(super) fn attaches(&self) -> bool {
         match &self.0 {
             Kind::Csi(client) => client.identity().attaches,
@@ -78,7 +78,7 @@ impl Backend {
         matches!(self.0, Kind::Builtin(_))
     }
 
-    /// The answer of a backend that knows it at once.
+    /// The response of a backend that answers immediately.
     pub(super) fn answer_now(&self, request: &Request, nodes: &BTreeMap<String, Node>) -> Option<Answer> {
         match &self.0 {
             Kind::Csi(_) | Kind::Other(_) => None,
@@ -86,7 +86,7 @@ impl Backend {
         }
     }
 
-    /// Asks for a volume. Built-in provisioners have answered already.
+    /// Creates a volume. Built-in provisioners have already responded.
     pub(super) async fn create(&self, request: &Request, api: &Api) -> Answer {
         match &self.0 {
             Kind::Csi(client) => client.create(request, &ClusterSecrets::new(api.clone())).await,
@@ -135,14 +135,14 @@ impl Backend {
         }
     }
 
-    /// Takes in a volume of the cluster.
+    /// Adds a volume of the cluster.
     pub(super) fn observe(&self, volume: &PersistentVolume, class: Option<&StorageClass>) {
         if let Kind::Builtin(builtin) = &self.0 {
             lock(builtin).observe(volume, class);
         }
     }
 
-    /// Forgets a volume that is gone from the cluster, or was never written to it.
+    /// Forgets a volume that was deleted from the cluster, or never written to it.
     pub(super) fn forget(&self, volume: &str) {
         if let Kind::Builtin(builtin) = &self.0 {
             lock(builtin).delete(volume);

@@ -1,4 +1,4 @@
-//! Publishes capacity: asks the backend about classes in segments and writes what changed.
+//! Publishes capacity: queries the backend for classes in segments and writes what changed.
 
 use super::backend::Backend;
 use crate::clock::Clock;
@@ -22,48 +22,48 @@ use tokio::time::Instant;
 /// Where capacity is published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CapacityForm {
-    /// `CSIStorageCapacity` objects: what every cluster has.
+    /// `CSIStorageCapacity` objects, which every cluster has.
     Objects,
-    /// Pools in the status of the `CSIDriver`, where the server has it.
+    /// Pools in the status of the `CSIDriver`, if the server supports it.
     DriverStatus,
-    /// Pools in a custom resource of ours.
+    /// Pools in Berth's custom resource.
     CustomResource,
 }
 
 /// How capacity is published.
 #[derive(Clone, Debug)]
 pub struct CapacityOptions {
-    /// Where.
+    /// The form.
     pub form: CapacityForm,
-    /// Pools only: also for inline volumes, without parameters.
+    /// Pools only: also publish for inline volumes, without parameters.
     pub ephemeral: bool,
-    /// Pools only: once for all classes, without parameters, instead of for each. For storage that is the same
-    /// whatever the class.
+    /// Pools only: publish once for all classes, without parameters, instead of for each. For storage that does not
+    /// depend on the class.
     pub fallback: bool,
-    /// Segments are the labels of nodes with this prefix, instead of those that the driver registered.
+    /// Segments are the node labels with this prefix, instead of those that the driver registered.
     pub label_prefix: Option<String>,
-    /// For built-in provisioners, which have no `CSIDriver` of their own: make it where it is missing, publish only
-    /// classes that have a limit, and say that there is room for all others.
+    /// For built-in provisioners, which have no `CSIDriver`: create it if missing, publish only classes with a limit,
+    /// and report that all others have space.
     pub announce: bool,
-    /// Pools only: a report that was not renewed for so long stops counting. Without this it counts until it is replaced: for a
-    /// backend that goes with the cluster.
+    /// Pools only: a report that was not renewed for this long expires. Without this it counts until it is replaced: for a
+    /// backend that is deleted with the cluster.
     pub expiry: Option<Duration>,
-    /// Where the objects live.
+    /// The namespace of the objects.
     pub namespace: String,
-    /// Who keeps the objects. What another program published under this name is taken over.
+    /// The manager of the objects. Objects that another program published under this name are adopted.
     pub keeper: &'static str,
-    /// What they go away with.
+    /// Their owner.
     pub owner: Option<Owner>,
-    /// Publish for classes with immediate binding too.
+    /// Also publish for classes with immediate binding.
     pub immediate: bool,
-    /// How often everything is asked again.
+    /// How often everything is queried again.
     pub poll: Duration,
-    /// How many questions and writes are under way at a time.
+    /// Number of concurrent queries and writes.
     pub workers: usize,
 }
 
 impl CapacityOptions {
-    /// Objects in a namespace, asked about every minute.
+    /// Objects in a namespace, queried every minute.
     #[must_use]
     pub fn new(namespace: impl Into<String>) -> Self {
         Self {
@@ -72,7 +72,7 @@ impl CapacityOptions {
             fallback: false,
             label_prefix: None,
             announce: false,
-            // Five questions may fail in a row before the last answer is taken back.
+            // Five consecutive queries may fail before the last report expires.
             expiry: Some(Duration::from_secs(300)),
             namespace: namespace.into(),
             keeper: "berth-provisioner",
@@ -91,7 +91,7 @@ pub(super) enum Publication {
     Object(Effect),
     /// A pool of a driver is reported.
     Report(PoolClass, Pool),
-    /// A pool of a driver is taken away.
+    /// A pool of a driver is removed.
     Withdraw(PoolClass, String),
 }
 
@@ -116,7 +116,7 @@ fn written_name(effect: &Effect) -> String {
     effect.writes_to().map(|key| key.name).unwrap_or_default()
 }
 
-/// What a write is about. Two writes about the same are never under way together: the older could come last.
+/// The target of a write. Two writes to the same target are never concurrent: the older could arrive last.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Subject {
     driver: String,
@@ -124,7 +124,7 @@ pub(super) struct Subject {
     name: String,
 }
 
-/// A write that waits, and the item that it is about if it must be made good.
+/// A waiting write, and its item if it must be retried.
 #[derive(Debug)]
 pub(super) struct Write {
     pub(super) driver: String,
@@ -133,24 +133,24 @@ pub(super) struct Write {
     pub(super) subject: Subject,
 }
 
-/// A question to the backend.
+/// A query to the backend.
 #[derive(Debug)]
 pub(super) struct Question {
     pub(super) driver: String,
     pub(super) query: Query,
 }
 
-/// All that is published.
+/// Everything that is published.
 pub(super) struct Publisher {
     pub(super) options: CapacityOptions,
     producers: BTreeMap<String, Producer>,
     nodes: BTreeMap<String, Option<String>>,
     writes: VecDeque<Write>,
-    /// What is being written to.
+    /// Targets of writes in progress.
     writing: BTreeSet<Subject>,
-    /// Pools that are reported, by the name of the object that they stand for.
+    /// Reported pools, by the name of the equivalent object.
     pools: BTreeMap<String, Item>,
-    /// Nodes or classes have changed since segments were last looked for.
+    /// Nodes or classes have changed since segments were last computed.
     stale: bool,
     epoch: Instant,
     clock: Clock,
@@ -176,7 +176,7 @@ impl Publisher {
         ];
         if options.form != CapacityForm::Objects {
             for (driver, producer) in &mut producers {
-                // Neither has a class: they are asked about like one without parameters.
+                // Neither has a class: they are queried like one without parameters.
                 for (_, class) in special.iter().filter(|(wanted, _)| *wanted) {
                     producer.upsert_class(&special_class(driver, class));
                 }
@@ -209,7 +209,7 @@ impl Publisher {
                     };
                     Publication::Withdraw(pool_class(&item), self.pool_name(driver, &item))
                 }
-                // Pools are reported when the backend answers.
+                // Pools are reported when the backend responds.
                 (_, _) => continue,
             };
             self.push(driver, None, publication);
@@ -254,7 +254,7 @@ impl Publisher {
         }
     }
 
-    /// Looks for segments anew if nodes or classes have changed: once for many changes.
+    /// Recomputes segments if nodes or classes have changed: once for many changes.
     pub(super) fn refresh_segments(&mut self, state: &State, backend: &Backend) {
         if !std::mem::take(&mut self.stale) {
             return;
@@ -308,7 +308,7 @@ impl Publisher {
         self.producers.values_mut().for_each(Producer::refresh_all);
     }
 
-    /// The next write. It ends with [`Self::written`].
+    /// The next write. End it with [`Self::written`].
     pub(super) fn next_write(&mut self) -> Option<Write> {
         let is_free = |write: &Write| !self.writing.contains(&write.subject);
         let at = self.writes.iter().position(is_free)?;
@@ -317,7 +317,7 @@ impl Publisher {
         Some(write)
     }
 
-    /// A write has come to its end, well or not.
+    /// A write has ended, successfully or not.
     pub(super) fn written(&mut self, subject: &Subject, item: Option<&Item>, done: bool) {
         self.writing.remove(subject);
         let now = self.now();
@@ -339,7 +339,7 @@ impl Publisher {
         })
     }
 
-    /// When the next question is due that waits after a failure.
+    /// When the next query after a failure is due.
     pub(super) fn wake_at(&self) -> Option<Instant> {
         let due = self.producers.values().filter_map(Producer::wake_at).min()?;
         Some(self.epoch + due)
@@ -373,7 +373,7 @@ impl Publisher {
         self.nodes.get(driver).and_then(Option::as_deref)
     }
 
-    /// A name for people: where the pool is.
+    /// A readable name: where the pool is.
     fn pool_name(&self, driver: &str, item: &Item) -> String {
         let values: Vec<_> = item.segment.values().map(String::as_str).collect();
         match self.node_of(driver) {
@@ -429,7 +429,7 @@ fn pool_class(item: &Item) -> PoolClass {
     }
 }
 
-/// The segments of a driver; of one node only, if the provisioner runs there.
+/// The segments of a driver; only those of one node if the provisioner runs there.
 fn driver_segments(options: &CapacityOptions, driver: &str, node: Option<&str>, state: &State) -> BTreeSet<Segment> {
     let (nodes, csi_nodes) = (state.nodes(), state.csi_nodes());
     let Some(name) = node else {
@@ -444,7 +444,7 @@ fn driver_segments(options: &CapacityOptions, driver: &str, node: Option<&str>, 
     let is_here = |csi_node: &CsiNode| csi_node.spec.drivers.iter().any(|found| found.name == driver);
     let segment = match options.form {
         CapacityForm::Objects => node_segment(driver, node, csi_node),
-        // The pool names its node, and the driver that runs there knows where it is.
+        // The pool refers to its node, and the driver on that node knows its topology.
         CapacityForm::DriverStatus | CapacityForm::CustomResource => is_here(csi_node).then(Segment::new),
     };
     segment.into_iter().collect()

@@ -7,8 +7,8 @@
 //!               └────────────────────┘
 //! ```
 //!
-//! Its steps are pure (`berth-provisioner`) and run by the loop for keyed work ([`crate::keyed`]). Between two writes of a step the
-//! backend may be called. Capacity is published beside the steps.
+//! Its steps are pure (`berth-provisioner`) and run by the loop for keyed work ([`crate::keyed`]). The backend may be called
+//! between two writes of a step. Capacity is published independently of the steps.
 
 mod backend;
 mod capacity;
@@ -44,38 +44,38 @@ use steps::Provisioning;
 use tokio_util::sync::CancellationToken;
 use worker::Worker;
 
-/// How long calls and effects in flight may take when the provisioner stops. Pods are given 30 s by default; what is
-/// cut off is recorded on its claim, and the next provisioner goes on from there.
+/// How long calls and effects in flight may take when the provisioner stops. The default grace period of pods is 30 s;
+/// interrupted work is recorded on its claim, and the next provisioner continues from there.
 const GRACE: Duration = Duration::from_secs(15);
 
-/// The settings for a name that classes have, if it is served.
+/// The settings for a provisioner name in classes, if it is served.
 pub type Others = fn(&str) -> Option<Settings>;
 
 /// How a provisioner runs.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What it serves: one entry for each name that classes call it by.
+    /// What it serves: one entry for each provisioner name in classes.
     pub settings: Vec<Settings>,
-    /// What it serves besides.
+    /// Further names that it serves.
     pub others: Option<Others>,
-    /// Who makes the volumes.
+    /// What creates the volumes.
     pub backend: Backend,
-    /// How many claims and volumes are worked on at a time.
+    /// Number of claims and volumes processed concurrently.
     pub workers: usize,
-    /// How often everything is looked at, whether or not it changed.
+    /// How often everything is synced, whether or not it changed.
     pub resync: Duration,
-    /// How long what failed waits.
+    /// The delay after a failure.
     pub backoff: Backoff,
     /// Publish capacity.
     pub capacity: Option<CapacityOptions>,
-    /// What it has in common with other components.
+    /// What it shares with other components.
     pub process: ProcessOptions,
-    /// What it counts.
+    /// Its metrics.
     pub metrics: Metrics,
 }
 
 impl Options {
-    /// For a CSI driver, with the topology that it knows.
+    /// For a CSI driver, with its topology support.
     #[must_use]
     pub fn csi(client: berth_provisioner::csi::Client) -> Self {
         let identity = client.identity();
@@ -91,7 +91,7 @@ impl Options {
         Self::new(settings.into(), Backend::builtin())
     }
 
-    /// For drivers that the caller brings, under names that only classes tell.
+    /// For drivers provided by the caller, under names that only classes specify.
     #[must_use]
     pub fn others(others: Others, driver: Arc<dyn Driver>) -> Self {
         Self {
@@ -105,7 +105,8 @@ impl Options {
             settings,
             others: None,
             backend,
-            // Drivers that make volumes one at a time are common, drivers that mind a few calls at once are not.
+            // Drivers that create volumes one at a time are common, drivers that cannot handle a few concurrent calls
+            // are not.
             workers: 32,
             resync: Duration::from_secs(900),
             backoff: Backoff::CALL,
@@ -134,7 +135,7 @@ impl Component for Options {
         &self.process
     }
 
-    /// Roles of CSI sidecars may not include what a driver has no need of.
+    /// Roles of CSI sidecars may omit permissions that a driver does not need.
     fn scope(&self) -> Scope {
         let capacity = self.capacity.as_ref().filter(|one| one.form == CapacityForm::Objects);
         let is_needed = |kind: &Kind| match kind {
@@ -187,7 +188,7 @@ impl Component for Options {
     }
 }
 
-/// Runs a provisioner until it is cancelled, or cannot go on.
+/// Runs a provisioner until it is cancelled or fails.
 ///
 /// # Errors
 /// If the endpoint's address cannot be used, the lease is lost, or a part of it fails.

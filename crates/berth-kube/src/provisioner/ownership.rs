@@ -1,14 +1,14 @@
-//! Finds what published objects go away with: the pod of the provisioner, or whoever owns it.
+//! Finds the owner of published objects: the pod of the provisioner, or one of its controllers.
 
 use crate::api::{Api, ApiError};
 use crate::component::Component as _;
 use berth_provisioner::capacity::Owner;
 use serde_json::Value;
 
-/// Why the owner of published objects is not known.
+/// Why the owner of published objects is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum OwnerError {
-    /// The API server does not show it.
+    /// The API server does not return it.
     #[error("{kind} {namespace}/{name}: {source}")]
     Api {
         /// The object's kind.
@@ -17,11 +17,11 @@ pub enum OwnerError {
         namespace: String,
         /// Its name.
         name: String,
-        /// What the API server says.
+        /// The API server's error.
         #[source]
         source: ApiError,
     },
-    /// Nobody owns it.
+    /// It has no controller.
     #[error("{kind} {namespace}/{name} has no controller: use a lower level")]
     NoController {
         /// The object's kind.
@@ -33,10 +33,10 @@ pub enum OwnerError {
     },
 }
 
-/// The pod, or its controller as many levels up: 1 is a ReplicaSet, a StatefulSet or a DaemonSet, 2 a Deployment.
+/// The pod, or its controller this many levels up: 1 is a ReplicaSet, a StatefulSet or a DaemonSet, 2 a Deployment.
 ///
 /// # Errors
-/// If the pod or one of its owners is not there.
+/// If the pod or one of its owners does not exist.
 pub async fn owner_of_pod(client: kube::Client, namespace: &str, pod: &str, level: u8) -> Result<Owner, OwnerError> {
     let api = Api::new(client, super::Options::FIELD_MANAGER);
     let mut owner = Owner {
@@ -81,7 +81,7 @@ fn text(value: &Value, field: &str) -> String {
     value[field].as_str().unwrap_or_default().to_owned()
 }
 
-/// Where the API server keeps an object. Controllers of pods have plain plurals.
+/// The path of an object. Controllers of pods have regular plurals.
 fn path(namespace: &str, owner: &Owner) -> String {
     let root = if owner.api_version.contains('/') {
         "/apis"

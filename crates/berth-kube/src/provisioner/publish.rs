@@ -1,4 +1,4 @@
-//! Asks the backend about capacity and writes what changed, beside the steps of claims and volumes.
+//! Queries the backend for capacity and writes what changed, independently of the steps for claims and volumes.
 
 use super::capacity::{CapacityForm, CapacityOptions, Publication, Publisher, Question, Subject, Write};
 use super::metrics::EffectLabels;
@@ -14,24 +14,24 @@ use berth_provisioner::state::State;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until};
 
-/// A field manager has at most so many letters.
+/// Maximum length of a field manager.
 const MANAGER_LENGTH: usize = 128;
 
-/// What a task brings back.
+/// The result of a task.
 enum Finished {
-    /// The backend was asked about capacity.
+    /// The backend was queried for capacity.
     Asked(String, Item, Option<Available>),
     /// Capacity was written, or not.
     Written(Subject, Option<Item>, bool),
 }
 
-/// What is published, and the questions and writes under way.
+/// What is published, and queries and writes in progress.
 pub(super) struct Publishing {
     pub(super) publisher: Publisher,
     worker: Worker,
     tasks: JoinSet<Finished>,
     poll: Interval,
-    /// Published capacity that was seen before all objects were known.
+    /// Published capacity that was observed before all objects were known.
     early: Vec<CsiStorageCapacity>,
 }
 
@@ -48,7 +48,7 @@ impl Publishing {
         }
     }
 
-    /// Takes in an object that publishes capacity.
+    /// Applies an object that publishes capacity.
     pub(super) fn observe(&mut self, object: &CsiStorageCapacity, complete: bool) {
         if complete {
             self.publisher.observe(object);
@@ -64,16 +64,16 @@ impl Publishing {
         self.early.drain(..).for_each(|object| self.publisher.observe(&object));
     }
 
-    /// Hands out questions and writes, and waits until there is something new. It may be dropped while it waits.
+    /// Starts queries and writes, and waits for a change. Cancel safe.
     pub(super) async fn go_on(&mut self, state: &State) {
         self.dispatch(state);
-        // While all who could ask are busy, somebody who finishes wakes us.
+        // If all workers are busy, one that finishes wakes this task.
         let is_free = self.tasks.len() < self.limit();
         let due = self.publisher.wake_at().filter(|_| is_free);
         tokio::select! {
             Some(finished) = self.tasks.join_next() => match finished {
                 Ok(finished) => self.finish(finished),
-                // A task that panicked leaves its subject behind: only a restart is safe.
+                // A task that panicked leaves its target locked: only a restart is safe.
                 Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
                 Err(_) => {}
             },
@@ -123,7 +123,7 @@ impl Publishing {
 }
 
 impl Worker {
-    /// Writes published capacity. `false` if it was not written.
+    /// Writes published capacity. Returns `false` if it was not written.
     pub(super) async fn publish(&self, options: &CapacityOptions, driver: &str, publication: &Publication) -> bool {
         let written = match publication {
             Publication::Object(effect) => self.publish_effect(effect).await,
@@ -143,7 +143,7 @@ impl Worker {
             .map_or(Ok(()), |refused| Err(refused.refusal.to_string()))
     }
 
-    /// Reports one pool of a driver and touches no other; or takes away the one of this name.
+    /// Reports one pool of a driver and touches no other, or removes the one with this name.
     async fn publish_pool(
         &self,
         options: &CapacityOptions,
@@ -174,13 +174,13 @@ impl Worker {
         }
     }
 
-    /// Patches the status of a driver whose object is made where there is none.
+    /// Patches the status of a driver, creating its object if missing.
     async fn announce(&self, driver: &str, effect: &Effect) -> Result<(), String> {
         let missing = |refusal: &Refusal| matches!(refusal, Refusal::NotFound(_));
         let written = self.executor.carry_out(std::slice::from_ref(effect)).await;
         match written.refused {
             Some(refused) if missing(&refused.refusal) => {
-                // If somebody else makes it at the same time, that is as good.
+                // If another process creates it at the same time, that is fine.
                 self.executor.carry_out(&[pools::driver(driver)]).await;
                 self.publish_effect(effect).await
             }
@@ -189,8 +189,8 @@ impl Worker {
         }
     }
 
-    /// Applies one pool to the custom resource under a field manager of its own: the server merges the lists of custom
-    /// resources by owner alone, which no patch of an effect can say.
+    /// Applies one pool to the custom resource under its own field manager: the server merges lists of custom resources
+    /// only by owner, which no patch of an effect can express.
     async fn apply_pool(&self, driver: &str, class: &PoolClass, pool: Result<&Pool, &String>) -> Result<(), ApiError> {
         let name = pool.map_or_else(String::as_str, |pool| &pool.name);
         let manager = format!("berth-{}-{name}", class.name().trim_matches(['<', '>']));

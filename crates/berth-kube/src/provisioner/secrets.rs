@@ -1,4 +1,4 @@
-//! Reads secrets by name, one at a time. Nothing keeps them.
+//! Reads secrets by name, one at a time. They are not cached.
 
 use crate::api::Api;
 use crate::resource::Resource;
@@ -43,7 +43,7 @@ impl Secrets for ClusterSecrets {
         let object: Secret =
             serde_json::from_slice(&bytes).map_err(|_| failed("is not what the API defines".to_owned()))?;
         let decoded = object.data.unwrap_or_default().into_iter().map(|(key, value)| {
-            // The value must not find its way into a message.
+            // The value must not end up in a message.
             let bytes = STANDARD.decode(value).ok();
             match bytes.and_then(|bytes| String::from_utf8(bytes).ok()) {
                 Some(text) => Ok((key, text)),

@@ -1,4 +1,4 @@
-//! The provisioner's state and steps, as the loop for keyed work drives them.
+//! The provisioner's state and steps for the loop for keyed work.
 
 use super::Others;
 use super::backend::Backend;
@@ -22,7 +22,7 @@ use jiff::Timestamp;
 use std::collections::BTreeMap;
 use tokio::time::Instant;
 
-/// Claims and volumes, and what is known of the rest.
+/// Claims and volumes, and the known state of the rest.
 pub(crate) struct Provisioning {
     worker: Worker,
     settings: BTreeMap<String, Settings>,
@@ -57,7 +57,7 @@ impl Provisioning {
         &self.worker.backend
     }
 
-    /// The settings for a name that classes have.
+    /// The settings for a provisioner name in classes.
     fn settings_for(&self, provisioner: &str) -> Option<Settings> {
         let known = self.settings.get(provisioner).cloned();
         known.or_else(|| self.others?(provisioner))
@@ -87,7 +87,7 @@ impl Provisioning {
         }
     }
 
-    /// Carries out what asks no backend for a volume.
+    /// Carries out a conclusion that needs no volume from a backend.
     fn act(&self, key: &ObjectKey, conclusion: Conclusion) -> Work<Job<Ended>> {
         if let [Action::Api(again @ Effect::LookAgain { .. })] = conclusion.actions.as_slice() {
             return Work::Effects(vec![again.clone()]);
@@ -136,7 +136,7 @@ impl Provisioning {
         }
     }
 
-    /// A volume is there, by an answer or by a watch, whichever is first: what it takes is no longer free.
+    /// A volume was created, first reported by a response or by a watch: its space is used.
     fn volume_appeared(&mut self, volume: &PersistentVolume) {
         if self.complete && self.state.volume(&volume.metadata.name).is_none() {
             let class = self.state.class(volume.class_name());
@@ -145,7 +145,7 @@ impl Provisioning {
         }
     }
 
-    /// A volume is gone, by an answer or by a watch, whichever is first: what it took is free.
+    /// A volume was deleted, first reported by a response or by a watch: its space is free.
     fn volume_vanished(&mut self, name: &str) {
         self.backend().forget(name);
         if let (Some(publishing), Some(volume)) = (&mut self.publishing, self.state.volume(name)) {
@@ -168,7 +168,7 @@ impl Reconciler for Provisioning {
 
     fn apply(&mut self, object: Object) -> Vec<ObjectKey> {
         if !self.state.is_news(&object) {
-            // An echo of a write, or of a list.
+            // An echo of a write or of a list.
             return Vec::new();
         }
         match &object {
@@ -250,7 +250,7 @@ impl Reconciler for Provisioning {
         }
     }
 
-    /// What depends on several kinds can be put together.
+    /// Everything that depends on several kinds can now be computed.
     fn complete(&mut self) {
         self.complete = true;
         for volume in self.state.volumes() {

@@ -1,6 +1,6 @@
-//! Calls the backend, and carries out what a provisioner decides.
+//! Calls the backend, and carries out a provisioner's decisions.
 //!
-//! Effects on the API are the executor's, and their order with the calls is that of a [`Course`].
+//! The executor carries out effects on the API; a [`Course`] defines their order relative to the calls.
 
 use super::backend::Backend;
 use super::metrics::{CallLabel, CallLabels, EffectLabels, Metrics};
@@ -39,7 +39,7 @@ impl Worker {
         }
     }
 
-    /// Runs a course to its end. `key` is the object that it is about.
+    /// Runs a course to its end. `key` is its object.
     pub(super) async fn run(&self, key: &ObjectKey, mut course: Course) -> (Outcome, Ended) {
         let mut outcome = Outcome::default();
         let ended = loop {
@@ -69,7 +69,7 @@ impl Worker {
             Some(Stop::Refused(_)) | None => {}
         }
         let is_fresh = outcome.fresh.iter().any(|answer| answer.key == *key);
-        // The loop lets a key wait whose effects were refused.
+        // The loop delays a key whose effects were refused.
         if !ended.is_refused(is_fresh) {
             outcome.refused = None;
             outcome
@@ -113,7 +113,7 @@ impl Worker {
         deleted
     }
 
-    /// Asks the backend for free space.
+    /// Queries the backend for free space.
     pub(super) async fn capacity(&self, query: &Query, class: Option<&StorageClass>) -> Option<Available> {
         let started = Instant::now();
         let asked = self.backend.capacity(query, class).await;

@@ -7,8 +7,8 @@
 //!                         └───────────┘
 //! ```
 //!
-//! One task owns the scheduler, which decides; workers, of which there is a bounded number, write what it decided
-//! and bring back how that went. Nothing is decided here.
+//! One task owns the scheduler, which decides. A bounded number of workers write the decisions and return the results.
+//! Nothing is decided here.
 
 mod metrics;
 mod owner;
@@ -37,20 +37,20 @@ use worker::Worker;
 /// How the scheduler runs.
 #[derive(Clone)]
 pub struct Options {
-    /// What bears on decisions: the profiles, and how long pods wait.
+    /// Settings that affect decisions: the profiles, and how long pods wait.
     pub settings: Settings,
     /// Random seed.
     pub seed: u64,
-    /// How many writes are under way at a time.
+    /// Number of concurrent writes.
     pub workers: usize,
-    /// What `/configz` shows: JSON.
+    /// The JSON that `/configz` serves.
     pub configuration: Option<Arc<str>>,
-    /// Keep this lease while working, to announce what this scheduler can do. With an election, the lease of that one
-    /// is for it: see [`announce`](crate::announce).
+    /// Keep this lease while working, to announce this scheduler's capabilities. With an election, the lease of the
+    /// election is used for it: see [`announce`](crate::announce).
     pub announcement: Option<LeaseOptions>,
-    /// What it has in common with other components.
+    /// What it shares with other components.
     pub process: ProcessOptions,
-    /// What it counts.
+    /// Its metrics.
     pub metrics: Metrics,
 }
 
@@ -64,12 +64,13 @@ impl std::fmt::Debug for Options {
 }
 
 impl Default for Options {
-    /// The default profile, in kube-scheduler's place.
+    /// The default profile, replacing kube-scheduler.
     fn default() -> Self {
         Self {
             settings: Settings::default(),
             seed: DEFAULT_SEED,
-            // A write takes some milliseconds, so these are thousands a second; an API server serves hundreds at a time.
+            // A write takes some milliseconds, so this allows thousands per second; an API server handles hundreds at a
+            // time.
             workers: 128,
             configuration: None,
             announcement: None,
@@ -113,7 +114,7 @@ impl Component for Options {
     }
 }
 
-/// Runs the scheduler until it is cancelled, or cannot go on.
+/// Runs the scheduler until it is cancelled or fails.
 ///
 /// # Errors
 /// If the endpoint's address cannot be used, the lease is lost, or a part of it fails.

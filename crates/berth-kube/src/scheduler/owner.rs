@@ -1,4 +1,4 @@
-//! The one task that owns the scheduler: it takes in what watches and workers bring, and hands on what it decides.
+//! The single task that owns the scheduler: it applies what watches and workers deliver, and passes on decisions.
 
 use super::Options;
 use super::metrics::Ledger;
@@ -16,16 +16,17 @@ use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant, interval, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// Decisions between two looks at the inbox. A decision takes well under a millisecond, so news waits for a few.
+/// Number of decisions between two checks of the inbox. A decision takes well under a millisecond, so changes wait for
+/// only a few.
 const STEPS_AT_A_TIME: usize = 16;
 
-/// Differences that are taken in before the next decision: bounded, so that a storm of news does not end decisions.
+/// Maximum number of differences applied before the next decision, so that a storm of changes does not stop decisions.
 const MESSAGES_AT_A_TIME: usize = 64;
 
-/// The least time between two looks at the clock.
+/// Minimum time between two checks of the clock.
 const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
 
-/// How long writes under way may take when the scheduler stops. Pods are given 30 s by default.
+/// How long writes in flight may take when the scheduler stops. The default grace period of pods is 30 s.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// The scheduler and everything around it.
@@ -38,13 +39,13 @@ pub(crate) struct Owner {
     ledger: Ledger,
     sampler: Sampler,
     begin: Instant,
-    /// Pods are being decided about; until none is left, news is not waited for.
+    /// Pods are being scheduled; changes are not awaited until none is left.
     deciding: bool,
     _announcing: JoinSet<()>,
 }
 
 impl component::Owner for Owner {
-    /// Works until cancelled, then lets the writes under way finish.
+    /// Works until cancelled, then finishes the writes in flight.
     async fn run(mut self, cancel: CancellationToken) {
         let mut pulse = interval(PULSE);
         loop {
@@ -58,7 +59,7 @@ impl component::Owner for Owner {
                 () = cancel.cancelled() => break,
                 Some(finished) = self.pool.next() => match finished {
                     Ok(finished) => self.finish(finished),
-                    // A worker that panicked leaves its write without an outcome: only a restart is safe.
+                    // A worker that panicked leaves its write without a result: only a restart is safe.
                     Err(error) => {
                         tracing::error!(%error, "a worker failed");
                         break;
@@ -106,7 +107,8 @@ impl Owner {
         self.begin.elapsed()
     }
 
-    /// Ends what was begun. A pod whose volumes are bound is bound too; what waits for others is met by the next scheduler.
+    /// Finishes work in progress. A pod whose volumes are bound is bound too; what waits for others is left to the next
+    /// scheduler.
     async fn finish_writes(&mut self) {
         let finish = async {
             loop {
@@ -124,10 +126,10 @@ impl Owner {
         }
     }
 
-    /// When the scheduler has something to do by itself. What it can decide at once is not a matter of time.
+    /// When the scheduler's next timer is due. Decisions that can be made at once do not depend on time.
     fn wake_at(&self) -> Option<Instant> {
         let wake = self.scheduler.next_wakeup().filter(|wake| !wake.is_zero());
-        // A deadline that has passed without anything to do must not keep the task busy.
+        // An expired deadline without work must not keep the task busy.
         Some((self.begin + wake?).max(Instant::now() + SHORTEST_SLEEP))
     }
 
@@ -136,9 +138,9 @@ impl Owner {
         is_calm && self.inbox.is_complete() && !self.pool.is_full()
     }
 
-    /// Decides about pods while there are some and their writes can be carried out.
+    /// Schedules pods while there are any and their writes can be carried out.
     fn decide(&mut self) {
-        // Reports of capacity say until when they count.
+        // Capacity reports have an expiry time.
         self.scheduler.set_now(self.options.process.clock.now().as_second());
         for _ in 0..STEPS_AT_A_TIME {
             if !self.can_decide() {
@@ -156,7 +158,7 @@ impl Owner {
             self.ledger.decided(self.scheduler.last_tried(), begun);
             self.hand_on("ScheduleAttempt");
             if self.scheduler.last_brings_volumes() {
-                // Its driver may be about to report what is left.
+                // Its driver may be about to report the remaining capacity.
                 self.inbox.expect_news();
                 self.deciding = false;
                 break;
@@ -166,7 +168,7 @@ impl Owner {
         self.ledger.pending(&self.scheduler);
     }
 
-    /// Decides about one pod, and measures the plugins now and then.
+    /// Schedules one pod, and occasionally measures the plugins.
     fn step(&mut self, now: Duration) -> bool {
         let decided = if self.sampler.is_due() {
             let mut times = PluginTimes::new();
@@ -176,14 +178,14 @@ impl Owner {
         } else {
             self.scheduler.step(now)
         };
-        // A turn without a pod is none.
+        // A turn without a pod does not count.
         if decided {
             self.sampler.decided();
         }
         decided
     }
 
-    /// Gives the effects of the last call to the pool.
+    /// Passes the effects of the last call to the pool.
     fn hand_on(&mut self, cause: &'static str) {
         let effects = self.scheduler.take_effects();
         self.carry_out(effects, cause);
@@ -208,7 +210,7 @@ impl Owner {
         }
     }
 
-    /// Takes in a message and those that wait behind it, so that decisions are made on the newest state.
+    /// Applies a message and those queued behind it, so that decisions use the newest state.
     fn take_all(&mut self, message: Message) {
         self.take(message);
         for _ in 0..MESSAGES_AT_A_TIME {
@@ -238,7 +240,7 @@ impl Owner {
                     }
                     self.scheduler.remove(kind, &namespace, &name, now);
                 }
-                // What was known still stands: an object that cannot be read is not gone.
+                // The known state remains: an object that cannot be decoded is not deleted.
                 Change::Broken { .. } => {}
             }
         }

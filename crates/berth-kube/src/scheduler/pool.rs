@@ -1,16 +1,16 @@
-//! The workers that carry effects out: a bounded number, and one at a time for what must keep its order.
+//! A bounded pool of workers that carry out effects, serially where the order matters.
 //!
-//! What is said about a pod and its binding go out in the order in which they were decided: a condition that says
-//! "unschedulable" must not arrive after the pod was bound. Everything else goes out at once. Decisions take turns: one about a pod
-//! with thousands of claims does not hold up those after it.
+//! Status updates of a pod and its binding are sent in the order of decisions: a condition "unschedulable" must not arrive after
+//! the pod was bound. Everything else is sent at once. Decisions take turns: a pod with thousands of claims does not delay those
+//! after it.
 
 use super::worker::{Finished, Worker};
 use berth_scheduler::scheduler::{Effect, Order};
 use std::collections::VecDeque;
 use tokio::task::{JoinError, JoinSet};
 
-/// Effects that wait for a worker, in lanes that take turns. The writes to volumes and claims of one decision share a lane; whatever
-/// keeps an order of its own has its lane for itself.
+/// Effects that wait for a worker, in lanes that take turns. The writes to volumes and claims of one decision share a lane; effects
+/// with their own order have a separate lane.
 #[derive(Debug, Default)]
 struct Lanes {
     lanes: VecDeque<VecDeque<Effect>>,
@@ -44,7 +44,7 @@ impl Lanes {
     }
 }
 
-/// The effects that wait for a worker, and those under way.
+/// Waiting effects, and those in flight.
 pub(super) struct Pool {
     worker: Worker,
     workers: usize,
@@ -64,22 +64,22 @@ impl Pool {
         }
     }
 
-    /// Takes over the effects of a decision.
+    /// Adds the effects of a decision.
     pub(super) fn push(&mut self, effects: impl Iterator<Item = Effect>) {
         self.waiting.push(effects.filter_map(|effect| self.order.admit(effect)));
     }
 
-    /// Whether so many decisions wait that there should be no new ones.
+    /// Whether so many decisions wait that no new ones should be made.
     pub(super) fn is_full(&self) -> bool {
         self.waiting.lanes.len() >= self.workers
     }
 
-    /// Whether nothing waits and nothing is under way.
+    /// Whether nothing waits and nothing is in flight.
     pub(super) fn is_idle(&self) -> bool {
         self.waiting.lanes.is_empty() && self.running.is_empty()
     }
 
-    /// Gives waiting effects to free workers.
+    /// Assigns waiting effects to free workers.
     pub(super) fn dispatch(&mut self) {
         while self.running.len() < self.workers
             && let Some(effect) = self.waiting.pop()
@@ -90,11 +90,11 @@ impl Pool {
         }
     }
 
-    /// The next effect that was carried out; nothing if none is under way.
+    /// The next completed effect; `None` if none is in flight.
     pub(super) async fn next(&mut self) -> Option<Result<Finished, JoinError>> {
         let finished = self.running.join_next().await?;
         if let Ok(Finished { order: Some(key), .. }) = &finished {
-            // The first takes the place that just became free; the others follow it.
+            // The first one uses the slot that just became free; the others follow it.
             for effect in self.order.done(key) {
                 if let Some(effect) = self.order.admit(effect) {
                     self.waiting.push_front(effect);

@@ -1,15 +1,15 @@
-//! How long plugins take, measured in one decision of ten as kube-scheduler does it: looking at the clock for every
-//! plugin of every decision would cost more than some plugins do.
+//! Measures plugin durations in one of ten decisions, as kube-scheduler does: reading the clock for every plugin of
+//! every decision would cost more than some plugins do.
 
 use super::metrics::Metrics;
 use berth_scheduler::framework::PluginName;
 use berth_scheduler::stopwatch::{ExtensionPoint, Stopwatch};
 use std::time::{Duration, Instant};
 
-/// One decision in so many is measured.
+/// One in this many decisions is measured.
 const SAMPLED: u32 = 10;
 
-/// Whose turn it is to be measured.
+/// Decides which decisions are measured.
 #[derive(Debug, Default)]
 pub(super) struct Sampler {
     decisions: u32,
@@ -42,7 +42,7 @@ impl PluginTimes {
         }
     }
 
-    /// Counts what was measured, if anything was.
+    /// Reports the measurements, if there are any.
     pub(super) fn report(&self, metrics: &Metrics) {
         if self.laps.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! Carries out one effect of the scheduler, and reports how it went.
+//! Carries out one effect of the scheduler, and reports its result.
 
 use super::metrics::{Metrics, WriteLabels};
 use crate::backoff::jittered;
@@ -11,12 +11,12 @@ use berth_scheduler::scheduler::{Context, Effect, MOST_TRIES, WriteId, WriteOutc
 use std::borrow::Cow;
 use tokio::time::Instant;
 
-/// What a worker brings back.
+/// The result of a worker.
 #[derive(Debug)]
 pub(super) struct Finished {
-    /// The write and how it went, if the scheduler waits for it.
+    /// The write and its result, if the scheduler waits for it.
     pub(super) outcome: Option<(WriteId, WriteOutcome)>,
-    /// The pod whose effects keep their order.
+    /// The pod whose effects are ordered.
     pub(super) order: Option<PodKey>,
 }
 
@@ -55,7 +55,7 @@ impl Worker {
         })
     }
 
-    /// Carries out an effect, and keeps the pod whose effects keep their order.
+    /// Carries out an effect, and returns the pod whose effects are ordered.
     pub(super) async fn carry_out(&self, effect: Effect, order: Option<PodKey>) -> Finished {
         let begun = Instant::now();
         let done = self.patiently(&effect).await;
@@ -77,7 +77,7 @@ impl Worker {
         }
     }
 
-    /// Carries out an effect, and once more if nobody would hear that it was refused.
+    /// Carries out an effect, and retries once if no one would learn of its refusal.
     async fn patiently(&self, effect: &Effect) -> Outcome {
         let lowered = self.lower(effect);
         let mut tries = 1;
@@ -93,7 +93,7 @@ impl Worker {
         }
     }
 
-    /// Tells a user what happened to a pod, in the recorder's own time.
+    /// Records an event about a pod, without waiting for it to be written.
     pub(super) fn tell(&self, effect: &Effect) {
         for effect in self.lower(effect) {
             if let effect::Effect::Event(event) = effect {

@@ -1,4 +1,4 @@
-//! Events that can help wake the pod that they help, through watches and runners; pods that they cannot help sleep on.
+//! Events wake the pods that they can help, through watches and runners; pods that they cannot help stay asleep.
 
 use crate::common::eventually;
 use crate::world::World;
@@ -8,12 +8,12 @@ use berth_kube::resource::Resource;
 use berth_testing::{Manifest, claim, class, local_class, node, pod, sized, volume};
 use serde_json::{Value, json};
 
-/// So many pods that the event cannot help. Were they woken, it would show among the retries of the one it helps.
+/// Number of pods that the event cannot help. If they were woken, it would show in the retries of the one it helps.
 const OTHERS: usize = 6;
-/// A volume that is added is looked at by the controller before it can be taken: the pod may be woken for both.
+/// The controller processes a new volume before it can be used: the pod may be woken for both.
 const RETRIES: u64 = 2;
 
-/// `helped` and the pods made by `other` wait; the event happens; `helped` is placed and the others are let sleep.
+/// `helped` and the pods created by `other` wait; the event happens; `helped` is scheduled and the others stay asleep.
 async fn check(
     objects: impl IntoIterator<Item = Value>,
     helped: Value,
@@ -137,7 +137,7 @@ async fn pod_gone() {
     running["spec"]["nodeName"] = json!("n1");
     let other = |name: &str| sized(name, 5);
     check([node("n1"), running], sized("helped", 4), other, async |world| {
-        // There is no kubelet that would end it in its own time.
+        // There is no kubelet to terminate it.
         let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0});
         let api = &world.cluster.api;
         let deleted = api.delete_with(Resource::of(Kind::Pod), "default", "running", &options);

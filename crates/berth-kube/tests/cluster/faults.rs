@@ -1,7 +1,7 @@
-//! Each write of a binding goes wrong in each way, the scheduler dies between any two, another writer is faster.
+//! Each write of a binding fails in each way, the scheduler dies between any two, another writer is faster.
 //!
-//! Afterwards no volume is bound twice, the pod is placed or says truly why not, and nothing is held back: the volumes
-//! and the processors that are left can all be used.
+//! Afterwards no volume is bound twice, the pod is scheduled or reports the true reason why not, and nothing is leaked:
+//! the remaining volumes and CPUs can all be used.
 
 use crate::common::eventually;
 use crate::interposer::{Fault, Interposer};
@@ -33,7 +33,7 @@ fn objects() -> Vec<Value> {
     ]
 }
 
-/// A pod with an existing volume, one that has to be made, and one of a node's four processors.
+/// A pod with an existing volume, one to be provisioned, and one of a node's four CPUs.
 fn database() -> [Value; 3] {
     let mut pod = pod("db", &["kept", "made"]);
     pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "1"}});
@@ -44,7 +44,7 @@ fn client(interposer: &Interposer) -> Client {
     Client::new(interposer.clone(), "default")
 }
 
-/// The pod is placed, and all that it does not use can be used by others.
+/// The pod is scheduled, and everything that it does not use is available to others.
 async fn check_nothing_is_left(world: &World, scheduler: &Scheduler) {
     world.placed("db").await;
     world.check().await;
@@ -77,7 +77,7 @@ async fn all<F: Future<Output = ()> + Send + 'static>(scenarios: impl IntoIterat
     }
 }
 
-/// The writes of the scheduler for the pod, if all goes well.
+/// Number of writes of the scheduler for the pod, if everything succeeds.
 async fn writes_of_scheduler() -> usize {
     let world = World::of(objects()).await;
     let interposer = Interposer::new(&world.cluster.server, None);
@@ -105,7 +105,7 @@ async fn scheduler_write_fails(number: usize, fault: Fault) {
                 .any(|event| event["involvedObject"]["name"] == "db" && told(event))
         })
         .await;
-        // Where another volume will do, it may have one by now.
+        // If another volume is suitable, it may have one by now.
         world.check().await;
         interposer.heal();
     }
@@ -134,7 +134,7 @@ async fn each_write_of_the_scheduler_fails_in_each_way() {
     .await;
 }
 
-/// The scheduler dies while this write is on its way: before it arrives, or after it was carried out.
+/// The scheduler dies while this write is in flight: before it arrives, or after it was carried out.
 async fn scheduler_dies(number: usize, fault: Fault) {
     let world = World::of(objects()).await;
     let interposer = Interposer::new(&world.cluster.server, Some((number, fault)));
@@ -159,7 +159,7 @@ async fn the_scheduler_dies_between_any_two_writes() {
     .await;
 }
 
-/// One of the writes of volume controller and provisioner goes wrong. Returns how many there were.
+/// One of the writes of volume controller and provisioner fails. Returns how many there were.
 async fn other_write_fails(fault: Option<(usize, Fault)>) -> usize {
     let mut interposer = None;
     let world = World::through(objects(), |cluster| {

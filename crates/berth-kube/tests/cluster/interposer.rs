@@ -1,4 +1,4 @@
-//! Stands between a component and the API server: counts its writes, and lets the chosen one go wrong.
+//! A proxy between a component and the API server: counts its writes, and makes the chosen one fail.
 
 use berth_apiserver::{ApiService, ResponseBody, Server};
 use bytes::Bytes;
@@ -20,13 +20,13 @@ type Answer = Pin<Box<dyn Future<Output = Result<Response<AnyBody>, BoxError>> +
 /// What happens to a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Refused once: the object is in another version.
+    /// Refused once: the object has another version.
     Conflict,
-    /// Not looked at: the server is busy, and asks to come back.
+    /// Not handled: the server is busy, and asks to retry.
     Busy,
-    /// Carried out, but the connection breaks before the answer.
+    /// Carried out, but the connection breaks before the response.
     AnswerLost,
-    /// Carried out, and the server says that it took too long.
+    /// Carried out, and the server reports a timeout.
     TimedOut,
     /// Refused each time, until healed.
     Refused(StatusCode),
@@ -36,7 +36,7 @@ pub(crate) enum Fault {
 
 #[derive(Default)]
 struct Plan {
-    /// The write that goes wrong, counted from one, and how.
+    /// The write that fails, counted from one, and how.
     fault: Option<(usize, Fault)>,
     /// The request that is refused each time.
     refused: Option<(String, StatusCode)>,
@@ -80,7 +80,7 @@ impl Interposer {
         self.plan.lock().unwrap().fault = Some((number, Fault::Held));
     }
 
-    /// From now on all goes well.
+    /// From now on everything succeeds.
     pub(crate) fn heal(&self) {
         let mut plan = self.plan.lock().unwrap();
         plan.fault = None;
@@ -88,7 +88,7 @@ impl Interposer {
         self.healed.notify_waiters();
     }
 
-    /// Counts a write, and says what happens to it.
+    /// Counts a write, and returns what happens to it.
     fn meets(&self, write: &str) -> Option<Fault> {
         let mut plan = self.plan.lock().unwrap();
         plan.writes.push(write.to_owned());
@@ -107,7 +107,7 @@ impl Interposer {
     }
 }
 
-/// The name of a write that belongs to a binding. What is merely told, such as events and conditions, is none.
+/// The name of a write that belongs to a binding. Events and conditions do not.
 fn binding_write(request: &Request<Body>) -> Option<String> {
     let path = request.uri().path();
     let told = path.contains("/events") || path.contains("/leases/") || path.ends_with("/leases");
@@ -151,7 +151,7 @@ impl Service<Request<Body>> for Interposer {
             Some(Fault::Refused(status)) => return Box::pin(async move { Ok(refusal(status)) }),
             Some(Fault::Held | Fault::AnswerLost | Fault::TimedOut) | None => {}
         }
-        // Registered before anybody can hear that the write is held.
+        // Registered before anyone can learn that the write is held.
         let healed = Arc::clone(&self.healed).notified_owned();
         let mut inner = self.inner.clone();
         Box::pin(async move {

@@ -1,5 +1,6 @@
-//! Scheduler, volume controller and built-in provisioner on the embedded API server, each through its own client: the
-//! stories of KEP-490, KEP-1472 and KEP-1845, what becomes of bindings when writes fail, and several schedulers at once.
+//! Scheduler, volume controller and built-in provisioner on the embedded API server, each with its own client: the
+//! examples of KEP-490, KEP-1472 and KEP-1845, what happens to bindings when writes fail, and several schedulers at
+//! once.
 
 // Helpers of tests fail loudly too; the lints spare only the test functions themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]

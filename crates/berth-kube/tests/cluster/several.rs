@@ -1,4 +1,4 @@
-//! Several schedulers on one cluster: behind one lease, and side by side under different names.
+//! Several schedulers on one cluster: sharing one lease, and side by side under different names.
 
 use crate::common::eventually;
 use crate::world::{Scheduler, World, quick};
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const NODES: usize = 4;
 
-/// Nodes with so many local volumes each.
+/// Nodes with this many local volumes each.
 fn objects(volumes_per_node: usize) -> Vec<Value> {
     let mut objects = vec![local_class()];
     for number in 0..NODES {
@@ -45,7 +45,7 @@ fn copy(identity: &str) -> Options {
     }
 }
 
-/// The leader ends in the middle of its work, in order or not; the other goes on.
+/// The leader stops in the middle of its work, in order or not; the other one continues.
 async fn fails_over(in_order: bool) {
     const PODS: usize = 40;
     let world = World::of(objects(PODS / NODES)).await;

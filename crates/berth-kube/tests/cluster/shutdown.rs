@@ -1,4 +1,4 @@
-//! A scheduler that is asked to stop ends what it has begun, or leaves it so that the next one goes on from there.
+//! A scheduler that is asked to stop finishes its work in progress, or leaves it so that the next one can continue.
 
 use crate::common::eventually;
 use crate::interposer::{Fault, Interposer};
@@ -6,7 +6,7 @@ use crate::world::{Scheduler, World, quick};
 use berth_kube::Client;
 use berth_testing::{Manifest, claim, local_class, node, pod, volume};
 
-/// Stops the scheduler while this write is on its way; the write then goes through.
+/// Stops the scheduler while this write is in flight; the write then succeeds.
 async fn stopped_at(number: usize) -> (World, Vec<String>) {
     let world = World::of([node("n1"), local_class(), volume("pv1", "local", 10).on("n1")]).await;
     let interposer = Interposer::new(&world.cluster.server, Some((number, Fault::Held)));

@@ -66,7 +66,7 @@ async fn without_a_scheduler_delayed_claims_are_bound_at_once_with_a_warning() {
     let metrics = options.metrics.clone();
     let controller = cluster.start(options);
     cluster.create(&claim("data", "local", 5)).await;
-    // At first it goes on as if there were a scheduler: what is bound stays bound.
+    // At first it assumes a scheduler: what is bound stays bound.
     eventually("it is waited for a pod", || {
         told(&cluster, "data", "WaitForFirstConsumer")
     })
@@ -128,7 +128,7 @@ async fn an_announcement_counts_only_for_the_holder_that_wrote_it() {
     assert_eq!(annotations[announce::ANNOUNCED_BY], lease["spec"]["holderIdentity"]);
     let controller = cluster.start(requiring(Duration::from_millis(200)));
     cluster.create(&claim("data", "local", 5)).await;
-    // Another scheduler takes the lease over, and knows nothing of announcements.
+    // Another scheduler takes over the lease, without announcements.
     lease["spec"]["holderIdentity"] = json!("older");
     let mut renewals = 0;
     eventually("it is bound", || {

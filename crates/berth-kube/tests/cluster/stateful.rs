@@ -1,4 +1,4 @@
-//! The end-to-end tests that the volume scheduling design names, on the real runners.
+//! The end-to-end tests of the volume scheduling design, on the real runners.
 
 use crate::world::World;
 use berth_testing::{Manifest, claim, class, local_class, member, node, pod, volume};

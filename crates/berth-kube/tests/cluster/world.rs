@@ -13,7 +13,7 @@ use std::future::Future;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long a pod may take to get a node. Shorter than what tests wait for at most, so that they tell what is wrong.
+/// Timeout for a pod to get a node. Shorter than the timeout of tests, so that they report what is wrong.
 const PATIENCE: Duration = Duration::from_secs(45);
 
 /// Runs a component on a client.
@@ -26,7 +26,7 @@ where
     Running { cancel, task }
 }
 
-/// A scheduler that does not wait long between two attempts.
+/// A scheduler with short backoffs.
 pub(crate) fn quick() -> scheduler::Options {
     let mut options = scheduler::Options::default();
     options.settings.times = QueueTimes {
@@ -37,7 +37,7 @@ pub(crate) fn quick() -> scheduler::Options {
     options
 }
 
-/// A scheduler at work.
+/// A running scheduler.
 pub(crate) struct Scheduler {
     pub(crate) running: Running,
     pub(crate) metrics: scheduler::Metrics,
@@ -62,12 +62,12 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Creates objects, and lets the controller look at the volumes.
+    /// Creates objects, and waits for the controller to process the volumes.
     pub(crate) async fn of(objects: impl IntoIterator<Item = Value>) -> Self {
         Self::through(objects, |cluster| cluster.client.clone()).await
     }
 
-    /// [`Self::of`] with controller and provisioner on a client of one's own.
+    /// [`Self::of`] with controller and provisioner on a separate client.
     pub(crate) async fn through(
         objects: impl IntoIterator<Item = Value>,
         client: impl FnOnce(&Cluster) -> Client,
@@ -115,7 +115,7 @@ impl World {
         pod["spec"]["nodeName"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// What the pod says about why it has no node.
+    /// The pod's message about why it has no node.
     pub(crate) async fn message_of(&self, pod: &str) -> String {
         let pod = self.cluster.get(Kind::Pod, "default", pod).await.unwrap();
         let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
@@ -132,7 +132,7 @@ impl World {
         self.node_of(pod).await
     }
 
-    /// All that matters, for whoever has to find out what went wrong.
+    /// The relevant state, for debugging.
     async fn describe(&self) -> String {
         let mut lines = Vec::new();
         for kind in [Kind::Pod, Kind::PersistentVolumeClaim, Kind::PersistentVolume] {
@@ -167,9 +167,9 @@ impl World {
         assert_eq!(self.node_of(pod).await, "");
     }
 
-    /// No volume is claimed twice, and claims and volumes agree on who has whom.
+    /// No volume is claimed twice, and claims and volumes agree.
     pub(crate) async fn check(&self) {
-        // In the order in which they come to rely on each other, as nobody stands still meanwhile.
+        // In the order of their dependencies, because the cluster changes meanwhile.
         let pods = self.cluster.list(Resource::of(Kind::Pod)).await;
         let claims = self.cluster.list(Resource::of(Kind::PersistentVolumeClaim)).await;
         let volumes = self.cluster.list(Resource::of(Kind::PersistentVolume)).await;

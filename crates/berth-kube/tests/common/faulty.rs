@@ -1,4 +1,4 @@
-//! An API server that refuses requests, answers and then claims it had not, and cuts watches.
+//! An API server that refuses requests, carries them out and reports failure, and cuts watches.
 
 use berth_apiserver::{ApiService, ResponseBody, Server};
 use bytes::Bytes;
@@ -17,14 +17,14 @@ use tower_service::Service;
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type AnyBody = UnsyncBoxBody<Bytes, BoxError>;
 
-/// Stands between a controller and the server.
+/// A proxy between a controller and the server.
 #[derive(Clone)]
 pub struct Faulty {
     inner: ApiService,
     requests: Arc<AtomicUsize>,
-    /// Counted apart: somebody who reads again after each conflict would meet one for ever if reads counted.
+    /// Counted separately: a client that reads again after each conflict would get one forever if reads counted.
     patches: Arc<AtomicUsize>,
-    /// Every second write meets a conflict.
+    /// Every second write gets a conflict.
     conflicts: bool,
 }
 
@@ -77,10 +77,11 @@ impl Service<Request<Body>> for Faulty {
             }
             let response: Response<ResponseBody> = answer.await.unwrap_or_else(|never| match never {});
             if number % 23 == 17 && !is_watch {
-                // Carried out, but nobody hears of it.
+                // Carried out, but no one receives the response.
                 return Ok(failure(StatusCode::GATEWAY_TIMEOUT));
             }
-            // The connection breaks after so many bytes: few at times, but not always too few for one batch of events.
+            // The connection breaks after this many bytes: sometimes few, but not always too few for one batch of
+            // events.
             let limit = if is_watch { 10_000 << (number % 8) } else { usize::MAX };
             Ok(response.map(|body| {
                 Limited::new(body.map_err(BoxError::from), limit)

@@ -1,4 +1,4 @@
-//! Stands between a component and the API server and decides about each request.
+//! A proxy between a component and the API server that decides about each request.
 
 use berth_apiserver::{ApiService, ResponseBody, Server};
 use bytes::Bytes;
@@ -17,24 +17,24 @@ use tower_service::Service;
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type AnyBody = UnsyncBoxBody<Bytes, BoxError>;
 
-/// What becomes of a request.
+/// What happens to a request.
 #[derive(Clone, Debug)]
 pub enum Verdict {
     /// It is carried out.
     Pass,
-    /// It is not carried out, and this is the answer.
+    /// It is not carried out, and this is the response.
     Answer(StatusCode, &'static str),
-    /// It is not carried out, and this is the answer, after some time.
+    /// It is not carried out, and this is the response after a delay.
     Late(StatusCode, &'static str, Duration),
-    /// It is carried out at once, and answered after some time.
+    /// It is carried out at once, and answered after a delay.
     Slow(Duration),
-    /// It is not carried out, and there is no answer.
+    /// It is not carried out, and there is no response.
     Hang,
-    /// It is carried out, and there is no answer.
+    /// It is carried out, and there is no response.
     Silent,
 }
 
-/// What a load balancer without a server behind it answers.
+/// The response of a load balancer without a backend.
 pub const HTML: Verdict = Verdict::Answer(StatusCode::NOT_FOUND, "<html><body>404 Not Found</body></html>");
 
 type Rule = dyn FnMut(&str) -> Verdict + Send;
@@ -57,12 +57,12 @@ impl Gate {
         }
     }
 
-    /// From now on this decides.
+    /// Sets the rule.
     pub fn decide(&self, rule: impl FnMut(&str) -> Verdict + Send + 'static) {
         *self.rule.lock().unwrap() = Box::new(rule);
     }
 
-    /// How many requests there were of which this is a part.
+    /// Number of requests that contain this part.
     pub fn asked(&self, part: &str) -> usize {
         let asked = self.asked.lock().unwrap();
         asked.iter().filter(|request| request.contains(part)).count()

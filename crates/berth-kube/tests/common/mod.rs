@@ -1,4 +1,4 @@
-//! An embedded API server with a volume controller on it.
+//! An embedded API server with a volume controller.
 
 // Each test crate uses a part of it.
 #![allow(dead_code, unreachable_pub)]
@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-/// Waiting longer than this for something that must happen is a failure.
+/// Timeout for something that must happen.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
 pub struct Cluster {
@@ -65,7 +65,7 @@ impl Cluster {
         list["items"].as_array().cloned().unwrap_or_default()
     }
 
-    /// Deletes an object as a user does: in whatever version it is.
+    /// Deletes an object as a user does, in any version.
     pub async fn delete(&self, kind: Kind, namespace: &str, name: &str) {
         let object = self.get(kind, namespace, name).await.unwrap();
         let uid = &object["metadata"]["uid"];
@@ -117,7 +117,7 @@ pub async fn eventually<F: Future<Output = bool>>(what: &str, mut condition: imp
     }
 }
 
-/// A volume and a claim of this name that fit each other and no others: they are a class of their own.
+/// A volume and a claim with this name that match only each other: they have their own class.
 pub async fn create_pair(cluster: &Cluster, name: &str) {
     cluster.create(&volume(name, name, 1)).await;
     cluster.create(&claim(name, name, 1)).await;
