@@ -1,7 +1,7 @@
 //! Random objects, deletions and edits by a user, two controllers with stale views, and crashes after any write. Checks
 //! invariants at every moment, and once everything is idle.
 
-// Helpers of tests fail loudly too; the lints spare only the test functions themselves.
+// Test helpers may panic too; the lints exempt only the test functions themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;

@@ -1,6 +1,6 @@
 //! The upgrade examples of the volume topology design, in its own YAML.
 
-// Helpers of tests fail loudly too; the lints spare only the test functions themselves.
+// Test helpers may panic too; the lints exempt only the test functions themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;

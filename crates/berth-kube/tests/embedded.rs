@@ -1,7 +1,7 @@
 //! What an embedded cluster needs besides binding: claims for ephemeral volumes, protection, pods placed without a
 //! scheduler, and the zone upgrade.
 
-// Helpers of tests fail loudly too; the lints spare only the test functions themselves.
+// Test helpers may panic too; the lints exempt only the test functions themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;

@@ -2,7 +2,7 @@
 //! watches: in the end everything is bound, and nothing twice. Responses that are not the API server's own delete
 //! nothing.
 
-// Helpers of tests fail loudly too; the lints spare only the test functions themselves.
+// Test helpers may panic too; the lints exempt only the test functions themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;

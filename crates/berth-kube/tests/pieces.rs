@@ -1,6 +1,6 @@
 //! The lease, the recorder and the endpoint, on the embedded API server and a socket.
 
-// Helpers of tests fail loudly too; the lints spare only the test functions themselves.
+// Test helpers may panic too; the lints exempt only the test functions themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;

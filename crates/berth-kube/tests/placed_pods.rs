@@ -1,6 +1,6 @@
 //! Pods with a fixed node and claims that cannot be served there: controller and provisioner do not fight over them.
 
-// Helpers of tests fail loudly too; the lints spare only the test functions themselves.
+// Test helpers may panic too; the lints exempt only the test functions themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;

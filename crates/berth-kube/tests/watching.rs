@@ -1,6 +1,6 @@
 //! How a watch handles the responses of an API server, scripted one by one.
 
-// Helpers of tests fail loudly too; the lints spare only the test functions themselves.
+// Test helpers may panic too; the lints exempt only the test functions themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use berth_core::api::PersistentVolume;

@@ -1,6 +1,6 @@
 //! A CSI driver, `berth provisioner` and `berth up`, each a process: from YAML to a running pod and back.
 
-// Helpers of tests fail loudly too; the lints spare only the test functions themselves.
+// Test helpers may panic too; the lints exempt only the test functions themselves.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 

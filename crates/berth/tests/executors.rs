@@ -1,6 +1,6 @@
 //! One list of effects, two executors: on the embedded API server and on the cluster in memory it ends with the same objects.
 
-// Helpers of tests fail loudly too; the lints spare only the test functions themselves.
+// Test helpers may panic too; the lints exempt only the test functions themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use berth_apiserver::{Clock, Server};

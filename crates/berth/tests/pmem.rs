@@ -1,7 +1,7 @@
 //! Redis on persistent memory, the user story of KEP-1472 (Ephemeral PMEM volume for Redis): inline volumes with a size, a driver on each node, pools in the
 //! status of the driver, and a provisioner beside each driver that does nothing but report.
 
-// Helpers of tests fail loudly too; the lints spare only the test functions themselves.
+// Test helpers may panic too; the lints exempt only the test functions themselves.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

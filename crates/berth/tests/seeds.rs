@@ -1,7 +1,7 @@
 //! The examples of provisioning in KEP-490 (Dynamic Provisioning with Topology), as it prints them: from YAML to a running pod on `berth up`, with the objects
 //! that come of them.
 
-// Helpers of tests fail loudly too; the lints spare only the test functions themselves.
+// Test helpers may panic too; the lints exempt only the test functions themselves.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -1,6 +1,6 @@
 //! What happens to claims and volumes, as stories: objects, what a user does, and the result.
 
-// Helpers of tests fail loudly too; the lints spare only the test functions themselves.
+// Test helpers may panic too; the lints exempt only the test functions themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod beside_binding;

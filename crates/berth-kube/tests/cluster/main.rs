@@ -2,7 +2,7 @@
 //! examples of KEP-490, KEP-1472 and KEP-1845, what happens to bindings when writes fail, and several schedulers at
 //! once.
 
-// Helpers of tests fail loudly too; the lints spare only the test functions themselves.
+// Test helpers may panic too; the lints exempt only the test functions themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "../common/mod.rs"]

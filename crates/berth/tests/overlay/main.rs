@@ -1,7 +1,7 @@
 //! A manifest that is applied already changes nothing: laid over the cluster that it made, over a snapshot of it, or over
 //! what is left of both when names are made up.
 
-// Helpers of tests fail loudly too; the lints spare only the test functions themselves.
+// Test helpers may panic too; the lints exempt only the test functions themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use berth::input::{self, NoProgress, Source};

@@ -1,6 +1,6 @@
 //! `berth simulate` and `berth explain` on files as people write them: small clusters, and what must come of them.
 
-// Helpers of tests fail loudly too; the lints spare only the test functions themselves.
+// Test helpers may panic too; the lints exempt only the test functions themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod completed;
